@@ -1,0 +1,88 @@
+"""Every error holdfast raises, in one small tree.
+
+    HoldfastError
+    ├── UsageError                an argument that can't be right          (also ValueError)
+    │   └── UnsupportedValueError a value that can't be kept exactly       (.path)
+    ├── CheckpointNotFoundError   nothing of that id or name               (also LookupError)
+    ├── CheckpointExpiredError    it was there, and was expired            (also LookupError)
+    ├── NewerVersionError         written by a newer holdfast
+    ├── CorruptError              the stored bytes are not what was saved
+    ├── ConflictError             somebody else was first
+    ├── UnknownTypeError          the data names a type nobody registered
+    ├── StateNotLoadedError       a timeline entry was asked for its state (also AttributeError)
+    └── StoreError                the store could not be read or written   (.checkpoint_id)
+
+Each message says what happened, why, and what to do next. `exit_code` is what the command line exits with.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class HoldfastError(Exception):
+    """The root: `except HoldfastError` catches all that holdfast raises on purpose."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class UsageError(HoldfastError, ValueError):
+    """An argument that can't be right. Nothing was stored."""
+
+    exit_code = 2
+
+
+class UnsupportedValueError(UsageError):
+    """A value that can't be kept exactly, refused before anything was stored."""
+
+    def __init__(self, path: str, problem: str, remedy: str) -> None:
+        super().__init__(f"{path}: {problem}. {remedy}")
+        self.path = path
+
+
+class CheckpointNotFoundError(HoldfastError, LookupError):
+    """No checkpoint, session or tree of that name was ever stored here, or its tree was collected."""
+
+    exit_code = 3
+
+
+class CheckpointExpiredError(HoldfastError, LookupError):
+    """The checkpoint was there and has expired, by its TTL or by `expire`."""
+
+    exit_code = 3
+
+
+class NewerVersionError(HoldfastError):
+    """The bytes were written by a newer holdfast. They are left untouched: upgrade to read them."""
+
+
+class CorruptError(HoldfastError):
+    """The stored bytes are not what was saved. A wrong value is never returned."""
+
+    exit_code = 5
+
+
+class ConflictError(HoldfastError):
+    """Somebody else was first: another writer moved the head, or used the id for other content."""
+
+    exit_code = 4
+
+
+class UnknownTypeError(HoldfastError):
+    """The data names a type that this process has not registered (see `holdfast.register`)."""
+
+
+class StateNotLoadedError(HoldfastError, AttributeError):
+    """A timeline entry carries no state: `restore` its id to get it."""
+
+
+class StoreError(HoldfastError):
+    """The store could not be read or written: disk full, I/O error, locked for too long, closed.
+
+    When a save may or may not have been stored, `checkpoint_id` is the id it would have: repeating the save with
+    `checkpoint_id=error.checkpoint_id` is safe.
+    """
+
+    def __init__(self, message: str, checkpoint_id: str | None = None) -> None:
+        super().__init__(message)
+        self.checkpoint_id = checkpoint_id
