@@ -1,0 +1,289 @@
+"""The port: what holdfast asks of a store.
+
+A backend keeps four kinds of things as opaque bytes and knows nothing of agents:
+
+- **records**, one per checkpoint, found by id and, within a session, by sequence number. Immutable, but for one thing:
+  a record may be *replaced*, by a tombstone or back (compare-and-set on its bytes);
+- **runs**, pieces of append-only logs. A run covers the elements `[first, first + count)` of its log. The runs of a
+  log don't overlap; a log's *tail* is the end of its last run, 0 if it has none;
+- **blobs**, found by the SHA-256 of their content, each with the time of the last commit that wrote it;
+- **rows** `(tree, space, key) → value`, small and versioned: heads, leases, pins, whatever is not state. The tree
+  `STORE` (empty) holds the rows that belong to the whole store.
+
+`commit` is the only verb that changes anything a reader can see, and it is atomic: all of a `Commit`, or nothing,
+durable when it returns, whatever happens to the process. Everything in a commit belongs to one tree, so that a sharded
+store can keep a tree in one shard, but for its `STORE` rows: these may become visible before the rest, even when the
+rest is refused.
+
+The conditions of a commit are checked together with its changes, with nothing in between: each `RowWrite.expect`,
+each `RunWrite.tail`, each id in `require`, each `replaces`, and that a new record's id is not taken (nor its session's
+sequence number). If one does not hold, nothing is changed and `CommitConflict` says which. Deletions are not
+conditions: what is no longer as named is left alone.
+
+Blocking backends implement `BlockingBackend`; `bridge.py` makes them awaitable. Identifiers from outside (sessions,
+row keys) are any bytes: they are data, never part of SQL, of a path or of a key's structure. The contract is spelled
+out as tests in `holdfast.testing`, which every backend runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+STORE = b""
+
+ANY_VERSION = -1
+ABSENT = 0
+
+
+class RowKey(NamedTuple):
+    space: str  # one of ours: a short lowercase word
+    key: bytes
+    tree: bytes = STORE
+
+
+class Row(NamedTuple):
+    value: bytes
+    version: int  # 1 for the first value, one more for each that follows
+
+
+class RowWrite(NamedTuple):
+    """Puts `value` (None deletes) if the row's version is `expect`: `ABSENT`, a version, or `ANY_VERSION`."""
+
+    key: RowKey
+    value: bytes | None
+    expect: int = ANY_VERSION
+
+
+class Labels(NamedTuple):
+    """Copies of header fields for people who look into the store; never read back by holdfast."""
+
+    agent_id: str
+    framework: str
+    step_index: int
+    step_name: str | None
+    parent: bytes | None
+    created_at_us: int
+    handoff_target: str | None
+
+
+class RecordWrite(NamedTuple):
+    """A new record, or, with `replaces`, other bytes for the record of that id, if it has the bytes `replaces`."""
+
+    id: bytes
+    session: bytes
+    sequence: int
+    data: bytes
+    labels: Labels | None = None
+    expires_at_us: int | None = None  # a hint for stores with a TTL of their own
+    replaces: bytes | None = None
+
+
+class Record(NamedTuple):
+    id: bytes
+    session: bytes
+    sequence: int
+    data: bytes
+
+
+class RunWrite(NamedTuple):
+    """Writes the elements `[first, first + count)` of a log whose tail must be `tail`.
+
+    With `first == tail` this is an append. With `first < tail` the run takes the place of all runs from `first` on,
+    of which one must begin at `first`: this is how small runs are sealed into one.
+    """
+
+    log: int
+    first: int
+    count: int
+    data: bytes
+    tail: int
+
+
+class RunDelete(NamedTuple):
+    """Deletes the run `[first, first + count)`, and puts `pieces` (first, count, data), which lie within it, in its
+    place. If there is no run of exactly these bounds (it was sealed meanwhile), it is left alone."""
+
+    log: int
+    first: int
+    count: int
+    pieces: tuple[tuple[int, int, bytes], ...] = ()
+
+
+class Run(NamedTuple):
+    first: int
+    count: int
+    data: bytes
+
+
+class Span(NamedTuple):
+    """The elements `[first, end)` of a log."""
+
+    log: int
+    first: int
+    end: int
+
+
+class RunInfo(NamedTuple):
+    log: int
+    first: int
+    count: int
+    size: int
+
+
+class BlobInfo(NamedTuple):
+    hash: bytes
+    size: int
+    written_at_us: int
+
+
+@dataclass(slots=True)
+class Commit:
+    """One atomic change to a tree."""
+
+    tree: bytes
+    record: RecordWrite | None = None
+    runs: Sequence[RunWrite] = ()
+    blobs: Mapping[bytes, bytes] = field(default_factory=dict)
+    rows: Sequence[RowWrite] = ()
+    require: Sequence[tuple[bytes, bytes]] = ()  # (id, prefix): a record must be there whose data begins with it
+    delete_records: Sequence[tuple[bytes, bytes]] = ()  # (id, data): deleted if there with that data, else left alone
+    delete_runs: Sequence[RunDelete] = ()
+    delete_blobs: Mapping[bytes, int] = field(default_factory=dict)  # hash → deleted if last written before this (µs)
+
+
+class CommitConflict(Exception):  # noqa: N818 - a signal between layers, not an error people see
+    """A condition of the commit did not hold; nothing was changed. `kind`: row, run, record, replace or require."""
+
+    def __init__(self, kind: str, detail: object = None) -> None:
+        super().__init__(kind, detail)
+        self.kind = kind
+        self.detail = detail
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a backend can do, as data. The contract suite leaves out what a backend says it can't."""
+
+    name: str
+    durable: bool = True  # survives the process
+    shared: bool = True  # several processes may use it at once
+    durability: str = "full"
+    location: str = ""  # where it is, for people
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What is stored, in counts and in bytes; `total_bytes` includes the store's own overhead."""
+
+    records: int = 0
+    runs: int = 0
+    blobs: int = 0
+    rows: int = 0
+    record_bytes: int = 0
+    run_bytes: int = 0
+    blob_bytes: int = 0
+    row_bytes: int = 0
+    total_bytes: int = 0
+
+
+class BlockingBackend(Protocol):
+    """A store that is reached by blocking calls. Every method may be called from any thread.
+
+    Methods raise `StoreError` when the store can't be reached, read or written, `CorruptError` when it finds its own
+    bytes damaged, and nothing else but what they name.
+    """
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def commit_all(self, commits: Sequence[Commit]) -> list[BaseException | None]:
+        """Carries out independent commits, together if that is cheaper: one outcome each, in order.
+
+        None says done and durable; `CommitConflict` or `StoreError` say why not. A `StoreError` leaves the outcome
+        open only if the store itself can't tell. Later commits see the effects of earlier ones.
+        """
+
+    def records(self, ids: Sequence[bytes]) -> list[Record | None]:
+        """The records of these ids, None where there is none."""
+
+    def session_records(self, session: bytes, *, before: int | None = None, limit: int | None = None) -> list[Record]:
+        """The records of a session, highest sequence first, below `before`, at most `limit`."""
+
+    def find_ids(self, ending: str, limit: int = 2) -> list[bytes]:
+        """Ids whose hex digits end in `ending`, at most `limit`."""
+
+    def runs(self, spans: Sequence[Span]) -> list[list[Run]]:
+        """For each span the runs that overlap it, in order. A missing one is simply not there."""
+
+    def blobs(self, hashes: Sequence[bytes]) -> list[bytes | None]:
+        """The blobs of these hashes, None where there is none."""
+
+    def rows(self, keys: Sequence[RowKey]) -> list[Row | None]:
+        """The rows of these keys, None where there is none."""
+
+    def scan(
+        self, space: str, *, tree: bytes | None = None, prefix: bytes = b"", after: bytes | None = None,
+        limit: int | None = None,
+    ) -> list[tuple[RowKey, Row]]:  # fmt: skip
+        """Rows of a space in the order of (key, tree): of one tree, or of all for None; keys that begin with
+        `prefix` and are greater than `after`; at most `limit`."""
+
+    def page_records(self, after: bytes | None, limit: int) -> list[Record]:
+        """Records in the order of their ids, from the first one greater than `after`: for walking the whole store."""
+
+    def page_runs(self, after: tuple[int, int] | None, limit: int) -> list[RunInfo]:
+        """Runs in the order of (log, first), from the first one greater than `after`, without their data."""
+
+    def page_blobs(self, after: bytes | None, limit: int) -> list[BlobInfo]:
+        """Blobs in the order of their hashes, from the first one greater than `after`, without their data."""
+
+    def usage(self) -> Usage:
+        """Counts and bytes. May take time proportional to the store."""
+
+    def compact(self) -> None:
+        """Gives space that deletions freed back to the file system, where that is possible at once."""
+
+    def close(self) -> None:
+        """Releases everything. Calls after it raise `StoreError`. Closing twice is allowed."""
+
+
+class Backend(Protocol):
+    """The same verbs, awaitable: what operations see. `commit` takes one commit and raises its outcome."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    async def commit(self, commit: Commit) -> None: ...
+
+    async def records(self, ids: Sequence[bytes]) -> list[Record | None]: ...
+
+    async def session_records(
+        self, session: bytes, *, before: int | None = None, limit: int | None = None
+    ) -> list[Record]: ...
+
+    async def find_ids(self, ending: str, limit: int = 2) -> list[bytes]: ...
+
+    async def runs(self, spans: Sequence[Span]) -> list[list[Run]]: ...
+
+    async def blobs(self, hashes: Sequence[bytes]) -> list[bytes | None]: ...
+
+    async def rows(self, keys: Sequence[RowKey]) -> list[Row | None]: ...
+
+    async def scan(
+        self, space: str, *, tree: bytes | None = None, prefix: bytes = b"", after: bytes | None = None,
+        limit: int | None = None,
+    ) -> list[tuple[RowKey, Row]]: ...  # fmt: skip
+
+    async def page_records(self, after: bytes | None, limit: int) -> list[Record]: ...
+
+    async def page_runs(self, after: tuple[int, int] | None, limit: int) -> list[RunInfo]: ...
+
+    async def page_blobs(self, after: bytes | None, limit: int) -> list[BlobInfo]: ...
+
+    async def usage(self) -> Usage: ...
+
+    async def compact(self) -> None: ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,119 @@
+"""The checkpoint: an immutable record of one agent at one moment."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from holdfast.errors import StateNotLoadedError
+from holdfast.model import ids
+from holdfast.model.framework import Framework
+from holdfast.model.schema import SCHEMA_VERSION
+
+STATE_FIELDS = ("execution_state", "agent_context")
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Checkpoint:
+    """One agent at one moment. Never updated, only followed by a child.
+
+    The fields that only a store can know (`checksum`, `sequence`, `tree_id`) are empty until it was saved. Entries
+    of a timeline carry everything but the state: reading `execution_state` or `agent_context` there raises
+    `StateNotLoadedError`, which names `restore`.
+    """
+
+    checkpoint_id: str
+    agent_id: str
+    session_id: str
+    parent_id: str | None = None
+    framework: Framework = Framework.CUSTOM
+    schema_version: str = SCHEMA_VERSION
+    step_index: int | None = None
+    step_name: str | None = None
+    execution_state: Any = field(default_factory=dict)
+    agent_context: Any = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    checksum: str = ""
+    created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    ttl_seconds: float | None = None
+    handoff_target: str | None = None
+    handoff_schema: str | None = None
+    tree_id: str = ""
+    sequence: int = 0
+    workspace: str | None = None
+    tasks: Any = None
+    app_version: str | None = None
+
+    @classmethod
+    def assembled(cls, fields: dict[str, Any]) -> Checkpoint:
+        """A checkpoint from fields that are known to be right; without the state's two, a timeline entry.
+
+        Skips the generated `__init__`, which costs more than reading the record did.
+        """
+        checkpoint = object.__new__(cls)
+        checkpoint.__dict__.update(fields)
+        return checkpoint
+
+    def __getattr__(self, name: str) -> Any:
+        if name in STATE_FIELDS:
+            raise StateNotLoadedError(
+                f"{name} of {self.checkpoint_id} was not loaded: timelines carry no state. "
+                f"Use `restore({self.checkpoint_id!r})`"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @property
+    def has_state(self) -> bool:
+        return "execution_state" in self.__dict__
+
+    @property
+    def short_id(self) -> str:
+        """The last eight digits of the id, accepted wherever the command line takes an id."""
+        return ids.short(self.checkpoint_id)
+
+    @property
+    def expires_at(self) -> datetime | None:
+        return None if self.ttl_seconds is None else self.created_at + timedelta(seconds=self.ttl_seconds)
+
+    def is_expired(self, now: datetime | None = None) -> bool:
+        """Whether its time to live is over; one without a TTL never expires by itself."""
+        expires_at = self.expires_at
+        return expires_at is not None and (now or datetime.now(UTC)) >= expires_at
+
+    def as_dict(self) -> dict[str, Any]:
+        """All fields by name, without the state where it was not loaded."""
+        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
+
+    def __repr__(self) -> str:
+        name = f" {self.step_name!r}" if self.step_name else ""
+        handoff = f" → {self.handoff_target}" if self.handoff_target else ""
+        return (
+            f"<Checkpoint {self.short_id} {self.agent_id} {self.session_id!r:.60} step {self.step_index}{name}{handoff} "
+            f"{self.created_at:%Y-%m-%d %H:%M:%S}>"
+        )
+
+    def _repr_html_(self) -> str:
+        shown = {
+            "checkpoint": self.checkpoint_id,
+            "agent": self.agent_id,
+            "session": self.session_id,
+            "step": f"{self.step_index} {self.step_name or ''}",
+            "parent": self.parent_id or "none",
+            "framework": str(self.framework),
+            "created": f"{self.created_at:%Y-%m-%d %H:%M:%S} UTC",
+        }
+        if self.handoff_target:
+            shown["handed to"] = self.handoff_target
+        if self.metadata:
+            shown["metadata"] = repr(dict(self.metadata))
+        if self.has_state:
+            shown["state"] = f"{self.execution_state!r:.400}"
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
+            f"<td style='text-align:left'><code>{html.escape(value)}</code></td></tr>"
+            for name, value in shown.items()
+        )
+        return f"<table>{rows}</table>"

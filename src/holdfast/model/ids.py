@@ -1,0 +1,59 @@
+"""Checkpoint ids: UUIDv7 with a tag of their tree. (`holdfast.idsource` makes them rise within a process.)
+
+    48 bits  milliseconds since 1970
+     4 bits  version 7
+    12 bits  counter within the millisecond
+     2 bits  variant
+    30 bits  tag: the same for every id made in one tree, so that a sharded store finds an id's shard
+    32 bits  random: the eight hex digits people see and type as the short id
+
+A tree is named by the id of its first checkpoint. Ids are text outside (`0199c0de-…`) and 16 bytes inside.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+
+from holdfast.errors import UsageError
+
+SHORT_ID_LENGTH = 8
+COUNTER_LIMIT = 1 << 12
+_VARIANT = 0x80
+
+
+def to_text(raw: bytes) -> str:
+    """16 bytes → the usual form with dashes."""
+    digits = raw.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def from_text(text: str) -> bytes:
+    """The 16 bytes of an id given in any form that `uuid.UUID` reads."""
+    try:
+        return uuid.UUID(text).bytes
+    except (ValueError, AttributeError, TypeError) as error:
+        raise UsageError(
+            f"{text!r:.80} is not a checkpoint id: an id is a UUID such as "
+            "'01939c5e-7c1b-7000-8a2f-0c4c1d9be2f1'; `save` returns it, `timeline` lists it"
+        ) from error
+
+
+def short(text: str) -> str:
+    """The last eight digits: random, so they tell apart checkpoints of one second, which the first digits don't."""
+    return text[-SHORT_ID_LENGTH:]
+
+
+def tree_tag(raw: bytes) -> bytes:
+    """The 30 tag bits (with the variant bits) of an id; equal for ids that were made in one tree."""
+    return raw[8:12]
+
+
+def make(ms: int, counter: int, tag: bytes | None = None) -> bytes:
+    """The id of that instant; with `tag` for the tree of that tag, without it for the first checkpoint of a new one."""
+    if tag is None:
+        noise = os.urandom(8)
+        tag = bytes((_VARIANT | noise[4] & 0x3F, noise[5], noise[6], noise[7]))
+    else:
+        noise = os.urandom(4)
+    return ms.to_bytes(6, "big") + (0x7000 | counter).to_bytes(2, "big") + tag + noise[:4]
