@@ -4,7 +4,7 @@ A backend keeps four kinds of things as opaque bytes and knows nothing of agents
 
 - **records**, one per checkpoint, found by id and, within a session, by sequence number. Immutable, but for one thing:
   a record may be *replaced*, by a tombstone or back (compare-and-set on its bytes);
-- **runs**, pieces of append-only logs. A run covers the elements `[first, first + count)` of its log. The runs of a
+- **runs**, pieces of append-only logs. A run covers the elements `[first, first + length)` of its log. The runs of a
   log don't overlap; a log's *tail* is the end of its last run, 0 if it has none;
 - **blobs**, found by the SHA-256 of their content, each with the time of the last commit that wrote it;
 - **rows** `(tree, space, key) → value`, small and versioned: heads, leases, pins, whatever is not state. The tree
@@ -88,7 +88,7 @@ class Record(NamedTuple):
 
 
 class RunWrite(NamedTuple):
-    """Writes the elements `[first, first + count)` of a log whose tail must be `tail`.
+    """Writes the elements `[first, first + length)` of a log whose tail must be `tail`.
 
     With `first == tail` this is an append. With `first < tail` the run takes the place of all runs from `first` on,
     of which one must begin at `first`: this is how small runs are sealed into one.
@@ -96,24 +96,24 @@ class RunWrite(NamedTuple):
 
     log: int
     first: int
-    count: int
+    length: int
     data: bytes
     tail: int
 
 
 class RunDelete(NamedTuple):
-    """Deletes the run `[first, first + count)`, and puts `pieces` (first, count, data), which lie within it, in its
+    """Deletes the run `[first, first + length)`, and puts `pieces` (first, length, data), which lie within it, in its
     place. If there is no run of exactly these bounds (it was sealed meanwhile), it is left alone."""
 
     log: int
     first: int
-    count: int
+    length: int
     pieces: tuple[tuple[int, int, bytes], ...] = ()
 
 
 class Run(NamedTuple):
     first: int
-    count: int
+    length: int
     data: bytes
 
 
@@ -128,7 +128,7 @@ class Span(NamedTuple):
 class RunInfo(NamedTuple):
     log: int
     first: int
-    count: int
+    length: int
     size: int
 
 
