@@ -36,6 +36,8 @@ STORE = b""
 ANY_VERSION = -1
 ABSENT = 0
 
+MAX_LOG_ELEMENTS = 1 << 28  # a log that has as many takes no more: the next element opens a new one
+
 
 class RowKey(NamedTuple):
     space: str  # one of ours: a short lowercase word

@@ -1,0 +1,246 @@
+"""Bridges: one way to await a store that blocks, whether there is an event loop or not.
+
+Operations are coroutines that await the port and nothing else. `Inline` answers them on the spot, so a coroutine never
+suspends and `run_inline` can step it without an event loop: that is the whole of the sync client. `Offload` answers
+them from one daemon thread, so an event loop is never blocked: that is the async client. Either way the backend is the
+same object, and commits that arrive together are committed together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from queue import SimpleQueue
+from typing import Any, NamedTuple, TypeVar
+
+from holdfast.backends.port import (
+    BlobInfo,
+    BlockingBackend,
+    Capabilities,
+    Commit,
+    Record,
+    Row,
+    RowKey,
+    Run,
+    RunInfo,
+    Span,
+    Usage,
+)
+from holdfast.errors import StoreError
+
+T = TypeVar("T")
+
+
+def run_inline(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine that never suspends, without an event loop."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]  # StopIteration.value is untyped
+    coroutine.close()
+    raise RuntimeError("an operation awaited something other than the port: it can't run without an event loop")
+
+
+class Bridge:
+    """The awaitable port over a blocking backend; how a call is carried out is the subclass's."""
+
+    def __init__(self, backend: BlockingBackend) -> None:
+        self.backend = backend
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self.backend.capabilities
+
+    async def _call(self, method: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        raise NotImplementedError
+
+    async def commit(self, commit: Commit) -> None:
+        raise NotImplementedError
+
+    async def records(self, ids: Sequence[bytes]) -> list[Record | None]:
+        return await self._call(self.backend.records, ids)
+
+    async def session_records(
+        self, session: bytes, *, before: int | None = None, limit: int | None = None
+    ) -> list[Record]:
+        return await self._call(self.backend.session_records, session, before=before, limit=limit)
+
+    async def find_ids(self, ending: str, limit: int = 2) -> list[bytes]:
+        return await self._call(self.backend.find_ids, ending, limit)
+
+    async def runs(self, spans: Sequence[Span]) -> list[list[Run]]:
+        return await self._call(self.backend.runs, spans)
+
+    async def blobs(self, hashes: Sequence[bytes]) -> list[bytes | None]:
+        return await self._call(self.backend.blobs, hashes)
+
+    async def rows(self, keys: Sequence[RowKey]) -> list[Row | None]:
+        return await self._call(self.backend.rows, keys)
+
+    async def scan(
+        self, space: str, *, tree: bytes | None = None, prefix: bytes = b"", after: bytes | None = None,
+        limit: int | None = None,
+    ) -> list[tuple[RowKey, Row]]:  # fmt: skip
+        return await self._call(self.backend.scan, space, tree=tree, prefix=prefix, after=after, limit=limit)
+
+    async def page_records(self, after: bytes | None, limit: int) -> list[Record]:
+        return await self._call(self.backend.page_records, after, limit)
+
+    async def page_runs(self, after: tuple[int, int] | None, limit: int) -> list[RunInfo]:
+        return await self._call(self.backend.page_runs, after, limit)
+
+    async def page_blobs(self, after: bytes | None, limit: int) -> list[BlobInfo]:
+        return await self._call(self.backend.page_blobs, after, limit)
+
+    async def usage(self) -> Usage:
+        return await self._call(self.backend.usage)
+
+    async def compact(self) -> None:
+        await self._call(self.backend.compact)
+
+    async def close(self) -> None:
+        await self._call(self.backend.close)
+
+
+class _Waiting(NamedTuple):
+    commit: Commit
+    done: threading.Event
+    outcome: list[BaseException | None]
+
+
+class Inline(Bridge):
+    """Answers on the caller's thread. Threads that commit at the same time meet in a queue: whoever holds the lock
+    leads and commits for all that wait."""
+
+    def __init__(self, backend: BlockingBackend) -> None:
+        super().__init__(backend)
+        self._leading = threading.Lock()
+        self._queue: SimpleQueue[_Waiting] = SimpleQueue()
+
+    async def _call(self, method: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        return method(*args, **kwargs)
+
+    async def commit(self, commit: Commit) -> None:
+        mine = _Waiting(commit, threading.Event(), [])
+        self._queue.put(mine)
+        while not mine.done.is_set():
+            with self._leading:
+                if not mine.done.is_set():
+                    self._lead()
+        if mine.outcome[0] is not None:
+            raise mine.outcome[0]
+
+    def _lead(self) -> None:
+        waiting = _drain(self._queue)
+        try:
+            outcomes = self.backend.commit_all([entry.commit for entry in waiting])
+        except BaseException as error:
+            outcomes = [error] * len(waiting)
+            raise
+        finally:
+            for entry, outcome in zip(waiting, outcomes, strict=True):
+                entry.outcome.append(outcome)
+                entry.done.set()
+
+
+class _Job(NamedTuple):
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+    commit: Commit | None
+    call: Callable[[], Any] | None
+
+
+_Answer = tuple[_Job, Any, BaseException | None]
+
+
+class Offload(Bridge):
+    """Answers from one daemon thread, started at the first call. Commits that wait together are committed together.
+
+    The thread is a daemon, so a program that never closes its client ends all the same: what was acknowledged is
+    durable already.
+    """
+
+    def __init__(self, backend: BlockingBackend) -> None:
+        super().__init__(backend)
+        self._queue: SimpleQueue[_Job] = SimpleQueue()
+        self._starting = threading.Lock()
+        self._thread_of: int | None = None  # the process the thread runs in: a forked child needs its own
+
+    async def _call(self, method: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        answer: T = await self._submit(None, lambda: method(*args, **kwargs))
+        return answer
+
+    async def commit(self, commit: Commit) -> None:
+        await self._submit(commit, None)
+
+    def _submit(self, commit: Commit | None, call: Callable[[], Any] | None) -> asyncio.Future[Any]:
+        if self._thread_of != os.getpid():
+            self._start()
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        self._queue.put(_Job(loop, future, commit, call))
+        return future
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._thread_of != os.getpid():
+                self._queue = SimpleQueue()
+                thread = threading.Thread(target=self._work, args=(self._queue,), name="holdfast", daemon=True)
+                thread.start()
+                self._thread_of = os.getpid()
+
+    def _work(self, queue: SimpleQueue[_Job]) -> None:
+        while True:
+            jobs = [queue.get(), *_drain(queue)]
+            commits = [job for job in jobs if job.commit is not None]
+            if commits:
+                _deliver(self._commit(commits))
+            for job in jobs:
+                if job.call is not None:
+                    _deliver([_answer(job)])
+            del jobs, commits
+
+    def _commit(self, jobs: list[_Job]) -> list[_Answer]:
+        try:
+            outcomes = self.backend.commit_all([job.commit for job in jobs if job.commit is not None])
+        except BaseException as error:
+            outcomes = [error] * len(jobs)
+        return [(job, None, outcome) for job, outcome in zip(jobs, outcomes, strict=True)]
+
+
+def _answer(job: _Job) -> _Answer:
+    assert job.call is not None
+    try:
+        return job, job.call(), None
+    except BaseException as error:
+        return job, None, error
+
+
+def _deliver(answers: list[_Answer]) -> None:
+    """Hands the answers to their event loops, with one wake-up for each loop."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Answer]] = {}
+    for answer in answers:
+        by_loop.setdefault(answer[0].loop, []).append(answer)
+    for loop, of_loop in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_resolve, of_loop)
+        except RuntimeError:  # the loop was closed meanwhile: nobody waits any more
+            continue
+
+
+def _resolve(answers: list[_Answer]) -> None:
+    for job, value, error in answers:
+        if job.future.done():  # cancelled by its waiter
+            continue
+        if error is None:
+            job.future.set_result(value)
+        elif isinstance(error, StopIteration):  # a future refuses it, and nothing of ours should raise it
+            job.future.set_exception(StoreError(f"the store stopped unexpectedly: {error!r}"))
+        else:
+            job.future.set_exception(error)
+
+
+def _drain(queue: SimpleQueue[Any]) -> list[Any]:
+    return [queue.get() for _ in range(queue.qsize())]

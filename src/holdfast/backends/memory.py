@@ -1,0 +1,234 @@
+"""The memory backend: dictionaries under one lock. For tests, for trying things out, and as the model of the others."""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Sequence
+
+from holdfast.backends.port import (
+    ABSENT,
+    ANY_VERSION,
+    BlobInfo,
+    Capabilities,
+    Commit,
+    CommitConflict,
+    Record,
+    Row,
+    RowKey,
+    Run,
+    RunInfo,
+    Span,
+    Usage,
+)
+from holdfast.errors import StoreError, UsageError
+
+
+def open_url(url: str) -> MemoryBackend:
+    """`memory://`: a new, empty store each time."""
+    if url not in ("memory:", "memory://"):
+        raise UsageError(f"{url!r} is not a memory store: the URL is 'memory://', and each opening is a new store")
+    return MemoryBackend()
+
+
+class MemoryBackend:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._records: dict[bytes, Record] = {}
+        self._sessions: dict[bytes, dict[int, bytes]] = {}
+        self._runs: dict[int, list[Run]] = {}
+        self._blobs: dict[bytes, tuple[bytes, int]] = {}
+        self._rows: dict[RowKey, Row] = {}
+        self._row_order: dict[str, list[tuple[bytes, bytes]]] = {}
+        self._closed = False
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(name="memory", durable=False, shared=False, durability="none", location="memory://")
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def commit_all(self, commits: Sequence[Commit]) -> list[BaseException | None]:
+        outcomes: list[BaseException | None] = []
+        with self._lock:
+            self._check_open()
+            for commit in commits:
+                try:
+                    self._check(commit)
+                except CommitConflict as conflict:
+                    outcomes.append(conflict)
+                else:
+                    self._apply(commit)
+                    outcomes.append(None)
+        return outcomes
+
+    def _check(self, commit: Commit) -> None:
+        for write in commit.rows:
+            if write.expect != ANY_VERSION:
+                row = self._rows.get(write.key)
+                if (row.version if row else ABSENT) != write.expect:
+                    raise CommitConflict("row", write.key)
+        for run in commit.runs:
+            runs = self._runs.get(run.log, [])
+            tail = runs[-1].first + runs[-1].length if runs else 0
+            if tail != run.tail or (run.first < tail and not any(known.first == run.first for known in runs)):
+                raise CommitConflict("run", run.log)
+        for id_, prefix in commit.require:
+            record = self._records.get(id_)
+            if record is None or not record.data.startswith(prefix):
+                raise CommitConflict("require", id_)
+        if (write_record := commit.record) is not None:
+            known = self._records.get(write_record.id)
+            if write_record.replaces is not None:
+                if known is None or known.data != write_record.replaces:
+                    raise CommitConflict("replace", write_record.id)
+            elif known is not None or write_record.sequence in self._sessions.get(write_record.session, {}):
+                raise CommitConflict("record", write_record.id)
+
+    def _apply(self, commit: Commit) -> None:
+        now = time.time_ns() // 1000
+        for run in commit.runs:
+            kept = [known for known in self._runs.get(run.log, []) if known.first < run.first]
+            self._runs[run.log] = [*kept, Run(run.first, run.length, run.data)]
+        for hash_, data in commit.blobs.items():
+            self._blobs[hash_] = (data, now)
+        for write in commit.rows:
+            self._put_row(write.key, write.value)
+        if (record := commit.record) is not None:
+            self._records[record.id] = Record(record.id, record.session, record.sequence, record.data)
+            self._sessions.setdefault(record.session, {})[record.sequence] = record.id
+        for id_, data in commit.delete_records:
+            known = self._records.get(id_)
+            if known is not None and known.data == data:
+                del self._records[id_]
+                del self._sessions[known.session][known.sequence]
+        for delete in commit.delete_runs:
+            runs = self._runs.get(delete.log, [])
+            at = next((i for i, r in enumerate(runs) if (r.first, r.length) == (delete.first, delete.length)), None)
+            if at is not None:
+                runs[at : at + 1] = [Run(*piece) for piece in delete.pieces]
+                if not runs:
+                    del self._runs[delete.log]
+        for hash_, written_before in commit.delete_blobs.items():
+            if hash_ in self._blobs and self._blobs[hash_][1] < written_before:
+                del self._blobs[hash_]
+
+    def _put_row(self, key: RowKey, value: bytes | None) -> None:
+        order = self._row_order.setdefault(key.space, [])
+        place = (key.key, key.tree)
+        known = self._rows.get(key)
+        if value is None:
+            if known is not None:
+                del self._rows[key]
+                del order[bisect_left(order, place)]
+            return
+        if known is None:
+            insort(order, place)
+        self._rows[key] = Row(value, known.version + 1 if known else 1)
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def records(self, ids: Sequence[bytes]) -> list[Record | None]:
+        with self._lock:
+            self._check_open()
+            return [self._records.get(id_) for id_ in ids]
+
+    def session_records(self, session: bytes, *, before: int | None = None, limit: int | None = None) -> list[Record]:
+        with self._lock:
+            self._check_open()
+            by_sequence = self._sessions.get(session, {})
+            newest_first = sorted((s for s in by_sequence if before is None or s < before), reverse=True)
+            return [self._records[by_sequence[sequence]] for sequence in newest_first[:limit]]
+
+    def find_ids(self, ending: str, limit: int = 2) -> list[bytes]:
+        with self._lock:
+            self._check_open()
+            return [id_ for id_ in self._records if id_.hex().endswith(ending)][:limit]
+
+    def runs(self, spans: Sequence[Span]) -> list[list[Run]]:
+        with self._lock:
+            self._check_open()
+            return [
+                [
+                    run
+                    for run in self._runs.get(span.log, [])
+                    if run.first < span.end and run.first + run.length > span.first
+                ]
+                for span in spans
+            ]
+
+    def blobs(self, hashes: Sequence[bytes]) -> list[bytes | None]:
+        with self._lock:
+            self._check_open()
+            return [self._blobs[hash_][0] if hash_ in self._blobs else None for hash_ in hashes]
+
+    def rows(self, keys: Sequence[RowKey]) -> list[Row | None]:
+        with self._lock:
+            self._check_open()
+            return [self._rows.get(key) for key in keys]
+
+    def scan(
+        self, space: str, *, tree: bytes | None = None, prefix: bytes = b"", after: bytes | None = None,
+        limit: int | None = None,
+    ) -> list[tuple[RowKey, Row]]:  # fmt: skip
+        with self._lock:
+            self._check_open()
+            found: list[tuple[RowKey, Row]] = []
+            order = self._row_order.get(space, [])
+            for key, of_tree in order[bisect_left(order, (prefix, b"")) :]:
+                if not key.startswith(prefix) or (limit is not None and len(found) >= limit):
+                    break
+                if (after is None or key > after) and (tree is None or of_tree == tree):
+                    row_key = RowKey(space, key, of_tree)
+                    found.append((row_key, self._rows[row_key]))
+            return found
+
+    def page_records(self, after: bytes | None, limit: int) -> list[Record]:
+        with self._lock:
+            self._check_open()
+            order = sorted(self._records)
+            start = 0 if after is None else bisect_right(order, after)
+            return [self._records[id_] for id_ in order[start : start + limit]]
+
+    def page_runs(self, after: tuple[int, int] | None, limit: int) -> list[RunInfo]:
+        with self._lock:
+            self._check_open()
+            infos = sorted(
+                RunInfo(log, run.first, run.length, len(run.data)) for log, runs in self._runs.items() for run in runs
+            )
+            return [info for info in infos if after is None or (info.log, info.first) > after][:limit]
+
+    def page_blobs(self, after: bytes | None, limit: int) -> list[BlobInfo]:
+        with self._lock:
+            self._check_open()
+            order = sorted(hash_ for hash_ in self._blobs if after is None or hash_ > after)
+            return [BlobInfo(hash_, len(self._blobs[hash_][0]), self._blobs[hash_][1]) for hash_ in order[:limit]]
+
+    def usage(self) -> Usage:
+        with self._lock:
+            self._check_open()
+            sizes = {
+                "record_bytes": sum(len(record.data) for record in self._records.values()),
+                "run_bytes": sum(len(run.data) for runs in self._runs.values() for run in runs),
+                "blob_bytes": sum(len(data) for data, _ in self._blobs.values()),
+                "row_bytes": sum(len(row.value) for row in self._rows.values()),
+            }
+            return Usage(
+                records=len(self._records),
+                runs=sum(len(runs) for runs in self._runs.values()),
+                blobs=len(self._blobs),
+                rows=len(self._rows),
+                total_bytes=sum(sizes.values()),
+                **sizes,
+            )
+
+    def compact(self) -> None:
+        """Nothing to do: deleted entries are gone."""
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError("this memory store was closed: open a new client")

@@ -1,0 +1,338 @@
+"""The SQLite backend, the default: one file, no server, safe with many threads and processes.
+
+WAL, `synchronous=FULL` (a commit survives a power cut) or NORMAL for `durability="fast"` (it survives `kill -9`; a
+power cut may lose the last commits, never tear one). Writers take the write lock at once (`BEGIN IMMEDIATE`) and wait
+for each other; commits that arrive together share one transaction, so one fsync. The WAL is never truncated in
+service: reusing it saves 40 % of a commit.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from holdfast.backends import sqlite_commit, sqlite_schema
+from holdfast.backends.port import (
+    MAX_LOG_ELEMENTS,
+    BlobInfo,
+    Capabilities,
+    Commit,
+    CommitConflict,
+    Record,
+    Row,
+    RowKey,
+    Run,
+    RunInfo,
+    Span,
+    Usage,
+)
+from holdfast.errors import CorruptError, HoldfastError, StoreError, UsageError
+
+T = TypeVar("T")
+SYNCHRONOUS = {"full": "FULL", "fast": "NORMAL"}
+SESSIONS_REMEMBERED = 10_000
+RECORD = "SELECT record.id, session.id, sequence, data FROM record JOIN session ON session.n = record.session"
+
+
+def open_url(url: str, **options: Any) -> SqliteBackend:
+    """`sqlite:///relative/path.db` or `sqlite:////absolute/path.db`."""
+    prefix = "sqlite:///"
+    if not url.startswith(prefix) or len(url) == len(prefix):
+        raise UsageError(
+            f"{url!r} is not a SQLite store: the URL is 'sqlite:///relative.db' or 'sqlite:////absolute/path.db'"
+        )
+    return SqliteBackend(url.removeprefix(prefix), **options)
+
+
+class SqliteBackend:
+    def __init__(self, path: str | os.PathLike[str], *, durability: str = "full", timeout: float = 30.0) -> None:
+        if durability not in SYNCHRONOUS:
+            raise UsageError(f"durability is {durability!r}: SQLite offers 'full' (the default) and 'fast'")
+        self._path = Path(path)
+        self._durability = durability
+        self._timeout = timeout
+        self._closed = False
+        self._writing = threading.Lock()
+        self._reading = threading.Lock()
+        self._writer: sqlite3.Connection | None = None
+        self._reader: sqlite3.Connection | None = None
+        self._sessions: dict[bytes, int] = {}
+        self._process = os.getpid()
+        self._prepare_file()
+        with self._writing, self._translated("opened"):
+            self._connected("_writer")
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(name="sqlite", durability=self._durability, location=str(self._path))
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def commit_all(self, commits: Sequence[Commit]) -> list[BaseException | None]:
+        with self._writing:
+            try:
+                return self._transaction(commits)
+            except (sqlite3.Error, StoreError, CorruptError) as error:
+                if len(commits) == 1:
+                    return [self._translate(error, "written")]
+            # One of them can't be written: each gets a transaction of its own, so that it fails alone.
+            outcomes: list[BaseException | None] = []
+            for commit in commits:
+                try:
+                    outcomes += self._transaction([commit])
+                except (sqlite3.Error, StoreError, CorruptError) as error:
+                    outcomes.append(self._translate(error, "written"))
+            return outcomes
+
+    def _transaction(self, commits: Sequence[Commit]) -> list[BaseException | None]:
+        connection = self._connected("_writer")
+        outcomes: list[BaseException | None] = []
+        learned: dict[bytes, int] = {}
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for commit in commits:
+                try:
+                    sqlite_commit.carry_out(connection, commit, self._sessions, learned)
+                except CommitConflict as conflict:
+                    outcomes.append(conflict)
+                else:
+                    outcomes.append(None)
+            connection.execute("COMMIT")
+        except BaseException:
+            # After a failed fsync nobody knows what the connection believes: the next commit opens a new one.
+            self._discard("_writer")
+            raise
+        if len(self._sessions) > SESSIONS_REMEMBERED:
+            self._sessions = {}
+        self._sessions.update(learned)
+        return outcomes
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def records(self, ids: Sequence[bytes]) -> list[Record | None]:
+        def read(connection: sqlite3.Connection) -> list[Record | None]:
+            found = [connection.execute(f"{RECORD} WHERE record.id = ?", (id_,)).fetchone() for id_ in ids]
+            return [Record(*row) if row else None for row in found]
+
+        return self._read(read)
+
+    def session_records(self, session: bytes, *, before: int | None = None, limit: int | None = None) -> list[Record]:
+        def read(connection: sqlite3.Connection) -> list[Record]:
+            rows = connection.execute(
+                f"{RECORD} WHERE session = (SELECT n FROM session WHERE id = ?) AND sequence < ? "
+                "ORDER BY sequence DESC LIMIT ?",
+                (session, 2**62 if before is None else before, -1 if limit is None else limit),
+            )
+            return [Record(*row) for row in rows]
+
+        return self._read(read)
+
+    def find_ids(self, ending: str, limit: int = 2) -> list[bytes]:
+        def read(connection: sqlite3.Connection) -> list[bytes]:
+            rows = connection.execute(
+                "SELECT id FROM record WHERE lower(hex(id)) LIKE '%' || ? LIMIT ?", (ending.lower(), limit)
+            )
+            return [id_ for (id_,) in rows]
+
+        if not all(digit in "0123456789abcdefABCDEF" for digit in ending):
+            return []
+        return self._read(read)
+
+    def runs(self, spans: Sequence[Span]) -> list[list[Run]]:
+        def read(connection: sqlite3.Connection) -> list[list[Run]]:
+            found = []
+            for log, first, end in spans:
+                base = log * MAX_LOG_ELEMENTS
+                rows = connection.execute(
+                    "SELECT k, length, data FROM run WHERE k < ?3 AND k >= "
+                    "coalesce((SELECT max(k) FROM run WHERE k >= ?1 AND k <= ?2), ?2) ORDER BY k",
+                    (base, base + first, base + end),
+                )
+                runs = [Run(k - base, length, data) for k, length, data in rows]
+                found.append([run for run in runs if run.first + run.length > first])
+            return found
+
+        return self._read(read)
+
+    def blobs(self, hashes: Sequence[bytes]) -> list[bytes | None]:
+        def read(connection: sqlite3.Connection) -> list[bytes | None]:
+            found = [
+                connection.execute("SELECT data FROM blob WHERE hash = ?", (hash_,)).fetchone() for hash_ in hashes
+            ]
+            return [row[0] if row else None for row in found]
+
+        return self._read(read)
+
+    def rows(self, keys: Sequence[RowKey]) -> list[Row | None]:
+        def read(connection: sqlite3.Connection) -> list[Row | None]:
+            found = [
+                connection.execute(
+                    "SELECT value, version FROM row WHERE space = ? AND key = ? AND tree = ?", key
+                ).fetchone()
+                for key in keys
+            ]
+            return [Row(*row) if row else None for row in found]
+
+        return self._read(read)
+
+    def scan(
+        self, space: str, *, tree: bytes | None = None, prefix: bytes = b"", after: bytes | None = None,
+        limit: int | None = None,
+    ) -> list[tuple[RowKey, Row]]:  # fmt: skip
+        def read(connection: sqlite3.Connection) -> list[tuple[RowKey, Row]]:
+            rows = connection.execute(
+                "SELECT key, tree, value, version FROM row WHERE space = ?1 AND key >= ?2 AND substr(key, 1, ?3) = ?2 "
+                "AND (?4 IS NULL OR key > ?4) AND (?5 IS NULL OR tree = ?5) ORDER BY key, tree LIMIT ?6",
+                (space, prefix, len(prefix), after, tree, -1 if limit is None else limit),
+            )
+            return [(RowKey(space, key, of_tree), Row(value, version)) for key, of_tree, value, version in rows]
+
+        return self._read(read)
+
+    def page_records(self, after: bytes | None, limit: int) -> list[Record]:
+        def read(connection: sqlite3.Connection) -> list[Record]:
+            rows = connection.execute(f"{RECORD} WHERE record.id > ? ORDER BY record.id LIMIT ?", (after or b"", limit))
+            return [Record(*row) for row in rows]
+
+        return self._read(read)
+
+    def page_runs(self, after: tuple[int, int] | None, limit: int) -> list[RunInfo]:
+        def read(connection: sqlite3.Connection) -> list[RunInfo]:
+            start = -1 if after is None else after[0] * MAX_LOG_ELEMENTS + after[1]
+            rows = connection.execute(
+                "SELECT k, length, length(data) FROM run WHERE k > ? ORDER BY k LIMIT ?", (start, limit)
+            )
+            return [RunInfo(k // MAX_LOG_ELEMENTS, k % MAX_LOG_ELEMENTS, length, size) for k, length, size in rows]
+
+        return self._read(read)
+
+    def page_blobs(self, after: bytes | None, limit: int) -> list[BlobInfo]:
+        def read(connection: sqlite3.Connection) -> list[BlobInfo]:
+            rows = connection.execute(
+                "SELECT hash, length(data), written_at_us FROM blob WHERE hash > ? ORDER BY hash LIMIT ?",
+                (after or b"", limit),
+            )
+            return [BlobInfo(*row) for row in rows]
+
+        return self._read(read)
+
+    def usage(self) -> Usage:
+        def read(connection: sqlite3.Connection) -> Usage:
+            counts, sizes = {}, {}
+            for table, column in (("record", "data"), ("run", "data"), ("blob", "data"), ("row", "value")):
+                counts[f"{table}s"], sizes[f"{table}_bytes"] = connection.execute(
+                    f"SELECT count(*), coalesce(sum(length({column})), 0) FROM {table}"
+                ).fetchone()
+            return Usage(**counts, **sizes, total_bytes=self._bytes_on_disk())
+
+        return self._read(read)
+
+    def _bytes_on_disk(self) -> int:
+        files = (Path(f"{self._path}{suffix}") for suffix in ("", "-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
+
+    # -- life --------------------------------------------------------------------------------------------------------
+
+    def compact(self) -> None:
+        with self._writing, self._translated("compacted"):
+            connection = self._connected("_writer")
+            free = connection.execute("PRAGMA freelist_count").fetchone()[0]
+            if free:
+                connection.execute("VACUUM")
+
+    def close(self) -> None:
+        with self._writing, self._reading:
+            self._closed = True
+            self._discard("_reader")
+            self._discard("_writer")
+
+    def _prepare_file(self) -> None:
+        """Makes the file and its parents, readable by their owner only, before SQLite could make it readable to all."""
+        try:
+            sqlite_schema.make_directory(self._path.parent)
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+        except OSError as error:
+            raise StoreError(
+                f"the store {self._path} can't be opened: {error.strerror}. Check that its directory can be written"
+            ) from error
+
+    def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        with self._reading, self._translated("read"):
+            return query(self._connected("_reader"))
+
+    def _connected(self, role: str) -> sqlite3.Connection:
+        """The connection of that role; a new one if there is none, or if this process was forked since."""
+        if self._closed:
+            raise StoreError(f"the store {self._path} was closed: open a new client")
+        if self._process != os.getpid():
+            # A connection must not cross a fork, and must not be closed by the child either: it is left alone.
+            self._writer = self._reader = None
+            self._sessions = {}
+            self._process = os.getpid()
+        connection: sqlite3.Connection | None = getattr(self, role)
+        if connection is None:
+            connection = sqlite3.connect(
+                self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False
+            )
+            try:
+                sqlite_schema.prepare(connection, self._path, self._timeout)
+                connection.execute(f"PRAGMA synchronous={SYNCHRONOUS[self._durability]}")
+            except BaseException:
+                connection.close()
+                raise
+            setattr(self, role, connection)
+        return connection
+
+    def _discard(self, role: str) -> None:
+        connection: sqlite3.Connection | None = getattr(self, role)
+        setattr(self, role, None)
+        if connection is not None and self._process == os.getpid():
+            try:
+                connection.close()
+            except sqlite3.Error:  # it is being thrown away because it failed: failing again adds nothing
+                return
+
+    def _translated(self, doing: str) -> _Translated:
+        return _Translated(self, doing)
+
+    def _translate(self, error: BaseException, doing: str) -> HoldfastError:
+        if isinstance(error, HoldfastError):
+            return error
+        text = str(error)
+        if "locked" in text or "busy" in text:
+            return StoreError(
+                f"the store {self._path} can't be {doing}: another process has held its write lock for "
+                f"{self._timeout:g} s. Find it (`fuser {self._path.name}`), or open with a longer `timeout`"
+            )
+        if "full" in text:
+            return StoreError(
+                f"the store {self._path} can't be {doing}: the disk is full. Free some space and save again; "
+                "nothing that was saved before is lost"
+            )
+        if isinstance(error, sqlite3.DatabaseError) and ("malformed" in text or "not a database" in text):
+            return CorruptError(
+                f"the file {self._path} is damaged or not a SQLite database ({text}). Keep a copy; "
+                "`sqlite3 FILE .recover` saves what can be read"
+            )
+        return StoreError(f"the store {self._path} can't be {doing}: {text}. Check the disk, then try again")
+
+
+class _Translated:
+    """Turns what sqlite3 raises inside a `with` block into our errors."""
+
+    def __init__(self, backend: SqliteBackend, doing: str) -> None:
+        self._backend = backend
+        self._doing = doing
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, sqlite3.Error):
+            if self._doing == "read":
+                self._backend._discard("_reader")
+            raise self._backend._translate(error, self._doing) from error

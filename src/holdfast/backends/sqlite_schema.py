@@ -1,0 +1,88 @@
+"""The SQLite file itself: its directory, its settings, its numbered migrations."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+
+from holdfast.errors import NewerVersionError, UsageError
+
+APPLICATION_ID = 0x686F6C64  # "hold"
+MIGRATIONS = Path(__file__).with_name("sqlite_migrations")
+SCHEMA = 1
+STORE_DIRECTORY = ".holdfast"
+
+
+def make_directory(directory: Path) -> None:
+    """Makes the store's directory. The default one, `.holdfast`, ignores itself in git."""
+    if directory.is_dir():
+        return
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if directory.name == STORE_DIRECTORY:
+        (directory / ".gitignore").write_text("*\n")
+
+
+def prepare(connection: sqlite3.Connection, path: Path, timeout: float) -> None:
+    """Sets up a connection, and the schema where the file is new or older than this holdfast."""
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version != SCHEMA:
+        _set_up(connection, path, timeout)
+    # Reading a wrong page as if it were right must fail here, not later.
+    connection.execute("PRAGMA cell_size_check=ON")
+    connection.execute("PRAGMA cache_size=-16000")
+
+
+def _set_up(connection: sqlite3.Connection, path: Path, timeout: float) -> None:
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    owner = connection.execute("PRAGMA application_id").fetchone()[0]
+    if owner == APPLICATION_ID and version > SCHEMA:
+        raise NewerVersionError(
+            f"the store {path} has schema {version}, and this holdfast knows {SCHEMA}: it was written by a newer "
+            "holdfast. Upgrade to open it; nothing was changed"
+        )
+    if owner != APPLICATION_ID and connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+        raise UsageError(f"{path} is a SQLite database of another program. Give holdfast a file of its own")
+    _switch_to_wal(connection, timeout)
+    for number in range(SCHEMA):
+        _migrate(connection, number + 1)
+
+
+def _switch_to_wal(connection: sqlite3.Connection, timeout: float) -> None:
+    """Switching needs the file for itself for an instant, and SQLite does not wait for that by itself."""
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def _migrate(connection: sqlite3.Connection, number: int) -> None:
+    """Carries out migration `number`, unless the file has it already, from another process perhaps."""
+    script = next(MIGRATIONS.glob(f"{number:03}_*.sql")).read_text()
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if connection.execute("PRAGMA user_version").fetchone()[0] < number:
+            for statement in _statements(script):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version={number}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def _statements(script: str) -> list[str]:
+    """The statements of a script one by one: `executescript` would commit the transaction they belong to."""
+    statements, current = [], ""
+    for line in script.splitlines(keepends=True):
+        current += line
+        if sqlite3.complete_statement(current):
+            statements.append(current)
+            current = ""
+    return statements
