@@ -69,7 +69,12 @@ class MemoryBackend:
                 row = self._rows.get(write.key)
                 if (row.version if row else ABSENT) != write.expect:
                     raise CommitConflict("row", write.key)
+        ends: dict[int, int] = {}  # of the logs that this commit has begun to write
         for run in commit.runs:
+            follows = ends.get(run.log) == run.first == run.tail
+            ends[run.log] = run.first + run.length
+            if follows:
+                continue
             runs = self._runs.get(run.log, [])
             tail = runs[-1].first + runs[-1].length if runs else 0
             if tail != run.tail or (run.first < tail and not any(known.first == run.first for known in runs)):

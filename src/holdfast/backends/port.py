@@ -93,7 +93,8 @@ class RunWrite(NamedTuple):
     """Writes the elements `[first, first + length)` of a log whose tail must be `tail`.
 
     With `first == tail` this is an append. With `first < tail` the run takes the place of all runs from `first` on,
-    of which one must begin at `first`: this is how small runs are sealed into one.
+    of which one must begin at `first`: this is how small runs are sealed into one. Of several writes to one log in
+    a commit, each begins where the one before ended; only the first one's `tail` is compared with the store.
     """
 
     log: int

@@ -28,8 +28,11 @@ def carry_out(
 ) -> None:
     """Raises `CommitConflict` before anything is changed. `known` are numbers of session ids that are committed;
     `learned` takes those that are known once this transaction is."""
+    ends: dict[int, int] = {}  # of the logs that this commit has begun to write
     for run in commit.runs:
-        _check_tail(connection, run)
+        if not ends.get(run.log) == run.first == run.tail:
+            _check_tail(connection, run)
+        ends[run.log] = run.first + run.length
     for id_, prefix in commit.require:
         found = connection.execute("SELECT substr(data, 1, ?) FROM record WHERE id = ?", (len(prefix), id_)).fetchone()
         if found is None or found[0] != prefix:
