@@ -1,0 +1,98 @@
+"""Exact, data-only encoding of values: `decode(encode(x))` equals x in value and in every type, or encode refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from holdfast.codec import tags
+from holdfast.codec.decoding import Decoder, Resolve
+from holdfast.codec.exact import ExactEncoder
+from holdfast.codec.fast import QuickEncoder, holds_native_traps
+from holdfast.codec.limits import Limits
+from holdfast.codec.parts import Ref, Typed
+from holdfast.codec.refusals import Refused
+from holdfast.codec.scan import holds_bin
+from holdfast.codec.types import TypeRegistry, default_types
+from holdfast.errors import UnsupportedValueError
+
+__all__ = ["Codec", "Limits", "Ref", "Typed"]
+
+_DEFAULT_LIMITS = Limits()
+
+
+class Codec:
+    """Encodes and decodes values. Holds no state of its own: one Codec may serve any number of threads."""
+
+    id: Final = 1  # written into every record
+
+    def __init__(self, types: TypeRegistry | None = None, limits: Limits = _DEFAULT_LIMITS) -> None:
+        self.types = default_types if types is None else types
+        self.limits = limits
+
+    def encode(self, value: Any, path: str = "") -> bytes:
+        """The bytes of `value`. Raises UnsupportedValueError, with the path of the culprit, if it can't be exact."""
+        quick = QuickEncoder(self.types.by_class, self.limits)
+        try:
+            data = quick.encode(value)
+        except Exception:  # of whatever kind: the exact way finds out what it is and where
+            return self._encode_exactly(value, path)
+        if self._is_large(quick, data):
+            return self._encode_exactly(value, path)
+        return data
+
+    def encode_each(self, items: Sequence[Any], path: str = "", start: int = 0) -> list[bytes]:
+        """The bytes of each item on its own. Item i has the path `path[start + i]`."""
+        return [self.encode(item, f"{path}[{index}]") for index, item in enumerate(items, start)]
+
+    def encode_joined(self, items: list[Any], path: str = "", *, no_bytes: bool = False) -> bytes:
+        """What `encode_each` gives, joined; made in one C call if possible, and without the limits on one value.
+
+        `no_bytes` says that the caller will only compare the result with the encoding of an earlier list that had no
+        bytes in it (see `holds_bytes`). Then a bytearray that ormsgpack takes for bytes can't go unnoticed, and the
+        search for one, which takes longer than the encoding, is left out.
+        """
+        quick = QuickEncoder(self.types.by_class, self.limits)
+        try:
+            data = quick.pack(items)
+        except Exception:
+            return b"".join(self.encode_each(items, path))
+        if not no_bytes and _may_hold_bin(data) and holds_native_traps(items):
+            return b"".join(self.encode_each(items, path))
+        return data[len(tags.array_header(len(items))) :]
+
+    def holds_bytes(self, data: bytes) -> bool:
+        """Whether the values encoded in `data` hold bytes outside of objects, tuples and sets (see encode_joined)."""
+        return holds_bin(data)
+
+    def decode(self, data: bytes | memoryview, resolve: Resolve | None = None) -> Any:
+        """The value that `data` was made from. `resolve(kind, index)` supplies what a Ref stands for.
+
+        Raises CorruptError, UnknownTypeError or NewerVersionError, and nothing else, whatever the bytes are (beside
+        what `resolve` raises of holdfast's errors).
+        """
+        return Decoder(self.types, self.limits, resolve).decode(data)
+
+    def decode_joined(self, count: int, payload: bytes | memoryview) -> list[Any]:
+        """The `count` items whose joined encodings `payload` is."""
+        return Decoder(self.types, self.limits, None).decode_joined(count, payload)
+
+    def take_apart(self, value: Any, path: str = "") -> Typed | None:
+        """A registered object as its name and parts; None for anything else."""
+        entry = self.types.by_class.get(type(value))
+        if entry is None:
+            return None
+        try:
+            return Typed(entry.name, entry.take_apart(value))
+        except Refused as refused:
+            raise UnsupportedValueError(path or "value", refused.problem, refused.remedy) from refused.__cause__
+
+    def _encode_exactly(self, value: Any, path: str) -> bytes:
+        return ExactEncoder(self.types.by_class, self.limits, path).encode(value)
+
+    def _is_large(self, quick: QuickEncoder, data: bytes) -> bool:
+        return max(len(data), quick.nested_bytes) > self.limits.max_bytes
+
+
+def _may_hold_bin(data: bytes) -> bool:
+    return b"\xc4" in data or b"\xc5" in data or b"\xc6" in data

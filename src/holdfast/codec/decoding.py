@@ -1,0 +1,162 @@
+"""Turns bytes back into the value they were made from, whatever the bytes are.
+
+ormsgpack does the work; the hook it calls for our Ext codes is here. Three things it doesn't do are added: bytes that
+follow the value are noticed, exceptions of the hook are kept, and payloads nested in payloads can't use up the stack.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import ormsgpack
+
+from holdfast.codec import tags
+from holdfast.codec.builtin import DECODERS, hashes_are_spread
+from holdfast.codec.limits import Limits
+from holdfast.codec.scan import check_structure
+from holdfast.codec.types import TypeRegistry
+from holdfast.errors import CorruptError, HoldfastError, NewerVersionError
+
+Resolve = Callable[[int, int], object]
+
+# ormsgpack ignores what follows a value. So each value is read as the first of two, and the second must be this,
+# which no stored data can know.
+_END = os.urandom(16)
+_END_ENCODED = b"\xc4\x10" + _END
+
+# ormsgpack goes 1024 levels deep by itself. Up to here payloads are decoded without a look at their structure;
+# deeper ones are looked through once, which keeps the C stack within a few thousand levels.
+_UNCHECKED_NESTING = 3
+_SMALL_PAYLOAD = 256  # no payload is nested deeper than it is long
+
+_unpackb = ormsgpack.unpackb
+
+
+class Decoder:
+    """Decodes one value; not to be used again."""
+
+    __slots__ = ("_checked_from", "_error", "_limits", "_nested_bytes", "_nesting", "_resolve", "_types")
+
+    def __init__(self, types: TypeRegistry, limits: Limits, resolve: Resolve | None) -> None:
+        self._types = types
+        self._limits = limits
+        self._resolve = resolve
+        self._nesting = 0
+        self._nested_bytes = 0
+        self._checked_from: int | None = None
+        self._error: BaseException | None = None
+
+    def decode(self, data: bytes | memoryview) -> Any:
+        return self._run(b"".join((b"\x92", data, _END_ENCODED)), 1, 1)[0]
+
+    def decode_joined(self, count: int, payload: bytes | memoryview) -> list[Any]:
+        if not 0 <= count <= len(payload):
+            raise CorruptError(f"{len(payload)} bytes can't hold {count} values")
+        header = b"\xdd" + (count + 1).to_bytes(4)
+        return self._run(b"".join((header, payload, _END_ENCODED)), count, max(count, 1))
+
+    def _run(self, framed: bytes, count: int, limit_factor: int) -> list[Any]:
+        limits = self._limits
+        if len(framed) > limits.max_bytes * limit_factor + 32:
+            raise CorruptError(f"The data is longer than the {limits.max_bytes} bytes that one value may take")
+        if len(framed) > limits.max_items * limit_factor:
+            # Each item takes at least a byte, so shorter data needs no count.
+            check_structure(framed, 2048, limits.max_items * limit_factor + 32)
+        try:
+            values: list[Any] = _unpackb(framed, ext_hook=self._hook)
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise self._cause_of(error) from error
+        if len(values) != count + 1 or values.pop() != _END:
+            raise CorruptError("The data is damaged: it doesn't end where its value ends")
+        return values
+
+    def _cause_of(self, error: Exception) -> BaseException:
+        """What really happened: ormsgpack replaces exceptions of its hook."""
+        cause = self._error or error
+        if isinstance(cause, HoldfastError) or not isinstance(cause, Exception) or isinstance(cause, MemoryError):
+            return cause
+        if isinstance(cause, RecursionError):
+            return CorruptError("The data is nested too deeply for what is left of the call stack")
+        return CorruptError(f"The data is damaged and can't be decoded: {cause}")
+
+    def _hook(self, code: int, payload: bytes) -> Any:
+        # An exception here is kept, since ormsgpack would drop it.
+        try:
+            self._nested_bytes += len(payload)
+            if self._nested_bytes > self._limits.max_bytes:
+                raise CorruptError(f"The data's nested parts are longer than {self._limits.max_bytes} bytes")
+            simple = DECODERS.get(code)
+            if simple is not None:
+                return simple(payload)
+            if code == tags.REF:
+                return self._resolved(payload)
+            if not tags.TUPLE <= code <= tags.FROZENSET and code != tags.OBJECT:
+                raise NewerVersionError(
+                    f"The data holds a value of the kind {code}, which this holdfast doesn't know: "
+                    "it was written by a newer holdfast. Upgrade to read it"
+                )
+            items = self._nested(payload)
+            if type(items) is not list:
+                raise CorruptError("The data is damaged: a payload holds no array")
+            if code == tags.TUPLE:
+                return tuple(items)
+            if code == tags.OBJECT:
+                return self._object(items)
+            if code == tags.MAP:
+                return _map_of(items)
+            return _set_of(items, code)
+        except BaseException as error:
+            self._error = error
+            raise
+
+    def _nested(self, payload: bytes) -> Any:
+        nesting = self._nesting = self._nesting + 1
+        if nesting > self._limits.max_depth:
+            raise CorruptError(f"The data is nested more than {self._limits.max_depth} levels deep")
+        checks = nesting >= _UNCHECKED_NESTING and self._checked_from is None and len(payload) > _SMALL_PAYLOAD
+        if checks:
+            # A level of a value is at most three in its encoding: Ext, array, and the parts of an object.
+            check_structure(payload, 3 * self._limits.max_depth, self._limits.max_items)
+            self._checked_from = nesting
+        values = _unpackb(b"".join((b"\x92", payload, _END_ENCODED)), ext_hook=self._hook)
+        if values[1] != _END:
+            raise CorruptError("The data is damaged: a payload doesn't end where its value ends")
+        if checks:
+            self._checked_from = None
+        self._nesting = nesting - 1
+        return values[0]
+
+    def _object(self, items: list[Any]) -> Any:
+        if len(items) != 2 or type(items[0]) is not str:
+            raise CorruptError("The data is damaged: an object has no name")
+        return self._types.named(items[0]).rebuild(items[1])
+
+    def _resolved(self, payload: bytes) -> object:
+        if self._resolve is None:
+            raise CorruptError("The data refers to a part that is stored elsewhere, where none is expected")
+        if not 2 <= len(payload) <= 9:
+            raise CorruptError("The data is damaged: a reference to a part is malformed")
+        return self._resolve(payload[0], int.from_bytes(payload[1:]))
+
+
+def _map_of(items: list[Any]) -> dict[Any, Any]:
+    keys = items[0::2]
+    if len(items) % 2 or not hashes_are_spread(keys):
+        raise CorruptError("The data is damaged: a dict's keys and values don't match up")
+    result = dict(zip(keys, items[1::2], strict=True))
+    if len(result) != len(keys):
+        raise CorruptError("The data is damaged: a dict holds a key twice")
+    return result
+
+
+def _set_of(items: list[Any], code: int) -> set[Any] | frozenset[Any]:
+    if not hashes_are_spread(items):
+        raise CorruptError("The data is damaged: a set's members can't be told apart")
+    result = set(items)
+    if len(result) != len(items):
+        raise CorruptError("The data is damaged: a set holds a member twice")
+    return result if code == tags.SET else frozenset(items)

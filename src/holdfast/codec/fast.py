@@ -1,0 +1,126 @@
+"""The quick way to encode: one C call, after a proof that it will be exact.
+
+ormsgpack packs a few types that are not its own natively and so loses them: bytearray and memoryview become bytes,
+and Ext and Fragment objects of the caller would be written raw. `prove` looks at the types of all that ormsgpack would
+pack by itself. What it hands to `default` is proven there, payload by payload.
+
+Any doubt raises; the caller then takes the exact way (see exact.py), which gives the same bytes or says what is wrong.
+"""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import ormsgpack
+
+from holdfast.codec import tags
+from holdfast.codec.builtin import ATOMS, ENCODERS, hashes_are_spread
+from holdfast.codec.limits import Limits
+from holdfast.codec.parts import Ref, Typed
+from holdfast.codec.types import RegisteredType, object_header
+
+# A few payloads inside each other are all the quick way takes: it can't know how deep inside its value a payload is,
+# so it divides the allowed depth evenly among them.
+_MAX_NESTING = 7
+
+_PLAIN_CONTAINERS = frozenset({list, dict})
+_SURE = ATOMS | _PLAIN_CONTAINERS
+_NATIVE_TRAPS = frozenset({bytearray, memoryview, ormsgpack.Ext, ormsgpack.Fragment})
+
+_packb = ormsgpack.packb
+_Ext = ormsgpack.Ext
+
+
+class NotSureError(Exception):
+    """The quick way can't show that it would be exact."""
+
+
+def encode_ref(ref: Ref) -> bytes:
+    return bytes((ref.kind,)) + ref.index.to_bytes(max(1, (ref.index.bit_length() + 7) // 8))
+
+
+def holds_native_traps(items: list[Any]) -> bool:
+    """Whether ormsgpack would silently change something in `items`, which it was able to pack."""
+    level: list[Any] = [items]
+    while level:
+        # One C call gives the contents of all containers of one level: several times faster than a loop over each.
+        contents = gc.get_referents(*level)
+        kinds = set(map(type, contents))
+        if not kinds.isdisjoint(_NATIVE_TRAPS):
+            return True
+        if kinds.isdisjoint(_PLAIN_CONTAINERS):
+            return False
+        level = [value for value in contents if type(value) in _PLAIN_CONTAINERS]
+    return False
+
+
+class QuickEncoder:
+    """Encodes one value (or the items of one list); not to be used again."""
+
+    __slots__ = ("_by_class", "_items_left", "_nesting", "_room", "nested_bytes")
+
+    def __init__(self, by_class: dict[type[Any], RegisteredType], limits: Limits) -> None:
+        self._by_class = by_class
+        self._items_left = limits.max_items
+        self._nesting = 0
+        self._room = (limits.max_depth - _MAX_NESTING) // (_MAX_NESTING + 1)
+        self.nested_bytes = 0
+
+    def encode(self, value: Any) -> bytes:
+        kind = type(value)
+        if kind in _PLAIN_CONTAINERS:
+            self.prove(value)
+        elif kind not in ATOMS and kind in _NATIVE_TRAPS:
+            raise NotSureError
+        return _packb(value, self.default, tags.PACK_OPTIONS)
+
+    def pack(self, value: Any) -> bytes:
+        """Encode without proof."""
+        return _packb(value, self.default, tags.PACK_OPTIONS)
+
+    def prove(self, container: list[Any] | dict[Any, Any]) -> None:
+        level: list[Any] = [container]
+        for _ in range(self._room):
+            contents = gc.get_referents(*level)
+            self._items_left -= len(contents)
+            if self._items_left < 0:
+                raise NotSureError
+            kinds = set(map(type, contents))
+            if not kinds.isdisjoint(_NATIVE_TRAPS):
+                raise NotSureError
+            if kinds.isdisjoint(_PLAIN_CONTAINERS):
+                return
+            level = [value for value in contents if type(value) in _PLAIN_CONTAINERS]
+        raise NotSureError
+
+    def default(self, value: Any) -> ormsgpack.Ext:
+        kind = type(value)
+        simple = ENCODERS.get(kind)
+        if simple is not None:
+            code, encode = simple
+            return self._ext(code, encode(value))
+        if self._nesting >= _MAX_NESTING:
+            raise NotSureError
+        self._nesting += 1
+        if kind is tuple:
+            ext = self._ext(tags.TUPLE, self.encode(list(value)))
+        elif kind is set or kind is frozenset:
+            if not hashes_are_spread(value):
+                raise NotSureError
+            members = sorted([self.encode(member) for member in value])
+            code = tags.SET if kind is set else tags.FROZENSET
+            ext = self._ext(code, tags.array_header(len(members)) + b"".join(members))
+        elif kind is Typed:
+            ext = self._ext(tags.OBJECT, object_header(value.name) + self.encode(value.fields))
+        elif kind is Ref:
+            ext = self._ext(tags.REF, encode_ref(value))
+        else:
+            entry = self._by_class[kind]
+            ext = self._ext(tags.OBJECT, entry.header + self.encode(entry.take_apart(value)))
+        self._nesting -= 1
+        return ext
+
+    def _ext(self, code: int, payload: bytes) -> ormsgpack.Ext:
+        self.nested_bytes += len(payload)
+        return _Ext(code, payload)

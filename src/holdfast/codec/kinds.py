@@ -1,0 +1,252 @@
+"""How objects of each kind of registered class are taken apart and rebuilt.
+
+A kind is chosen once, at registration. Objects are rebuilt without running `__init__` or validation: what was stored
+came out of a living object, and what `__init__` does beside filling fields (open a file, take an id) must not happen
+again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable
+from enum import Enum, Flag
+from functools import cached_property
+from typing import Any, Protocol
+
+from holdfast.codec.refusals import Refused
+from holdfast.errors import HoldfastError, UnknownTypeError, UsageError
+
+# attrs keeps the hash of `cache_hash=True` classes here; None means that it is not known yet.
+_ATTRS_HASH = "_attrs_cached_hash"
+# A Flag looks at each bit of its value.
+_MAX_FLAG_BITS = 1024
+
+
+class Kind(Protocol):
+    def take_apart(self, value: Any) -> Any:
+        """What is stored of `value`. Raises Refused if that would not be all of it."""
+
+    def rebuild(self, parts: Any) -> Any:
+        """The object that `parts` was taken from. Raises UnknownTypeError if the class has changed since."""
+
+
+def kind_of(cls: type[Any], name: str) -> Kind:
+    """The kind of a class that is registered without `encode` and `decode`."""
+    if issubclass(cls, Enum):
+        return EnumKind(cls, name)
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return NamedTupleKind(cls, name)
+    if "__dataclass_fields__" in vars(cls):
+        return FieldsKind(cls, name, _dataclass_fields(cls))
+    if "__attrs_attrs__" in vars(cls):
+        return FieldsKind(cls, name, _attrs_fields(cls))
+    if hasattr(cls, "__pydantic_core_schema__"):
+        from holdfast.codec.pydantic_models import PydanticKind
+
+        return PydanticKind(cls, name)
+    raise UsageError(
+        f"{cls.__qualname__} is no dataclass, attrs class, pydantic model, Enum or NamedTuple: "
+        "say how it is stored with register(cls, encode=..., decode=...)"
+    )
+
+
+def changed(name: str, what: str) -> UnknownTypeError:
+    """The class registered as `name` no longer fits what was stored of its object."""
+    return UnknownTypeError(
+        f"The class registered as {name!r} has changed since the data was saved: {what}. "
+        "Restore with the class as it was, or register a class that still fits under this name"
+    )
+
+
+Default = Callable[[Any], Any]
+"""Gives a field's default for the object that is being rebuilt."""
+
+
+class FieldsKind:
+    """A dataclass or attrs class: its fields by name."""
+
+    def __init__(self, cls: type[Any], name: str, fields: dict[str, Default | None]) -> None:
+        try:
+            object.__new__(cls)
+        except TypeError as error:
+            raise UsageError(
+                f"{cls.__qualname__} can't be rebuilt without calling it ({error}): "
+                "say how it is stored with register(cls, encode=..., decode=...)"
+            ) from error
+        self._cls = cls
+        self._name = name
+        self._fields = fields
+        self._recomputed = _cached_properties(cls)
+        slots = _slots(cls)
+        self._caches_hash = _ATTRS_HASH in slots
+        self._other_slots = tuple(slots - fields.keys() - {_ATTRS_HASH})
+
+    def take_apart(self, value: Any) -> dict[str, Any]:
+        try:
+            parts = {name: getattr(value, name) for name in self._fields}
+        except AttributeError as error:
+            raise Refused(f"its field {error.name!r} was never set", "Set it, or give it a default") from error
+        held = getattr(value, "__dict__", None)
+        if held and not held.keys() <= self._fields.keys():
+            self._refuse_unknown(held.keys() - self._fields.keys() - self._recomputed - {_ATTRS_HASH})
+        for slot in self._other_slots:
+            if _is_set(value, slot):
+                self._refuse_unknown({slot})
+        return parts
+
+    def _refuse_unknown(self, names: set[str]) -> None:
+        if names:
+            raise Refused(
+                f"its attribute {min(names)!r} is no field of {self._cls.__qualname__} and would be lost",
+                "Declare it as a field (init=False keeps it out of __init__), "
+                "or register the class with encode=... and decode=...",
+            )
+
+    def rebuild(self, parts: Any) -> Any:
+        check_fields(self._name, parts, self._fields)
+        value = object.__new__(self._cls)
+        put = object.__setattr__
+        if self._caches_hash:
+            put(value, _ATTRS_HASH, None)
+        for field, default in self._fields.items():
+            if field in parts:
+                put(value, field, parts[field])
+            elif default is not None:
+                put(value, field, default(value))
+            else:
+                raise changed(self._name, f"its field {field!r} was not stored and has no default")
+        return value
+
+
+def check_fields(name: str, parts: Any, fields: Any) -> None:
+    if type(parts) is not dict:
+        raise changed(name, f"its parts were stored as {type(parts).__name__}, not by field")
+    for field in parts:
+        if field not in fields:
+            raise changed(name, f"the stored field {field!r} is gone")
+
+
+def _dataclass_fields(cls: type[Any]) -> dict[str, Default | None]:
+    fields: dict[str, Default | None] = {}
+    for field in dataclasses.fields(cls):
+        if field.default is not dataclasses.MISSING:
+            fields[field.name] = lambda _value, default=field.default: default
+        elif field.default_factory is not dataclasses.MISSING:
+            fields[field.name] = lambda _value, factory=field.default_factory: factory()
+        else:
+            fields[field.name] = None
+    return fields
+
+
+def _attrs_fields(cls: type[Any]) -> dict[str, Default | None]:
+    nothing = sys.modules["attr"].NOTHING  # loaded, or there would be no attrs class
+    fields: dict[str, Default | None] = {}
+    for attribute in cls.__attrs_attrs__:
+        default = attribute.default
+        if default is nothing:
+            fields[attribute.name] = None
+        elif hasattr(default, "factory") and hasattr(default, "takes_self"):
+            fields[attribute.name] = lambda value, made=default: (
+                made.factory(value) if made.takes_self else made.factory()
+            )
+        else:
+            fields[attribute.name] = lambda _value, default=default: default
+    return fields
+
+
+def _cached_properties(cls: type[Any]) -> frozenset[str]:
+    """Attributes that an object makes anew when they are missing."""
+    return frozenset(
+        name for base in cls.__mro__ for name, value in vars(base).items() if isinstance(value, cached_property)
+    )
+
+
+def _slots(cls: type[Any]) -> frozenset[str]:
+    names: set[str] = set()
+    for base in cls.__mro__:
+        slots = vars(base).get("__slots__", ())
+        for slot in (slots,) if isinstance(slots, str) else slots:
+            private = slot.startswith("__") and not slot.endswith("__")
+            names.add(f"_{base.__name__.lstrip('_')}{slot}" if private else slot)
+    return frozenset(names - {"__dict__", "__weakref__"})
+
+
+def _is_set(value: Any, slot: str) -> bool:
+    try:
+        object.__getattribute__(value, slot)
+    except AttributeError:
+        return False
+    return True
+
+
+class NamedTupleKind:
+    def __init__(self, cls: type[Any], name: str) -> None:
+        self._cls = cls
+        self._name = name
+
+    def take_apart(self, value: Any) -> dict[str, Any]:
+        if getattr(value, "__dict__", None):
+            raise Refused("it has attributes beside its fields, which would be lost", "Make them fields")
+        return dict(zip(self._cls._fields, tuple(value), strict=True))
+
+    def rebuild(self, parts: Any) -> Any:
+        check_fields(self._name, parts, self._cls._fields)
+        items = {**self._cls._field_defaults, **parts}
+        for field in self._cls._fields:
+            if field not in items:
+                raise changed(self._name, f"its field {field!r} was not stored and has no default")
+        return tuple.__new__(self._cls, [items[field] for field in self._cls._fields])
+
+
+class EnumKind:
+    """A member by its name, so that values may be changed; what a Flag combines by value."""
+
+    def __init__(self, cls: type[Enum], name: str) -> None:
+        self._cls = cls
+        self._name = name
+
+    def take_apart(self, value: Any) -> Any:
+        if self._cls.__members__.get(value.name) is value:
+            return value.name
+        return value.value
+
+    def rebuild(self, parts: Any) -> Any:
+        if type(parts) is str and parts in self._cls.__members__:
+            return self._cls.__members__[parts]
+        if type(parts) is int and issubclass(self._cls, Flag) and parts.bit_length() <= _MAX_FLAG_BITS:
+            try:
+                return self._cls(parts)
+            except ValueError as error:
+                raise changed(self._name, f"it has no flags of the value {parts}") from error
+        raise changed(self._name, f"it has no member {str(parts)[:80] if type(parts) is str else 'as stored'!r}")
+
+
+class CustomKind:
+    """A class that was registered with a pair of functions."""
+
+    def __init__(self, name: str, encode: Callable[[Any], Any], decode: Callable[[Any], Any]) -> None:
+        self._name = name
+        self._encode = encode
+        self._decode = decode
+
+    def take_apart(self, value: Any) -> Any:
+        try:
+            return self._encode(value)
+        except HoldfastError:
+            raise
+        except Exception as error:
+            raise Refused(
+                f"the encode function registered for {self._name!r} failed: {error!r}", "Correct that function"
+            ) from error
+
+    def rebuild(self, parts: Any) -> Any:
+        try:
+            return self._decode(parts)
+        except HoldfastError:
+            raise
+        except Exception as error:
+            raise UnknownTypeError(
+                f"The decode function registered for {self._name!r} failed on what was stored: {error!r}. "
+                "Correct that function, or register one that reads what was stored"
+            ) from error

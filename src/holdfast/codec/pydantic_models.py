@@ -1,0 +1,97 @@
+"""pydantic v2 models: their fields, and which were set, and extra and private attributes.
+
+pydantic itself is not imported: a model carries all that is needed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.codec.kinds import _cached_properties, changed, check_fields
+from holdfast.codec.refusals import Refused
+
+# No field can have this name. It holds what a model has beside its fields.
+_BESIDE = ""
+
+
+class PydanticKind:
+    def __init__(self, cls: type[Any], name: str) -> None:
+        self._cls = cls
+        self._name = name
+        self._recomputed = _cached_properties(cls)
+
+    def take_apart(self, value: Any) -> dict[str, Any]:
+        fields = _model_fields(self._cls)
+        held = value.__dict__
+        parts = {name: held[name] for name in fields if name in held}
+        unknown = held.keys() - fields.keys() - self._recomputed
+        if unknown:
+            raise Refused(
+                f"its attribute {min(unknown)!r} is no field of {self._cls.__qualname__} and would be lost",
+                "Declare it as a field or a PrivateAttr",
+            )
+        parts[_BESIDE] = [
+            sorted(value.__pydantic_fields_set__),
+            value.__pydantic_extra__,
+            value.__pydantic_private__,
+        ]
+        return parts
+
+    def rebuild(self, parts: Any) -> Any:
+        fields = _model_fields(self._cls)
+        check_fields(self._name, parts, {*fields, _BESIDE})
+        beside = parts.get(_BESIDE)
+        if type(beside) is not list or len(beside) != 3 or type(beside[0]) is not list:
+            raise changed(self._name, "it was stored as another kind of class")
+        were_set, extra, private = beside
+        held = {
+            name: parts[name] if name in parts else self._default(name, field, parts) for name, field in fields.items()
+        }
+        value = object.__new__(self._cls)
+        put = object.__setattr__
+        put(value, "__dict__", held)
+        put(value, "__pydantic_fields_set__", set(were_set))
+        put(value, "__pydantic_extra__", self._checked_extra(extra))
+        put(value, "__pydantic_private__", self._checked_private(private))
+        return value
+
+    def _default(self, name: str, field: Any, parts: dict[str, Any]) -> Any:
+        if field.is_required():
+            raise changed(self._name, f"its field {name!r} was not stored and has no default")
+        if getattr(field, "default_factory_takes_validated_data", False):
+            return field.get_default(call_default_factory=True, validated_data=parts)
+        return field.get_default(call_default_factory=True)
+
+    def _checked_extra(self, extra: Any) -> dict[str, Any] | None:
+        allowed = self._cls.model_config.get("extra") == "allow"
+        if extra is None:
+            return {} if allowed else None
+        if type(extra) is not dict or (extra and not allowed):
+            raise changed(self._name, "it no longer allows extra attributes")
+        return extra
+
+    def _checked_private(self, private: Any) -> dict[str, Any] | None:
+        declared = self._cls.__private_attributes__
+        if private is None and not declared:
+            return None
+        stored = {} if private is None else private
+        if type(stored) is not dict or not stored.keys() <= declared.keys():
+            raise changed(self._name, "a stored private attribute is gone")
+        if private is not None:
+            return stored
+        # A model that had no private attributes when it was stored gets the defaults of those it has now.
+        undefined = type(_undefined_of(declared))
+        defaults = {name: attribute.get_default() for name, attribute in declared.items()}
+        return {name: value for name, value in defaults.items() if not isinstance(value, undefined)}
+
+
+def _undefined_of(declared: Any) -> Any:
+    """pydantic's marker for "no default", found without importing it."""
+    attribute = next(iter(declared.values()))
+    return type(attribute)().default
+
+
+def _model_fields(cls: type[Any]) -> dict[str, Any]:
+    # Named __pydantic_fields__ since pydantic 2.10.
+    fields: dict[str, Any] = getattr(cls, "__pydantic_fields__", None) or cls.model_fields
+    return fields
