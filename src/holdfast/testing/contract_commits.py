@@ -1,0 +1,131 @@
+"""The contract: commits are atomic, whichever condition fails, and commit_all keeps them apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from holdfast.backends.port import ABSENT, STORE, Commit, CommitConflict, RowKey, RowWrite, RunDelete, RunWrite
+from holdfast.testing.harness import TREE, Harness, append, equal, head, holds, record, record_id, sha256
+
+
+def everything(number: int) -> Commit:
+    """The `number`th save of a session, from 1 on: every kind of change at once, each of which depends on the last."""
+    blob = b"blob %d" % number
+    lease = RowWrite(RowKey("lease", b"%d" % number, TREE), b"x", ABSENT)
+    return Commit(
+        TREE,
+        record=record(number),
+        runs=[append(1, number - 1, b"element"), append(1000 + number, 0, b"other")],
+        blobs={sha256(blob): blob},
+        rows=[head(b"%d" % number, number - 1), lease],
+        require=[(record_id(number - 1, TREE), b"record")] if number > 1 else [],
+        delete_runs=[RunDelete(1000 + number - 1, 0, 1)],
+        delete_blobs={sha256(b"blob %d" % (number - 1)): 2**62},
+    )
+
+
+class CommitContract(Harness):
+    def test_everything_at_once(self) -> None:
+        for number in (1, 2, 3):
+            self.commit(everything(number))
+        found = self.dump()
+        equal(sorted(got.sequence for got in found.records.values()), [1, 2, 3], "records")
+        equal(sorted(found.runs), [1, 1003], "runs written and runs deleted")
+        equal(self.runs_of(1), [(0, 1), (1, 1), (2, 1)], "the log was appended to")
+        equal(list(found.blobs.values()), [b"blob 3"], "blobs written and blobs deleted")
+        equal(found.rows[RowKey("head", b"run-001", TREE)], (b"3", 3), "the head")
+        equal(len(found.rows), 4, "the other rows")
+
+    def test_each_condition_that_fails_refuses_all(self) -> None:
+        self.commit(everything(1))
+        good = everything(2)
+        wrong_row = replace(good, rows=[*good.rows, RowWrite(RowKey("lease", b"1", TREE), b"y", ABSENT)])
+        self.refused(wrong_row, "row", "one row of several has another version")
+        self.refused(replace(good, rows=[head(b"2", 7), *good.rows[1:]]), "row", "the head has another version")
+        self.refused(
+            replace(good, runs=[*good.runs, append(1001, 0, b"x")]), "run", "one log of several has another tail"
+        )
+        self.refused(
+            replace(good, runs=[*good.runs[1:], RunWrite(1, 0, 1, b"x", tail=2)]), "run", "sealing with another tail"
+        )
+        self.refused(replace(good, record=record(1)), "record", "the id is taken")
+        self.refused(replace(good, record=record(2)._replace(sequence=1)), "record", "the sequence number is taken")
+        self.refused(
+            replace(good, record=record(1, b"new")._replace(replaces=b"old")), "replace", "the record has other bytes"
+        )
+        self.refused(
+            replace(good, require=[*good.require, (record_id(1, TREE), b"tombstone")]), "require", "another prefix"
+        )
+        self.refused(replace(good, require=[(record_id(9, TREE), b"")]), "require", "a required record is missing")
+        self.commit(good)
+        equal(len(self.dump().records), 2, "the same commit with its conditions met is done")
+
+    def test_store_rows_are_part_of_a_commit(self) -> None:
+        store_row = RowKey("head", b"sessions", STORE)
+        self.commit(Commit(TREE, record(1), rows=[head(b"1", ABSENT), RowWrite(store_row, b"1", ABSENT)]))
+        equal(self.backend.rows([store_row, RowKey("head", b"run-001", TREE)]), [(b"1", 1), (b"1", 1)], "both rows")
+        self.refused(
+            Commit(TREE, record(2), rows=[head(b"2", 1), RowWrite(store_row, b"2", ABSENT)]),
+            "row",
+            "a STORE row whose condition fails refuses the rest",
+        )
+        self.refused(
+            Commit(TREE, rows=[RowWrite(store_row, b"2", 1), RowWrite(RowKey("head", b"x"), None, 4)]),
+            "row",
+            "STORE rows are written together or not at all",
+        )
+
+    def test_a_commit_of_nothing(self) -> None:
+        self.commit(everything(1))
+        before = self.dump()
+        self.commit(Commit(TREE))
+        self.commit(Commit(TREE, require=[(record_id(1, TREE), b"record")]))
+        holds(not before.differences(self.dump()), "a commit without changes changes nothing")
+        equal(self.backend.commit_all([]), [], "no commits, no outcomes")
+
+    def test_one_of_several_commits_is_refused_and_the_others_are_done(self) -> None:
+        commits = [
+            everything(1),
+            everything(2),
+            everything(2),
+            everything(3),
+            everything(5),
+            Commit(TREE),
+            everything(4),
+        ]
+        outcomes = self.backend.commit_all(commits)
+        equal(
+            [type(outcome) for outcome in outcomes],
+            [type(None), type(None), CommitConflict, type(None), CommitConflict, type(None), type(None)],
+            "commit_all: one outcome each, in order; later commits see the effects of earlier ones",
+        )
+        together = self.dump()
+        equal(sorted(got.sequence for got in together.records.values()), [1, 2, 3, 4], "the others are done")
+        equal(sorted(together.runs), [1, 1004], "what one commit wrote the next one deleted")
+        equal(list(together.blobs.values()), [b"blob 4"], "what one commit wrote the next one deleted")
+
+    def test_later_commits_see_the_effects_of_earlier_ones(self) -> None:
+        blob = {sha256(b"b"): b"b"}
+        outcomes = self.backend.commit_all(
+            [
+                Commit(TREE, record(1), runs=[append(1, 0, b"a", b"b")], rows=[head(b"1", ABSENT)], blobs=blob),
+                Commit(TREE, record(1, b"dead")._replace(replaces=b"record 1"), runs=[append(1, 2, b"c")]),
+                Commit(TREE, require=[(record_id(1, TREE), b"dead")], rows=[head(None, 1)]),
+                Commit(TREE, runs=[RunWrite(1, 0, 3, b"sealed", tail=3)], rows=[head(b"2", ABSENT)]),
+                Commit(TREE, delete_records=[(record_id(1, TREE), b"dead")], delete_blobs={sha256(b"b"): 2**62}),
+                Commit(TREE, record(1, b"again"), delete_runs=[RunDelete(1, 0, 3, ((1, 1, b"b"),))]),
+                Commit(TREE, runs=[append(1, 2, b"d")], blobs=blob),
+            ]
+        )
+        equal(outcomes, [None] * 7, "later commits see the effects of earlier ones")
+        found = self.dump()
+        equal([got.data for got in found.records.values()], [b"again"], "the record")
+        equal([run.data for run in found.runs[1]], [b"b", b"d"], "the runs")
+        equal(list(found.blobs), [sha256(b"b")], "the blob")
+        equal([row.value for row in found.rows.values()], [b"2"], "the row")
+
+    def test_many_commits_at_once(self) -> None:
+        commits = [everything(number) for number in range(1, 151)]
+        equal(self.backend.commit_all(commits), [None] * 150, "150 commits that build on each other")
+        equal(self.backend.rows([RowKey("head", b"run-001", TREE)]), [(b"150", 150)], "the last one is the head")
+        equal(len(self.backend.session_records(b"run-001")), 150, "all records are there")

@@ -1,0 +1,214 @@
+"""The contract: threads, handles, reopening, closing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+
+from holdfast.backends.port import ABSENT, BlockingBackend, Commit, CommitConflict, RowKey, RunWrite, Span
+from holdfast.errors import StoreError
+from holdfast.testing.contract_commits import everything
+from holdfast.testing.harness import TREE, Harness, append, equal, head, holds, raises, record, record_id, sha256, skip
+
+HEAD = RowKey("head", b"run-001", TREE)
+COUNTER = RowKey("head", b"counter", TREE)
+THREADS = 6
+PER_THREAD = 8
+STEPS = 40
+
+
+def in_threads(*tasks: Callable[[], None]) -> None:
+    """Runs all at the same time and raises the first error."""
+    errors: list[BaseException] = []
+
+    def guarded(task: Callable[[], None]) -> None:
+        try:
+            task()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(task,), daemon=True) for task in tasks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+        holds(not thread.is_alive(), "after two minutes a thread still waits: is there a deadlock?")
+    if errors:
+        raise errors[0]
+
+
+class SharingContract(Harness):
+    def increment(self, backend: BlockingBackend) -> None:
+        """Adds one to the counter by compare-and-set, as often as it takes."""
+        while True:
+            (row,) = backend.rows([COUNTER])
+            value, version = (int(row.value), row.version) if row else (0, ABSENT)
+            (outcome,) = backend.commit_all([Commit(TREE, rows=[head(b"%d" % (value + 1), version, key=COUNTER.key)])])
+            if outcome is None:
+                return
+            if not isinstance(outcome, CommitConflict):
+                raise outcome
+
+    def race(self, *backends: BlockingBackend) -> None:
+        def add(backend: BlockingBackend) -> None:
+            for _ in range(PER_THREAD):
+                self.increment(backend)
+
+        in_threads(*(partial(add, backends[number % len(backends)]) for number in range(THREADS)))
+        total = THREADS * PER_THREAD
+        equal(
+            self.backend.rows([COUNTER]), [(b"%d" % total, total)], "no update is lost when many threads race for a row"
+        )
+
+    def test_threads_racing_for_a_row(self) -> None:
+        self.race(self.backend)
+
+    def test_handles_racing_for_a_row(self) -> None:
+        self.race(self.backend, self.second_handle())
+
+    def test_threads_racing_for_a_sequence_number(self) -> None:
+        won: list[int] = []
+
+        def save(number: int) -> None:
+            (outcome,) = self.backend.commit_all([Commit(TREE, record(number)._replace(sequence=1))])
+            if outcome is None:
+                won.append(number)
+
+        in_threads(*(partial(save, number) for number in range(1, THREADS + 1)))
+        equal(len(won), 1, "one writer gets the sequence number, the others a conflict")
+        equal(
+            [got.id for got in self.backend.session_records(b"run-001")], [record_id(won[0], TREE)], "and it is there"
+        )
+
+    def test_what_a_reader_sees_of_a_commit_it_sees_whole(self) -> None:
+        self.watch(self.backend, self.backend)
+
+    def test_what_another_handle_sees_of_a_commit_it_sees_whole(self) -> None:
+        self.watch(self.backend, self.second_handle())
+
+    def watch(self, writer: BlockingBackend, reader: BlockingBackend) -> None:
+        """One writes, one reads all the time: what is visible implies the rest of its commit."""
+        done = threading.Event()
+
+        def write() -> None:
+            try:
+                for number in range(1, STEPS + 1):
+                    blob = b"blob %d" % number
+                    seal = number % 8 == 0
+                    run = RunWrite(1, 0, number, b"sealed", number - 1) if seal else append(1, number - 1, b"x")
+                    self.commit(
+                        Commit(
+                            TREE,
+                            record(number),
+                            runs=[run],
+                            blobs={sha256(blob): blob},
+                            rows=[head(b"%d" % number, number - 1)],
+                        ),
+                        writer,
+                    )
+            finally:
+                done.set()
+
+        def read() -> None:
+            last = 0
+            while last < STEPS and not (done.is_set() and last == 0):
+                newest = reader.session_records(b"run-001", limit=1)
+                number = newest[0].sequence if newest else 0
+                holds(number >= last, f"record {last} was there, and is not any more")
+                self.check_visible(reader, number)
+                (row,) = reader.rows([HEAD])
+                self.check_visible(reader, int(row.value) if row else 0)
+                last = number
+
+        in_threads(write, read)
+
+    def check_visible(self, reader: BlockingBackend, number: int) -> None:
+        """Asserts that all of commit `number` can be read, and that the log is whole up to it."""
+        if not number:
+            return
+        rule = f"part of commit {number} is visible, but not"
+        (row,) = reader.rows([HEAD])
+        holds(row is not None and int(row.value) >= number, f"{rule} its row: {row!r}")
+        holds(reader.records([record_id(number, TREE)])[0], f"{rule} its record by id")
+        holds(reader.blobs([sha256(b"blob %d" % number)])[0], f"{rule} its blob")
+        (runs,) = reader.runs([Span(1, 0, number)])
+        at = 0
+        for run in runs:
+            equal(run.first, at, f"the runs of a log don't overlap and leave no hole, at any moment: {runs!r:.300}")
+            at += run.length
+        holds(at >= number, f"{rule} its run: {runs!r:.300}")
+
+    def second_handle(self) -> BlockingBackend:
+        if not self.backend.capabilities.shared:
+            skip("capabilities.shared is False")
+        return self.open_again()
+
+    def test_two_handles_on_one_store(self) -> None:
+        second = self.second_handle()
+        for number in range(1, 11):
+            self.commit(everything(number), (self.backend, second)[number % 2])
+            changed = self.dump(self.backend).differences(self.dump(second))
+            holds(not changed, f"two handles on one store see the same: {changed}")
+
+    def test_reopening_sees_everything(self) -> None:
+        if not self.backend.capabilities.durable:
+            skip("capabilities.durable is False")
+        for number in range(1, 6):
+            self.commit(everything(number))
+        before = self.dump()
+        self.backend.close()
+        self.backend = self.open_again()
+        changed = before.differences(self.dump())
+        holds(not changed, f"what was committed is there after closing and opening again: {changed}")
+        self.commit(everything(6))
+        equal(len(self.dump().records), 6, "and the store goes on where it was")
+
+    def test_calls_after_close_raise(self) -> None:
+        self.commit(everything(1))
+        backend = self.backend
+        backend.close()
+        backend.close()
+        calls: dict[str, Callable[[], object]] = {
+            "commit_all": lambda: self.commit(everything(2)),
+            "records": lambda: backend.records([record_id(1, TREE)]),
+            "session_records": lambda: backend.session_records(b"run-001"),
+            "find_ids": lambda: backend.find_ids("1"),
+            "runs": lambda: backend.runs([Span(1, 0, 1)]),
+            "blobs": lambda: backend.blobs([sha256(b"blob 1")]),
+            "rows": lambda: backend.rows([HEAD]),
+            "scan": lambda: backend.scan("head"),
+            "page_records": lambda: backend.page_records(None, 1),
+            "page_runs": lambda: backend.page_runs(None, 1),
+            "page_blobs": lambda: backend.page_blobs(None, 1),
+            "usage": backend.usage,
+        }
+        for name, call in calls.items():
+            raises(StoreError, call, f"{name} after close raises StoreError (and closing twice is allowed)")
+
+    def test_usage(self) -> None:
+        empty = self.backend.usage()
+        equal((empty.records, empty.runs, empty.blobs, empty.rows), (0, 0, 0, 0), "an empty store holds nothing")
+        for number in range(1, 5):
+            self.commit(everything(number))
+        used, found = self.backend.usage(), self.dump()
+        equal(used.records, len(found.records), "usage counts records")
+        equal(used.runs, sum(map(len, found.runs.values())), "usage counts runs")
+        equal(used.blobs, len(found.blobs), "usage counts blobs")
+        equal(used.rows, len(found.rows), "usage counts rows")
+        sizes = (used.record_bytes, used.run_bytes, used.blob_bytes, used.row_bytes)
+        holds(all(size > 0 for size in sizes), f"what is there has a size: {used}")
+        holds(used.total_bytes >= sum(sizes), f"the total includes all of it, and the store's own overhead: {used}")
+
+    def test_compact_keeps_everything(self) -> None:
+        for number in range(1, 5):
+            self.commit(everything(number))
+        before = self.dump()
+        self.backend.compact()
+        changed = before.differences(self.dump())
+        holds(not changed, f"compact changes nothing that can be read: {changed}")
+        self.commit(everything(5))
+
+    def test_capabilities_say_who_it_is(self) -> None:
+        holds(self.backend.capabilities.name, "a backend has a name")
+        holds(self.backend.capabilities.durability, "a backend says how durable a commit is")

@@ -1,0 +1,153 @@
+"""What the parts of the contract share: a store for each test, commits to write, and assertions that explain."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from holdfast.backends.port import (
+    BlockingBackend,
+    Commit,
+    CommitConflict,
+    RecordWrite,
+    RowKey,
+    RowWrite,
+    RunWrite,
+)
+from holdfast.model import ids
+from holdfast.testing.snapshot import Snapshot, dump
+
+SPACES = ("head", "lease")
+
+_EPOCH_MS = 1_700_000_000_000
+
+
+def sha256(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+def tree_id(number: int) -> bytes:
+    """The id of a tree, the same for the same number."""
+    tag = bytes((0x80, 0, number >> 8 & 0xFF, number & 0xFF))
+    return ids.make(_EPOCH_MS, number, tag)[:12] + bytes(4)
+
+
+def record_id(number: int, tree: bytes) -> bytes:
+    """The id of a tree's checkpoint: rises with the number, ends in it, the same for the same number."""
+    made = ids.make(_EPOCH_MS + 1 + number, 0, ids.tree_tag(tree))
+    return made[:12] + number.to_bytes(4, "big")
+
+
+TREE = tree_id(1)
+OTHER_TREE = tree_id(2)
+
+
+def record(number: int, data: bytes | None = None, *, session: bytes = b"run-001", tree: bytes = TREE) -> RecordWrite:
+    """Record `number` of a session. Without `data`, its content names it."""
+    content = b"record %d" % number if data is None else data
+    return RecordWrite(record_id(number, tree), session, number, content)
+
+
+def head(value: bytes | None, expect: int, tree: bytes = TREE, key: bytes = b"run-001") -> RowWrite:
+    return RowWrite(RowKey("head", key, tree), value, expect)
+
+
+def append(log: int, first: int, *elements: bytes) -> RunWrite:
+    """A run of these elements at the end of a log whose tail is `first`."""
+    return RunWrite(log, first, len(elements), b"|".join(elements), tail=first)
+
+
+def equal(actual: Any, expected: Any, rule: str) -> None:
+    """Asserts, and on failure says which rule of the port was broken before it shows the values."""
+    if actual != expected:
+        raise AssertionError(f"{rule}\n  expected: {expected!r:.600}\n  actual:   {actual!r:.600}")
+
+
+def holds(condition: object, rule: str) -> None:
+    if not condition:
+        raise AssertionError(rule)
+
+
+def raises(error: type[BaseException], call: Callable[[], object], rule: str) -> BaseException:
+    try:
+        result = call()
+    except error as caught:
+        return caught
+    raise AssertionError(f"{rule}\n  expected: {error.__name__}\n  actual:   returned {result!r:.300}")
+
+
+def skip(reason: str) -> NoReturn:
+    import pytest
+
+    pytest.skip(reason)
+
+
+class Harness:
+    """Opens a store before each test (`self.backend`) and closes all that were opened after it."""
+
+    where: Path
+    backend: BlockingBackend
+    _opened: list[BlockingBackend]
+    _folder: tempfile.TemporaryDirectory[str]
+
+    def open_backend(self, where: Path) -> BlockingBackend:
+        """Opens a store, empty if this `where` is new: a directory that exists, is empty, and is removed afterwards.
+
+        Opening the same `where` again reaches the same store, if the backend's capabilities say durable or shared.
+        A store that is not in the file system may use the directory's name to tell one test's store from another's.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define open_backend(self, where)")
+
+    def setup_method(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="holdfast-contract-", ignore_cleanup_errors=True)
+        self.where = Path(self._folder.name)
+        self._opened = []
+        self.backend = self.open_again()
+
+    def teardown_method(self) -> None:
+        for backend in self._opened:
+            backend.close()
+        self._folder.cleanup()
+
+    def open_again(self) -> BlockingBackend:
+        """One more handle on this test's store."""
+        backend = self.open_backend(self.where)
+        self._opened.append(backend)
+        return backend
+
+    def commit(self, commit: Commit, backend: BlockingBackend | None = None) -> None:
+        """Carries out one commit and raises its outcome."""
+        outcomes = (backend or self.backend).commit_all([commit])
+        equal(len(outcomes), 1, "commit_all gives one outcome for each commit")
+        if outcomes[0] is not None:
+            raise outcomes[0]
+
+    def write(
+        self, *, record: RecordWrite | None = None, runs: tuple[RunWrite, ...] = (), rows: tuple[RowWrite, ...] = (),
+        blobs: tuple[bytes, ...] = (), tree: bytes = TREE,
+    ) -> None:  # fmt: skip
+        """A commit that is expected to succeed. Blobs are given as their contents."""
+        self.commit(Commit(tree, record, runs=runs, rows=rows, blobs={sha256(data): data for data in blobs}))
+
+    def refused(self, commit: Commit, kind: str, rule: str) -> None:
+        """Asserts that the commit is refused with this kind of conflict, and has changed nothing at all."""
+        before = self.dump()
+        outcome = self.backend.commit_all([commit])[0]
+        holds(
+            isinstance(outcome, CommitConflict),
+            f"{rule}\n  expected: CommitConflict({kind!r})\n  actual:   {outcome!r}",
+        )
+        assert isinstance(outcome, CommitConflict)
+        equal(outcome.kind, kind, f"{rule}: the conflict says which condition did not hold")
+        changed = before.differences(self.dump())
+        holds(not changed, f"{rule}: a refused commit changes nothing, but\n  " + "\n  ".join(changed))
+
+    def dump(self, backend: BlockingBackend | None = None) -> Snapshot:
+        return dump(backend or self.backend, SPACES)
+
+    def runs_of(self, log: int) -> list[tuple[int, int]]:
+        """The bounds of all runs of a log, in order."""
+        return [(run.first, run.length) for run in self.dump().runs.get(log, [])]

@@ -1,0 +1,88 @@
+"""Everything a store holds, read through the port and made comparable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.backends.port import BlockingBackend, Record, Row, RowKey, Run, Span
+
+PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What `dump` returns. Two are equal if they hold the same; when blobs were written is left out of that."""
+
+    records: dict[bytes, Record]
+    sessions: dict[bytes, list[tuple[int, bytes]]]  # as the sessions list them: (sequence, id), newest first
+    runs: dict[int, list[Run]]
+    blobs: dict[bytes, bytes]
+    rows: dict[RowKey, Row]
+    written_at_us: dict[bytes, int] = field(default_factory=dict, compare=False)
+
+    def differences(self, other: Snapshot) -> list[str]:
+        """One line for each thing that is not the same in both, times included; [] if nothing differs."""
+        lines: list[str] = []
+        for kind in ("records", "sessions", "runs", "blobs", "rows", "written_at_us"):
+            ours: dict[Any, Any] = getattr(self, kind)
+            theirs: dict[Any, Any] = getattr(other, kind)
+            lines += [
+                f"{kind}[{key!r:.60}]: {ours.get(key)!r:.120} != {theirs.get(key)!r:.120}"
+                for key in [*ours, *(key for key in theirs if key not in ours)]
+                if ours.get(key) != theirs.get(key)
+            ]
+        return lines
+
+
+def dump(backend: BlockingBackend, spaces: Sequence[str]) -> Snapshot:
+    """Reads the whole store through the port, rows of the given spaces only (a store can't list its spaces).
+
+    For tests, where a store is small: everything is held in memory. Writers must be at rest.
+    """
+    records = _records(backend)
+    hashes = _written_at_us(backend)
+    return Snapshot(
+        records=records,
+        sessions={
+            session: [(record.sequence, record.id) for record in backend.session_records(session)]
+            for session in {record.session for record in records.values()}
+        },
+        runs=_runs(backend),
+        blobs={
+            hash_: data
+            for hash_, data in zip(hashes, backend.blobs(list(hashes)), strict=True)
+            if data is not None
+        },
+        rows={key: row for space in spaces for key, row in backend.scan(space)},
+        written_at_us=hashes,
+    )  # fmt: skip
+
+
+def _records(backend: BlockingBackend) -> dict[bytes, Record]:
+    found: dict[bytes, Record] = {}
+    after: bytes | None = None
+    while page := backend.page_records(after, PAGE):
+        found |= {record.id: record for record in page}
+        after = page[-1].id
+    return found
+
+
+def _runs(backend: BlockingBackend) -> dict[int, list[Run]]:
+    ends: dict[int, int] = {}
+    after: tuple[int, int] | None = None
+    while page := backend.page_runs(after, PAGE):
+        for info in page:
+            ends[info.log] = max(ends.get(info.log, 0), info.first + info.length)
+        after = (page[-1].log, page[-1].first)
+    return dict(zip(ends, backend.runs([Span(log, 0, end) for log, end in ends.items()]), strict=True))
+
+
+def _written_at_us(backend: BlockingBackend) -> dict[bytes, int]:
+    times: dict[bytes, int] = {}
+    after: bytes | None = None
+    while page := backend.page_blobs(after, PAGE):
+        times |= {info.hash: info.written_at_us for info in page}
+        after = page[-1].hash
+    return times

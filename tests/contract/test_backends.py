@@ -1,0 +1,32 @@
+"""The contract, run over every backend that needs no server."""
+
+from pathlib import Path
+
+from holdfast.backends.memory import MemoryBackend
+from holdfast.backends.port import BlockingBackend
+from holdfast.backends.sqlite import SqliteBackend
+from holdfast.testing import BackendContract
+
+
+class TestMemory(BackendContract):
+    def open_backend(self, where: Path) -> BlockingBackend:
+        return MemoryBackend()
+
+
+class TestSqlite(BackendContract):
+    def open_backend(self, where: Path) -> BlockingBackend:
+        return SqliteBackend(where / "store.db")
+
+
+class TestSqliteFast(BackendContract):
+    def open_backend(self, where: Path) -> BlockingBackend:
+        return SqliteBackend(where / "store.db", durability="fast")
+
+
+def test_no_part_of_the_contract_hides_a_test_of_another():
+    seen: dict[str, type] = {}
+    for part in BackendContract.__mro__:
+        for name in vars(part):
+            if name.startswith("test_"):
+                assert name not in seen, f"{name} is in {part.__name__} and in {seen[name].__name__}"
+                seen[name] = part
