@@ -1,0 +1,52 @@
+"""results.png: how save time and size grow with the number of steps, for the longest conversation that was measured."""
+
+from pathlib import Path
+from typing import Any
+
+# key -> name, colour, line style; the order is that of the legend.
+LINES = {
+    "checkpnt": ("checkpnt", "#b45f06", "-"),
+    "langgraph": ("langgraph-sqlite", "#6a3d9a", "-"),
+    "langgraph_delta": ("langgraph-sqlite, DeltaChannel", "#6a3d9a", ":"),
+    "holdfast": ("holdfast", "#0b7a75", "-"),
+    "holdfast_declared": ("holdfast, declared append", "#0b7a75", ":"),
+}
+
+
+def draw(growing: dict[str, Any], file: Path) -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    steps = max(growing, key=int)
+    part = growing[steps]
+    figure, (saves, sizes) = plt.subplots(1, 2, figsize=(12, 4.8), layout="constrained")
+    for key, (name, colour, style) in LINES.items():
+        if key not in part["contenders"]:
+            continue
+        one = part["contenders"][key]
+        look = {"label": name, "color": colour, "linestyle": style, "linewidth": 2}
+        saves.plot(*zip(*one["save_curve"], strict=True), **look)
+        sizes.plot(*zip(*[(step, size / 1e6) for step, size in one["size_curve"]], strict=True), **look)
+    sizes.axhline(part["final_json_bytes"] / 1e6, color="#888888", linewidth=1)
+    sizes.annotate(
+        "compact JSON of the final state",
+        (1, part["final_json_bytes"] / 1e6),
+        xytext=(2, 3),
+        textcoords="offset points",
+        fontsize=8,
+        color="#666666",
+    )
+    saves.set(title="One save", xlabel="step", ylabel="milliseconds (median)", xlim=(0, int(steps)))
+    sizes.set(title="Store", xlabel="step", ylabel="megabytes", xscale="log", xlim=(1, int(steps)))
+    for axes in (saves, sizes):
+        axes.set_yscale("log")
+        axes.grid(visible=True, which="major", color="#dddddd", linewidth=0.8)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    sizes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    saves.legend(frameon=False, fontsize=9)
+    figure.suptitle(f"A conversation of {int(steps):,} steps, saved at every step (SQLite, WAL, synchronous=FULL)")
+    figure.savefig(file, dpi=130)
+    plt.close(figure)

@@ -1,0 +1,89 @@
+"""Run the benchmarks: `python -m benchmarks.run [--quick] [--only A,B] [--rounds N] [--results DIR]`."""
+
+import argparse
+import asyncio
+import importlib
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks import environment, report
+from benchmarks.measure import settle
+from benchmarks.plan import Plan, full_plan, quick_plan
+
+HERE = Path(__file__).resolve().parent
+WORKLOADS = {
+    "A": "growing",
+    "B": "throughput",
+    "H": "history",
+    "cold": "cold_start",
+    "memory": "memory",
+    "fork": "fork",
+    "import": "imports",
+    "cli": "command_line",
+}
+
+
+def main() -> None:
+    arguments = _arguments()
+    chosen = arguments.only or list(WORKLOADS)
+    whole = not arguments.quick and chosen == list(WORKLOADS)
+    directory = arguments.results or (HERE / "results" if whole else HERE / "results" / "partial")
+    stores = arguments.stores or HERE / ".stores"
+    shutil.rmtree(stores / "run", ignore_errors=True)
+    (stores / "run").mkdir(parents=True)
+    try:
+        results = measure(chosen, arguments, stores / "run")
+    finally:
+        shutil.rmtree(stores / "run", ignore_errors=True)
+    write(results, directory)
+    print(f"\n{report.goals_as_text(results)}\n\nwritten: {directory}")
+
+
+def measure(chosen: list[str], arguments: argparse.Namespace, stores: Path) -> dict[str, Any]:
+    plan: Plan = (quick_plan if arguments.quick else full_plan)(stores, arguments.rounds)
+    results: dict[str, Any] = {"quick": arguments.quick, "environment": environment.describe(stores)}
+    began = time.perf_counter()
+    for name in chosen:
+        workload = importlib.import_module(f"benchmarks.workloads.{WORKLOADS[name]}")
+        settle()
+        started = time.perf_counter()
+        print(f"{name:>8}  {workload.__doc__.splitlines()[0]}", flush=True)
+        results[name] = asyncio.run(workload.run(plan))
+        print(f"{'':>8}  {time.perf_counter() - started:.1f} s", flush=True)
+    results["seconds"] = round(time.perf_counter() - began, 1)
+    return results
+
+
+def write(results: dict[str, Any], directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "results.json").write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (directory / "results.md").write_text(report.markdown(results), encoding="utf-8")
+    if "A" in results:
+        from benchmarks import plot
+
+        plot.draw(results["A"], directory / "results.png")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description="Measure holdfast beside its peers.")
+    parser.add_argument("--quick", action="store_true", help="small sizes, a minute or two: does everything still run?")
+    parser.add_argument("--only", type=_names, metavar="A,B,…", help=f"some of {','.join(WORKLOADS)}")
+    parser.add_argument("--rounds", type=int, metavar="N", help="rounds of workload A, except at its largest size")
+    parser.add_argument("--results", type=Path, metavar="DIR", help="where the results go")
+    parser.add_argument("--stores", type=Path, metavar="DIR", help="where the databases go meanwhile; not on tmpfs")
+    return parser.parse_args()
+
+
+def _names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in WORKLOADS:
+            raise argparse.ArgumentTypeError(f"no workload is called {name!r}; there are {', '.join(WORKLOADS)}")
+    return names
+
+
+if __name__ == "__main__":
+    main()
