@@ -10,12 +10,11 @@ import re
 import struct
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import PosixPath, PurePath, PurePosixPath, PureWindowsPath, WindowsPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ormsgpack
 
@@ -23,6 +22,9 @@ from holdfast.codec import tags
 from holdfast.codec.refusals import Refused
 from holdfast.codec.zones import decode_zone, encode_zone
 from holdfast.errors import CorruptError, UnknownTypeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
 
 _DATETIME = struct.Struct(">HBBBBBIB")
 _DATE = struct.Struct(">HBB")
@@ -67,8 +69,9 @@ def _encode_datetime(value: datetime) -> bytes:
 
 
 def _decode_datetime(data: bytes) -> datetime:
-    *parts, fold = _DATETIME.unpack_from(data)
-    return datetime(*parts, decode_zone(data[_DATETIME.size :]), fold=fold)
+    year, month, day, hour, minute, second, micro, fold = _DATETIME.unpack_from(data)
+    zone = decode_zone(data[_DATETIME.size :])
+    return datetime(year, month, day, hour, minute, second, micro, zone, fold=fold)
 
 
 def _encode_date(value: date) -> bytes:
@@ -84,8 +87,8 @@ def _encode_time(value: time) -> bytes:
 
 
 def _decode_time(data: bytes) -> time:
-    *parts, fold = _TIME.unpack_from(data)
-    return time(*parts, decode_zone(data[_TIME.size :]), fold=fold)
+    hour, minute, second, micro, fold = _TIME.unpack_from(data)
+    return time(hour, minute, second, micro, decode_zone(data[_TIME.size :]), fold=fold)
 
 
 def _encode_timedelta(value: timedelta) -> bytes:
@@ -218,7 +221,7 @@ ATOMS = frozenset({type(None), bool, int, float, str, bytes})
 BUILTIN_TYPES = frozenset(ENCODERS) | CONTAINERS | ATOMS
 
 
-def hashes_are_spread(members: Collection[Any] | Sequence[Any]) -> bool:
+def hashes_are_spread(members: Collection[Any]) -> bool:
     """Whether a dict or set of `members` is built in reasonable time. They must be hashable."""
     if len(members) <= _MAX_SAME_HASH:
         return True

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.codec import tags
 from holdfast.codec.decoding import Decoder, Resolve
-from holdfast.codec.exact import ExactEncoder
+from holdfast.codec.exact import ExactEncoder, check_items
 from holdfast.codec.fast import QuickEncoder, holds_native_traps
 from holdfast.codec.limits import Limits
 from holdfast.codec.parts import Ref, Typed
@@ -15,6 +14,9 @@ from holdfast.codec.refusals import Refused
 from holdfast.codec.scan import holds_bin
 from holdfast.codec.types import TypeRegistry, default_types
 from holdfast.errors import UnsupportedValueError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["Codec", "Limits", "Ref", "Typed"]
 
@@ -36,13 +38,24 @@ class Codec:
         try:
             data = quick.encode(value)
         except Exception:  # of whatever kind: the exact way finds out what it is and where
+            if quick.interruption:
+                raise quick.interruption from None
             return self._encode_exactly(value, path)
-        if self._is_large(quick, data):
+        if self._may_be_too_large(quick, data):
             return self._encode_exactly(value, path)
         return data
 
     def encode_each(self, items: Sequence[Any], path: str = "", start: int = 0) -> list[bytes]:
         """The bytes of each item on its own. Item i has the path `path[start + i]`."""
+        quick = QuickEncoder(self.types.by_class, self.limits)
+        try:
+            quick.prove([*items])
+            encoded = [quick.pack(item) for item in items]
+            if not self._may_be_too_large(quick, max(encoded, key=len, default=b"")):
+                return encoded
+        except Exception:  # as in `encode`
+            if quick.interruption:
+                raise quick.interruption from None
         return [self.encode(item, f"{path}[{index}]") for index, item in enumerate(items, start)]
 
     def encode_joined(self, items: list[Any], path: str = "", *, no_bytes: bool = False) -> bytes:
@@ -55,7 +68,9 @@ class Codec:
         quick = QuickEncoder(self.types.by_class, self.limits)
         try:
             data = quick.pack(items)
-        except Exception:
+        except Exception:  # as in `encode`
+            if quick.interruption:
+                raise quick.interruption from None
             return b"".join(self.encode_each(items, path))
         if not no_bytes and _may_hold_bin(data) and holds_native_traps(items):
             return b"".join(self.encode_each(items, path))
@@ -90,8 +105,17 @@ class Codec:
     def _encode_exactly(self, value: Any, path: str) -> bytes:
         return ExactEncoder(self.types.by_class, self.limits, path).encode(value)
 
-    def _is_large(self, quick: QuickEncoder, data: bytes) -> bool:
-        return max(len(data), quick.nested_bytes) > self.limits.max_bytes
+    def _may_be_too_large(self, quick: QuickEncoder, data: bytes) -> bool:
+        limits = self.limits
+        if max(len(data), quick.nested_bytes) > limits.max_bytes:
+            return True
+        if len(data) <= limits.max_items:
+            return False  # each item takes at least a byte
+        try:
+            check_items(data, limits)
+        except Refused:
+            return True
+        return False
 
 
 def _may_hold_bin(data: bytes) -> bool:

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ormsgpack
 
 from holdfast.codec import tags
 from holdfast.codec.builtin import DECODERS, hashes_are_spread
-from holdfast.codec.limits import Limits
-from holdfast.codec.scan import check_structure
-from holdfast.codec.types import TypeRegistry
+from holdfast.codec.kinds import changed
+from holdfast.codec.scan import STRUCTURE_DEPTH, check_structure
 from holdfast.errors import CorruptError, HoldfastError, NewerVersionError
+
+if TYPE_CHECKING:
+    from holdfast.codec.limits import Limits
+    from holdfast.codec.types import TypeRegistry
 
 Resolve = Callable[[int, int], object]
 
@@ -63,7 +66,7 @@ class Decoder:
             raise CorruptError(f"The data is longer than the {limits.max_bytes} bytes that one value may take")
         if len(framed) > limits.max_items * limit_factor:
             # Each item takes at least a byte, so shorter data needs no count.
-            check_structure(framed, 2048, limits.max_items * limit_factor + 32)
+            check_structure(framed, STRUCTURE_DEPTH, limits.max_items * limit_factor + 2)
         try:
             values: list[Any] = _unpackb(framed, ext_hook=self._hook)
         except MemoryError:
@@ -133,7 +136,13 @@ class Decoder:
     def _object(self, items: list[Any]) -> Any:
         if len(items) != 2 or type(items[0]) is not str:
             raise CorruptError("The data is damaged: an object has no name")
-        return self._types.named(items[0]).rebuild(items[1])
+        entry = self._types.named(items[0])
+        try:
+            return entry.rebuild(items[1])
+        except (HoldfastError, MemoryError, RecursionError):
+            raise
+        except Exception as error:
+            raise changed(entry.name, f"it can't be rebuilt ({error!r})") from error
 
     def _resolved(self, payload: bytes) -> object:
         if self._resolve is None:

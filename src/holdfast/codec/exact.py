@@ -6,18 +6,21 @@ It rewrites a value into one that ormsgpack can only write in one way: plain msg
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ormsgpack
 
 from holdfast.codec import tags
 from holdfast.codec.builtin import ENCODERS, encode_int, encode_surrogates, hashes_are_spread
 from holdfast.codec.fast import encode_ref
-from holdfast.codec.limits import Limits
 from holdfast.codec.parts import Ref, Typed
 from holdfast.codec.refusals import Refused, refusal
+from holdfast.codec.scan import STRUCTURE_DEPTH, check_structure
 from holdfast.codec.types import RegisteredType, object_header
-from holdfast.errors import UnsupportedValueError
+from holdfast.errors import CorruptError, UnsupportedValueError
+
+if TYPE_CHECKING:
+    from holdfast.codec.limits import Limits
 
 _AS_THEY_ARE = frozenset({type(None), bool, float, bytes})
 _PATH_ENDS = 8  # how many steps of a long path are shown at its start and at its end
@@ -50,6 +53,8 @@ class ExactEncoder:
         try:
             data = _pack(self._rewrite(value))
             self._check_bytes(len(data))
+            if len(data) > self._limits.max_items:
+                check_items(data, self._limits)
         except Refused as refused:
             raise UnsupportedValueError(self._where(), refused.problem, refused.remedy) from refused.__cause__
         except RecursionError:
@@ -73,7 +78,7 @@ class ExactEncoder:
         if kind in _AS_THEY_ARE:
             return value
         if kind is str:
-            return _rewritten_str(value)
+            return self._rewritten_str(value)
         if kind is int:
             return value if -(1 << 63) <= value < 1 << 64 else self._ext(tags.BIGINT, encode_int(value))
         simple = ENCODERS.get(kind)
@@ -100,6 +105,15 @@ class ExactEncoder:
         self._open.pop()
         return result
 
+    def _rewritten_str(self, value: str) -> str | ormsgpack.Ext:
+        if value.isascii():
+            return value
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return self._ext(tags.SURROGATE, encode_surrogates(value))
+        return value
+
     def _rewritten_items(self, items: list[Any] | tuple[Any, ...]) -> list[Any]:
         steps = self._steps
         result = []
@@ -116,7 +130,7 @@ class ExactEncoder:
         plain = True
         for key, item in value.items():
             if type(key) is str:
-                keys.append(_rewritten_str(key))
+                keys.append(self._rewritten_str(key))
             else:
                 steps.append(_KEY)
                 keys.append(self._rewrite(key))
@@ -138,7 +152,7 @@ class ExactEncoder:
         self._steps.append(_MEMBER)
         members = []
         for member in value:
-            members.append(_pack(self._rewrite(member)))  # noqa: PERF401 - a frame per level is dear here
+            members.append(_pack(self._rewrite(member)))  # noqa: PERF401 - a comprehension would be one frame more
         self._steps.pop()
         members.sort()
         return self._ext(code, tags.array_header(len(members)) + b"".join(members))
@@ -157,7 +171,7 @@ class ExactEncoder:
                 "Store a flatter structure, for instance a list of nodes that name each other by id",
             )
         if self._items > self._limits.max_items:
-            raise Refused(f"the value has more than {self._limits.max_items} items", "Store less in one value")
+            raise _too_many_items(self._limits)
         self._open.append(value)
 
     def _check_bytes(self, size: int) -> None:
@@ -191,14 +205,16 @@ def _pack(rewritten: Any) -> bytes:
     return ormsgpack.packb(rewritten, option=tags.PACK_OPTIONS)
 
 
-def _rewritten_str(value: str) -> str | ormsgpack.Ext:
-    if value.isascii():
-        return value
+def check_items(data: bytes, limits: Limits) -> None:
+    """Count the items of an encoded value as the decoder will, so that what is stored can be read."""
     try:
-        value.encode()
-    except UnicodeEncodeError:
-        return ormsgpack.Ext(tags.SURROGATE, encode_surrogates(value))
-    return value
+        check_structure(data, STRUCTURE_DEPTH, limits.max_items)
+    except CorruptError:
+        raise _too_many_items(limits) from None
+
+
+def _too_many_items(limits: Limits) -> Refused:
+    return Refused(f"the value has more than {limits.max_items} items", "Store less in one value")
 
 
 def _same_hash() -> Refused:

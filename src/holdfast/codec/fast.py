@@ -2,7 +2,7 @@
 
 ormsgpack packs a few types that are not its own natively and so loses them: bytearray and memoryview become bytes,
 and Ext and Fragment objects of the caller would be written raw. `prove` looks at the types of all that ormsgpack would
-pack by itself. What it hands to `default` is proven there, payload by payload.
+pack by itself. What it hands to `_default` is proven there, payload by payload.
 
 Any doubt raises; the caller then takes the exact way (see exact.py), which gives the same bytes or says what is wrong.
 """
@@ -10,22 +10,23 @@ Any doubt raises; the caller then takes the exact way (see exact.py), which give
 from __future__ import annotations
 
 import gc
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ormsgpack
 
 from holdfast.codec import tags
-from holdfast.codec.builtin import ATOMS, ENCODERS, hashes_are_spread
-from holdfast.codec.limits import Limits
+from holdfast.codec.builtin import ENCODERS, hashes_are_spread
 from holdfast.codec.parts import Ref, Typed
 from holdfast.codec.types import RegisteredType, object_header
+
+if TYPE_CHECKING:
+    from holdfast.codec.limits import Limits
 
 # A few payloads inside each other are all the quick way takes: it can't know how deep inside its value a payload is,
 # so it divides the allowed depth evenly among them.
 _MAX_NESTING = 7
 
 _PLAIN_CONTAINERS = frozenset({list, dict})
-_SURE = ATOMS | _PLAIN_CONTAINERS
 _NATIVE_TRAPS = frozenset({bytearray, memoryview, ormsgpack.Ext, ormsgpack.Fragment})
 
 _packb = ormsgpack.packb
@@ -56,9 +57,13 @@ def holds_native_traps(items: list[Any]) -> bool:
 
 
 class QuickEncoder:
-    """Encodes one value (or the items of one list); not to be used again."""
+    """Encodes one value (or the items of one list); not to be used again.
 
-    __slots__ = ("_by_class", "_items_left", "_nesting", "_room", "nested_bytes")
+    ormsgpack replaces whatever its hook raises by a TypeError. A KeyboardInterrupt among that is kept in
+    `interruption`, for the caller to raise.
+    """
+
+    __slots__ = ("_by_class", "_items_left", "_nesting", "_room", "interruption", "nested_bytes")
 
     def __init__(self, by_class: dict[type[Any], RegisteredType], limits: Limits) -> None:
         self._by_class = by_class
@@ -66,26 +71,28 @@ class QuickEncoder:
         self._nesting = 0
         self._room = (limits.max_depth - _MAX_NESTING) // (_MAX_NESTING + 1)
         self.nested_bytes = 0
+        self.interruption: BaseException | None = None
 
     def encode(self, value: Any) -> bytes:
         kind = type(value)
         if kind in _PLAIN_CONTAINERS:
             self.prove(value)
-        elif kind not in ATOMS and kind in _NATIVE_TRAPS:
+        elif kind in _NATIVE_TRAPS:
             raise NotSureError
-        return _packb(value, self.default, tags.PACK_OPTIONS)
+        return _packb(value, self._default, tags.PACK_OPTIONS)
 
     def pack(self, value: Any) -> bytes:
         """Encode without proof."""
-        return _packb(value, self.default, tags.PACK_OPTIONS)
+        return _packb(value, self._default, tags.PACK_OPTIONS)
 
     def prove(self, container: list[Any] | dict[Any, Any]) -> None:
         level: list[Any] = [container]
         for _ in range(self._room):
-            contents = gc.get_referents(*level)
-            self._items_left -= len(contents)
+            # Counted before it is listed: a list that holds one long list a million times is small until then.
+            self._items_left -= sum(map(len, level))
             if self._items_left < 0:
                 raise NotSureError
+            contents = gc.get_referents(*level)
             kinds = set(map(type, contents))
             if not kinds.isdisjoint(_NATIVE_TRAPS):
                 raise NotSureError
@@ -94,7 +101,16 @@ class QuickEncoder:
             level = [value for value in contents if type(value) in _PLAIN_CONTAINERS]
         raise NotSureError
 
-    def default(self, value: Any) -> ormsgpack.Ext:
+    def _default(self, value: Any) -> ormsgpack.Ext:
+        try:
+            return self._as_ext(value)
+        except Exception:
+            raise
+        except BaseException as error:
+            self.interruption = error
+            raise
+
+    def _as_ext(self, value: Any) -> ormsgpack.Ext:
         kind = type(value)
         simple = ENCODERS.get(kind)
         if simple is not None:

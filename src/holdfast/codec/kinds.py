@@ -19,6 +19,8 @@ from holdfast.errors import HoldfastError, UnknownTypeError, UsageError
 
 # attrs keeps the hash of `cache_hash=True` classes here; None means that it is not known yet.
 _ATTRS_HASH = "_attrs_cached_hash"
+# Attributes that say nothing about an object's value; typing sets the second on objects made by `Cls[int](...)`.
+_NO_DATA = frozenset({_ATTRS_HASH, "__orig_class__"})
 # A Flag looks at each bit of its value.
 _MAX_FLAG_BITS = 1024
 
@@ -37,9 +39,9 @@ def kind_of(cls: type[Any], name: str) -> Kind:
         return EnumKind(cls, name)
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         return NamedTupleKind(cls, name)
-    if "__dataclass_fields__" in vars(cls):
+    if dataclasses.is_dataclass(cls):
         return FieldsKind(cls, name, _dataclass_fields(cls))
-    if "__attrs_attrs__" in vars(cls):
+    if hasattr(cls, "__attrs_attrs__"):
         return FieldsKind(cls, name, _attrs_fields(cls))
     if hasattr(cls, "__pydantic_core_schema__"):
         from holdfast.codec.pydantic_models import PydanticKind
@@ -77,7 +79,7 @@ class FieldsKind:
         self._cls = cls
         self._name = name
         self._fields = fields
-        self._recomputed = _cached_properties(cls)
+        self._recomputed = cached_properties(cls)
         slots = _slots(cls)
         self._caches_hash = _ATTRS_HASH in slots
         self._other_slots = tuple(slots - fields.keys() - {_ATTRS_HASH})
@@ -85,11 +87,11 @@ class FieldsKind:
     def take_apart(self, value: Any) -> dict[str, Any]:
         try:
             parts = {name: getattr(value, name) for name in self._fields}
-        except AttributeError as error:
-            raise Refused(f"its field {error.name!r} was never set", "Set it, or give it a default") from error
+        except Exception as error:
+            raise Refused(f"one of its fields can't be read ({error})", "Set it, or give it a default") from error
         held = getattr(value, "__dict__", None)
         if held and not held.keys() <= self._fields.keys():
-            self._refuse_unknown(held.keys() - self._fields.keys() - self._recomputed - {_ATTRS_HASH})
+            self._refuse_unknown(held.keys() - self._fields.keys() - self._recomputed - _NO_DATA)
         for slot in self._other_slots:
             if _is_set(value, slot):
                 self._refuse_unknown({slot})
@@ -131,9 +133,9 @@ def _dataclass_fields(cls: type[Any]) -> dict[str, Default | None]:
     fields: dict[str, Default | None] = {}
     for field in dataclasses.fields(cls):
         if field.default is not dataclasses.MISSING:
-            fields[field.name] = lambda _value, default=field.default: default
+            fields[field.name] = _always(field.default)
         elif field.default_factory is not dataclasses.MISSING:
-            fields[field.name] = lambda _value, factory=field.default_factory: factory()
+            fields[field.name] = _made_by(field.default_factory)
         else:
             fields[field.name] = None
     return fields
@@ -147,15 +149,21 @@ def _attrs_fields(cls: type[Any]) -> dict[str, Default | None]:
         if default is nothing:
             fields[attribute.name] = None
         elif hasattr(default, "factory") and hasattr(default, "takes_self"):
-            fields[attribute.name] = lambda value, made=default: (
-                made.factory(value) if made.takes_self else made.factory()
-            )
+            fields[attribute.name] = default.factory if default.takes_self else _made_by(default.factory)
         else:
-            fields[attribute.name] = lambda _value, default=default: default
+            fields[attribute.name] = _always(default)
     return fields
 
 
-def _cached_properties(cls: type[Any]) -> frozenset[str]:
+def _always(default: Any) -> Default:
+    return lambda _value: default
+
+
+def _made_by(factory: Callable[[], Any]) -> Default:
+    return lambda _value: factory()
+
+
+def cached_properties(cls: type[Any]) -> frozenset[str]:
     """Attributes that an object makes anew when they are missing."""
     return frozenset(
         name for base in cls.__mro__ for name, value in vars(base).items() if isinstance(value, cached_property)
@@ -205,15 +213,19 @@ class EnumKind:
     def __init__(self, cls: type[Enum], name: str) -> None:
         self._cls = cls
         self._name = name
+        self._members: dict[str, Enum] = dict(cls.__members__)
 
     def take_apart(self, value: Any) -> Any:
-        if self._cls.__members__.get(value.name) is value:
-            return value.name
-        return value.value
+        name: str | None = value.name
+        if name is not None and self._members.get(name) is value:
+            return name
+        if issubclass(self._cls, Flag):
+            return value.value
+        raise Refused(f"it is no member of {self._cls.__qualname__}", "Declare it as a member")
 
     def rebuild(self, parts: Any) -> Any:
-        if type(parts) is str and parts in self._cls.__members__:
-            return self._cls.__members__[parts]
+        if type(parts) is str and parts in self._members:
+            return self._members[parts]
         if type(parts) is int and issubclass(self._cls, Flag) and parts.bit_length() <= _MAX_FLAG_BITS:
             try:
                 return self._cls(parts)

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from holdfast.errors import UsageError
+
+# Each level takes a few frames of Python's stack, of which a caller has a thousand by default.
+_MAX_DEPTH = 250
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -18,3 +23,9 @@ class Limits:
     max_bytes: int = 1 << 30
     max_depth: int = 200
     max_items: int = 10_000_000
+
+    def __post_init__(self) -> None:
+        if not 0 < self.max_depth <= _MAX_DEPTH:
+            raise UsageError(f"max_depth is from 1 to {_MAX_DEPTH}, not {self.max_depth}")
+        if self.max_bytes < 1 or self.max_items < 1:
+            raise UsageError("max_bytes and max_items are at least 1")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.codec.kinds import _cached_properties, changed, check_fields
+from holdfast.codec.kinds import cached_properties, changed, check_fields
 from holdfast.codec.refusals import Refused
 
 # No field can have this name. It holds what a model has beside its fields.
@@ -18,12 +18,15 @@ class PydanticKind:
     def __init__(self, cls: type[Any], name: str) -> None:
         self._cls = cls
         self._name = name
-        self._recomputed = _cached_properties(cls)
+        self._recomputed = cached_properties(cls)
 
     def take_apart(self, value: Any) -> dict[str, Any]:
         fields = _model_fields(self._cls)
         held = value.__dict__
         parts = {name: held[name] for name in fields if name in held}
+        if len(parts) != len(fields):
+            missing = min(fields.keys() - parts.keys())
+            raise Refused(f"its field {missing!r} was never set", "Set it, or give it a default")
         unknown = held.keys() - fields.keys() - self._recomputed
         if unknown:
             raise Refused(
@@ -86,7 +89,7 @@ class PydanticKind:
 
 
 def _undefined_of(declared: Any) -> Any:
-    """pydantic's marker for "no default", found without importing it."""
+    """The marker that pydantic has for "no default", found without importing it."""
     attribute = next(iter(declared.values()))
     return type(attribute)().default
 

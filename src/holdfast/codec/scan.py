@@ -10,7 +10,7 @@ from holdfast.codec import tags
 from holdfast.errors import CorruptError
 
 # Per first byte: how many more bytes hold the length, and what that length counts.
-_FIXED, _BYTES, _EXT, _ARRAY, _MAP = range(5)
+_FIXED, _BYTES, _EXT, _ARRAY, _MAP, _UNKNOWN = range(6)
 _PAYLOADS_WITH_VALUES = frozenset({tags.TUPLE, tags.MAP, tags.SET, tags.FROZENSET, tags.OBJECT, tags.FRACTION})
 
 
@@ -34,10 +34,13 @@ def _layout(first: int) -> tuple[int, int, int]:
         0xD9: (_BYTES, 1, 0), 0xDA: (_BYTES, 2, 0), 0xDB: (_BYTES, 4, 0),
         0xDC: (_ARRAY, 2, 0), 0xDD: (_ARRAY, 4, 0), 0xDE: (_MAP, 2, 0), 0xDF: (_MAP, 4, 0),
     }  # fmt: skip
-    return table.get(first, (-1, 0, 0))
+    return table.get(first, (_UNKNOWN, 0, 0))
 
 
 _LAYOUTS = tuple(_layout(first) for first in range(256))
+
+# A depth that no value within the limits reaches: for those who only count items.
+STRUCTURE_DEPTH = 4096
 
 
 def check_structure(data: bytes, max_depth: int, max_items: int) -> None:
@@ -64,7 +67,7 @@ def check_structure(data: bytes, max_depth: int, max_items: int) -> None:
         if size:
             length = int.from_bytes(data[at : at + size])
             at += size
-        if kind == _FIXED or kind == _BYTES:
+        if kind <= _BYTES:
             at += length
         elif kind == _EXT:
             if data[at : at + 1] and data[at] in _PAYLOADS_WITH_VALUES:
@@ -96,7 +99,7 @@ def holds_bin(data: bytes) -> bool:
         if size:
             length = int.from_bytes(data[at : at + size])
             at += size
-        if kind == _FIXED or kind == _BYTES:
+        if kind <= _BYTES:
             at += length
         elif kind == _EXT:
             at += 1 + length

@@ -6,8 +6,7 @@ process import or run anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import ormsgpack
 
@@ -15,6 +14,9 @@ from holdfast.codec.builtin import BUILTIN_TYPES
 from holdfast.codec.kinds import CustomKind, Kind, kind_of
 from holdfast.codec.parts import Ref, Typed
 from holdfast.errors import UnknownTypeError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _Class = TypeVar("_Class", bound=type[Any])
 _MAX_NAME = 200

@@ -24,10 +24,11 @@ def encode_zone(zone: tzinfo | None) -> bytes:
         return b"\x00"
     if type(zone) is timezone:
         # Only these arguments tell a zone that was given a name from one that makes up its own.
-        offset, *name = zone.__getinitargs__()  # type: ignore[attr-defined]
+        offset, *names = zone.__getinitargs__()  # type: ignore[attr-defined]
         micros = offset // _MICROSECOND
-        if name:
-            return _OFFSET_LAYOUT.pack(_NAMED_OFFSET, micros) + name[0].encode("utf-8", "surrogatepass")
+        if names:
+            name: str = names[0]
+            return _OFFSET_LAYOUT.pack(_NAMED_OFFSET, micros) + name.encode("utf-8", "surrogatepass")
         return _OFFSET_LAYOUT.pack(_OFFSET, micros)
     if type(zone) is zoneinfo.ZoneInfo:
         return b"\x03" + _checked_key(zone).encode("ascii")
