@@ -3,13 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-# key -> name, colour, line style; the order is that of the legend.
+# key -> name, colour, line style, width; the order is that of the legend. Both whole-state peers write the same bytes:
+# the wider line shows behind the other.
 LINES = {
-    "checkpnt": ("checkpnt", "#b45f06", "-"),
-    "langgraph": ("langgraph-sqlite", "#6a3d9a", "-"),
-    "langgraph_delta": ("langgraph-sqlite, DeltaChannel", "#6a3d9a", ":"),
-    "holdfast": ("holdfast", "#0b7a75", "-"),
-    "holdfast_declared": ("holdfast, declared append", "#0b7a75", ":"),
+    "checkpnt": ("checkpnt", "#e0a458", "-", 5),
+    "langgraph": ("langgraph-sqlite", "#6a3d9a", "-", 2),
+    "langgraph_delta": ("langgraph-sqlite, DeltaChannel", "#6a3d9a", ":", 2),
+    "holdfast": ("holdfast", "#0b7a75", "-", 2),
+    "holdfast_declared": ("holdfast, declared append", "#0b7a75", ":", 2),
 }
 
 
@@ -22,11 +23,11 @@ def draw(growing: dict[str, Any], file: Path) -> None:
     steps = max(growing, key=int)
     part = growing[steps]
     figure, (saves, sizes) = plt.subplots(1, 2, figsize=(12, 4.8), layout="constrained")
-    for key, (name, colour, style) in LINES.items():
+    for key, (name, colour, style, width) in LINES.items():
         if key not in part["contenders"]:
             continue
         one = part["contenders"][key]
-        look = {"label": name, "color": colour, "linestyle": style, "linewidth": 2}
+        look = {"label": name, "color": colour, "linestyle": style, "linewidth": width}
         saves.plot(*zip(*one["save_curve"], strict=True), **look)
         sizes.plot(*zip(*[(step, size / 1e6) for step, size in one["size_curve"]], strict=True), **look)
     sizes.axhline(part["final_json_bytes"] / 1e6, color="#888888", linewidth=1)

@@ -1,6 +1,11 @@
 """holdfast through its public client at `durability="full"`, with and without declaring what was appended."""
 
-from benchmarks.contenders.contender import Contender
+import gc
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from benchmarks.contenders.contender import Contender, describe_durability
 from benchmarks.conversation import State, Step
 from holdfast import Client
 
@@ -31,7 +36,8 @@ class HoldfastUndeclared(Contender):
         return len(await self.client.timeline(agent_id=AGENT, session_id=session, limit=limit))
 
     async def durability(self) -> str:
-        return f"wal/{DURABILITY.upper()}"
+        """Asks the connections themselves: the client's word would prove nothing."""
+        return ", ".join(sorted({_answer(one) for one in gc.get_objects() if _is_open_on(one, self.path)}))
 
 
 class HoldfastDeclared(HoldfastUndeclared):
@@ -51,3 +57,17 @@ class HoldfastDeclared(HoldfastUndeclared):
         return await self.client.save(
             agent_id=AGENT, execution_state=step.rest, append={"messages": step.added}, session_id=session
         )
+
+
+def _is_open_on(candidate: Any, path: Path) -> bool:
+    if not isinstance(candidate, sqlite3.Connection):
+        return False
+    try:
+        return candidate.execute("PRAGMA database_list").fetchone()[2] == str(path.resolve())
+    except sqlite3.ProgrammingError:
+        return False
+
+
+def _answer(connection: sqlite3.Connection) -> str:
+    journal_mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
+    return describe_durability(journal_mode, connection.execute("PRAGMA synchronous").fetchone()[0])
