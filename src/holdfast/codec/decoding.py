@@ -82,7 +82,8 @@ class Decoder:
         cause = self._error or error
         if isinstance(cause, HoldfastError) or not isinstance(cause, Exception) or isinstance(cause, MemoryError):
             return cause
-        if isinstance(cause, RecursionError):
+        # Without a cause of its own, the hook failed to be called at all.
+        if isinstance(cause, RecursionError) or str(cause) == "ext_hook failed":
             return CorruptError("The data is nested too deeply for what is left of the call stack")
         return CorruptError(f"The data is damaged and can't be decoded: {cause}")
 
@@ -113,7 +114,8 @@ class Decoder:
                 return _map_of(items)
             return _set_of(items, code)
         except BaseException as error:
-            self._error = error
+            if self._error is None:  # else it is ormsgpack's word for what happened further inside
+                self._error = error
             raise
 
     def _nested(self, payload: bytes) -> Any:

@@ -116,7 +116,7 @@ class QuickEncoder:
         if simple is not None:
             code, encode = simple
             return self._ext(code, encode(value))
-        if self._nesting >= _MAX_NESTING:
+        if self._nesting >= _MAX_NESTING or self._room < 1:
             raise NotSureError
         self._nesting += 1
         if kind is tuple:

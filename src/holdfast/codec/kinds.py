@@ -81,7 +81,9 @@ class FieldsKind:
         self._fields = fields
         self._recomputed = cached_properties(cls)
         slots = _slots(cls)
-        self._caches_hash = _ATTRS_HASH in slots
+        # An object without slots gets this attribute in __init__ only, so it is its __hash__ that tells.
+        hash_code = getattr(cls.__hash__, "__code__", None)
+        self._caches_hash = hash_code is not None and _ATTRS_HASH in hash_code.co_names
         self._other_slots = tuple(slots - fields.keys() - {_ATTRS_HASH})
 
     def take_apart(self, value: Any) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from holdfast.codec.refusals import Refused
 
 # No field can have this name. It holds what a model has beside its fields.
 _BESIDE = ""
+_EXTRA = "__pydantic_extra__"
+_PRIVATE = "__pydantic_private__"
 
 
 class PydanticKind:
@@ -27,7 +29,7 @@ class PydanticKind:
         if len(parts) != len(fields):
             missing = min(fields.keys() - parts.keys())
             raise Refused(f"its field {missing!r} was never set", "Set it, or give it a default")
-        unknown = held.keys() - fields.keys() - self._recomputed
+        unknown = held.keys() - fields.keys() - self._recomputed - {_EXTRA, _PRIVATE}
         if unknown:
             raise Refused(
                 f"its attribute {min(unknown)!r} is no field of {self._cls.__qualname__} and would be lost",
@@ -54,8 +56,10 @@ class PydanticKind:
         put = object.__setattr__
         put(value, "__dict__", held)
         put(value, "__pydantic_fields_set__", set(were_set))
-        put(value, "__pydantic_extra__", self._checked_extra(extra))
-        put(value, "__pydantic_private__", self._checked_private(private))
+        for attribute, content in ((_EXTRA, self._checked_extra(extra)), (_PRIVATE, self._checked_private(private))):
+            # A RootModel has None for these in its class, and no slots.
+            if content is not None or getattr(value, attribute, _EXTRA) is not None:
+                put(value, attribute, content)
         return value
 
     def _default(self, name: str, field: Any, parts: dict[str, Any]) -> Any:
