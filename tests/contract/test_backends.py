@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from holdfast.backends.files import FilesBackend
 from holdfast.backends.memory import MemoryBackend
 from holdfast.backends.port import BlockingBackend
 from holdfast.backends.sqlite import SqliteBackend
@@ -11,6 +12,16 @@ from holdfast.testing import BackendContract
 class TestMemory(BackendContract):
     def open_backend(self, where: Path) -> BlockingBackend:
         return MemoryBackend()
+
+
+class TestFiles(BackendContract):
+    def open_backend(self, where: Path) -> BlockingBackend:
+        return FilesBackend(where / "store")
+
+
+class TestFilesFast(BackendContract):
+    def open_backend(self, where: Path) -> BlockingBackend:
+        return FilesBackend(where / "store", durability="fast")
 
 
 class TestSqlite(BackendContract):

@@ -92,6 +92,18 @@ class RunContract(Harness):
         self.write(runs=(append(8, 0, b"x"), append(LOG, 6, b"x"), append(9, 0, b"x")))
         equal(sorted(self.dump().runs), [LOG, 8, 9], "a commit may write to several logs")
 
+    def test_several_writes_to_one_log_follow_each_other(self) -> None:
+        self.three_runs()
+        self.write(runs=(RunWrite(LOG, 3, 3, b"sealed", tail=6), append(LOG, 6, b"g"), append(LOG, 7, b"h", b"i")))
+        self.write(runs=(append(8, 0, b"x"), append(LOG, 9, b"j"), append(8, 1, b"y")))
+        equal(self.runs_of(LOG), [(0, 3), (3, 3), (6, 1), (7, 2), (9, 1)], "each begins where the one before ended")
+        equal(self.runs_of(8), [(0, 1), (1, 1)], "each begins where the one before ended, in a new log too")
+        self.refused(
+            Commit(TREE, runs=[append(LOG, 9, b"x"), append(LOG, 10, b"y")]),
+            "run",
+            "the first one's tail is compared with the store",
+        )
+
     def test_deleting_a_run(self) -> None:
         self.three_runs()
         self.commit(Commit(TREE, delete_runs=[RunDelete(LOG, 3, 2)]))

@@ -1,0 +1,25 @@
+"""The files backend: a store that is a directory, to look into and to copy with rsync.
+
+    holdfast.json                           {"format": 1, "layout": "files"}
+    lock                                    flock: shared to read, exclusive to commit; always empty
+    journal                                 a commit that is being carried out; absent at rest
+    staged/                                 files of a commit that is being prepared; empty at rest
+    sessions/<session>/<sequence>.record    records, by their place in a session (10 digits)
+    records/<xx>/<id>.record                the same files (hard links), by id; xx are its last two hex digits
+    logs/<log>/<first>-<length>.run         runs, as they are (log and first: 10 digits)
+    blobs/<xx>/<sha256>                     blobs, as they are; xx are the first two hex digits; the modification
+                                            time is that of the last commit that wrote it (µs)
+    rows/<space>/<tree>/<key>.row           rows; the tree in hex, or `_store` for rows of the whole store
+
+Sessions and keys are any bytes: `names.py` says how they become file names. Records and rows begin with two lines that
+a person can read: `envelope.py`. A reader takes the shared lock, a writer the exclusive one; a commit is prepared in
+`staged`, comes true when `journal` gets its name, and is carried out from there, by whoever comes next if need be:
+`journal.py`. There is one lock for the whole store: a commit is short, and commits that arrive together share it.
+
+Copying: a copy made while nobody commits is a store. A copy made at any other moment is one if `journal` and `staged`
+are in it and nothing was committed meanwhile; `flock DIR/lock rsync -aH DIR/ TARGET/` makes sure of that.
+"""
+
+from holdfast.backends.files.backend import FilesBackend, open_url
+
+__all__ = ["FilesBackend", "open_url"]

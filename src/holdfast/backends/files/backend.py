@@ -1,0 +1,253 @@
+"""The files backend itself: opening, locking, and the verbs of the port over the modules beside this one."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import unquote_to_bytes, urlsplit
+
+from holdfast.backends.files import commit as commits
+from holdfast.backends.files import layout, queries
+from holdfast.backends.files.changes import Changes
+from holdfast.backends.files.disk import FOLDER_MODE, Disk, store_error
+from holdfast.backends.files.journal import Journal
+from holdfast.backends.files.locking import StoreLock
+from holdfast.backends.port import (
+    BlobInfo,
+    Capabilities,
+    Commit,
+    CommitConflict,
+    Record,
+    Row,
+    RowKey,
+    Run,
+    RunInfo,
+    Span,
+    Usage,
+)
+from holdfast.errors import CorruptError, HoldfastError, NewerVersionError, StoreError, UsageError
+
+DURABILITIES = ("full", "fast")
+TIMEOUT = 30.0
+
+
+def open_url(url: str, **options: Any) -> FilesBackend:
+    """`file:///absolute/directory`, percent-encoded where a URL needs it. Options are those of `FilesBackend`."""
+    parts = urlsplit(url)
+    if parts.scheme != "file" or parts.netloc or not parts.path.startswith("/") or not url.startswith("file:///"):
+        raise UsageError(
+            f"{url!r} is not a files store: the URL is 'file:///absolute/directory', with three slashes and no host"
+        )
+    if parts.query or parts.fragment:
+        raise UsageError(f"{url!r} has a '?' or '#': if it is part of a name, write %3F or %23; options are arguments")
+    directory = unquote_to_bytes(parts.path)
+    if b"\0" in directory:
+        raise UsageError(f"{url!r} has a NUL in it: no directory can be called so")
+    return FilesBackend(os.fsdecode(directory), **options)
+
+
+class FilesBackend:
+    """A store in a directory of its own, which is made if it is not there.
+
+    `durability="full"` syncs every commit to the disk. `"fast"` leaves that to the system: commits survive the end of
+    the process, however sudden, but a power cut may lose or damage the last ones (damage is detected, never returned).
+    `timeout` is how many seconds to wait for a lock that another process holds.
+    """
+
+    def __init__(
+        self, directory: str | os.PathLike[str], durability: str = "full", *, timeout: float = TIMEOUT
+    ) -> None:
+        if sys.platform == "win32":
+            raise UsageError("the files store needs flock, which Windows does not have: use the SQLite store there")
+        if durability not in DURABILITIES:
+            raise UsageError(f"durability is {durability!r}: the files store offers 'full' (the default) and 'fast'")
+        self._root = os.path.abspath(os.fspath(directory))
+        self._durability = durability
+        self._closed = False
+        self._disk = Disk(self._root, durable=durability == "full")
+        self._journal = Journal(self._disk)
+        self._lock = StoreLock(self._disk.at(layout.LOCK), timeout)
+        try:
+            self._open()
+        except OSError as error:
+            raise store_error(self._root, "opened", error) from error
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(name="files", durability=self._durability, location=self._root)
+
+    def _open(self) -> None:
+        known = _is_store(self._disk)
+        if not known:
+            os.makedirs(os.path.dirname(self._root), exist_ok=True)
+            if not os.path.isdir(self._root):
+                os.mkdir(self._root, FOLDER_MODE)
+        with self._lock.exclusive():
+            self._disk.make_folder(layout.STAGED)
+            self._journal.replay()
+            self._journal.clear()
+            if not _is_store(self._disk):  # nobody else was first
+                about = json.dumps({"format": layout.FORMAT, "layout": "files"}).encode() + b"\n"
+                staged = f"{layout.STAGED}/about"
+                self._disk.create(staged, about)
+                self._disk.move(staged, layout.ABOUT)
+                self._disk.sync_folder("")
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    def commit_all(self, commits: Sequence[Commit]) -> list[BaseException | None]:
+        with self._writing():
+            try:
+                return self._commit_together(commits)
+            except OSError as error:
+                if len(commits) == 1:
+                    return [store_error(self._root, "written", error)]
+            # Something could not be written: each is tried by itself, so that it fails alone.
+            outcomes: list[BaseException | None] = []
+            for commit in commits:
+                try:
+                    outcomes += self._commit_together([commit])
+                except OSError as error:
+                    outcomes.append(store_error(self._root, "written", error))
+            return outcomes
+
+    def _commit_together(self, wanted: Sequence[Commit]) -> list[BaseException | None]:
+        """Raises `OSError` if nothing of them all was done."""
+        self._journal.replay()  # should the one before have failed while it was applied
+        together = Changes(self._disk)
+        outcomes: list[BaseException | None] = []
+        for commit in wanted:
+            alone = Changes(together)
+            try:
+                commits.decide(alone, commit)
+            except (CommitConflict, HoldfastError) as refusal:
+                outcomes.append(refusal)
+            else:
+                together.absorb(alone)
+                outcomes.append(None)
+        self._journal.commit(together)
+        return outcomes
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def records(self, ids: Sequence[bytes]) -> list[Record | None]:
+        with self._reading():
+            return queries.records(self._disk, ids)
+
+    def session_records(self, session: bytes, *, before: int | None = None, limit: int | None = None) -> list[Record]:
+        with self._reading():
+            return queries.session_records(self._disk, session, before, limit)
+
+    def find_ids(self, ending: str, limit: int = 2) -> list[bytes]:
+        with self._reading():
+            return queries.find_ids(self._disk, ending, limit)
+
+    def runs(self, spans: Sequence[Span]) -> list[list[Run]]:
+        with self._reading():
+            return queries.runs(self._disk, spans)
+
+    def blobs(self, hashes: Sequence[bytes]) -> list[bytes | None]:
+        with self._reading():
+            return queries.blobs(self._disk, hashes)
+
+    def rows(self, keys: Sequence[RowKey]) -> list[Row | None]:
+        with self._reading():
+            return queries.rows(self._disk, keys)
+
+    def scan(
+        self, space: str, *, tree: bytes | None = None, prefix: bytes = b"", after: bytes | None = None,
+        limit: int | None = None,
+    ) -> list[tuple[RowKey, Row]]:  # fmt: skip
+        with self._reading():
+            return queries.scan(self._disk, space, tree, prefix, after, limit)
+
+    def page_records(self, after: bytes | None, limit: int) -> list[Record]:
+        with self._reading():
+            return queries.page_records(self._disk, after, limit)
+
+    def page_runs(self, after: tuple[int, int] | None, limit: int) -> list[RunInfo]:
+        with self._reading():
+            return queries.page_runs(self._disk, after, limit)
+
+    def page_blobs(self, after: bytes | None, limit: int) -> list[BlobInfo]:
+        with self._reading():
+            return queries.page_blobs(self._disk, after, limit)
+
+    def usage(self) -> Usage:
+        with self._reading():
+            return queries.usage(self._disk)
+
+    # -- the rest ------------------------------------------------------------------------------------------------------
+
+    def compact(self) -> None:
+        """Deleted files are gone at once: only what a crashed commit left staged is there to be removed."""
+        with self._writing():
+            self._journal.clear()
+
+    def close(self) -> None:
+        self._closed = True
+        self._lock.close()
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Holds the shared lock, or, if a commit must first be brought to its end, the exclusive one."""
+        self._check_open()
+        with self._translated("read"):
+            with self._lock.shared():
+                if not self._journal.pending():
+                    yield
+                    return
+            with self._lock.exclusive():
+                self._journal.replay()
+                yield
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        self._check_open()
+        with self._translated("written"), self._lock.exclusive():
+            self._journal.replay()
+            yield
+
+    @contextmanager
+    def _translated(self, attempted: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise store_error(self._root, attempted, error) from error
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError(f"the store in {self._root} was closed: open it again to go on")
+
+
+def _is_store(disk: Disk) -> bool:
+    """Whether the directory is a store of ours, False if it is absent or empty. Raises if it is anything else."""
+    raw = disk.read(layout.ABOUT)
+    if raw is None:
+        others = [name for name in disk.names("") if name not in (layout.LOCK, layout.STAGED) and name[0] != "."]
+        if others:
+            raise UsageError(
+                f"{disk.root} is not a store (it has no {layout.ABOUT}) and not empty (it has {sorted(others)[0]!r}): "
+                "name a new or an empty directory"
+            )
+        return False
+    try:
+        about = json.loads(raw)
+        number, kind = int(about["format"]), about["layout"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptError(
+            f'{disk.at(layout.ABOUT)} is damaged: it should be {{"format": {layout.FORMAT}, "layout": "files"}}. '
+            "If nothing else is, write that into it"
+        ) from error
+    if number > layout.FORMAT:
+        raise NewerVersionError(
+            f"the store in {disk.root} has format {number}, this holdfast knows {layout.FORMAT}: it was left "
+            "untouched; upgrade holdfast to open it"
+        )
+    if kind != "files":
+        raise UsageError(f"the store in {disk.root} has the layout {kind!r}, not 'files': open it with that backend")
+    return True

@@ -1,0 +1,114 @@
+"""Changes that are decided but not yet made: a view of the store as it will be, and the list of what to do.
+
+Commits that arrive together are decided one after another on one such view, so that later ones see the effects of
+earlier ones, and are then made durable together.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import NamedTuple, Protocol
+
+from holdfast.backends.files.disk import FileInfo
+
+
+class Put(NamedTuple):
+    data: bytes
+    time_us: int | None = None
+
+
+class Twin(NamedTuple):
+    """A second name for what is put at `of` by the same commit."""
+
+    of: str
+
+
+class Touch(NamedTuple):
+    time_us: int
+
+
+class Remove(NamedTuple):
+    pass
+
+
+Change = Put | Twin | Touch | Remove
+
+
+class View(Protocol):
+    def read(self, path: str) -> bytes | None: ...
+
+    def names(self, folder: str) -> list[str]: ...
+
+    def info(self, path: str) -> FileInfo | None: ...
+
+
+class Changes:
+    """At most one change for each path: the last one decided."""
+
+    def __init__(self, below: View) -> None:
+        self._below = below
+        self.by_path: dict[str, Change] = {}
+        self._by_folder: defaultdict[str, dict[str, bool]] = defaultdict(dict)  # name → it will be there
+
+    # -- the store as it will be ---------------------------------------------------------------------------------------
+
+    def read(self, path: str) -> bytes | None:
+        match self.by_path.get(path):
+            case Put(data=data):
+                return data
+            case Twin(of=of):
+                return self.read(of)
+            case Remove():
+                return None
+            case _:
+                return self._below.read(path)
+
+    def names(self, folder: str) -> list[str]:
+        names = self._below.names(folder)
+        changed = self._by_folder.get(folder)
+        if not changed:
+            return names
+        return [name for name in names if name not in changed] + [name for name, there in changed.items() if there]
+
+    def info(self, path: str) -> FileInfo | None:
+        match self.by_path.get(path):
+            case Put(data=data, time_us=time_us):
+                return FileInfo(len(data), time_us or 0)
+            case Twin(of=of):
+                return self.info(of)
+            case Touch(time_us=time_us):
+                below = self._below.info(path)
+                return FileInfo(below.size, time_us) if below else None
+            case Remove():
+                return None
+            case _:
+                return self._below.info(path)
+
+    # -- deciding ------------------------------------------------------------------------------------------------------
+
+    def put(self, path: str, data: bytes, time_us: int | None = None) -> None:
+        self._change(path, Put(data, time_us))
+
+    def twin(self, path: str, of: str) -> None:
+        self._change(path, Twin(of))
+
+    def touch(self, path: str, time_us: int) -> None:
+        known = self.by_path.get(path)
+        self._change(path, Put(known.data, time_us) if isinstance(known, Put) else Touch(time_us))
+
+    def remove(self, path: str) -> None:
+        self._change(path, Remove())
+
+    def absorb(self, later: Changes) -> None:
+        """Takes over what was decided on top of this view."""
+        for path, change in later.by_path.items():
+            if isinstance(change, Touch):
+                self.touch(path, change.time_us)
+            else:
+                self._change(path, change)
+
+    def _change(self, path: str, change: Change) -> None:
+        self.by_path[path] = change
+        folder, _, name = path.rpartition("/")
+        if not isinstance(change, Touch):
+            self._by_folder[folder][name] = not isinstance(change, Remove)

@@ -1,0 +1,127 @@
+"""Deciding one commit: every condition is checked against the view, and every change is noted on it.
+
+A commit that is refused has noted something, perhaps: the caller throws the view away.
+"""
+
+from __future__ import annotations
+
+import time
+
+from holdfast.backends.files import envelope, layout
+from holdfast.backends.files.changes import Changes, View
+from holdfast.backends.files.layout import RunName
+from holdfast.backends.port import (
+    ABSENT,
+    ANY_VERSION,
+    Commit,
+    CommitConflict,
+    Record,
+    RecordWrite,
+    Row,
+    RowWrite,
+    RunDelete,
+    RunWrite,
+)
+
+
+def runs_in(view: View, log: int) -> list[RunName]:
+    """The runs of a log, in order."""
+    folder = layout.log_folder(log)
+    return sorted(run for name in view.names(folder) if (run := layout.run_in(folder, name)) is not None)
+
+
+def record_at(view: View, path: str) -> Record | None:
+    raw = view.read(path)
+    return None if raw is None else envelope.read_record(raw, path).record
+
+
+def decide(view: Changes, commit: Commit) -> None:
+    """Raises `CommitConflict` if a condition does not hold."""
+    for id_, prefix in commit.require:
+        record = record_at(view, layout.record_path(id_))
+        if record is None or not record.data.startswith(prefix):
+            raise CommitConflict("require", id_)
+    for row in commit.rows:
+        _write_row(view, row)
+    for run in commit.runs:
+        _write_run(view, run)
+    if commit.record is not None:
+        _write_record(view, commit.record)
+    now = time.time_ns() // 1000
+    for hash_, data in commit.blobs.items():
+        _write_blob(view, hash_, data, now)
+    for id_, data in commit.delete_records:
+        _delete_record(view, id_, data)
+    for delete in commit.delete_runs:
+        _delete_run(view, delete)
+    for hash_, before in commit.delete_blobs.items():
+        path = layout.blob_path(hash_)
+        info = view.info(path)
+        if info is not None and info.time_us < before:
+            view.remove(path)
+
+
+def _write_row(view: Changes, write: RowWrite) -> None:
+    path = layout.row_path(write.key)
+    raw = view.read(path)
+    version = ABSENT if raw is None else envelope.read_row(raw, path)[1].version
+    if write.expect not in (ANY_VERSION, version):
+        raise CommitConflict("row", write.key)
+    if write.value is not None:
+        view.put(path, envelope.row_file(write.key, Row(write.value, version + 1)))
+    elif version != ABSENT:
+        view.remove(path)
+
+
+def _write_run(view: Changes, write: RunWrite) -> None:
+    runs = runs_in(view, write.log)
+    tail = runs[-1].end if runs else 0
+    replaced = [run for run in runs if run.first >= write.first]
+    if tail != write.tail or (write.first < tail and (not replaced or replaced[0].first != write.first)):
+        raise CommitConflict("run", write.log)
+    for run in replaced:
+        view.remove(run.path)
+    view.put(layout.run_path(write.log, write.first, write.length), write.data)
+
+
+def _write_record(view: Changes, write: RecordWrite) -> None:
+    path = layout.record_path(write.id)
+    raw = view.read(path)
+    known = None if raw is None else envelope.read_record(raw, path)
+    if write.replaces is not None:
+        if known is None or known.record.data != write.replaces:
+            raise CommitConflict("replace", write.id)
+        in_session = layout.session_path(known.record.session, known.record.sequence)
+    else:
+        in_session = layout.session_path(write.session, write.sequence)
+        if known is not None or view.info(in_session) is not None:
+            raise CommitConflict("record", write.id)
+    view.put(path, envelope.record_file(write, known))
+    view.twin(in_session, path)
+
+
+def _delete_record(view: Changes, id_: bytes, data: bytes) -> None:
+    path = layout.record_path(id_)
+    known = record_at(view, path)
+    if known is not None and known.data == data:
+        view.remove(path)
+        view.remove(layout.session_path(known.session, known.sequence))
+
+
+def _write_blob(view: Changes, hash_: bytes, data: bytes, now: int) -> None:
+    """A blob that is there is only touched, unless it was cut short: then it is written again."""
+    path = layout.blob_path(hash_)
+    info = view.info(path)
+    if info is not None and info.size == len(data):
+        view.touch(path, now)
+    else:
+        view.put(path, data, now)
+
+
+def _delete_run(view: Changes, delete: RunDelete) -> None:
+    path = layout.run_path(delete.log, delete.first, delete.length)
+    if view.info(path) is None:
+        return
+    view.remove(path)
+    for first, length, data in delete.pieces:
+        view.put(layout.run_path(delete.log, first, length), data)
