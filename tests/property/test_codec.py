@@ -8,7 +8,7 @@ import time
 import tracemalloc
 from pathlib import Path
 
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -17,9 +17,12 @@ from holdfast.errors import CorruptError, NewerVersionError, UnknownTypeError, U
 from strategies import json_values, keys, same, states, values
 
 codec = Codec()
+# Time is bounded where it is the subject; elsewhere a busy machine is no failure.
+relaxed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 TOLD = (CorruptError, UnknownTypeError, NewerVersionError)
 
 
+@relaxed
 @given(values())
 @example({1: "a"})
 @example({True: "a"})
@@ -32,19 +35,22 @@ def test_what_comes_back_is_what_went_in(value):
     assert same(codec.decode(codec.encode(value)), value)
 
 
+@relaxed
 @given(states())
 def test_states_come_back(state):
     assert same(codec.decode(memoryview(codec.encode(state))), state)
 
 
+@relaxed
 @given(values())
 def test_both_ways_to_encode_give_the_same_bytes(value):
     assert codec._encode_exactly(value, "") == codec.encode(value)
 
 
+@relaxed
 @given(st.lists(keys(), max_size=6))
 def test_sets_encode_the_same_whatever_their_history(members):
-    forwards, backwards = set(members), set(members[::-1])
+    forwards, backwards = set(members), {*reversed(members)}
     other = set(range(1000)) | backwards
     other -= set(range(1000)) - backwards
     if same(forwards, backwards):  # 1 and True are one member: which of them stays depends on the order
@@ -53,6 +59,7 @@ def test_sets_encode_the_same_whatever_their_history(members):
         assert codec.encode(forwards) == codec.encode(other)
 
 
+@relaxed
 @given(st.lists(values(), max_size=6))
 def test_joined_is_each_joined(items):
     each = codec.encode_each(items)
@@ -61,6 +68,7 @@ def test_joined_is_each_joined(items):
     assert same(codec.decode_joined(len(items), b"".join(each)), items)
 
 
+@relaxed
 @given(st.lists(json_values(), max_size=40))
 def test_joined_is_each_joined_for_plain_items(items):
     each = codec.encode_each(items)
@@ -78,6 +86,7 @@ def decode_or_told(data: bytes) -> None:
         codec.decode(codec.encode(value))
 
 
+@relaxed
 @given(st.binary(max_size=200))
 def test_random_bytes_are_decoded_or_told(data):
     decode_or_told(data)
@@ -94,7 +103,7 @@ def exts(inner: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
     )
 
 
-@settings(max_examples=500)
+@settings(relaxed, max_examples=500)
 @given(
     st.recursive(
         st.binary(max_size=30) | values().map(codec.encode),
@@ -108,7 +117,7 @@ def test_forged_structures_are_decoded_or_told(data):
     decode_or_told(data)
 
 
-@settings(max_examples=500)
+@settings(relaxed, max_examples=500)
 @given(values(), st.data())
 def test_damaged_encodings_are_decoded_or_told(value, data):
     damaged = bytearray(codec.encode(value))
@@ -126,6 +135,7 @@ def test_damaged_encodings_are_decoded_or_told(value, data):
     decode_or_told(bytes(damaged))
 
 
+@relaxed
 @given(values(), st.binary(min_size=1, max_size=5))
 def test_bytes_after_a_value_are_noticed(value, rest):
     data = codec.encode(value)
@@ -143,7 +153,7 @@ def test_bytes_after_a_value_are_noticed(value, rest):
         raise AssertionError("a cut value was decoded")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(relaxed, max_examples=50)
 @given(st.binary(max_size=64), st.integers(1, 3000))
 def test_no_bytes_take_long_or_much_memory(unit, times):
     data = unit * times

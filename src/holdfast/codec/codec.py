@@ -49,7 +49,7 @@ class Codec:
         """The bytes of each item on its own. Item i has the path `path[start + i]`."""
         quick = QuickEncoder(self.types.by_class, self.limits)
         try:
-            quick.prove([*items])
+            quick.prove_items([*items])
             encoded = [quick.pack(item) for item in items]
             if not self._may_be_too_large(quick, max(encoded, key=len, default=b"")):
                 return encoded
@@ -59,7 +59,10 @@ class Codec:
         return [self.encode(item, f"{path}[{index}]") for index, item in enumerate(items, start)]
 
     def encode_joined(self, items: list[Any], path: str = "", *, no_bytes: bool = False) -> bytes:
-        """What `encode_each` gives, joined; made in one C call if possible, and without the limits on one value.
+        """What `encode_each` gives, joined; made in one C call if possible.
+
+        For comparing with bytes that `encode_each` gave: of the items themselves nothing is proven, and neither limits
+        nor what can't be stored are sure to be noticed.
 
         `no_bytes` says that the caller will only compare the result with the encoding of an earlier list that had no
         bytes in it (see `holds_bytes`). Then a bytearray that ormsgpack takes for bytes can't go unnoticed, and the

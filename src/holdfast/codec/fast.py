@@ -1,7 +1,7 @@
 """The quick way to encode: one C call, after a proof that it will be exact.
 
 ormsgpack packs a few types that are not its own natively and so loses them: bytearray and memoryview become bytes,
-and Ext and Fragment objects of the caller would be written raw. `prove` looks at the types of all that ormsgpack would
+and Ext and Fragment objects of the caller would be written raw. The proof looks at the types of all that ormsgpack would
 pack by itself. What it hands to `_default` is proven there, payload by payload.
 
 Any doubt raises; the caller then takes the exact way (see exact.py), which gives the same bytes or says what is wrong.
@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 import ormsgpack
 
 from holdfast.codec import tags
-from holdfast.codec.builtin import ENCODERS, hashes_are_spread
+from holdfast.codec.builtin import ATOMS, ENCODERS, hashes_are_spread
 from holdfast.codec.parts import Ref, Typed
 from holdfast.codec.types import RegisteredType, object_header
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from holdfast.codec.limits import Limits
 
 # A few payloads inside each other are all the quick way takes: it can't know how deep inside its value a payload is,
@@ -28,6 +30,9 @@ _MAX_NESTING = 7
 
 _PLAIN_CONTAINERS = frozenset({list, dict})
 _NATIVE_TRAPS = frozenset({bytearray, memoryview, ormsgpack.Ext, ormsgpack.Fragment})
+
+# From here on a look at a whole level of containers at once is faster than one at each value.
+_MANY = 64
 
 _packb = ormsgpack.packb
 _Ext = ormsgpack.Ext
@@ -42,18 +47,27 @@ def encode_ref(ref: Ref) -> bytes:
 
 
 def holds_native_traps(items: list[Any]) -> bool:
-    """Whether ormsgpack would silently change something in `items`, which it was able to pack."""
+    """Whether ormsgpack silently changes something in `items`, which it was able to pack (so they are finite)."""
     level: list[Any] = [items]
     while level:
-        # One C call gives the contents of all containers of one level: several times faster than a loop over each.
-        contents = gc.get_referents(*level)
-        kinds = set(map(type, contents))
-        if not kinds.isdisjoint(_NATIVE_TRAPS):
+        level, trapped = _look_into(level)
+        if trapped:
             return True
-        if kinds.isdisjoint(_PLAIN_CONTAINERS):
-            return False
-        level = [value for value in contents if type(value) in _PLAIN_CONTAINERS]
     return False
+
+
+def _look_into(containers: list[Any]) -> tuple[list[Any], bool]:
+    """The lists and dicts directly inside of `containers`, and whether a native trap is inside of them.
+
+    One C call lists the contents of all of them. For many values that is faster than a loop over each.
+    """
+    contents = gc.get_referents(*containers)
+    kinds = set(map(type, contents))
+    if kinds.isdisjoint(_PLAIN_CONTAINERS):
+        inside = []
+    else:
+        inside = [value for value in contents if type(value) in _PLAIN_CONTAINERS]
+    return inside, not kinds.isdisjoint(_NATIVE_TRAPS)
 
 
 class QuickEncoder:
@@ -75,8 +89,10 @@ class QuickEncoder:
 
     def encode(self, value: Any) -> bytes:
         kind = type(value)
-        if kind in _PLAIN_CONTAINERS:
-            self.prove(value)
+        if kind is dict:
+            self._prove(value.values(), self._room)
+        elif kind is list:
+            self._prove(value, self._room)
         elif kind in _NATIVE_TRAPS:
             raise NotSureError
         return _packb(value, self._default, tags.PACK_OPTIONS)
@@ -85,20 +101,41 @@ class QuickEncoder:
         """Encode without proof."""
         return _packb(value, self._default, tags.PACK_OPTIONS)
 
-    def prove(self, container: list[Any] | dict[Any, Any]) -> None:
-        level: list[Any] = [container]
+    def prove_items(self, items: list[Any]) -> None:
+        """Prove all items of a list at once."""
+        if len(items) > _MANY:
+            self._prove_level_by_level(items)
+        else:
+            self._prove(items, self._room)
+
+    def _prove(self, values: Collection[Any], room: int) -> None:
+        # Also what ends a value that is small but unfolds to a huge one, because it holds the same list many times.
+        self._items_left -= len(values)
+        if room <= 0 or self._items_left < 0:
+            raise NotSureError
+        for value in values:
+            kind = type(value)
+            if kind in ATOMS:
+                continue
+            if kind is dict:
+                self._prove(value.values(), room - 1)
+            elif kind is list:
+                self._prove(value, room - 1)
+            elif kind in _NATIVE_TRAPS:
+                raise NotSureError
+
+    def _prove_level_by_level(self, items: list[Any]) -> None:
+        level: list[Any] = [items]
         for _ in range(self._room):
-            # Counted before it is listed: a list that holds one long list a million times is small until then.
+            # Counted before it is listed, for the reason given above.
             self._items_left -= sum(map(len, level))
             if self._items_left < 0:
                 raise NotSureError
-            contents = gc.get_referents(*level)
-            kinds = set(map(type, contents))
-            if not kinds.isdisjoint(_NATIVE_TRAPS):
+            level, trapped = _look_into(level)
+            if trapped:
                 raise NotSureError
-            if kinds.isdisjoint(_PLAIN_CONTAINERS):
+            if not level:
                 return
-            level = [value for value in contents if type(value) in _PLAIN_CONTAINERS]
         raise NotSureError
 
     def _default(self, value: Any) -> ormsgpack.Ext:
