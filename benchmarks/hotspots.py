@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import FrameType
+from typing import Self
 
 from benchmarks.contenders.contender import kept_on_disk, opened
 from benchmarks.contenders.holdfast_sqlite import HoldfastDeclared, HoldfastUndeclared
@@ -35,7 +36,7 @@ class Sampler:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> "Sampler":
+    def __enter__(self) -> Self:
         self._interval = sys.getswitchinterval()
         sys.setswitchinterval(0.0002)
         self._thread.start()

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import resource
 import sys
 from pathlib import Path
 from typing import Any
@@ -55,6 +54,7 @@ async def _child(path: Path, way: str, sessions: int) -> dict[str, Any]:
     async with Client.sqlite(path, durability=DURABILITY) as client:
         await client.timeline(agent_id=AGENT, session_id="session-0", limit=1)
         settle()
+        _forget_peak()
         before = _resident_bytes()
         peaks = []
         for turn in range(ROUNDS):
@@ -75,12 +75,21 @@ async def _child(path: Path, way: str, sessions: int) -> dict[str, Any]:
 
 
 def _resident_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize()
+    return _status("VmRSS")
 
 
 def _peak_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    """Since `_forget_peak`. (`ru_maxrss` will not do: a process inherits it from the one that started it.)"""
+    return _status("VmHWM")
+
+
+def _forget_peak() -> None:
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def _status(field: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
 
 
 if __name__ == "__main__":
