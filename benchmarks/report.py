@@ -23,11 +23,14 @@ def markdown(results: dict[str, Any]) -> str:
 
 
 def goals_as_text(results: dict[str, Any]) -> str:
-    lines = []
-    for verdict in verdicts(results):
-        mark = {True: "reached", False: "MISSED ", None: "   -   "}[verdict.reached]
-        lines.append(f"{mark}  {verdict.measured:>13}  {verdict.goal:>10}  {verdict.figure}")
-    return "\n".join(lines)
+    judged = verdicts(results)
+    lines = [
+        f"{'reached' if one.reached else 'MISSED ':>8}  {one.measured:>14}  {one.goal:>15}  {one.figure}"
+        for one in judged
+        if one.reached is not None
+    ]
+    unmeasured = sum(one.reached is None for one in judged)
+    return "\n".join([*lines, f"{unmeasured} goals were not measured in this run"] if unmeasured else lines)
 
 
 def _head(results: dict[str, Any]) -> Iterator[str]:
