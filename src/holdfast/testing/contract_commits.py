@@ -124,6 +124,23 @@ class CommitContract(Harness):
         equal(list(found.blobs), [sha256(b"b")], "the blob")
         equal([row.value for row in found.rows.values()], [b"2"], "the row")
 
+    def test_what_one_commit_frees_the_next_one_may_take(self) -> None:
+        self.commit(Commit(TREE, record(1), runs=[append(1, 0, b"a")], rows=[head(b"1", ABSENT)]))
+        outcomes = self.backend.commit_all(
+            [
+                Commit(TREE, delete_records=[(record_id(1, TREE), b"record 1")], delete_runs=[RunDelete(1, 0, 1)]),
+                Commit(TREE, record(2)._replace(sequence=1), runs=[append(1, 0, b"b")], rows=[head(None, 1)]),
+                Commit(TREE, record(1)._replace(sequence=2), runs=[append(1, 1, b"c")], rows=[head(b"2", ABSENT)]),
+            ]
+        )
+        equal(outcomes, [None] * 3, "a number, an id, a log's place and a row that were freed are free")
+        found = self.dump()
+        equal(
+            found.sessions, {b"run-001": [(2, record_id(1, TREE)), (1, record_id(2, TREE))]}, "the records, by number"
+        )
+        equal([run.data for run in found.runs[1]], [b"b", b"c"], "the runs")
+        equal([row.value for row in found.rows.values()], [b"2"], "the row")
+
     def test_many_commits_at_once(self) -> None:
         commits = [everything(number) for number in range(1, 151)]
         equal(self.backend.commit_all(commits), [None] * 150, "150 commits that build on each other")

@@ -17,7 +17,7 @@ a person can read: `envelope.py`. A reader takes the shared lock, a writer the e
 `journal.py`. There is one lock for the whole store: a commit is short, and commits that arrive together share it.
 
 Copying: a copy made while nobody commits is a store. A copy made at any other moment is one if `journal` and `staged`
-are in it and nothing was committed meanwhile; `flock DIR/lock rsync -aH DIR/ TARGET/` makes sure of that.
+are in it and nothing was committed meanwhile; `flock -s DIR/lock rsync -aH DIR/ TARGET/` makes sure of that.
 """
 
 from holdfast.backends.files.backend import FilesBackend, open_url

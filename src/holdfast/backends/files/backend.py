@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
@@ -65,7 +66,7 @@ class FilesBackend:
             raise UsageError("the files store needs flock, which Windows does not have: use the SQLite store there")
         if durability not in DURABILITIES:
             raise UsageError(f"durability is {durability!r}: the files store offers 'full' (the default) and 'fast'")
-        self._root = os.path.abspath(os.fspath(directory))
+        self._root = str(Path(directory).absolute())
         self._durability = durability
         self._closed = False
         self._disk = Disk(self._root, durable=durability == "full")
@@ -83,9 +84,7 @@ class FilesBackend:
     def _open(self) -> None:
         known = _is_store(self._disk)
         if not known:
-            os.makedirs(os.path.dirname(self._root), exist_ok=True)
-            if not os.path.isdir(self._root):
-                os.mkdir(self._root, FOLDER_MODE)
+            Path(self._root).mkdir(FOLDER_MODE, parents=True, exist_ok=True)
         with self._lock.exclusive():
             self._disk.make_folder(layout.STAGED)
             self._journal.replay()
@@ -163,7 +162,7 @@ class FilesBackend:
         limit: int | None = None,
     ) -> list[tuple[RowKey, Row]]:  # fmt: skip
         with self._reading():
-            return queries.scan(self._disk, space, tree, prefix, after, limit)
+            return queries.scan(self._disk, space, tree=tree, prefix=prefix, after=after, limit=limit)
 
     def page_records(self, after: bytes | None, limit: int) -> list[Record]:
         with self._reading():
@@ -231,7 +230,7 @@ def _is_store(disk: Disk) -> bool:
         others = [name for name in disk.names("") if name not in (layout.LOCK, layout.STAGED) and name[0] != "."]
         if others:
             raise UsageError(
-                f"{disk.root} is not a store (it has no {layout.ABOUT}) and not empty (it has {sorted(others)[0]!r}): "
+                f"{disk.root} is not a store (it has no {layout.ABOUT}) and not empty (it has {min(others)!r}): "
                 "name a new or an empty directory"
             )
         return False

@@ -108,6 +108,7 @@ class Changes:
                 self._change(path, change)
 
     def _change(self, path: str, change: Change) -> None:
+        self.by_path.pop(path, None)  # the last decided comes last: a twin after what it is a twin of
         self.by_path[path] = change
         folder, _, name = path.rpartition("/")
         if not isinstance(change, Touch):

@@ -17,7 +17,7 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from holdfast.backends.files import layout
 from holdfast.backends.port import Record, RecordWrite, Row, RowKey
-from holdfast.errors import CorruptError, NewerVersionError
+from holdfast.errors import CorruptError
 
 VERSION = 1
 
@@ -39,10 +39,6 @@ def unwrap(kind: str, raw: bytes, path: str, *, content_covered: bool = True) ->
     words = first.split(b" ")
     if len(words) != 5 or words[0] != b"holdfast" or words[1] != kind.encode() or words[3] != b"crc32":
         raise _damaged(path, f"it does not begin as a {kind} does")
-    if words[2].isdigit() and int(words[2]) > VERSION:
-        raise NewerVersionError(
-            f"{path} has version {int(words[2])} of its format, this holdfast knows {VERSION}: upgrade to read it"
-        )
     line, newline, content = rest.partition(b"\n")
     covered = rest if content_covered else line + newline
     if words[2] != b"%d" % VERSION or words[4] != b"%08x" % zlib.crc32(covered):

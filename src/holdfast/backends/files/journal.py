@@ -11,6 +11,9 @@ behind is never seen half done. Applying twice is harmless: a staged file that i
 path is in the list twice. The removal of `journal` need not be durable: the next commit's journal takes its place.
 """
 
+# Paths are text here, as in disk.py.
+# ruff: noqa: PTH108, PTH120
+
 from __future__ import annotations
 
 import contextlib
@@ -38,7 +41,7 @@ class Journal:
         self.reached: Callable[[str], None] = _pass
 
     def pending(self) -> bool:
-        return os.path.exists(self._disk.at(layout.JOURNAL))
+        return self._disk.info(layout.JOURNAL) is not None
 
     def clear(self) -> None:
         """Removes what was staged and never committed. Must not be called while a journal is pending."""
@@ -58,16 +61,23 @@ class Journal:
             self._disk.move(JOURNAL_STAGED, layout.JOURNAL)
             self._disk.sync_folder("")
         except OSError:
-            # We hold the lock and nothing has been applied: without its journal the commit has never been.
-            with contextlib.suppress(OSError):
-                os.unlink(self._disk.at(layout.JOURNAL))
-            with contextlib.suppress(OSError):
-                self.clear()
+            self._abandon()
             raise
         self.reached("committed")
         # From here on it is done, whatever happens: should applying fail now, whoever comes next tries again first.
         with contextlib.suppress(OSError):
             self._apply(plan)
+
+    def _abandon(self) -> None:
+        """We hold the lock and nothing has been applied: without its journal the commit has never been.
+
+        If that can't be removed for good, what is staged must stay: then it is there to be applied after all.
+        """
+        with contextlib.suppress(OSError):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._disk.at(layout.JOURNAL))
+                self._disk.sync_folder("")
+            self.clear()
 
     def replay(self) -> None:
         """Applies what a process that died has committed."""
@@ -101,7 +111,7 @@ class Journal:
 
     def _apply(self, plan: dict[str, Any]) -> None:
         for source, path in plan["moves"]:
-            self._disk.move(source, path)
+            self._move(source, path)
             self.reached("moved")
         for path, time_us in plan["touches"]:
             self._disk.touch(path, time_us)
@@ -113,6 +123,16 @@ class Journal:
             self._disk.sync_folder(folder)
         self.reached("applied")
         os.unlink(self._disk.at(layout.JOURNAL))
+
+    def _move(self, source: str, path: str) -> None:
+        try:
+            self._disk.move(source, path)
+        except FileNotFoundError as error:  # moved already, by the process that has died
+            if self._disk.info(path) is None:
+                raise CorruptError(
+                    f"the journal is to put a file at {path}, but the file ({source}) is gone: the copy of this store "
+                    "is incomplete. Copy it again; or move the file 'journal' away to go on with half of a commit"
+                ) from error
 
 
 def _check(plan: dict[str, Any]) -> None:

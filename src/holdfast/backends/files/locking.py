@@ -30,6 +30,7 @@ class StoreLock:
         self._timeout = timeout
         self._mutex = threading.Lock()
         self._descriptor: int | None = None
+        self._closed = False
         _ALL.add(self)
 
     @contextmanager
@@ -50,6 +51,8 @@ class StoreLock:
         if not self._mutex.acquire(timeout=self._timeout):
             raise self._too_long()
         try:
+            if self._closed:  # by another thread, while this one waited
+                raise StoreError(f"{self._path} was closed: open the store again to go on")
             descriptor = self._opened()
             wanted = (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB
             wait = SHORTEST_WAIT
@@ -73,6 +76,7 @@ class StoreLock:
 
     def close(self) -> None:
         with self._mutex:
+            self._closed = True
             self._let_go()
 
     def _opened(self) -> int:

@@ -82,10 +82,11 @@ def page_blobs(disk: Disk, after: bytes | None, limit: int) -> list[BlobInfo]:
             continue
         for name in sorted(disk.names(f"{layout.BLOBS}/{folder}")):
             hash_ = layout.bytes_in(name)
-            info = disk.info(f"{layout.BLOBS}/{folder}/{name}")
-            if hash_ is None or info is None or (after is not None and hash_ <= after):
+            if hash_ is None or (after is not None and hash_ <= after):
                 continue
-            page.append(BlobInfo(hash_, *info))
+            info = disk.info(layout.blob_path(hash_))
+            if info is not None:
+                page.append(BlobInfo(hash_, *info))
             if len(page) == limit:
                 return page
     return page
@@ -101,7 +102,7 @@ def rows(disk: Disk, keys: Sequence[RowKey]) -> list[Row | None]:
 
 
 def scan(
-    disk: Disk, space: str, tree: bytes | None, prefix: bytes, after: bytes | None, limit: int | None
+    disk: Disk, space: str, *, tree: bytes | None, prefix: bytes, after: bytes | None, limit: int | None
 ) -> list[tuple[RowKey, Row]]:
     places: list[tuple[bytes, bytes, str]] = []
     for folder in _tree_folders(disk, space, tree):

@@ -1,0 +1,734 @@
+"""The files backend beyond the contract: crashes, full disks, damage, names, modes, several processes."""
+
+import errno
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from holdfast.backends.files import FilesBackend, open_url
+from holdfast.backends.files.disk import Disk
+from holdfast.backends.files.names import key_of, name_of
+from holdfast.backends.port import ABSENT, ANY_VERSION, Commit, Labels, RowKey, RowWrite, RunDelete, RunWrite, Span
+from holdfast.errors import CorruptError, NewerVersionError, StoreError, UsageError
+from holdfast.testing import Snapshot, dump
+from holdfast.testing.harness import OTHER_TREE, TREE, append, head, record, record_id, sha256
+from holdfast.testing.identifiers import HOSTILE
+
+SPACES = ("head", "lease")
+
+
+class Crash(BaseException):
+    """The end of the process: nothing is cleaned up."""
+
+
+@pytest.fixture
+def where(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+def commit(backend: FilesBackend, *commits: Commit) -> None:
+    for outcome in backend.commit_all(commits):
+        if outcome is not None:
+            raise outcome
+
+
+def content(where: Path) -> Snapshot:
+    """What a process that opens the store now sees."""
+    backend = FilesBackend(where)
+    try:
+        return dump(backend, SPACES)
+    finally:
+        backend.close()
+
+
+def first_commit() -> Commit:
+    return Commit(
+        TREE,
+        record(1),
+        runs=[append(1, 0, b"a"), append(2, 0, b"x")],
+        blobs={sha256(b"one"): b"one", sha256(b"two"): b"two"},
+        rows=[head(b"1", ABSENT), RowWrite(RowKey("lease", b"a", TREE), b"a", ABSENT)],
+    )
+
+
+def second_commit() -> Commit:
+    """Moves, replacements, a touch and removals, a folder that gets empty among them."""
+    return Commit(
+        TREE,
+        record(2),
+        runs=[append(1, 1, b"b"), RunWrite(1, 2, 1, b"c", tail=2)],
+        blobs={sha256(b"one"): b"one", sha256(b"three"): b"three"},
+        rows=[head(b"2", 1), RowWrite(RowKey("lease", b"a", TREE), None, 1), RowWrite(RowKey("lease", b"b"), b"b", 0)],
+        delete_records=[(record_id(1, TREE), b"record 1")],
+        delete_runs=[RunDelete(2, 0, 1)],
+        delete_blobs={sha256(b"two"): 2**62},
+    )
+
+
+# -- crashes -----------------------------------------------------------------------------------------------------------
+
+
+def crash_after(backend: FilesBackend, calls: int) -> list[str]:
+    """Lets the backend die at the `calls`th point that a commit comes to. Returns the points, as they are reached."""
+    points: list[str] = []
+
+    def reached(point: str) -> None:
+        points.append(point)
+        if len(points) == calls:
+            raise Crash(point)
+
+    backend._journal.reached = reached
+    return points
+
+
+@pytest.mark.parametrize("durability", ["full", "fast"])
+def test_a_crash_at_any_point_leaves_all_or_nothing(where: Path, durability: str):
+    backend = FilesBackend(where, durability)
+    commit(backend, first_commit())
+    before = content(where)
+    shutil.copytree(where, where.with_name("copy"))
+    commit(backend, second_commit())
+    after = content(where)
+    assert before != after
+    backend.close()
+
+    seen: list[str] = []
+    for calls in range(1, 100):
+        shutil.rmtree(where)
+        shutil.copytree(where.with_name("copy"), where)
+        backend = FilesBackend(where, durability)
+        points = crash_after(backend, calls)
+        try:
+            commit(backend, second_commit())
+        except Crash:
+            committed = "committed" in points
+            # Another process that was there all the time, and one that starts now, see the same.
+            assert dump(FilesBackend(where), SPACES) == content(where) == (after if committed else before), points
+            assert list((where / "staged").iterdir()) == []
+            assert not (where / "journal").exists()
+            seen = points
+        else:
+            assert content(where) == after
+            break
+    assert {"staged", "prepared", "committed", "moved", "removed", "applied"} <= set(seen)
+    assert len(seen) > 15
+
+
+def test_a_handle_that_was_open_sees_a_crashed_commit_whole(where: Path):
+    other = FilesBackend(where)
+    backend = FilesBackend(where)
+    commit(backend, first_commit())
+    crash_after(backend, 4)
+    with pytest.raises(Crash):
+        commit(backend, second_commit())
+    assert (where / "journal").exists()
+    assert [got.sequence for got in other.session_records(b"run-001")] == [2]
+    assert not (where / "journal").exists()
+    assert other.rows([RowKey("lease", b"a", TREE), RowKey("lease", b"b")]) == [None, (b"b", 1)]
+
+
+def test_a_writer_brings_a_crashed_commit_to_its_end_first(where: Path):
+    backend = FilesBackend(where)
+    commit(backend, first_commit())
+    crash_after(backend, 4)
+    with pytest.raises(Crash):
+        commit(backend, second_commit())
+    commit(FilesBackend(where), Commit(TREE, record(3), rows=[head(b"3", 2)]))
+    assert sorted(got.sequence for got in content(where).records.values()) == [2, 3]
+
+
+def test_a_crash_while_replaying_is_replayed(where: Path):
+    backend = FilesBackend(where)
+    commit(backend, first_commit())
+    crash_after(backend, 3)
+    with pytest.raises(Crash):
+        commit(backend, second_commit())
+    for calls in range(1, 8):
+        crash_after(backend, calls)
+        with pytest.raises(Crash):
+            backend.rows([])
+    assert [got.data for got in content(where).records.values()] == [b"record 2"]
+
+
+WRITER = """
+import sys
+from holdfast.backends.files import FilesBackend
+from holdfast.backends.port import Commit, RowKey
+from holdfast.testing.harness import TREE, append, head, record, sha256
+
+backend = FilesBackend(sys.argv[1], sys.argv[2])
+(row,) = backend.rows([RowKey("head", b"run-001", TREE)])
+number = int(row.value) if row else 0
+while True:
+    number += 1
+    blob = b"%d" % number * 1000
+    (outcome,) = backend.commit_all([Commit(
+        TREE, record(number), runs=[append(1, number - 1, b"x")], blobs={sha256(blob): blob},
+        rows=[head(b"%d" % number, number - 1)],
+    )])
+    if outcome:
+        raise outcome
+    print(number, flush=True)
+"""
+
+
+def python(script: str, *arguments: str) -> "subprocess.Popen[str]":
+    source = Path(__file__).parents[3] / "src"
+    environment = {**os.environ, "PYTHONPATH": str(source)}
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *arguments], stdout=subprocess.PIPE, text=True, env=environment
+    )
+
+
+@pytest.mark.parametrize("durability", ["full", "fast"])
+def test_kill_9_loses_nothing_that_was_acknowledged(where: Path, durability: str):
+    last = 0
+    for delay in (0.0, 0.013, 0.031, 0.05):
+        with python(WRITER, str(where), durability) as child:
+            assert child.stdout is not None
+            acknowledged = [int(child.stdout.readline())]
+            time.sleep(delay)
+            child.send_signal(signal.SIGKILL)
+            acknowledged += [int(line) for line in child.stdout]
+        found = content(where)
+        last = int(found.rows[RowKey("head", b"run-001", TREE)].value)
+        assert last >= acknowledged[-1]
+        assert sorted(got.sequence for got in found.records.values()) == list(range(1, last + 1))
+        assert sum(run.length for run in found.runs[1]) == last
+        assert set(found.blobs) == {sha256(b"%d" % number * 1000) for number in range(1, last + 1)}
+    assert last > 4
+
+
+COUNTER = """
+import sys
+from holdfast.backends.files import FilesBackend
+from holdfast.backends.port import Commit, CommitConflict, RowKey
+from holdfast.testing.harness import TREE, head
+
+backend = FilesBackend(sys.argv[1])
+for _ in range(25):
+    while True:
+        (row,) = backend.rows([RowKey("head", b"run-001", TREE)])
+        value, version = (int(row.value), row.version) if row else (0, 0)
+        (outcome,) = backend.commit_all([Commit(TREE, rows=[head(b"%d" % (value + 1), version)])])
+        if outcome is None:
+            break
+        if not isinstance(outcome, CommitConflict):
+            raise outcome
+"""
+
+
+def test_processes_racing_for_a_row_lose_no_update(where: Path):
+    children = [python(COUNTER, str(where)) for _ in range(4)]
+    for child in children:
+        child.communicate(timeout=60)
+        assert child.returncode == 0
+    assert content(where).rows[RowKey("head", b"run-001", TREE)] == (b"100", 100)
+
+
+FORKER = """
+import os, sys, threading, time, warnings
+from holdfast.backends.files import FilesBackend
+from holdfast.backends.port import Commit
+from holdfast.testing.harness import TREE, head
+
+warnings.simplefilter("ignore")
+backend = FilesBackend(sys.argv[1])
+holding, forked = threading.Event(), threading.Event()
+
+def hold():
+    with backend._lock.exclusive():
+        holding.set()
+        forked.wait()
+
+thread = threading.Thread(target=hold)
+thread.start()
+holding.wait()
+pid = os.fork()
+if pid == 0:
+    backend._lock._timeout = 0.2
+    try:
+        backend.rows([])
+        os._exit(1)  # the parent's lock must keep the child out ...
+    except Exception as error:
+        os.write(1, type(error).__name__.encode())
+    backend._lock._timeout = 30
+    os.write(1, b" waiting\\n")
+    (outcome,) = backend.commit_all([Commit(TREE, rows=[head(b"child", -1)])])  # ... and let it in when it is free
+    os._exit(0 if outcome is None else 2)
+time.sleep(0.6)
+forked.set()
+thread.join()
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+def test_a_forked_child_takes_locks_of_its_own(where: Path):
+    with python(FORKER, str(where)) as child:
+        assert child.stdout is not None
+        said = child.stdout.read()
+    assert child.returncode == 0
+    assert said.split() == ["StoreError", "waiting"]
+    assert content(where).rows[RowKey("head", b"run-001", TREE)].value == b"child"
+
+
+def test_a_lock_that_is_held_for_too_long_is_an_error(where: Path):
+    backend, stuck = FilesBackend(where, timeout=0.05), FilesBackend(where)
+    with stuck._lock.shared():
+        assert backend.rows([]) == []
+        with pytest.raises(StoreError, match=r"held by others for 0\.05 seconds"):
+            commit(backend, first_commit())
+    with stuck._lock.exclusive(), pytest.raises(StoreError, match="fuser"):
+        backend.rows([])
+    commit(backend, first_commit())
+
+
+def test_closing_while_others_wait(where: Path):
+    backend = FilesBackend(where)
+    errors: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            backend.rows([])
+        except StoreError as error:
+            errors.append(error)
+
+    with backend._lock.exclusive():
+        waiting = threading.Thread(target=read)
+        closing = threading.Thread(target=backend.close)
+        waiting.start()
+        time.sleep(0.02)
+        closing.start()
+    waiting.join(5)
+    closing.join(5)
+    with pytest.raises(StoreError, match="was closed"):
+        backend.rows([])
+    assert backend._lock._descriptor is None
+
+
+# -- failing disks -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EACCES])
+def test_a_disk_that_fails_at_any_call_leaves_all_or_nothing(where: Path, number: int, monkeypatch):
+    backend = FilesBackend(where)
+    commit(backend, first_commit())
+    before = content(where)
+    shutil.copytree(where, where.with_name("copy"))
+    calls, fail_at = 0, 0
+
+    def failing(name: str):
+        plain = getattr(Disk, name)
+
+        def method(self, *arguments):
+            nonlocal calls
+            calls += 1
+            if calls == fail_at:
+                raise OSError(number, os.strerror(number), self.at(arguments[0]))
+            return plain(self, *arguments)
+
+        return method
+
+    outcomes = []
+    for fail_at in range(1, 200):
+        shutil.rmtree(where)
+        shutil.copytree(where.with_name("copy"), where)
+        backend = FilesBackend(where)
+        with monkeypatch.context() as patch:
+            for name in ("create", "twin", "move", "touch", "remove", "make_folder", "sync_folder"):
+                patch.setattr(Disk, name, failing(name))
+            calls = 0
+            (outcome,) = backend.commit_all([second_commit()])
+            if calls < fail_at:
+                break
+        outcomes.append(outcome)
+        found = dump(backend, SPACES)
+        if outcome is None:
+            assert [got.sequence for got in found.records.values()] == [2]
+        else:
+            assert isinstance(outcome, StoreError)
+            assert os.strerror(number) in str(outcome)
+            assert not before.differences(found)
+            commit(backend, second_commit())
+        assert content(where) == dump(backend, SPACES)
+        assert len(content(where).records) == 1
+    assert sum(outcome is not None for outcome in outcomes) > 10  # before the commit
+    assert sum(outcome is None for outcome in outcomes) > 10  # after it
+
+
+def test_one_commit_that_can_not_be_written_fails_alone(where: Path, monkeypatch):
+    backend = FilesBackend(where)
+    plain = Disk.create
+
+    def create(self, path, data, time_us=None):
+        if len(data) > 10_000:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        plain(self, path, data, time_us)
+
+    monkeypatch.setattr(Disk, "create", create)
+    big = b"x" * 20_000
+    outcomes = backend.commit_all(
+        [Commit(TREE, record(1)), Commit(TREE, record(2), blobs={sha256(big): big}), Commit(TREE, record(3))]
+    )
+    assert [type(outcome) for outcome in outcomes] == [type(None), StoreError, type(None)]
+    assert "the disk is full" in str(outcomes[1])
+    assert sorted(got.sequence for got in content(where).records.values()) == [1, 3]
+
+
+def test_a_directory_without_permission(where: Path):
+    where.mkdir()
+    where.chmod(0o500)
+    if os.geteuid() == 0:
+        pytest.skip("root may write anywhere")
+    with pytest.raises(StoreError, match="permission is denied"):
+        FilesBackend(where)
+
+
+def test_a_file_in_the_way(where: Path):
+    where.write_text("not a directory")
+    with pytest.raises(StoreError, match="could not be opened"):
+        FilesBackend(where)
+
+
+# -- damage ------------------------------------------------------------------------------------------------------------
+
+
+def only(where: Path, pattern: str) -> Path:
+    (found,) = where.glob(pattern)
+    return found
+
+
+def flipped(path: Path, at: int, bit: int = 0) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[at] ^= 1 << bit
+    path.write_bytes(raw)
+
+
+def test_a_flipped_bit_anywhere_in_a_row_is_found(where: Path):
+    backend = FilesBackend(where)
+    commit(backend, Commit(TREE, rows=[head(b"value", ABSENT)]))
+    path = only(where, "rows/head/*/run-001.row")
+    good = path.read_bytes()
+    for at in range(len(good)):
+        for bit in range(8):
+            flipped(path, at, bit)
+            with pytest.raises(CorruptError):
+                backend.rows([RowKey("head", b"run-001", TREE)])
+            path.write_bytes(good)
+    flipped(path, -1)
+    with pytest.raises(CorruptError, match=r"run-001\.row is damaged"):
+        backend.scan("head")
+    with pytest.raises(CorruptError):
+        commit(backend, Commit(TREE, rows=[head(b"other", ANY_VERSION)]))
+    path.write_bytes(b"")
+    with pytest.raises(CorruptError):
+        backend.rows([RowKey("head", b"run-001", TREE)])
+
+
+def test_a_row_that_was_renamed_or_swapped_is_not_believed(where: Path):
+    backend = FilesBackend(where)
+    commit(backend, Commit(TREE, rows=[head(b"a", ABSENT, key=b"a"), head(b"b", ABSENT, key=b"b")]))
+    a = only(where, "rows/head/*/a.row")
+    shutil.copy(a.with_name("b.row"), a)
+    with pytest.raises(CorruptError, match="belongs elsewhere"):
+        backend.rows([RowKey("head", b"a", TREE)])
+    tree = a.parent
+    tree.rename(tree.with_name(OTHER_TREE.hex()))
+    with pytest.raises(CorruptError, match="belongs elsewhere"):
+        backend.rows([RowKey("head", b"b", OTHER_TREE)])
+
+
+def test_a_record_that_was_swapped_is_not_believed(where: Path):
+    backend = FilesBackend(where)
+    commit(backend, Commit(TREE, record(1)), Commit(TREE, record(2)))
+    one, two = (where / "sessions/run-001" / f"000000000{number}.record" for number in (1, 2))
+    shutil.copy(one, where / "other")
+    one.unlink()
+    one.write_bytes(two.read_bytes())
+    with pytest.raises(CorruptError, match="belongs elsewhere"):
+        backend.session_records(b"run-001")
+    one.write_bytes((where / "other").read_bytes())
+    assert [got.sequence for got in backend.session_records(b"run-001")] == [2, 1]
+
+
+def test_a_damaged_record_reaches_those_who_can_judge_it(where: Path):
+    backend = FilesBackend(where)
+    commit(backend, Commit(TREE, record(1)), Commit(TREE, record(2)))
+    path = only(where, f"records/01/{record_id(1, TREE).hex()}.record")
+    flipped(path, -1)
+    (found,) = backend.records([record_id(1, TREE)])
+    assert found is not None
+    assert found.data == b"record 0"  # its content is verified above, where it can be named
+    flipped(path, 40)
+    with pytest.raises(CorruptError):
+        backend.records([record_id(1, TREE)])
+    walked = backend.page_records(None, 10)
+    assert [got.id for got in walked] == [record_id(1, TREE), record_id(2, TREE)]
+    assert walked[0].data == path.read_bytes()
+
+
+def test_a_damaged_journal_stops_everything_and_says_so(where: Path):
+    backend = FilesBackend(where)
+    commit(backend, first_commit())
+    points = crash_after(backend, 3)
+    with pytest.raises(Crash):
+        commit(backend, second_commit())
+    assert points[-1] == "committed"
+    journal = where / "journal"
+    good = journal.read_bytes()
+    for at in range(0, len(good), 7):
+        flipped(journal, at)
+        with pytest.raises(CorruptError, match="journal"):
+            FilesBackend(where)
+        journal.write_bytes(good)
+    journal.write_bytes(good[: len(good) // 2])
+    with pytest.raises(CorruptError, match="journal"):
+        FilesBackend(where)
+    journal.write_bytes(good)
+    assert [got.data for got in content(where).records.values()] == [b"record 2"]
+
+
+def test_a_journal_without_its_staged_files_is_refused(where: Path):
+    backend = FilesBackend(where)
+    crash_after(backend, 3)
+    with pytest.raises(Crash):
+        commit(backend, first_commit())
+    shutil.rmtree(where / "staged")
+    with pytest.raises(CorruptError, match="the copy of this store is incomplete"):
+        FilesBackend(where)
+
+
+def test_a_journal_that_was_never_committed_is_ignored(where: Path):
+    backend = FilesBackend(where)
+    commit(backend, first_commit())
+    (where / "staged/journal").write_bytes(b"torn")
+    (where / "staged/0").write_bytes(b"left over")
+    commit(backend, Commit(TREE, record(2)))
+    (where / "staged/journal").write_bytes(b"torn")
+    assert len(content(where).records) == 2
+    assert list((where / "staged").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        {"moves": [["staged/0", "../escaped"]], "touches": [], "removals": []},
+        {"moves": [["../precious", "blobs/aa/bb"]], "touches": [], "removals": []},
+        {"moves": [], "touches": [], "removals": ["rows/../../precious"]},
+        {"moves": [], "touches": [], "removals": ["/etc/passwd"]},
+        {"moves": [], "touches": [], "removals": ["holdfast.json"]},
+        {"moves": [], "touches": [["lock", 0]], "removals": []},
+        {"moves": [], "touches": [], "removals": [7]},
+        {"moves": [["staged/0"]], "touches": [], "removals": []},
+        {},
+    ],
+)
+def test_a_journal_from_a_stranger_reaches_nothing_beyond_the_store(where: Path, plan: dict):
+    from holdfast.backends.files.envelope import wrap
+
+    FilesBackend(where).close()
+    precious = where.with_name("precious")
+    precious.write_text("mine")
+    (where / "journal").write_bytes(wrap("journal", plan))
+    with pytest.raises(CorruptError, match="not written by holdfast"):
+        FilesBackend(where)
+    assert precious.read_text() == "mine"
+    assert (where / "holdfast.json").exists()
+
+
+# -- opening -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_newer_format_is_left_untouched(where: Path):
+    where.mkdir()
+    (where / "holdfast.json").write_text('{"format": 2, "layout": "files"}')
+    with pytest.raises(NewerVersionError, match="format 2"):
+        FilesBackend(where)
+    assert [path.name for path in where.iterdir()] == ["holdfast.json"]
+
+
+def test_a_damaged_description_is_corrupt_and_another_layout_is_refused(where: Path):
+    FilesBackend(where).close()
+    about = where / "holdfast.json"
+    assert json.loads(about.read_text()) == {"format": 1, "layout": "files"}
+    about.write_text("{")
+    with pytest.raises(CorruptError, match=r"holdfast\.json is damaged"):
+        FilesBackend(where)
+    about.write_text('{"format": 1, "layout": "tape"}')
+    with pytest.raises(UsageError, match="'tape'"):
+        FilesBackend(where)
+
+
+def test_a_directory_with_other_things_in_it_is_refused(where: Path):
+    where.mkdir()
+    (where / ".hidden").touch()
+    FilesBackend(where).close()
+    shutil.rmtree(where)
+    where.mkdir()
+    (where / "thesis.tex").touch()
+    with pytest.raises(UsageError, match=r"thesis\.tex"):
+        FilesBackend(where)
+    assert [path.name for path in where.iterdir()] == ["thesis.tex"]
+
+
+def test_an_unknown_durability_is_refused(where: Path):
+    with pytest.raises(UsageError, match="'full'"):
+        FilesBackend(where, durability="maybe")
+    assert not where.exists()
+
+
+def test_files_are_the_owners_alone(tmp_path: Path):
+    where = tmp_path / "made/for/it"
+    before = os.umask(0)
+    try:
+        commit(FilesBackend(where), first_commit())
+        for path in [where, *where.rglob("*")]:
+            mode = stat.S_IMODE(path.stat().st_mode)
+            assert mode == (0o700 if path.is_dir() else 0o600), path
+    finally:
+        os.umask(before)
+
+
+def test_opening_by_url(tmp_path: Path):
+    where = tmp_path / "a b%c/störe"
+    backend = open_url(f"file://{tmp_path}/a%20b%25c/st%C3%B6re", durability="fast")
+    assert backend.capabilities.location == str(where)
+    assert backend.capabilities.durability == "fast"
+    assert (where / "holdfast.json").exists()
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["file:relative", "file://host/dir", "file://relative", "file:/one/slash", "file://", "/plain/path", "sqlite:///x",
+     "file:///a?b", "file:///a#b", "file:///a%00b"],
+)  # fmt: skip
+def test_a_url_that_is_not_one_of_ours(url: str):
+    with pytest.raises(UsageError, match=r"file:///|%3F|NUL"):
+        open_url(url)
+
+
+# -- a directory to look into ------------------------------------------------------------------------------------------
+
+
+def test_the_layout(where: Path):
+    backend = FilesBackend(where)
+    labels = Labels("buyer", "custom", 7, "validate", None, 1_700_000_000_000_000, None)
+    commit(
+        backend,
+        Commit(
+            TREE,
+            record(7)._replace(labels=labels),
+            runs=[append(12, 0, b"a", b"b")],
+            blobs={sha256(b"one"): b"one"},
+            rows=[head(b"7", ABSENT), RowWrite(RowKey("lease", b"Run/1"), b"x", ABSENT)],
+        ),
+    )
+    id_, hash_ = record_id(7, TREE).hex(), sha256(b"one").hex()
+    assert sorted(str(path.relative_to(where)) for path in where.rglob("*") if path.is_file()) == sorted(
+        [
+            "holdfast.json",
+            "lock",
+            "sessions/run-001/0000000007.record",
+            f"records/07/{id_}.record",
+            "logs/0000000012/0000000000-2.run",
+            f"blobs/{hash_[:2]}/{hash_}",
+            f"rows/head/{TREE.hex()}/run-001.row",
+            "rows/lease/_store/%52un%2f1.row",
+        ]
+    )
+    lines = (where / "sessions/run-001/0000000007.record").read_bytes().split(b"\n", 2)
+    assert lines[0].startswith(b"holdfast record 1 crc32 ")
+    about = json.loads(lines[1])
+    assert (about["agent_id"], about["step_name"], about["session"], about["id"]) == (
+        "buyer",
+        "validate",
+        "run-001",
+        id_,
+    )
+    assert lines[2] == b"record 7"
+    by_id = where / f"records/07/{id_}.record"
+    assert by_id.samefile(where / "sessions/run-001/0000000007.record")
+
+
+def test_a_replaced_record_keeps_its_labels_and_both_names(where: Path):
+    backend = FilesBackend(where)
+    labels = Labels("buyer", "custom", 7, None, record_id(0, TREE), 1, None)
+    commit(backend, Commit(TREE, record(1)._replace(labels=labels)))
+    commit(backend, Commit(TREE, record(1, b"dead")._replace(replaces=b"record 1")))
+    raw = (where / "sessions/run-001/0000000001.record").read_bytes()
+    assert json.loads(raw.split(b"\n")[1])["agent_id"] == "buyer"
+    assert only(where, "records/*/*.record").read_bytes() == raw
+
+
+def test_without_hard_links_a_record_is_copied(where: Path, monkeypatch):
+    def link(source, target):
+        raise OSError(errno.EPERM, "no hard links here")
+
+    monkeypatch.setattr(os, "link", link)
+    backend = FilesBackend(where)
+    commit(backend, first_commit())
+    assert [got.data for got in backend.session_records(b"run-001")] == [b"record 1"]
+    commit(backend, second_commit())
+    assert [got.data for got in backend.session_records(b"run-001")] == [b"record 2"]
+
+
+def test_nothing_is_left_of_what_was_deleted(where: Path):
+    backend = FilesBackend(where)
+    commit(backend, first_commit())
+    commit(
+        backend,
+        Commit(
+            TREE,
+            rows=[head(None, 1), RowWrite(RowKey("lease", b"a", TREE), None, 1)],
+            delete_records=[(record_id(1, TREE), b"record 1")],
+            delete_runs=[RunDelete(1, 0, 1), RunDelete(2, 0, 1)],
+            delete_blobs={sha256(b"one"): 2**62, sha256(b"two"): 2**62},
+        ),
+    )
+    assert sorted(path.name for path in where.rglob("*")) == sorted(
+        ["holdfast.json", "lock", "staged", "records", "sessions", "logs", "blobs", "rows"]
+    )
+
+
+def test_a_copy_is_a_store(where: Path):
+    backend = FilesBackend(where)
+    commit(backend, first_commit())
+    commit(backend, second_commit())
+    shutil.copytree(where, where.with_name("copy"))
+    assert not content(where).differences(content(where.with_name("copy")))
+
+
+def test_what_is_not_ours_is_passed_over(where: Path):
+    backend = FilesBackend(where)
+    commit(backend, first_commit())
+    before = content(where)
+    for folder in [where / name for name in ("records", "sessions", "logs", "blobs", "rows", "rows/head")]:
+        (folder / ".DS_Store").touch()
+        for inner in [path for path in folder.iterdir() if path.is_dir()]:
+            (inner / ".DS_Store").touch()
+            (inner / "1~").touch()
+    assert not before.differences(content(where))
+    assert backend.find_ids("01") == [record_id(1, TREE)]
+    assert backend.runs([Span(1, 0, 9)])[0][0].data == b"a"
+
+
+@pytest.mark.parametrize("key", HOSTILE, ids=lambda key: repr(key[:20]))
+def test_a_name_is_safe_and_comes_back(key: bytes):
+    name = name_of(key)
+    assert name
+    assert set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789_-%~")
+    assert len(name) <= 130
+    assert key_of(name) == key or ("~" in name and key_of(name) is None)
+
+
+def test_names_do_not_collide_even_without_case():
+    assert len({name_of(key).casefold() for key in HOSTILE}) == len(HOSTILE)
