@@ -1,0 +1,69 @@
+"""holdfast keeps an AI agent's place: everything it needs to go on, saved after every step.
+
+>>> from holdfast import SyncClient
+>>> client = SyncClient.memory()
+>>> checkpoint_id = client.save(agent_id="writer", execution_state={"draft": 1}, session_id="run-1")
+>>> client.restore(checkpoint_id).execution_state
+{'draft': 1}
+"""
+
+from holdfast.client import Client
+from holdfast.codec.limits import Limits
+from holdfast.codec.types import TypeRegistry, register
+from holdfast.errors import (
+    CheckpointExpiredError,
+    CheckpointNotFoundError,
+    ConflictError,
+    CorruptError,
+    HoldfastError,
+    NewerVersionError,
+    StateNotLoadedError,
+    StoreError,
+    UnknownTypeError,
+    UnsupportedValueError,
+    UsageError,
+)
+from holdfast.model.builder import CheckpointBuilder
+from holdfast.model.checkpoint import Checkpoint
+from holdfast.model.framework import Framework
+from holdfast.model.listing import Session, Timeline, Tree
+from holdfast.model.reports import CollectionReport, ForkReport, Problem, RollbackReport, Stats, VerifyReport
+from holdfast.store import CheckpointData, CheckpointMetadata, CheckpointStore
+from holdfast.sync_client import SyncClient
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Checkpoint",
+    "CheckpointBuilder",
+    "CheckpointData",
+    "CheckpointExpiredError",
+    "CheckpointMetadata",
+    "CheckpointNotFoundError",
+    "CheckpointStore",
+    "Client",
+    "CollectionReport",
+    "ConflictError",
+    "CorruptError",
+    "ForkReport",
+    "Framework",
+    "HoldfastError",
+    "Limits",
+    "NewerVersionError",
+    "Problem",
+    "RollbackReport",
+    "Session",
+    "StateNotLoadedError",
+    "Stats",
+    "StoreError",
+    "SyncClient",
+    "Timeline",
+    "Tree",
+    "TypeRegistry",
+    "UnknownTypeError",
+    "UnsupportedValueError",
+    "UsageError",
+    "VerifyReport",
+    "__version__",
+    "register",
+]

@@ -62,7 +62,9 @@ class CheckpointBuilder:
 
     def build(self) -> Checkpoint:
         fields = {"session_id": str(uuid.uuid4())} | self._fields
-        return Checkpoint(checkpoint_id=ids.to_text(ids.make(time.time_ns() // 1_000_000, 0)), metadata=dict(self._metadata), **fields)
+        return Checkpoint(
+            checkpoint_id=ids.to_text(ids.make(time.time_ns() // 1_000_000, 0)), metadata=dict(self._metadata), **fields
+        )
 
     def _set(self, **fields: Any) -> CheckpointBuilder:
         self._fields.update(fields)

@@ -27,4 +27,6 @@ class Framework(StrEnum):
             return cls(value)
         except ValueError:
             known = ", ".join(member.value for member in cls)
-            raise UsageError(f"unknown framework {value!r}; known are: {known}. Use 'custom' for your own loop") from None
+            raise UsageError(
+                f"unknown framework {value!r}; known are: {known}. Use 'custom' for your own loop"
+            ) from None

@@ -1,0 +1,42 @@
+"""From a URL to a backend: our own schemes, then those that installed packages offer.
+
+A package offers one by an entry point in the group `holdfast.backends`, named by the scheme, which leads to a callable
+`open_url(url, **options)` that returns a `BlockingBackend`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from holdfast.backends.port import BlockingBackend
+from holdfast.errors import UsageError
+
+ENTRY_POINTS = "holdfast.backends"
+OWN = {
+    "memory": "holdfast.backends.memory",
+    "file": "holdfast.backends.files",
+    "sqlite": "holdfast.backends.sqlite",
+}
+
+
+def open_backend(url: str, **options: Any) -> BlockingBackend:
+    """The store at that URL; options are the backend's own."""
+    scheme, separator, _ = url.partition(":")
+    if not separator:
+        raise UsageError(f"{url!r} is not a store URL: it has no scheme. For a SQLite file write 'sqlite:///{url}'")
+    if scheme in OWN:
+        opener = importlib.import_module(OWN[scheme]).open_url
+    else:
+        from importlib.metadata import entry_points
+
+        found = entry_points(group=ENTRY_POINTS, name=scheme)
+        if not found:
+            known = sorted({*OWN, *(point.name for point in entry_points(group=ENTRY_POINTS))})
+            raise UsageError(f"no backend for {scheme!r} in {url!r}: known are {', '.join(known)}")
+        opener = next(iter(found)).load()
+    try:
+        backend: BlockingBackend = opener(url, **options)
+    except TypeError as error:
+        raise UsageError(f"{url!r} can't be opened with the options {sorted(options)}: {error}") from error
+    return backend

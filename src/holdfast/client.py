@@ -1,0 +1,321 @@
+"""The client: what developers call. No logic: arguments are checked, operations are called."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from holdfast.backends.bridge import Bridge, Inline, Offload
+from holdfast.backends.port import BlockingBackend
+from holdfast.backends.url import open_backend
+from holdfast.codec.codec import Codec
+from holdfast.codec.limits import Limits
+from holdfast.codec.types import TypeRegistry
+from holdfast.errors import UsageError
+from holdfast.idsource import IdSource
+from holdfast.model import ids
+from holdfast.model.checkpoint import Checkpoint
+from holdfast.model.framework import Framework
+from holdfast.model.listing import Session, Timeline, Tree
+from holdfast.model.reports import CollectionReport, ForkReport, RollbackReport, Stats, VerifyReport
+from holdfast.operations import (
+    arguments,
+    collect as collecting,
+    expire as expiring,
+    fork as forking,
+    inspect as inspecting,
+    restore as restoring,
+    rollback as rolling_back,
+    save as saving,
+    timeline as listing,
+)
+from holdfast.operations.arguments import SaveRequest
+from holdfast.operations.memory import LineMemory
+from holdfast.operations.services import LogNumbers, Services
+from holdfast.store import ClientStore
+
+DEFAULT_PATH = ".holdfast/store.db"
+DEFAULT_DIRECTORY = ".holdfast/store"
+DEFAULT_CACHE_BYTES = 64 * 1024 * 1024
+
+_ids = IdSource()
+
+
+class Opening:
+    """The ways to open a client; the same for both kinds."""
+
+    def __init__(
+        self,
+        backend: BlockingBackend,
+        *,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+        types: TypeRegistry | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        """A client on a backend. `cache_bytes` caps what is remembered to make saves cheaper; `types` is a registry of
+        its own instead of the process-wide one; `limits` bound what a state may be."""
+        self._services = Services(
+            backend=self._bridge(backend),
+            codec=Codec(types, limits or Limits()),
+            new_id=_ids.new,
+            now_us=lambda: time.time_ns() // 1000,
+            memory=LineMemory(cache_bytes, threading.Lock()),
+            logs=LogNumbers(),
+        )
+
+    def _bridge(self, backend: BlockingBackend) -> Bridge:
+        raise NotImplementedError
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        *,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+        types: TypeRegistry | None = None,
+        limits: Limits | None = None,
+        **options: Any,
+    ) -> Self:
+        """A client on the store at `url`: `sqlite:///relative.db`, `sqlite:////absolute.db`, `file:///directory`,
+        `memory://`, or what an installed package offers. Further options are the backend's."""
+        return cls(open_backend(url, **options), cache_bytes=cache_bytes, types=types, limits=limits)
+
+    @classmethod
+    def sqlite(
+        cls,
+        path: str | os.PathLike[str] = DEFAULT_PATH,
+        *,
+        durability: str = "full",
+        timeout: float = 30.0,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+        types: TypeRegistry | None = None,
+        limits: Limits | None = None,
+    ) -> Self:
+        """A client on one SQLite file, made if it is not there. With `durability="fast"` a power cut may lose the last
+        saves (never tear one); `kill -9` loses nothing in either mode. `timeout` is how long to wait for other
+        writers."""
+        from holdfast.backends.sqlite import SqliteBackend
+
+        backend = SqliteBackend(path, durability=durability, timeout=timeout)
+        return cls(backend, cache_bytes=cache_bytes, types=types, limits=limits)
+
+    @classmethod
+    def files(
+        cls,
+        directory: str | os.PathLike[str] = DEFAULT_DIRECTORY,
+        *,
+        durability: str = "full",
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+        types: TypeRegistry | None = None,
+        limits: Limits | None = None,
+    ) -> Self:
+        """A client on a directory of files that can be looked into and copied."""
+        from holdfast.backends.files import FilesBackend
+
+        backend = FilesBackend(directory, durability=durability)
+        return cls(backend, cache_bytes=cache_bytes, types=types, limits=limits)
+
+    @classmethod
+    def memory(
+        cls,
+        *,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+        types: TypeRegistry | None = None,
+        limits: Limits | None = None,
+    ) -> Self:
+        """A client on a store that is gone with the process."""
+        from holdfast.backends.memory import MemoryBackend
+
+        return cls(MemoryBackend(), cache_bytes=cache_bytes, types=types, limits=limits)
+
+    @classmethod
+    def from_env(cls, variable: str = "HOLDFAST_URL") -> Self:
+        """A client on the store that the environment names; the default SQLite file where it names none."""
+        url = os.environ.get(variable)
+        return cls.open(url) if url else cls.sqlite()
+
+    def __repr__(self) -> str:
+        capabilities = self._services.backend.capabilities
+        return (
+            f"<{type(self).__name__} {capabilities.name} {capabilities.location} durability={capabilities.durability}>"
+        )
+
+
+class Client(Opening):
+    """Keeps agents' places. `async with Client.sqlite() as client:` opens the default store, one local file."""
+
+    def _bridge(self, backend: BlockingBackend) -> Bridge:
+        return Offload(backend)
+
+    # -- the five operations -----------------------------------------------------------------------------------------
+
+    async def save(
+        self,
+        agent_id: str,
+        framework: Framework | str = Framework.CUSTOM,
+        execution_state: Any = None,
+        session_id: str | None = None,
+        parent_id: str | None = None,
+        context: Any = None,
+        step_index: int | None = None,
+        step_name: str | None = None,
+        ttl_seconds: float | None = None,
+        *,
+        checkpoint_id: str | None = None,
+        append: Mapping[Any, Sequence[Any]] | None = None,
+        expect_head: str | None = None,
+        tasks: Any = None,
+        app_version: str | None = None,
+        **metadata: Any,
+    ) -> str:
+        """Saves a checkpoint, which becomes the head of its session, and returns its id. It is durable then.
+
+        Left out, `session_id` makes a new session, `parent_id` means the session's head, `step_index` the parent's
+        plus one. Another parent makes a fork. With `append={"messages": [...]}` the list is the parent's plus these
+        elements and is left out of `execution_state`: the cost is then that of the new elements. `checkpoint_id` makes
+        a repetition safe: the same id with the same content is a no-op. `expect_head` refuses to save
+        (`ConflictError`) unless the session stands there. Any other keyword is metadata.
+        """
+        request = SaveRequest(
+            agent_id=arguments.name("agent_id", agent_id),
+            session_id=str(uuid.uuid4()) if session_id is None else arguments.name("session_id", session_id),
+            framework=Framework.of(framework),
+            execution_state={} if execution_state is None else execution_state,
+            agent_context={} if context is None else context,
+            parent_id=arguments.optional_id(parent_id),
+            step_index=arguments.step(step_index),
+            step_name=arguments.optional_name("step_name", step_name),
+            ttl_seconds=arguments.ttl(ttl_seconds),
+            metadata=arguments.metadata(metadata),
+            checkpoint_id=arguments.optional_id(checkpoint_id),
+            append=arguments.append(append),
+            expect_head=arguments.optional_id(expect_head),
+            tasks=tasks,
+            app_version=arguments.optional_name("app_version", app_version),
+        )
+        return ids.to_text((await saving.save(self._services, request)).id)
+
+    async def restore(self, checkpoint_id: str, verify: bool = True) -> Checkpoint:
+        """The checkpoint with its state, checked against its checksum. Only reads; the state is the caller's."""
+        return await restoring.restore(self._services, ids.from_text(checkpoint_id), verify=verify)
+
+    async def handoff(self, checkpoint_id: str, target_agent_id: str, schema: str | None = None) -> str:
+        """Addresses the checkpoint to another agent: a child that keeps the source's agent, metadata and TTL."""
+        target = arguments.name("target_agent_id", target_agent_id)
+        schema = arguments.optional_name("schema", schema)
+        return ids.to_text((await forking.handoff(self._services, ids.from_text(checkpoint_id), target, schema)).id)
+
+    async def timeline(self, agent_id: str | None = None, session_id: str | None = None, limit: int = 50) -> Timeline:
+        """The session's checkpoints, all branches, newest first, without their states; with `agent_id` those that the
+        agent made or was handed. Empty if there are none."""
+        if session_id is None:
+            raise UsageError("timeline needs a session_id; `sessions()` lists the sessions of an agent or of the store")
+        return await listing.timeline(
+            self._services,
+            arguments.name("session_id", session_id),
+            agent_id=arguments.optional_name("agent_id", agent_id),
+            limit=limit,
+        )
+
+    async def expire(self, checkpoint_id: str) -> bool:
+        """Ends a checkpoint: it can't be restored any more, its children can. A head that stood there moves to the
+        nearest live ancestor. True if it was live."""
+        return await expiring.expire(self._services, ids.from_text(checkpoint_id))
+
+    # -- finding -----------------------------------------------------------------------------------------------------
+
+    async def latest(self, agent_id: str | None = None, session_id: str | None = None) -> Checkpoint | None:
+        """The checkpoint a session stands at, with its state; without `session_id`, of the session saved to last."""
+        if session_id is None:
+            found = await listing.sessions(self._services, agent_id=agent_id, limit=1)
+            if not found:
+                return None
+            session_id = found[0].session_id
+        return await restoring.latest(self._services, session_id, agent_id)
+
+    async def get(self, checkpoint_id: str) -> Checkpoint:
+        """The checkpoint without its state."""
+        return await restoring.get(self._services, ids.from_text(checkpoint_id))
+
+    async def find(self, ending: str) -> list[str]:
+        """The ids that end in these hex digits, at most two: what a short id stands for."""
+        return [ids.to_text(id_) for id_ in await self._services.backend.find_ids(ending.replace("-", "").lower(), 2)]
+
+    async def sessions(self, agent_id: str | None = None, limit: int | None = None) -> list[Session]:
+        """The sessions, the one saved to last first."""
+        return await listing.sessions(self._services, agent_id=agent_id, limit=limit)
+
+    async def tree(self, session_id: str) -> Tree:
+        """All checkpoints of the session's tree, with those of its forks."""
+        return await listing.tree(self._services, arguments.name("session_id", session_id))
+
+    # -- going other ways --------------------------------------------------------------------------------------------
+
+    async def save_checkpoint(self, checkpoint: Checkpoint) -> str:
+        """Saves a checkpoint that was built elsewhere, under its own id."""
+        request = SaveRequest(
+            agent_id=arguments.name("agent_id", checkpoint.agent_id),
+            session_id=arguments.name("session_id", checkpoint.session_id),
+            framework=Framework.of(checkpoint.framework),
+            execution_state=checkpoint.execution_state,
+            agent_context=checkpoint.agent_context,
+            parent_id=arguments.optional_id(checkpoint.parent_id),
+            step_index=arguments.step(checkpoint.step_index),
+            step_name=arguments.optional_name("step_name", checkpoint.step_name),
+            ttl_seconds=arguments.ttl(checkpoint.ttl_seconds),
+            metadata=dict(checkpoint.metadata),
+            checkpoint_id=ids.from_text(checkpoint.checkpoint_id),
+            tasks=checkpoint.tasks,
+            workspace=arguments.optional_name("workspace", checkpoint.workspace),
+            app_version=arguments.optional_name("app_version", checkpoint.app_version),
+            handoff_target=arguments.optional_name("handoff_target", checkpoint.handoff_target),
+            handoff_schema=arguments.optional_name("handoff_schema", checkpoint.handoff_schema),
+        )
+        return ids.to_text((await saving.save(self._services, request)).id)
+
+    async def fork(self, checkpoint_id: str, session_id: str | None = None) -> ForkReport:
+        """A new session that goes on from that checkpoint. Nothing is copied: it takes the same time at any size."""
+        name = arguments.optional_name("session_id", session_id)
+        return await forking.fork(self._services, ids.from_text(checkpoint_id), name)
+
+    async def rollback(self, session_id: str, to: str, *, expect_head: str | None = None) -> RollbackReport:
+        """Moves the session's head to another checkpoint of its tree. Nothing is removed: what came after stays as a
+        branch, and rolling back to it undoes this."""
+        name = arguments.name("session_id", session_id)
+        head = arguments.optional_id(expect_head)
+        return await rolling_back.rollback(self._services, name, ids.from_text(to), expect_head=head)
+
+    # -- keeping the store -------------------------------------------------------------------------------------------
+
+    async def gc(self, *, dry_run: bool = False) -> CollectionReport:
+        """Ends what has outlived its TTL, and removes what no live checkpoint needs. Safe beside other writers."""
+        return await collecting.collect(self._services, dry_run=dry_run)
+
+    async def verify(self, session_id: str | None = None) -> VerifyReport:
+        """Reads everything, of the store or of one session, and checks it."""
+        return await inspecting.verify(self._services, session_id)
+
+    async def stats(self) -> Stats:
+        """How much is stored, and how much it would be without sharing."""
+        return await inspecting.stats(self._services)
+
+    def as_store(self, agent_id: str = "agent") -> ClientStore:
+        """The plain five-method `CheckpointStore` that agent loops with a pluggable store expect."""
+        return ClientStore(self, agent_id)
+
+    async def close(self) -> None:
+        """Releases the store. What was saved is durable already."""
+        await self._services.backend.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

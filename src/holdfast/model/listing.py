@@ -1,0 +1,91 @@
+"""What is listed: sessions, timelines, trees. Plain values that show themselves well in a shell and a notebook."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from holdfast.model import tree as trees
+from holdfast.model.checkpoint import Checkpoint
+
+
+def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    def line(cells: tuple[str, ...], tag: str) -> str:
+        inner = "".join(f"<{tag} style='text-align:left'>{html.escape(cell)}</{tag}>" for cell in cells)
+        return f"<tr>{inner}</tr>"
+
+    return "<table>" + line(header, "th") + "".join(line(row, "td") for row in rows) + "</table>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A session and the checkpoint it stands at; `saves` counts all that were ever saved to it."""
+
+    session_id: str
+    tree_id: str
+    head: Checkpoint
+    saves: int
+
+    @property
+    def agent_id(self) -> str:
+        return self.head.agent_id
+
+
+class Timeline(list[Checkpoint]):
+    """A list of checkpoints without their states, newest first."""
+
+    def _repr_html_(self) -> str:
+        return _table(
+            ("checkpoint", "step", "name", "agent", "created"),
+            [
+                (c.short_id, str(c.step_index), c.step_name or "", c.agent_id, f"{c.created_at:%Y-%m-%d %H:%M:%S}")
+                for c in self
+            ],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tree:
+    """All checkpoints of a tree, newest first (children before parents); `heads` by session; `expired` with their
+    parents, so that lines of descent can be followed through them."""
+
+    tree_id: str
+    entries: tuple[Checkpoint, ...]
+    heads: Mapping[str, str]
+    expired: Mapping[str, str | None] = field(default_factory=dict)
+
+    @property
+    def parents(self) -> dict[str, str | None]:
+        """Each checkpoint's nearest ancestor that is still there."""
+        live = {entry.checkpoint_id for entry in self.entries}
+        return {entry.checkpoint_id: self._nearest(entry.parent_id, live) for entry in self.entries}
+
+    def _nearest(self, id_: str | None, live: set[str]) -> str | None:
+        while id_ is not None and id_ not in live:
+            id_ = self.expired.get(id_)
+        return id_
+
+    @property
+    def leaves(self) -> list[str]:
+        """The tips of all branches, newest first."""
+        return trees.leaves(self.parents)
+
+    def common_ancestor(self, a: str, b: str) -> str | None:
+        return trees.common_ancestor(self.parents, a, b)
+
+    def lanes(self) -> list[trees.LaneRow]:
+        """The rows of a drawing, newest first."""
+        return trees.lanes(self.parents, [entry.checkpoint_id for entry in self.entries])
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def _repr_html_(self) -> str:
+        by_id = {entry.checkpoint_id: entry for entry in self.entries}
+        rows = []
+        for row in self.lanes():
+            entry = by_id[str(row.node)]
+            graph = "".join("●" if i == row.lane else "│" if i in row.through else " " for i in range(row.lane + 1))
+            rows.append((graph, entry.short_id, entry.session_id, f"{entry.step_index} {entry.step_name or ''}"))
+        return _table(("", "checkpoint", "session", "step"), rows)

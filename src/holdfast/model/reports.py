@@ -1,0 +1,85 @@
+"""What operations report: plain values, readable in a shell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkReport:
+    """A fork: `checkpoint_id` is the first checkpoint of the new session, with the state of `source_id`."""
+
+    checkpoint_id: str
+    session_id: str
+    source_id: str
+    tree_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollbackReport:
+    """A rollback: the head went from `from_id` to `to_id`. Nothing was removed: rolling back to `from_id` undoes it."""
+
+    session_id: str
+    from_id: str | None
+    to_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectionReport:
+    """What `gc` removed, or would remove. Bytes are what the store counts of records, runs and blobs."""
+
+    dry_run: bool
+    expired_by_ttl: int = 0
+    records: int = 0
+    runs: int = 0
+    runs_trimmed: int = 0
+    blobs: int = 0
+    bytes_freed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    checkpoint_id: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyReport:
+    """What `verify` found: `checked` checkpoints, of which `problems` can't be restored exactly. `ended_chains` counts
+    the checkpoints whose parent has expired or was collected: their line can't be followed further up."""
+
+    checked: int
+    expired: int = 0
+    ended_chains: int = 0
+    problems: tuple[Problem, ...] = field(default_factory=tuple)
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """What a store holds. `logical_bytes` is what the checkpoints' states would take if each were stored whole;
+    `stored_bytes` is what they do take, the store's own overhead included."""
+
+    backend: str
+    location: str
+    durability: str
+    sessions: int
+    checkpoints: int
+    expired: int
+    logical_bytes: int
+    stored_bytes: int
+    record_bytes: int
+    run_bytes: int
+    blob_bytes: int
+    row_bytes: int
+
+    @property
+    def ratio(self) -> float:
+        """How many times the states would be larger if each were stored whole."""
+        return self.logical_bytes / self.stored_bytes if self.stored_bytes else 0.0

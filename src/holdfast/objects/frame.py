@@ -1,0 +1,48 @@
+"""Frames: stored bytes that say whether they are compressed, and can't inflate beyond what they may be."""
+
+from __future__ import annotations
+
+import zstandard
+
+from holdfast.errors import CorruptError, NewerVersionError
+
+RAW, ZSTD = b"\x00", b"\x01"
+MAX_CONTENT = 1 << 31
+_LEVEL = 3
+
+
+def inflater() -> zstandard.ZstdDecompressor:
+    """A decompressor for many frames. It must not be shared between threads."""
+    return zstandard.ZstdDecompressor()
+
+
+def raw(content: bytes) -> bytes:
+    return RAW + content
+
+
+def compressed(content: bytes) -> bytes:
+    """The content as zstd, or raw where that is not smaller."""
+    packed: bytes = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=False).compress(content)
+    return ZSTD + packed if len(packed) < len(content) else RAW + content
+
+
+def content(frame: bytes, inflate: zstandard.ZstdDecompressor | None = None) -> bytes:
+    """What was framed. Its claimed size is checked before anything is inflated."""
+    kind = frame[:1]
+    if kind == RAW:
+        return frame[1:]
+    if kind == ZSTD:
+        packed = memoryview(frame)[1:]
+        try:
+            size = zstandard.frame_content_size(packed)
+            if not 0 <= size <= MAX_CONTENT:
+                raise CorruptError(f"a compressed frame claims {size} bytes: the store is damaged. Run `verify`")
+            inflated: bytes = (inflate or inflater()).decompress(packed)
+        except zstandard.ZstdError as error:
+            raise CorruptError(
+                f"a compressed frame can't be read ({error}): the store is damaged. Run `verify`"
+            ) from error
+        return inflated
+    if not kind:
+        raise CorruptError("a stored frame is empty: the store is damaged. Run `verify`")
+    raise NewerVersionError(f"a frame of kind {kind[0]} was written by a newer holdfast. Upgrade to read it")

@@ -1,0 +1,130 @@
+"""The manifest: where the parts of a checkpoint's state are stored.
+
+A state is cut (see `split.py`) into *long lists*, kept as spans of logs; *blobs*, large strings found by their hash;
+and the *skeleton*, everything else, with references in the places of the lists and blobs. A skeleton is itself an
+element of a log (so that the nearly equal skeletons of successive checkpoints are compressed together), or inline if
+it is small.
+
+What a manifest says about content (sizes and digests) is the same on every backend and in every history, and is what
+the root digest covers. What it says about places (logs, spans) is not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import ormsgpack
+
+from holdfast.backends.port import Span
+from holdfast.errors import CorruptError
+
+Path = tuple[str | int, ...]
+MAX_SPANS = 64
+
+
+class Tail(NamedTuple):
+    """The end of a log as the checkpoint left it: where the next element goes, and what is not sealed yet."""
+
+    log: int
+    end: int
+    unsealed_from: int
+    unsealed_bytes: int
+
+
+class ListEntry(NamedTuple):
+    path: Path
+    length: int
+    size: int  # of all elements' encodings
+    digest: bytes  # SHA-256 of the elements' encodings, one after the other
+    spans: tuple[Span, ...]
+    tail: Tail  # of the log that takes this list's next elements
+
+
+class BlobEntry(NamedTuple):
+    hash: bytes
+    size: int
+
+
+class Skeleton(NamedTuple):
+    size: int
+    digest: bytes
+    inline: bytes | None
+    span: Span | None  # of one element, where it is not inline
+    tail: Tail | None
+
+
+class Manifest(NamedTuple):
+    skeleton: Skeleton
+    lists: tuple[ListEntry, ...]
+    blobs: tuple[BlobEntry, ...]
+
+    def root(self) -> bytes:
+        """One digest over all content, and over nothing else."""
+        hasher = hashlib.sha256(b"holdfast root 1\0")
+        hasher.update(struct.pack("<QQQ", self.skeleton.size, len(self.lists), len(self.blobs)))
+        hasher.update(self.skeleton.digest)
+        for entry in self.lists:
+            hasher.update(struct.pack("<QQ", entry.length, entry.size))
+            hasher.update(entry.digest)
+        for blob in self.blobs:
+            hasher.update(blob.hash)
+        return hasher.digest()
+
+    def logical_size(self) -> int:
+        """The bytes of the whole state's encoding, as if nothing were shared."""
+        return self.skeleton.size + sum(e.size for e in self.lists) + sum(blob.size for blob in self.blobs)
+
+    def spans(self) -> list[Span]:
+        """Every span it refers to, the skeleton's first."""
+        own = [self.skeleton.span] if self.skeleton.span else []
+        return own + [span for entry in self.lists for span in entry.spans]
+
+    def list_at(self, path: Path) -> ListEntry | None:
+        return next((entry for entry in self.lists if entry.path == path), None)
+
+    def pack(self) -> bytes:
+        skeleton = self.skeleton
+        return ormsgpack.packb(
+            [
+                [skeleton.size, skeleton.digest, skeleton.inline, _listed(skeleton.span), _listed(skeleton.tail)],
+                [
+                    [
+                        list(e.path),
+                        e.length,
+                        e.size,
+                        e.digest,
+                        [number for span in e.spans for number in span],
+                        list(e.tail),
+                    ]
+                    for e in self.lists
+                ],
+                [list(blob) for blob in self.blobs],
+            ]
+        )
+
+
+def unpack(data: bytes) -> Manifest:
+    try:
+        skeleton, lists, blobs = ormsgpack.unpackb(data)
+        size, digest, inline, span, tail = skeleton
+        return Manifest(
+            Skeleton(size, digest, inline, Span(*span) if span else None, Tail(*tail) if tail else None),
+            tuple(
+                ListEntry(tuple(path), length, size, digest, _spans(spans), Tail(*tail))
+                for path, length, size, digest, spans, tail in lists
+            ),
+            tuple(BlobEntry(*blob) for blob in blobs),
+        )
+    except (ValueError, TypeError) as error:
+        raise CorruptError(f"a manifest can't be read ({error}): the store is damaged. Run `verify`") from error
+
+
+def _listed(numbers: Sequence[int] | None) -> list[int] | None:
+    return None if numbers is None else list(numbers)
+
+
+def _spans(numbers: list[Any]) -> tuple[Span, ...]:
+    return tuple(Span(*numbers[i : i + 3]) for i in range(0, len(numbers), 3))

@@ -1,0 +1,203 @@
+"""Planning: what a commit must write so that a split state is stored, given what its parent has stored.
+
+Pure: it is told what it asked to read (`wanted`), and returns a manifest and the writes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from holdfast.backends.port import MAX_LOG_ELEMENTS, Run, RunWrite, Span
+from holdfast.errors import CorruptError
+from holdfast.objects import frame, runs
+from holdfast.objects.align import Kept, align
+from holdfast.objects.manifest import MAX_SPANS, ListEntry, Manifest, Skeleton, Tail
+from holdfast.objects.split import Image, Split
+
+INLINE_BYTES = 256
+Stored = Mapping[Span, Sequence[Run]]
+
+
+class Plan(NamedTuple):
+    manifest: Manifest
+    runs: list[RunWrite]
+    blobs: dict[bytes, bytes]
+
+
+def wanted(split: Split, parent: Manifest | None) -> list[Span]:
+    """The spans whose runs the plan needs: of lists that were edited, of declared appends whose older elements this
+    process has not hashed, and the unsealed ends of logs that are due for sealing."""
+    if parent is None:
+        return []
+    spans: list[Span] = []
+    for image in split.lists:
+        entry = image.proven or parent.list_at(image.path)
+        if entry is None:
+            continue
+        if image.proven is None or image.hasher is None:
+            spans += entry.spans
+        if image.proven is None or _is_due(entry.tail, sum(map(len, image.fresh))):
+            spans.append(_unsealed(entry.tail))
+    tail = parent.skeleton.tail
+    if tail is not None and _is_due(tail, len(split.skeleton)):
+        spans.append(_unsealed(tail))
+    return spans
+
+
+class Planner:
+    """Plans one commit. `take_log` gives the number of a new log; logs in `closed` take no more elements of ours,
+    because another branch has gone on in them."""
+
+    def __init__(self, stored: Stored, take_log: Callable[[], int], closed: Collection[int] = ()) -> None:
+        self._stored = stored
+        self._take_log = take_log
+        self._closed = closed
+        self._writes: list[RunWrite] = []
+
+    def plan(self, split: Split, parent: Manifest | None) -> Plan:
+        lists = tuple(self._list(image, parent.list_at(image.path) if parent else None) for image in split.lists)
+        skeleton = self._skeleton(split.skeleton, parent.skeleton if parent else None)
+        inherited = {blob.hash for blob in parent.blobs} if parent else set()
+        blobs = {
+            hash_: frame.compressed(content) for hash_, content in split.blob_contents.items() if hash_ not in inherited
+        }
+        return Plan(Manifest(skeleton, lists, tuple(split.blobs)), self._writes, blobs)
+
+    # -- lists -------------------------------------------------------------------------------------------------------
+
+    def _list(self, image: Image, parent: ListEntry | None) -> ListEntry:
+        if image.proven is not None:
+            return self._followed(image, image.proven)
+        assert image.hasher is not None
+        if parent is not None:
+            spans, tail = self._edited(image, parent)
+        else:
+            span, tail = self._append(None, image.fresh)
+            spans = [span]
+        return ListEntry(image.path, image.length, image.size, image.hasher.digest(), tuple(spans), tail)
+
+    def _followed(self, image: Image, parent: ListEntry) -> ListEntry:
+        """The parent's elements, and those that follow them."""
+        if image.hasher is None:
+            hasher = hashlib.sha256(b"".join(runs.payload(span, self._stored[span]) for span in parent.spans))
+            if hasher.digest() != parent.digest:
+                raise CorruptError(
+                    "the list to append to is damaged: run `verify`, and save on from an older checkpoint"
+                )
+            hasher.update(b"".join(image.fresh))
+            image.hasher = hasher
+        if not image.fresh:
+            return parent
+        span, tail = self._append(parent.tail, image.fresh)
+        return ListEntry(
+            image.path, image.length, image.size, image.hasher.digest(), tuple(_joined([*parent.spans, span])), tail
+        )
+
+    def _edited(self, image: Image, parent: ListEntry) -> tuple[list[Span], Tail]:
+        old = self._intact_elements(parent)
+        spans: list[Span] = []
+        pieces = align(old, image.fresh)
+        fresh = [element for piece in pieces if isinstance(piece, list) for element in piece]
+        tail = parent.tail
+        placed = 0
+        if fresh:
+            written, tail = self._append(parent.tail, fresh)
+            placed = written.first
+        for piece in pieces:
+            if isinstance(piece, Kept):
+                spans += _cut(parent.spans, piece)
+            else:
+                spans.append(Span(tail.log, placed, placed + len(piece)))
+                placed += len(piece)
+        spans = _joined(spans)
+        if len(spans) > MAX_SPANS:
+            self._writes = [write for write in self._writes if not fresh or write.log != tail.log]
+            span, tail = self._append(None, image.fresh)
+            return [span], tail
+        return spans, tail
+
+    def _intact_elements(self, entry: ListEntry) -> list[bytes]:
+        """The list's elements as stored; none of them if it is damaged, so that nothing new is built upon it."""
+        try:
+            found = [element for span in entry.spans for element in runs.elements(span, self._stored[span])]
+        except CorruptError:
+            return []
+        return found if hashlib.sha256(b"".join(found)).digest() == entry.digest else []
+
+    # -- skeleton ----------------------------------------------------------------------------------------------------
+
+    def _skeleton(self, content: bytes, parent: Skeleton | None) -> Skeleton:
+        digest = hashlib.sha256(content).digest()
+        tail = parent.tail if parent else None
+        if len(content) <= INLINE_BYTES:
+            return Skeleton(len(content), digest, content, None, tail)
+        if parent is not None and parent.digest == digest and parent.span is not None:
+            return parent
+        span, tail = self._append(tail, [content])
+        return Skeleton(len(content), digest, None, span, tail)
+
+    # -- logs --------------------------------------------------------------------------------------------------------
+
+    def _append(self, tail: Tail | None, elements: Sequence[bytes]) -> tuple[Span, Tail]:
+        """Writes the elements at the end of the log, or of a new one; seals what has gathered there when it is due."""
+        if tail is None or tail.log in self._closed or tail.end + len(elements) > MAX_LOG_ELEMENTS:
+            tail = Tail(self._take_log(), 0, 0, 0)
+        log, end, unsealed_from, unsealed_bytes = tail
+        span = Span(log, end, end + len(elements))
+        size = sum(map(len, elements))
+        if unsealed_bytes + size < runs.SEAL_BYTES:
+            self._writes.append(RunWrite(log, end, len(elements), runs.pack(elements, seal=False), end))
+            return span, Tail(log, span.end, unsealed_from, unsealed_bytes + size)
+        first, unsealed = self._gathered(tail)
+        segments = runs.segments([*unsealed, *elements])
+        for number, segment in enumerate(segments):
+            size = sum(map(len, segment))
+            seal = size >= runs.SEAL_BYTES
+            tail_then = end if number == 0 else first
+            self._writes.append(RunWrite(log, first, len(segment), runs.pack(segment, seal=seal), tail_then))
+            first += len(segment)
+        if seal:
+            return span, Tail(log, span.end, span.end, 0)
+        return span, Tail(log, span.end, first - len(segments[-1]), size)
+
+    def _gathered(self, tail: Tail) -> tuple[int, list[bytes]]:
+        """The unsealed elements at the end of a log, and the number of their first: only those without a gap before
+        the end, since collection may have removed older ones."""
+        first, found = tail.end, list[bytes]()
+        for run in reversed(self._stored.get(_unsealed(tail), ())):
+            if run.first < tail.unsealed_from or run.first + run.length != first:
+                break
+            first = run.first
+            found[:0] = runs.unpack(run)
+        return first, found
+
+
+def _is_due(tail: Tail, size: int) -> bool:
+    return tail.unsealed_bytes + size >= runs.SEAL_BYTES and tail.unsealed_from < tail.end
+
+
+def _unsealed(tail: Tail) -> Span:
+    return Span(tail.log, tail.unsealed_from, tail.end)
+
+
+def _joined(spans: list[Span]) -> list[Span]:
+    joined: list[Span] = []
+    for span in spans:
+        if joined and joined[-1].log == span.log and joined[-1].end == span.first:
+            joined[-1] = Span(span.log, joined[-1].first, span.end)
+        elif span.first < span.end:
+            joined.append(span)
+    return joined
+
+
+def _cut(spans: Sequence[Span], kept: Kept) -> list[Span]:
+    """The places of the elements `[first, end)` of a list that is kept in these spans."""
+    cut, number = [], 0
+    for log, first, end in spans:
+        low, high = max(kept.first - number, 0), min(kept.end - number, end - first)
+        if low < high:
+            cut.append(Span(log, first + low, first + high))
+        number += end - first
+    return cut

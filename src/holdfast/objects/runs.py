@@ -1,0 +1,99 @@
+"""Runs: how the elements of a log are stored.
+
+A run's content is a table of its elements' sizes (unsigned 32-bit, little-endian, one for each element), then the
+elements one after the other. The table lets a reader cut out any of them without parsing the rest. Small runs are
+stored raw; once `SEAL_BYTES` of them have gathered at the end of a log, they are *sealed*: written anew as one
+compressed run, in the same commit. Elements keep their numbers, so nothing that refers to them changes.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+
+from zstandard import ZstdDecompressor
+
+from holdfast.backends.port import Run, Span
+from holdfast.errors import CorruptError
+from holdfast.objects import frame
+
+SEAL_BYTES = 64 * 1024
+
+
+def pack(elements: Sequence[bytes], *, seal: bool) -> bytes:
+    """The stored form of a run of these elements."""
+    content = struct.pack(f"<{len(elements)}I", *map(len, elements)) + b"".join(elements)
+    return frame.compressed(content) if seal else frame.raw(content)
+
+
+def unpack(run: Run) -> list[bytes]:
+    """The elements of a stored run."""
+    payload, ends = _table(run)
+    return [payload[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def payload_of(run: Run, first: int, end: int, inflate: ZstdDecompressor | None = None) -> bytes:
+    """The bytes of the elements `[first, end)` of the log, as far as they lie in this run."""
+    payload, ends = _table(run, inflate)
+    low, high = max(first - run.first, 0), min(end - run.first, run.length)
+    if low == 0 and high == run.length:
+        return payload
+    return payload[ends[low - 1] if low else 0 : ends[high - 1]]
+
+
+def payload(span: Span, runs: Iterable[Run], inflate: ZstdDecompressor | None = None) -> bytes:
+    """The bytes of all elements of a span. The runs must cover it without a gap."""
+    parts, reached = [], span.first
+    for run in runs:
+        if run.first > reached or run.length <= 0:
+            break
+        parts.append(payload_of(run, reached, span.end, inflate))
+        reached = min(run.first + run.length, span.end)
+    if reached != span.end:
+        raise CorruptError(
+            f"elements {reached} to {span.end} of log {span.log} are missing: the store is damaged. Run `verify` "
+            "to see which checkpoints it concerns"
+        )
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def elements(span: Span, runs: Iterable[Run]) -> list[bytes]:
+    """The elements of a span one by one."""
+    found: list[bytes] = []
+    for run in runs:
+        found += unpack(run)[max(span.first - run.first, 0) : span.end - run.first]
+    if len(found) != span.end - span.first:
+        raise CorruptError(f"elements of log {span.log} are missing: the store is damaged. Run `verify`")
+    return found
+
+
+def segments(elements: Sequence[bytes]) -> list[list[bytes]]:
+    """The elements cut into stretches of at least `SEAL_BYTES`, and a last one that may be shorter."""
+    cut: list[list[bytes]] = [[]]
+    size = 0
+    for element in elements:
+        if size >= SEAL_BYTES:
+            cut.append([])
+            size = 0
+        cut[-1].append(element)
+        size += len(element)
+    return cut
+
+
+def _table(run: Run, inflate: ZstdDecompressor | None = None) -> tuple[bytes, list[int]]:
+    content = frame.content(run.data, inflate)
+    table_size = 4 * run.length
+    sizes = array("I")
+    if len(content) < table_size or run.length < 0:
+        raise CorruptError("a run is shorter than its table: the store is damaged. Run `verify`")
+    sizes.frombytes(content[:table_size])
+    if sys.byteorder == "big":
+        sizes.byteswap()
+    ends = list(accumulate(sizes))
+    payload = content[table_size:]
+    if (ends[-1] if ends else 0) != len(payload):
+        raise CorruptError("a run does not have the size its table says: the store is damaged. Run `verify`")
+    return payload, ends

@@ -1,0 +1,222 @@
+"""Splitting: which parts of a state are kept apart.
+
+- A list of at least `MIN_ITEMS` elements whose encodings take at least `LONG_BYTES` is a *long list*: it is kept as a
+  log of its elements, each encoded on its own. Elements are not looked into.
+- Outside long lists, a `str` or `bytes` of at least `BLOB_LENGTH` is a *blob*.
+- Everything else, with a `Ref` in the place of each of these, is the *skeleton*.
+
+Dicts, shorter lists and registered objects are looked into at any depth. What is split off is a function of the value
+alone, never of a cache, a history or a backend: so checksums are the same everywhere. What is known of the parent's
+lists only spares work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import ormsgpack
+
+from holdfast.codec.codec import Codec
+from holdfast.codec.parts import Ref, Typed
+from holdfast.objects.manifest import BlobEntry, ListEntry, Path
+
+if TYPE_CHECKING:
+    from hashlib import _Hash as Hasher
+
+MIN_ITEMS = 8
+LONG_BYTES = 4096
+BLOB_LENGTH = 4096
+MAX_WALKED = 1_000_000  # containers looked into; more are left in the skeleton, where the codec's limits apply
+
+LIST, TEXT, BYTES = 0, 1, 2
+ROOTS = ("execution_state", "agent_context")
+_PLAIN = frozenset((int, float, bool, type(None)))
+
+
+class KnownList:
+    """What is known of a list of the parent: its entry and, if they are cached, its bytes and running hash."""
+
+    __slots__ = ("buffer", "entry", "hasher")
+
+    def __init__(self, entry: ListEntry, buffer: bytes | None, hasher: Hasher | None) -> None:
+        self.entry = entry
+        self.buffer = buffer
+        self.hasher = hasher
+
+
+class Image:
+    """A long list, encoded. `proven` is the parent's entry if its elements are this list's first ones, unchanged;
+    `fresh` are then the elements that follow them, otherwise all. `buffer` has all of them, one after the other; it is
+    None for a declared append, whose older elements were never given."""
+
+    __slots__ = ("buffer", "fresh", "hasher", "length", "path", "proven", "size")
+
+    def __init__(
+        self, path: Path, length: int, buffer: bytes | None, fresh: Sequence[bytes], proven: ListEntry | None,
+        hasher: Hasher | None,
+    ) -> None:  # fmt: skip
+        self.path = path
+        self.length = length
+        self.buffer = buffer
+        self.fresh = fresh
+        self.proven = proven
+        self.hasher = hasher  # None until the older elements of a declared append were read and hashed
+        self.size = (proven.size if proven else 0) + sum(map(len, fresh))
+
+
+class Appended:
+    """In the place of a list: the parent's list at this path, and these elements after it."""
+
+    __slots__ = ("elements",)
+
+    def __init__(self, elements: Sequence[Any]) -> None:
+        self.elements = elements
+
+
+class Split:
+    """A state in its parts, all encoded: nothing of it is the caller's any more."""
+
+    def __init__(self, codec: Codec, known: Callable[[Path], KnownList | None]) -> None:
+        self.codec = codec
+        self.lists: list[Image] = []
+        self.blobs: list[BlobEntry] = []
+        self.blob_contents: dict[bytes, bytes] = {}
+        self.skeleton = b""
+        self._known = known
+        self._walked = 0
+        self._on_path: set[int] = set()
+
+    def take(self, execution_state: Any, agent_context: Any) -> Split:
+        parts = [
+            self.codec.encode(self._walk(value, (name,)), name)
+            for name, value in zip(ROOTS, (execution_state, agent_context), strict=True)
+        ]
+        self.skeleton = b"\x92" + b"".join(parts)
+        return self
+
+    def thaw(self) -> tuple[Any, Any]:
+        """The state as it was given, from its parts: for splitting it anew against another parent."""
+
+        def resolve(kind: int, index: int) -> object:
+            if kind == LIST:
+                image = self.lists[index]
+                if image.buffer is None:
+                    return Appended(self.codec.decode_joined(len(image.fresh), b"".join(image.fresh)))
+                return self.codec.decode_joined(image.length, image.buffer)
+            return blob_value(kind, self.blob_contents[self.blobs[index].hash])
+
+        execution_state, agent_context = self.codec.decode(self.skeleton, resolve)
+        return execution_state, agent_context
+
+    def _walk(self, value: Any, path: Path) -> Any:
+        """The value with references in it, itself if there are none. It is never changed: what changes is copied."""
+        kind = type(value)
+        if kind is dict:
+            return self._walk_items(value, value.items(), path, dict)
+        if kind is list:
+            if len(value) >= MIN_ITEMS:
+                return self._walk_list(value, path)
+            return self._walk_items(value, enumerate(value), path, list)
+        if kind is str or kind is bytes:
+            return value if len(value) < BLOB_LENGTH else self._blob(value)
+        if kind is Appended:
+            return self._declared(value, path)
+        taken = self.codec.take_apart(value)
+        if taken is not None and type(taken.fields) is dict:
+            fields = self._walk_items(taken.fields, taken.fields.items(), path, dict)
+            return value if fields is taken.fields else Typed(taken.name, fields)
+        return value
+
+    def _walk_items(self, container: Any, items: Any, path: Path, copy: Callable[[Any], Any]) -> Any:
+        self._walked += 1
+        identity = id(container)
+        if self._walked > MAX_WALKED or identity in self._on_path or len(path) > self.codec.limits.max_depth:
+            return container  # a cycle, or too much: the codec refuses it by name
+        self._on_path.add(identity)
+        changed = None
+        for key, item in items:
+            if type(item) in _PLAIN or (type(item) is str and len(item) < BLOB_LENGTH):
+                continue
+            if type(key) is not str and type(key) is not int:
+                continue  # a path is made of strings and numbers
+            replaced = self._walk(item, (*path, key))
+            if replaced is not item:
+                if changed is None:
+                    changed = copy(container)
+                changed[key] = replaced
+        self._on_path.discard(identity)
+        return container if changed is None else changed
+
+    def _walk_list(self, value: list[Any], path: Path) -> Any:
+        image = self._image(value, path)
+        if image.size < LONG_BYTES or not _can_be_stored(path):
+            return value
+        self.lists.append(image)
+        return Ref(LIST, len(self.lists) - 1)
+
+    def _image(self, value: list[Any], path: Path) -> Image:
+        known = self._known(path)
+        text = path_text(path)
+        if known is not None and len(value) >= known.entry.length:
+            buffer = self.codec.encode_joined(value, text)
+            hasher = _proof(known, buffer)
+            if hasher is not None:
+                entry = known.entry
+                fresh = self.codec.encode_each(value[entry.length :], text, entry.length)
+                hasher.update(memoryview(buffer)[entry.size :])
+                return Image(path, len(value), buffer, fresh, entry, hasher)
+        elements = self.codec.encode_each(value, text, 0)
+        buffer = b"".join(elements)
+        return Image(path, len(value), buffer, elements, None, hashlib.sha256(buffer))
+
+    def _declared(self, appended: Appended, path: Path) -> Ref:
+        known = self._known(path)
+        assert known is not None, "the operation puts whole lists in the place of those that are no logs yet"
+        entry = known.entry
+        fresh = self.codec.encode_each(appended.elements, path_text(path), entry.length)
+        hasher = known.hasher.copy() if known.hasher else None
+        if hasher is not None:
+            hasher.update(b"".join(fresh))
+        self.lists.append(Image(path, entry.length + len(fresh), None, fresh, entry, hasher))
+        return Ref(LIST, len(self.lists) - 1)
+
+    def _blob(self, value: str | bytes) -> Ref:
+        content = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+        hash_ = hashlib.sha256(content).digest()
+        self.blobs.append(BlobEntry(hash_, len(content)))
+        self.blob_contents[hash_] = content
+        return Ref(TEXT if isinstance(value, str) else BYTES, len(self.blobs) - 1)
+
+
+def blob_value(kind: int, content: bytes) -> str | bytes:
+    return content.decode("utf-8", "surrogatepass") if kind == TEXT else content
+
+
+def path_text(path: Path) -> str:
+    """A path as people read it: `execution_state.values.messages`."""
+    text = str(path[0])
+    for key in path[1:]:
+        text += f"[{key}]" if isinstance(key, int) else f".{key}"
+    return text
+
+
+def _proof(known: KnownList, buffer: bytes) -> Hasher | None:
+    """The running hash over the parent's elements, if the buffer begins with exactly these."""
+    entry = known.entry
+    if len(buffer) < entry.size:
+        return None
+    if known.buffer is not None and known.hasher is not None:
+        return known.hasher.copy() if buffer.startswith(known.buffer) else None
+    hasher = hashlib.sha256(memoryview(buffer)[: entry.size])
+    return hasher if hasher.digest() == entry.digest else None
+
+
+def _can_be_stored(path: Path) -> bool:
+    """A path with a lone surrogate in a key can't be written into a manifest: its list stays in the skeleton."""
+    try:
+        ormsgpack.packb(list(path))
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,96 @@
+"""Declared appends: putting the elements that follow the parent's lists into the state that is saved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from holdfast.errors import UsageError
+from holdfast.objects.manifest import Manifest, Path
+from holdfast.objects.split import Appended, path_text
+from holdfast.operations.arguments import SaveRequest
+from holdfast.operations.memory import Line
+from holdfast.operations.reading import load_state
+from holdfast.operations.services import Services
+
+
+async def with_appends(services: Services, request: SaveRequest, line: Line) -> Any:
+    """The execution state with its declared appends in place.
+
+    Where the parent's list is kept as a log, only the new elements are put there. A list that is still short is read
+    and made whole: it is part of the parent's skeleton, which is small.
+    """
+    state = request.execution_state
+    if not request.append:
+        return state
+    parent_state: Any = None
+    for path, elements in request.append.items():
+        if line.manifest is not None and line.manifest.list_at(path) is None and parent_state is None:
+            parent_state = await _parent_state(services, line.manifest)
+        state = _put(state, path, _appended(line, parent_state, path, elements))
+    return state
+
+
+async def resolved_anew(services: Services, request: SaveRequest, line: Line, state: Any) -> Any:
+    """A state that was split against another parent, with its declared appends following this line's lists."""
+    assert request.append is not None
+    for path, given in request.append.items():
+        elements, state = _taken_out(state, path, len(given))
+        state = await with_appends(services, replace(request, execution_state=state, append={path: elements}), line)
+    return state
+
+
+async def _parent_state(services: Services, manifest: Manifest) -> Any:
+    execution_state, _ = await load_state(services, manifest, verify=True)
+    return execution_state
+
+
+def _appended(line: Line, parent_state: Any, path: Path, elements: Sequence[Any]) -> Any:
+    if line.known(path) is not None:
+        return Appended(list(elements))
+    older = parent_state
+    for key in path[1:]:
+        older = older.get(key) if isinstance(older, dict) else None
+    if older is None:
+        return list(elements)
+    if type(older) is not list:
+        raise UsageError(
+            f"append to {path_text(path)}: the parent has a {type(older).__name__} there, not a list. "
+            "Give the whole value in execution_state instead"
+        )
+    return [*older, *elements]
+
+
+def _taken_out(state: Any, path: Path, count: int) -> tuple[Sequence[Any], Any]:
+    """The appended elements at that path, the last `count` of it, and the state without the list."""
+    copy = here = dict(state)
+    for key in path[1:-1]:
+        here[key] = dict(here[key])
+        here = here[key]
+    value = here.pop(path[-1])
+    return value.elements if isinstance(value, Appended) else value[len(value) - count :], copy
+
+
+def _put(state: Any, path: Path, value: Any) -> Any:
+    """A copy of the state with the value at that path; only the dicts on the way are copied."""
+    if not isinstance(state, dict):
+        raise UsageError(
+            f"append to {path_text(path)}: execution_state must be a dict that can take it, not a {type(state).__name__}"
+        )
+    copy = dict(state)
+    here = copy
+    for key in path[1:-1]:
+        below = here.get(key, {})
+        if type(below) is not dict:
+            raise UsageError(f"append to {path_text(path)}: {key!r} is a {type(below).__name__}, not a dict")
+        below = dict(below)
+        here[key] = below
+        here = below
+    if path[-1] in here:
+        raise UsageError(
+            f"{path_text(path)} is in execution_state and in append. Leave it out of execution_state: "
+            "with append, the list is the parent's and the new elements"
+        )
+    here[path[-1]] = value
+    return copy

@@ -1,0 +1,133 @@
+"""Checking what callers give: a wrong argument is refused by name before anything is stored."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.errors import UsageError
+from holdfast.model import ids
+from holdfast.model.framework import Framework
+from holdfast.objects.manifest import Path
+from holdfast.objects.split import ROOTS
+
+PARAMETERS = frozenset(
+    (
+        "agent_id", "framework", "execution_state", "session_id", "parent_id", "context", "step_index", "step_name",
+        "ttl_seconds", "checkpoint_id", "append", "expect_head", "tasks", "app_version",
+    )
+)  # fmt: skip
+RESERVED = frozenset(
+    (
+        "tenant", "tenant_id", "key_id", "workspace", "lease", "token", "run_id", "schema", "schema_version", "contract",
+        "durability", "created_at", "sequence", "tree_id", "checksum", "handoff_target", "handoff_schema", "metadata",
+        "agent_context", "effects", "verify",
+    )
+)  # fmt: skip
+MAX_NAME_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveRequest:
+    """What is to be saved, checked. `append` maps paths to the elements that follow the parent's list there."""
+
+    agent_id: str
+    session_id: str
+    framework: Framework = Framework.CUSTOM
+    execution_state: Any = None
+    agent_context: Any = None
+    parent_id: bytes | None = None
+    step_index: int | None = None
+    step_name: str | None = None
+    ttl_seconds: float | None = None
+    metadata: Mapping[str, Any] | None = None
+    checkpoint_id: bytes | None = None
+    append: Mapping[Path, Sequence[Any]] | None = None
+    expect_head: bytes | None = None
+    tasks: Any = None
+    workspace: str | None = None
+    app_version: str | None = None
+    handoff_target: str | None = None
+    handoff_schema: str | None = None
+
+
+def name(what: str, value: Any) -> str:
+    """A name from outside: any text, and nothing but text."""
+    if not isinstance(value, str):
+        raise UsageError(f"{what} is a {type(value).__name__}: it must be a str, such as {what}={str(value)!r:.60}")
+    if len(value) > MAX_NAME_BYTES:
+        raise UsageError(f"{what} has {len(value)} characters: at most {MAX_NAME_BYTES} are allowed")
+    return str(value)
+
+
+def optional_name(what: str, value: Any) -> str | None:
+    return None if value is None else name(what, value)
+
+
+def optional_id(value: Any) -> bytes | None:
+    return None if value is None else ids.from_text(value)
+
+
+def step(value: Any) -> int | None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+        raise UsageError(f"step_index is {value!r}: it must be a whole number from 0 on. Leave it out to count on")
+    return value
+
+
+def ttl(value: Any) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0 or not math.isfinite(value):
+        raise UsageError(
+            f"ttl_seconds is {value!r}: it must be a positive number of seconds. Leave it out to keep the checkpoint; "
+            "use `expire` to end one now"
+        )
+    if value > 1e11:
+        raise UsageError(
+            f"ttl_seconds is {value!r}: more than three thousand years. Leave it out to keep the checkpoint"
+        )
+    return value
+
+
+def metadata(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Keywords that are no parameters. Names we may need later, and near misses of a parameter, are refused."""
+    for keyword in given:
+        complaint = _complaint(keyword)
+        if complaint:
+            raise UsageError(complaint)
+    return given
+
+
+@functools.lru_cache(maxsize=1024)
+def _complaint(keyword: str) -> str | None:
+    if keyword in RESERVED:
+        return f"{keyword!r} is reserved and can't be used as metadata: choose another name, such as 'my_{keyword}'"
+    import difflib
+
+    [*near] = difflib.get_close_matches(keyword, PARAMETERS, n=1, cutoff=0.8)
+    if near:
+        return f"unknown keyword {keyword!r}: did you mean {near[0]!r}? As metadata, give it a more different name"
+    return None
+
+
+def append(given: Any) -> Mapping[Path, Sequence[Any]] | None:
+    """Declared appends: `{"messages": [...]}`; `{"values.messages": [...]}` or `{("values", "messages"): [...]}`."""
+    if given is None:
+        return None
+    if not isinstance(given, Mapping):
+        raise UsageError("append must map paths to lists of new elements, such as append={'messages': [new]}")
+    checked: dict[Path, Sequence[Any]] = {}
+    for key, elements in given.items():
+        keys = tuple(key.split(".")) if isinstance(key, str) else key
+        if not isinstance(keys, tuple) or not keys or not all(isinstance(part, str) for part in keys):
+            raise UsageError(f"append path {key!r} must be a key, 'a.dotted.path' or a tuple of keys")
+        if not isinstance(elements, list | tuple):
+            raise UsageError(f"append[{key!r}] is a {type(elements).__name__}: it must be a list of new elements")
+        path = (ROOTS[0], *keys)
+        if path in checked:
+            raise UsageError(f"append names the path {key!r} twice")
+        checked[path] = tuple(elements)  # how many there are must not change under us
+    return checked

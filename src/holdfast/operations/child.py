@@ -1,0 +1,89 @@
+"""Making a child: one record, the head that moves to it, and the commit that does both or neither."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from holdfast.backends.port import ABSENT, Commit, RecordWrite, RowKey, RowWrite, RunWrite
+from holdfast.model import ids
+from holdfast.model.framework import Framework
+from holdfast.objects import record, rows
+from holdfast.objects.manifest import Manifest
+from holdfast.objects.record import Stored
+from holdfast.operations.arguments import SaveRequest
+from holdfast.operations.memory import Line
+from holdfast.operations.services import Services
+
+
+def fields_of(services: Services, request: SaveRequest) -> dict[str, Any]:
+    """The header fields that the caller decides; empty ones are left out."""
+    fields: dict[str, Any] = {"agent": request.agent_id, "session": request.session_id}
+    if request.framework is not Framework.CUSTOM:
+        fields["fw"] = request.framework.value
+    if request.step_name is not None:
+        fields["name"] = request.step_name
+    if request.ttl_seconds is not None:
+        fields["ttl"] = request.ttl_seconds
+    if request.handoff_target is not None:
+        fields["to"] = request.handoff_target
+    if request.handoff_schema is not None:
+        fields["toschema"] = request.handoff_schema
+    if request.metadata:
+        fields["meta"] = services.codec.encode(dict(request.metadata), "metadata")
+    if request.tasks is not None:
+        fields["tasks"] = services.codec.encode(request.tasks, "tasks")
+    if request.workspace is not None:
+        fields["ws"] = request.workspace
+    if request.app_version is not None:
+        fields["app"] = request.app_version
+    return fields
+
+
+def child(
+    services: Services,
+    line: Line,
+    parent: Stored | None,
+    fields: dict[str, Any],
+    manifest: Manifest,
+    *,
+    id_: bytes | None = None,
+    step_index: int | None = None,
+    runs: Sequence[RunWrite] = (),
+    blobs: Mapping[bytes, bytes] | None = None,
+) -> tuple[Commit, Stored, Line]:
+    """The commit that makes `parent`'s child the head of the line, the record, and the line it leads to."""
+    tree = line.tree or (parent.tree if parent else None)
+    if id_ is None:
+        id_ = services.new_id(ids.tree_tag(tree) if tree else None)
+    tree = tree or id_
+    header: dict[str, Any] = {"id": id_, "seq": line.head.sequence + 1, "at": services.now_us(), **fields}
+    if tree != id_:
+        header["tree"] = tree
+    if step_index is None:
+        step_index = parent.header.get("step", 0) + 1 if parent else 0
+    if step_index:
+        header["step"] = step_index
+    if parent is not None:
+        header["parent"] = parent.id
+        header["psum"] = parent.checksum
+    data, stored = record.pack(services.codec, header, manifest)
+
+    session = rows.session_key(fields["session"])
+    key = rows.head_key(session, tree)
+    head = rows.Head(id_, stored.sequence)
+    row_writes = [RowWrite(key, head.pack(key), line.version)]
+    if line.tree is None:
+        session_row = RowKey(rows.SESSION, session)
+        row_writes.append(RowWrite(session_row, rows.protect(session_row, tree), ABSENT))
+    # A parent that is the head can't expire unseen: that would move the head.
+    required = [(parent.id, record.LIVE)] if parent is not None and parent.id != line.head.checkpoint else []
+    commit = Commit(
+        tree=tree,
+        record=RecordWrite(id_, session, stored.sequence, data, stored.labels(), stored.expires_at_us),
+        runs=runs,
+        blobs=blobs or {},
+        rows=row_writes,
+        require=required,
+    )
+    return commit, stored, Line(tree=tree, version=line.version + 1, head=head, tip=stored, manifest=manifest)

@@ -1,0 +1,75 @@
+"""fork, handoff: a child with the same state, in another session or for another agent. Nothing is copied."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from holdfast.backends.port import ABSENT, CommitConflict
+from holdfast.errors import ConflictError, UsageError
+from holdfast.model import ids
+from holdfast.model.reports import ForkReport
+from holdfast.objects import rows
+from holdfast.objects.record import Stored
+from holdfast.operations import reading
+from holdfast.operations.child import child
+from holdfast.operations.memory import Line
+from holdfast.operations.save import MAX_ATTEMPTS
+from holdfast.operations.services import Services
+
+_OF_THE_CALLER = ("agent", "fw", "ttl", "meta", "tasks", "ws", "app")
+
+
+async def fork(services: Services, id_: bytes, session_id: str | None = None) -> ForkReport:
+    """A new session that begins with a child of that checkpoint, with the same state, at the same step."""
+    source = await reading.live_record(services, id_)
+    session_id = session_id if session_id is not None else str(uuid.uuid4())
+    session = rows.session_key(session_id)
+    line = Line(tree=None, version=ABSENT, head=rows.Head(None, 0), tip=None)
+    fields = _same(source) | {"session": session_id, "name": "fork"}
+    commit, stored, _ = child(
+        services, line, source, fields, source.manifest(), step_index=source.header.get("step", 0)
+    )
+    services.memory.drop(session)
+    try:
+        await services.backend.commit(commit)
+    except CommitConflict as conflict:
+        if conflict.kind == "require":
+            await reading.live_record(services, id_)
+        raise ConflictError(
+            f"session {session_id!r:.60} exists already: a fork begins a new session. Choose another session_id, or "
+            "leave it out; `rollback` moves the head of an existing one"
+        ) from None
+    return ForkReport(
+        checkpoint_id=ids.to_text(stored.id),
+        session_id=session_id,
+        source_id=ids.to_text(source.id),
+        tree_id=ids.to_text(source.tree),
+    )
+
+
+async def handoff(services: Services, id_: bytes, target_agent_id: str, schema: str | None = None) -> Stored:
+    """A child of that checkpoint, in its session, addressed to another agent. It keeps the source's agent, metadata
+    and time to live, and becomes the session's head."""
+    source = await reading.live_record(services, id_)
+    if target_agent_id == source.header["agent"]:
+        raise UsageError(f"{target_agent_id!r:.60} made this checkpoint itself: a handoff goes to another agent")
+    fields = _same(source) | {"session": source.session, "name": f"handoff_to_{target_agent_id}", "to": target_agent_id}
+    if schema is not None:
+        fields["toschema"] = schema
+    session = rows.session_key(source.session)
+    for _ in range(MAX_ATTEMPTS):
+        line = await reading.current_line(services, session)
+        commit, stored, _ = child(services, line, source, fields, source.manifest())
+        services.memory.drop(session)
+        try:
+            await services.backend.commit(commit)
+        except CommitConflict:
+            source = await reading.live_record(services, id_)
+        else:
+            return stored
+    raise ConflictError(f"session {source.session!r:.60} is being written by too many at once: try again")
+
+
+def _same(source: Stored) -> dict[str, Any]:
+    return {name: source.header[name] for name in _OF_THE_CALLER if name in source.header}

@@ -1,0 +1,113 @@
+"""verify and stats: is everything there and right, and how much is it?"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from holdfast.backends.port import Record
+from holdfast.errors import CorruptError, HoldfastError
+from holdfast.model import ids
+from holdfast.model.reports import Problem, Stats, VerifyReport
+from holdfast.objects import assemble, record, rows
+from holdfast.objects.record import Stored
+from holdfast.operations import reading
+from holdfast.operations.services import Services
+
+PAGE = 200
+
+
+async def all_records(services: Services) -> AsyncIterator[Record]:
+    """Every record of the store, in the order of ids."""
+    after: bytes | None = None
+    while page := await services.backend.page_records(after, PAGE):
+        for found in page:
+            yield found
+        after = page[-1].id
+
+
+async def verify(services: Services, session_id: str | None = None) -> VerifyReport:
+    """Reads everything, of the store or of one session, and checks each digest and the chain of checksums."""
+    checked = expired = ended = 0
+    problems: list[Problem] = []
+    only = rows.session_key(session_id) if session_id is not None else None
+    async for found in all_records(services):
+        if only is not None and found.session != only:
+            continue
+        try:
+            stored = record.unpack(services.codec, found.data, expected_id=found.id)
+            if (rows.session_key(stored.session), stored.sequence) != (found.session, found.sequence):
+                raise CorruptError("it is stored under another session or sequence number")
+            if stored.is_expired(services.now_us()):
+                expired += 1
+                continue
+            checked += 1
+            ended += await _check_parent(services, stored)
+            await _check_content(services, stored)
+        except HoldfastError as error:
+            problems.append(Problem(checkpoint_id=ids.to_text(found.id), message=str(error)))
+    problems += await _check_heads(services, only)
+    return VerifyReport(checked=checked, expired=expired, ended_chains=ended, problems=tuple(problems))
+
+
+async def _check_parent(services: Services, stored: Stored) -> bool:
+    """Whether the chain ends here, because the parent has expired or is gone."""
+    if stored.parent is None:
+        return False
+    parent = await reading.find_record(services, stored.parent)
+    if parent is None:
+        return True
+    checksum = parent.header["sum"] if parent.is_tombstone else parent.checksum
+    if checksum != stored.header["psum"]:
+        raise CorruptError(f"its parent {ids.to_text(parent.id)} is not the one it was saved after")
+    return parent.is_tombstone
+
+
+async def _check_content(services: Services, stored: Stored) -> None:
+    manifest = stored.manifest()
+    spans = manifest.spans()
+    runs = await services.backend.runs(spans) if spans else []
+    blobs = await services.backend.blobs([blob.hash for blob in manifest.blobs]) if manifest.blobs else []
+    assemble.check_content(manifest, runs, blobs)
+
+
+async def _check_heads(services: Services, only: bytes | None) -> list[Problem]:
+    problems = []
+    for key, row in await services.backend.scan(rows.HEAD):
+        if only is not None and key.key != only:
+            continue
+        try:
+            head = rows.unpack_head(key, row)
+            if head.checkpoint is not None and await reading.find_record(services, head.checkpoint) is None:
+                raise CorruptError(
+                    f"session {rows.session_name(key.key)!r:.60} stands at a checkpoint that is not there"
+                )
+        except HoldfastError as error:
+            problems.append(Problem(checkpoint_id="", message=str(error)))
+    return problems
+
+
+async def stats(services: Services) -> Stats:
+    usage = await services.backend.usage()
+    capabilities = services.backend.capabilities
+    logical = live = expired = 0
+    async for found in all_records(services):
+        stored = record.unpack(services.codec, found.data, expected_id=found.id)
+        if stored.is_expired(services.now_us()):
+            expired += 1
+        else:
+            live += 1
+            logical += stored.manifest().logical_size()
+    return Stats(
+        backend=capabilities.name,
+        location=capabilities.location,
+        durability=capabilities.durability,
+        sessions=len(await services.backend.scan(rows.HEAD)),
+        checkpoints=live,
+        expired=expired,
+        logical_bytes=logical,
+        stored_bytes=usage.total_bytes,
+        record_bytes=usage.record_bytes,
+        run_bytes=usage.run_bytes,
+        blob_bytes=usage.blob_bytes,
+        row_bytes=usage.row_bytes,
+    )

@@ -1,0 +1,87 @@
+"""What a process remembers of its sessions, so that the next save need not read: capped, and never trusted.
+
+A remembered line is only ever a guess about the store: each commit compares the head's version and the logs' tails
+with what is really there. A save puts the line it leads to here before its commit is acknowledged, so that saves of
+one session can queue up behind each other; if the commit fails, the line is dropped, and what was queued behind it
+fails its own comparison and starts again from the store.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+from holdfast.objects.manifest import Manifest, Path
+from holdfast.objects.record import Stored
+from holdfast.objects.rows import Head
+from holdfast.objects.split import KnownList
+
+LINES_REMEMBERED = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Where a session stands: its tree and head row, and the live checkpoint that the next save follows."""
+
+    tree: bytes | None  # None: there is no such session yet
+    version: int  # of the head row
+    head: Head
+    tip: Stored | None  # the head, or its nearest ancestor that has not expired
+    manifest: Manifest | None = None  # of the tip
+    lists: dict[Path, KnownList] = field(default_factory=dict)
+
+    def known(self, path: Path) -> KnownList | None:
+        known = self.lists.get(path)
+        if known is None and self.manifest is not None:
+            entry = self.manifest.list_at(path)
+            known = KnownList(entry, None, None) if entry else None
+        return known
+
+    def buffered_bytes(self) -> int:
+        return sum(len(known.buffer) for known in self.lists.values() if known.buffer is not None)
+
+
+class LineMemory:
+    """The lines used last, at most `LINES_REMEMBERED`, with at most `max_bytes` of their lists' encodings."""
+
+    def __init__(self, max_bytes: int, lock: AbstractContextManager[object]) -> None:
+        self._max_bytes = max_bytes
+        self._lock = lock
+        self._lines: OrderedDict[bytes, tuple[Line, int]] = OrderedDict()
+        self._bytes = 0
+
+    @property
+    def buffered_bytes(self) -> int:
+        return self._bytes
+
+    def get(self, session: bytes) -> Line | None:
+        with self._lock:
+            found = self._lines.get(session)
+            if found is None:
+                return None
+            self._lines.move_to_end(session)
+            return found[0]
+
+    def put(self, session: bytes, line: Line) -> None:
+        size = line.buffered_bytes()
+        with self._lock:
+            self._forget(session)
+            self._lines[session] = (line, size)
+            self._bytes += size
+            while self._bytes > self._max_bytes or len(self._lines) > LINES_REMEMBERED:
+                self._forget(next(iter(self._lines)))
+
+    def drop(self, session: bytes) -> None:
+        with self._lock:
+            self._forget(session)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._lines.clear()
+            self._bytes = 0
+
+    def _forget(self, session: bytes) -> None:
+        forgotten = self._lines.pop(session, None)
+        if forgotten is not None:
+            self._bytes -= forgotten[1]

@@ -1,0 +1,98 @@
+"""Reading single records and lines from the store: what every operation begins with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.backends.port import ABSENT, Row, RowKey
+from holdfast.errors import CheckpointExpiredError, CheckpointNotFoundError
+from holdfast.model import ids
+from holdfast.objects import assemble, record, rows
+from holdfast.objects.manifest import Manifest
+from holdfast.objects.record import EPOCH, Stored
+from holdfast.operations.memory import Line
+from holdfast.operations.services import Services
+
+
+async def find_record(services: Services, id_: bytes) -> Stored | None:
+    """The record of that id, live, expired or a tombstone; None if there is none."""
+    [found] = await services.backend.records([id_])
+    return record.unpack(services.codec, found.data, expected_id=id_) if found else None
+
+
+async def live_record(services: Services, id_: bytes) -> Stored:
+    """The record of that id, or the error that says why there is none."""
+    stored = await find_record(services, id_)
+    if stored is None:
+        raise CheckpointNotFoundError(
+            f"there is no checkpoint {ids.to_text(id_)} in {services.backend.capabilities.location}: it was never "
+            "saved here, or its whole tree was collected. `holdfast sessions` lists what is there"
+        )
+    if stored.is_expired(services.now_us()):
+        raise CheckpointExpiredError(_expiry(stored))
+    return stored
+
+
+def _expiry(stored: Stored) -> str:
+    header = stored.header
+    if stored.is_tombstone:
+        when = f"{_moment(header['when'])} ({header['why']})"
+    else:
+        assert stored.expires_at_us is not None
+        when = f"{_moment(stored.expires_at_us)} (its TTL of {header['ttl']:g} s)"
+    return (
+        f"checkpoint {ids.to_text(stored.id)} of session {stored.session!r:.60} expired on {when}. "
+        "`timeline` lists what is still there"
+    )
+
+
+def _moment(us: int) -> str:
+    return f"{EPOCH.fromtimestamp(us / 1e6, EPOCH.tzinfo):%Y-%m-%d %H:%M:%S} UTC"
+
+
+async def load_state(services: Services, manifest: Manifest, *, verify: bool) -> tuple[Any, Any]:
+    """The two parts of the state that a manifest describes."""
+    spans = manifest.spans()
+    stored = await services.backend.runs(spans) if spans else []
+    blobs = await services.backend.blobs([blob.hash for blob in manifest.blobs]) if manifest.blobs else []
+    return assemble.assemble(services.codec, manifest, stored, blobs, verify=verify)
+
+
+async def find_tree(services: Services, session: bytes) -> bytes | None:
+    """The tree a session belongs to, None if there is no such session."""
+    key = RowKey(rows.SESSION, session)
+    [row] = await services.backend.rows([key])
+    return rows.content(key, row) if row else None
+
+
+async def find_head(services: Services, session: bytes, tree: bytes) -> tuple[rows.Head, Row] | None:
+    key = rows.head_key(session, tree)
+    [row] = await services.backend.rows([key])
+    return (rows.unpack_head(key, row), row) if row else None
+
+
+async def nearest_live(services: Services, id_: bytes | None) -> Stored | None:
+    """The checkpoint of that id or its nearest ancestor that has not expired, None if there is none."""
+    now = services.now_us()
+    while id_ is not None:
+        stored = await find_record(services, id_)
+        if stored is None:
+            return None
+        if not stored.is_expired(now):
+            return stored
+        id_ = stored.parent
+    return None
+
+
+async def current_line(services: Services, session: bytes) -> Line:
+    """Where a session stands, as this process remembers it or as the store says."""
+    line = services.memory.get(session)
+    if line is not None and (line.tip is None or not line.tip.is_expired(services.now_us())):
+        return line
+    tree = await find_tree(services, session)
+    found = await find_head(services, session, tree) if tree is not None else None
+    if found is None:
+        return Line(tree=tree, version=ABSENT, head=rows.Head(None, 0), tip=None)
+    head, row = found
+    tip = await nearest_live(services, head.checkpoint)
+    return Line(tree=tree, version=row.version, head=head, tip=tip, manifest=tip.manifest() if tip else None)

@@ -1,0 +1,43 @@
+"""rollback: a session's head moves to another checkpoint of its tree. Nothing is removed."""
+
+from __future__ import annotations
+
+from holdfast.backends.port import Commit, CommitConflict, RowWrite
+from holdfast.errors import CheckpointNotFoundError, ConflictError, UsageError
+from holdfast.model import ids
+from holdfast.model.reports import RollbackReport
+from holdfast.objects import record, rows
+from holdfast.operations import reading
+from holdfast.operations.services import Services
+
+
+async def rollback(
+    services: Services, session_id: str, to: bytes, *, expect_head: bytes | None = None
+) -> RollbackReport:
+    """Moves the head by compare-and-set against what it was when read: whoever saves meanwhile is not overlooked."""
+    session = rows.session_key(session_id)
+    tree = await reading.find_tree(services, session)
+    found = await reading.find_head(services, session, tree) if tree is not None else None
+    if tree is None or found is None:
+        raise CheckpointNotFoundError(f"there is no session {session_id!r:.60}. `sessions` lists those that are there")
+    head, row = found
+    target = await reading.live_record(services, to)
+    if target.tree != tree:
+        raise UsageError(
+            f"{ids.to_text(to)} does not belong to the tree of session {session_id!r:.60}. `tree` lists what does; "
+            "`fork` begins a new session at any checkpoint"
+        )
+    key = rows.head_key(session, tree)
+    write = RowWrite(key, rows.Head(to, head.sequence).pack(key), row.version)
+    was = ids.to_text(head.checkpoint) if head.checkpoint else None
+    services.memory.drop(session)
+    try:
+        if expect_head is not None and expect_head != head.checkpoint:
+            raise CommitConflict("row", key)
+        await services.backend.commit(Commit(tree=tree, rows=[write], require=[(to, record.LIVE)]))
+    except CommitConflict:
+        raise ConflictError(
+            f"session {session_id!r:.60} moved while it was being rolled back: another writer is at work. "
+            "Look at `latest`, then decide again"
+        ) from None
+    return RollbackReport(session_id=session_id, from_id=was, to_id=ids.to_text(to))

@@ -1,0 +1,152 @@
+"""save: a new checkpoint becomes the head of its session."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.backends.port import CommitConflict
+from holdfast.errors import ConflictError, StoreError, UsageError
+from holdfast.model import ids
+from holdfast.objects import plan, rows
+from holdfast.objects.record import Stored
+from holdfast.objects.split import KnownList, Split
+from holdfast.operations import appends, reading
+from holdfast.operations.arguments import SaveRequest
+from holdfast.operations.child import child, fields_of
+from holdfast.operations.memory import Line
+from holdfast.operations.services import Services
+
+MAX_ATTEMPTS = 200
+
+
+async def save(services: Services, request: SaveRequest) -> Stored:
+    """Saves, and returns the record. The state is encoded before anything is written: it may be changed at once.
+
+    Another writer may move the head between reading and committing. Then the commit is refused as a whole, the
+    checkpoint is linked to the new head, and committed again; with `expect_head`, `ConflictError` is raised instead.
+    """
+    session = rows.session_key(request.session_id)
+    fields = fields_of(services, request)
+    closed: set[int] = set()
+    split: Split | None = None
+    base: Line | None = None  # the line that `split` was made for
+    for _ in range(MAX_ATTEMPTS):
+        line = await reading.current_line(services, session)
+        _check_head(request, line)
+        if request.checkpoint_id is not None:
+            known = await reading.find_record(services, request.checkpoint_id)
+            if known is not None:
+                return await _repeated(services, request, fields, known)
+        line = await _at_parent(services, request, line)
+        if split is None or base is None or base.tip is not line.tip:
+            split = await _split(services, request, line, split)
+            base = line
+        planned = await _plan(services, split, line, closed)
+        commit, stored, next_line = child(
+            services,
+            line,
+            line.tip,
+            fields,
+            planned.manifest,
+            id_=request.checkpoint_id,
+            step_index=request.step_index,
+            runs=planned.runs,
+            blobs=planned.blobs,
+        )
+        _remember(services, session, split, next_line)
+        try:
+            await services.backend.commit(commit)
+        except CommitConflict as conflict:
+            services.memory.drop(session)
+            if conflict.kind == "run" and isinstance(conflict.detail, int):
+                closed.add(conflict.detail)
+        except StoreError as error:
+            services.memory.drop(session)
+            error.checkpoint_id = ids.to_text(stored.id)
+            raise
+        except BaseException:
+            services.memory.drop(session)
+            raise
+        else:
+            return stored
+    raise ConflictError(
+        f"session {request.session_id!r:.60} is being written by so many at once that {MAX_ATTEMPTS} attempts to follow "
+        "its head were overtaken. Save to sessions of their own, or take turns"
+    )
+
+
+def _check_head(request: SaveRequest, line: Line) -> None:
+    if request.expect_head is not None and request.expect_head != line.head.checkpoint:
+        actual = ids.to_text(line.head.checkpoint) if line.head.checkpoint else "nothing"
+        raise ConflictError(
+            f"session {request.session_id!r:.60} stands at {actual}, not at the expected "
+            f"{ids.to_text(request.expect_head)}: another writer was first. Read `latest`, decide, and save again"
+        )
+
+
+async def _at_parent(services: Services, request: SaveRequest, line: Line) -> Line:
+    """The line, standing at the parent that was asked for; without one, at its head."""
+    if request.parent_id is None or (line.tip is not None and request.parent_id == line.tip.id):
+        return line
+    parent = await reading.live_record(services, request.parent_id)
+    if line.tree is not None and parent.tree != line.tree:
+        raise UsageError(
+            f"parent {ids.to_text(parent.id)} belongs to another tree than session {request.session_id!r:.60}. "
+            "A session is one line of one tree: use `fork` to go on from there in a new session"
+        )
+    return Line(line.tree, line.version, line.head, parent, parent.manifest())
+
+
+async def _split(services: Services, request: SaveRequest, line: Line, earlier: Split | None) -> Split:
+    if earlier is None:
+        state, context = await appends.with_appends(services, request, line), request.agent_context
+    else:
+        # The caller may have changed the state since: what counts is what was encoded at first.
+        state, context = await _thawed(services, request, line, earlier)
+    return Split(services.codec, line.known).take(state, context)
+
+
+async def _thawed(services: Services, request: SaveRequest, line: Line, earlier: Split) -> tuple[Any, Any]:
+    state, context = earlier.thaw()
+    if request.append:
+        state = await appends.resolved_anew(services, request, line, state)
+    return state, context
+
+
+async def _plan(services: Services, split: Split, line: Line, closed: set[int]) -> plan.Plan:
+    spans = plan.wanted(split, line.manifest)
+    stored = dict(zip(spans, await services.backend.runs(spans), strict=True)) if spans else {}
+    await services.logs.ensure(services.backend, 2 * len(split.lists) + 1)
+    return plan.Planner(stored, services.logs.take, closed).plan(split, line.manifest)
+
+
+def _remember(services: Services, session: bytes, split: Split, line: Line) -> None:
+    assert line.manifest is not None
+    for image, entry in zip(split.lists, line.manifest.lists, strict=True):
+        line.lists[entry.path] = KnownList(entry, image.buffer, image.hasher)
+    services.memory.put(session, line)
+
+
+async def _repeated(services: Services, request: SaveRequest, fields: dict[str, Any], known: Stored) -> Stored:
+    """The same save again, after an unclear failure perhaps: a no-op if it has the same content, else a conflict."""
+    parent = await reading.find_record(services, known.parent) if known.parent else None
+    manifest = parent.manifest() if parent is not None and not parent.is_tombstone else None
+    line = Line(known.tree, 0, rows.Head(known.parent, 0), parent if manifest else None, manifest)
+    split = await _split(services, request, line, None)
+    planned = await _plan(services, split, line, set())
+    same = (
+        not known.is_tombstone
+        and planned.manifest.root() == known.root
+        and all(known.header.get(name) == fields.get(name) for name in {*fields, *known.header} - _DECIDED_AT_COMMIT)
+        and (request.step_index is None or request.step_index == known.header.get("step", 0))
+        and (request.parent_id is None or request.parent_id == known.parent)
+    )
+    if same:
+        return known
+    raise ConflictError(
+        f"checkpoint {ids.to_text(known.id)} is there already, with other content. The stored one is untouched: "
+        "leave out checkpoint_id to save a new one"
+    )
+
+
+_DECIDED_AT_COMMIT = frozenset(("id", "seq", "at", "tree", "parent", "psum", "step"))

@@ -1,0 +1,140 @@
+"""The client without `await`: each method steps the coroutine of the same name. A test holds the signatures equal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from holdfast.backends.bridge import Bridge, Inline, run_inline
+from holdfast.backends.port import BlockingBackend
+from holdfast.client import DEFAULT_CACHE_BYTES, Client, Opening
+from holdfast.codec.limits import Limits
+from holdfast.codec.types import TypeRegistry
+from holdfast.model.checkpoint import Checkpoint
+from holdfast.model.framework import Framework
+from holdfast.model.listing import Session, Timeline, Tree
+from holdfast.model.reports import CollectionReport, ForkReport, RollbackReport, Stats, VerifyReport
+from holdfast.store import SyncClientStore
+
+
+class _Inline(Client):
+    """A client whose coroutines never suspend."""
+
+    def _bridge(self, backend: BlockingBackend) -> Bridge:
+        return Inline(backend)
+
+
+class SyncClient(Opening):
+    """`Client` without `await`, for any thread, with or without an event loop running. Threads may share one: their
+    saves are committed together when they meet. `Client` documents the methods."""
+
+    def __init__(
+        self,
+        backend: BlockingBackend,
+        *,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+        types: TypeRegistry | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self._client = _Inline(backend, cache_bytes=cache_bytes, types=types, limits=limits)
+        self._services = self._client._services
+
+    def save(
+        self,
+        agent_id: str,
+        framework: Framework | str = Framework.CUSTOM,
+        execution_state: Any = None,
+        session_id: str | None = None,
+        parent_id: str | None = None,
+        context: Any = None,
+        step_index: int | None = None,
+        step_name: str | None = None,
+        ttl_seconds: float | None = None,
+        *,
+        checkpoint_id: str | None = None,
+        append: Mapping[Any, Sequence[Any]] | None = None,
+        expect_head: str | None = None,
+        tasks: Any = None,
+        app_version: str | None = None,
+        **metadata: Any,
+    ) -> str:
+        return run_inline(
+            self._client.save(
+                agent_id,
+                framework,
+                execution_state,
+                session_id,
+                parent_id,
+                context,
+                step_index,
+                step_name,
+                ttl_seconds,
+                checkpoint_id=checkpoint_id,
+                append=append,
+                expect_head=expect_head,
+                tasks=tasks,
+                app_version=app_version,
+                **metadata,
+            )
+        )
+
+    def restore(self, checkpoint_id: str, verify: bool = True) -> Checkpoint:
+        return run_inline(self._client.restore(checkpoint_id, verify))
+
+    def handoff(self, checkpoint_id: str, target_agent_id: str, schema: str | None = None) -> str:
+        return run_inline(self._client.handoff(checkpoint_id, target_agent_id, schema))
+
+    def timeline(self, agent_id: str | None = None, session_id: str | None = None, limit: int = 50) -> Timeline:
+        return run_inline(self._client.timeline(agent_id, session_id, limit))
+
+    def expire(self, checkpoint_id: str) -> bool:
+        return run_inline(self._client.expire(checkpoint_id))
+
+    def latest(self, agent_id: str | None = None, session_id: str | None = None) -> Checkpoint | None:
+        return run_inline(self._client.latest(agent_id, session_id))
+
+    def get(self, checkpoint_id: str) -> Checkpoint:
+        return run_inline(self._client.get(checkpoint_id))
+
+    def find(self, ending: str) -> list[str]:
+        return run_inline(self._client.find(ending))
+
+    def sessions(self, agent_id: str | None = None, limit: int | None = None) -> list[Session]:
+        return run_inline(self._client.sessions(agent_id, limit))
+
+    def tree(self, session_id: str) -> Tree:
+        return run_inline(self._client.tree(session_id))
+
+    def save_checkpoint(self, checkpoint: Checkpoint) -> str:
+        return run_inline(self._client.save_checkpoint(checkpoint))
+
+    def fork(self, checkpoint_id: str, session_id: str | None = None) -> ForkReport:
+        return run_inline(self._client.fork(checkpoint_id, session_id))
+
+    def rollback(self, session_id: str, to: str, *, expect_head: str | None = None) -> RollbackReport:
+        return run_inline(self._client.rollback(session_id, to, expect_head=expect_head))
+
+    def gc(self, *, dry_run: bool = False) -> CollectionReport:
+        return run_inline(self._client.gc(dry_run=dry_run))
+
+    def verify(self, session_id: str | None = None) -> VerifyReport:
+        return run_inline(self._client.verify(session_id))
+
+    def stats(self) -> Stats:
+        return run_inline(self._client.stats())
+
+    def as_store(self, agent_id: str = "agent") -> SyncClientStore:
+        """The plain five-method store, without `await`."""
+        return SyncClientStore(self._client.as_store(agent_id))
+
+    def close(self) -> None:
+        run_inline(self._client.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
