@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from holdfast.backends.bridge import Bridge, Inline, Offload
+from holdfast.backends.bridge import Bridge, Offload
 from holdfast.backends.port import BlockingBackend
 from holdfast.backends.url import open_backend
 from holdfast.codec.codec import Codec
@@ -25,13 +25,29 @@ from holdfast.model.listing import Session, Timeline, Tree
 from holdfast.model.reports import CollectionReport, ForkReport, RollbackReport, Stats, VerifyReport
 from holdfast.operations import (
     arguments,
+)
+from holdfast.operations import (
     collect as collecting,
+)
+from holdfast.operations import (
     expire as expiring,
+)
+from holdfast.operations import (
     fork as forking,
+)
+from holdfast.operations import (
     inspect as inspecting,
+)
+from holdfast.operations import (
     restore as restoring,
+)
+from holdfast.operations import (
     rollback as rolling_back,
+)
+from holdfast.operations import (
     save as saving,
+)
+from holdfast.operations import (
     timeline as listing,
 )
 from holdfast.operations.arguments import SaveRequest

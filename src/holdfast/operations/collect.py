@@ -26,7 +26,8 @@ from holdfast.backends.port import (
     Span,
 )
 from holdfast.model.reports import CollectionReport
-from holdfast.objects import collect as pure, record, rows
+from holdfast.objects import collect as pure
+from holdfast.objects import record, rows
 from holdfast.objects.record import Stored
 from holdfast.operations.expire import BY_TTL, bury
 from holdfast.operations.inspect import all_records

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from holdfast.errors import CheckpointNotFoundError
-from holdfast.model import ids, tree as trees
+from holdfast.model import ids
+from holdfast.model import tree as trees
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.listing import Session, Timeline, Tree
 from holdfast.objects import record, rows

@@ -1,0 +1,65 @@
+# The front door. `make demo` and `make test` work on a machine with Python 3.11+, pip and make, and nothing else.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# pip may come without the module that `python -m venv` needs for its own pip (Debian): so pip fills the venv.
+PIP_INTO := $(PYTHON) -m pip --python $(VENV)/bin/python --disable-pip-version-check install --quiet
+
+.PHONY: demo test check lint fmt bench soak clean
+
+demo: $(VENV)/installed
+	$(BIN)/holdfast demo
+
+## Everything: lint, types, layers, all tests (crash and fault tests with small counts). Installs what it needs.
+test: $(VENV)/dev system-tools lint
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+## The quick suite: under two minutes.
+check: $(VENV)/dev lint
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+
+lint: $(VENV)/dev
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fmt: $(VENV)/dev
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+## Side by side with the peers; writes benchmarks/results/.
+bench: $(VENV)/bench
+	$(BIN)/python -m benchmarks.run
+
+## The long campaigns: thousands of kills and all crash points. Its last result stands in docs/reliability.md.
+soak: $(VENV)/dev system-tools
+	HOLDFAST_SOAK=1 $(BIN)/python tests/crash/soak.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+
+# strace injects kills and I/O errors into system calls. Without it (or without root to install it) these tests are
+# skipped, and say so.
+.PHONY: system-tools
+system-tools:
+	@command -v strace >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	  && apt-get update -qq && apt-get install -qq -y strace e2fsprogs mount >/dev/null; } \
+	  || echo "strace is not installed and can't be: the fault injection tests will be skipped"
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv --without-pip $(VENV)
+	$(PIP_INTO) --upgrade "pip>=25.1"
+
+$(VENV)/installed: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip --disable-pip-version-check install --quiet --editable .
+	@touch $@
+
+$(VENV)/dev: $(VENV)/installed
+	$(BIN)/python -m pip --disable-pip-version-check install --quiet --group dev
+	@touch $@
+
+$(VENV)/bench: $(VENV)/dev
+	$(BIN)/python -m pip --disable-pip-version-check install --quiet --group bench
+	@touch $@
