@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.backends.files import FilesBackend, open_url
+from holdfast.backends.files.changes import Changes
 from holdfast.backends.files.disk import Disk
 from holdfast.backends.files.names import key_of, name_of
 from holdfast.backends.port import ABSENT, ANY_VERSION, Commit, Labels, RowKey, RowWrite, RunDelete, RunWrite, Span
@@ -344,7 +345,7 @@ def test_a_disk_that_fails_at_any_call_leaves_all_or_nothing(where: Path, number
         shutil.copytree(where.with_name("copy"), where)
         backend = FilesBackend(where)
         with monkeypatch.context() as patch:
-            for name in ("create", "twin", "move", "touch", "remove", "make_folder", "sync_folder"):
+            for name in ("create", "twin", "move", "touch", "remove", "prune", "make_folder", "sync_folder"):
                 patch.setattr(Disk, name, failing(name))
             calls = 0
             (outcome,) = backend.commit_all([second_commit()])
@@ -391,6 +392,16 @@ def test_a_directory_without_permission(where: Path):
         pytest.skip("root may write anywhere")
     with pytest.raises(StoreError, match="permission is denied"):
         FilesBackend(where)
+
+
+def test_a_twin_is_staged_after_what_it_is_a_twin_of(where: Path):
+    FilesBackend(where).close()
+    changes = Changes(Disk(str(where), durable=True))
+    changes.remove("sessions/s/1")
+    changes.put("records/aa/aa", b"x")
+    changes.twin("sessions/s/1", "records/aa/aa")
+    assert list(changes.by_path) == ["records/aa/aa", "sessions/s/1"]
+    assert changes.read("sessions/s/1") == b"x"
 
 
 def test_a_file_in_the_way(where: Path):

@@ -127,10 +127,11 @@ class Disk:
             self._sync(path)
 
     def remove(self, path: str) -> None:
-        """Removes a file if it is there, and the folders that are empty without it."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.at(path))
-        folder = os.path.dirname(path)
+
+    def prune(self, folder: str) -> None:
+        """Removes a folder if it is empty, and those above it that are empty without it, but for the topmost."""
         while "/" in folder:
             try:
                 os.rmdir(self.at(folder))
@@ -144,6 +145,8 @@ class Disk:
 
     def make_folder(self, folder: str) -> None:
         """Durable at once: what is in a folder is no safer than the folder."""
+        if self.info(folder) is not None:  # nearly always, and cheaper to find out than by trying
+            return
         try:
             os.mkdir(self.at(folder), FOLDER_MODE)
         except FileExistsError:

@@ -118,8 +118,10 @@ class Journal:
         for path in plan["removals"]:
             self._disk.remove(path)
             self.reached("removed")
-        changed = [path for _, path in plan["moves"]] + plan["removals"]
-        for folder in dict.fromkeys(os.path.dirname(path) for path in changed):
+        thinned = dict.fromkeys(os.path.dirname(path) for path in plan["removals"])
+        for folder in thinned:
+            self._disk.prune(folder)
+        for folder in dict.fromkeys(os.path.dirname(path) for _, path in plan["moves"]) | thinned:
             self._disk.sync_folder(folder)
         self.reached("applied")
         os.unlink(self._disk.at(layout.JOURNAL))
