@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
 
 from holdfast.model import ids
+
+_NOISE = 8
 
 
 class IdSource:
@@ -17,6 +20,10 @@ class IdSource:
         self._lock = threading.Lock()
         self._last_ms = 0
         self._counter = 0
+        # Randomness is fetched for many ids at once: each fetch gives up the interpreter lock, and getting it back
+        # from a busy thread takes longer than all the rest.
+        self._noise = b""
+        os.register_at_fork(after_in_child=self._start_over)
 
     def new(self, tag: bytes | None = None) -> bytes:
         """A new id; with `tag` (of a tree's ids) for that tree, without it for the first checkpoint of a new one."""
@@ -28,5 +35,12 @@ class IdSource:
                 self._counter += 1
                 if self._counter == ids.COUNTER_LIMIT:
                     self._last_ms, self._counter = self._last_ms + 1, 0
-            ms, counter = self._last_ms, self._counter
-        return ids.make(ms, counter, tag)
+            if not self._noise:
+                self._noise = os.urandom(_NOISE * 128)
+            noise, self._noise = self._noise[:_NOISE], self._noise[_NOISE:]
+            return ids.make(self._last_ms, self._counter, noise, tag)
+
+    def _start_over(self) -> None:
+        """In a forked child: its parent's randomness must not be used twice, nor its lock be waited for."""
+        self._lock = threading.Lock()
+        self._noise = b""

@@ -77,7 +77,8 @@ class MemoryBackend:
                 continue
             runs = self._runs.get(run.log, [])
             tail = runs[-1].first + runs[-1].length if runs else 0
-            if tail != run.tail or (run.first < tail and not any(known.first == run.first for known in runs)):
+            replaces = run.first < tail
+            if tail != run.tail or (replaces and not any(known.first == run.first for known in runs)):
                 raise CommitConflict("run", run.log)
         for id_, prefix in commit.require:
             record = self._records.get(id_)
@@ -94,8 +95,10 @@ class MemoryBackend:
     def _apply(self, commit: Commit) -> None:
         now = time.time_ns() // 1000
         for run in commit.runs:
-            kept = [known for known in self._runs.get(run.log, []) if known.first < run.first]
-            self._runs[run.log] = [*kept, Run(run.first, run.length, run.data)]
+            runs = self._runs.setdefault(run.log, [])
+            while runs and runs[-1].first >= run.first:
+                runs.pop()
+            runs.append(Run(run.first, run.length, run.data))
         for hash_, data in commit.blobs.items():
             self._blobs[hash_] = (data, now)
         for write in commit.rows:

@@ -75,20 +75,22 @@ class SqliteBackend:
     def commit_all(self, commits: Sequence[Commit]) -> list[BaseException | None]:
         with self._writing:
             try:
-                return self._transaction(commits)
+                return self._transaction(commits, careful=False)
+            except sqlite_commit.Doubtful:
+                pass
             except (sqlite3.Error, StoreError, CorruptError) as error:
                 if len(commits) == 1:
                     return [self._translate(error, "written")]
-            # One of them can't be written: each gets a transaction of its own, so that it fails alone.
+            # One of them can't be written as it is: each gets a transaction of its own, so that it fails alone.
             outcomes: list[BaseException | None] = []
             for commit in commits:
                 try:
-                    outcomes += self._transaction([commit])
+                    outcomes += self._transaction([commit], careful=True)
                 except (sqlite3.Error, StoreError, CorruptError) as error:
                     outcomes.append(self._translate(error, "written"))
             return outcomes
 
-    def _transaction(self, commits: Sequence[Commit]) -> list[BaseException | None]:
+    def _transaction(self, commits: Sequence[Commit], *, careful: bool) -> list[BaseException | None]:
         connection = self._connected("_writer")
         outcomes: list[BaseException | None] = []
         learned: dict[bytes, int] = {}
@@ -96,12 +98,15 @@ class SqliteBackend:
             connection.execute("BEGIN IMMEDIATE")
             for commit in commits:
                 try:
-                    sqlite_commit.carry_out(connection, commit, self._sessions, learned)
+                    sqlite_commit.carry_out(connection, commit, self._sessions, learned, careful=careful)
                 except CommitConflict as conflict:
                     outcomes.append(conflict)
                 else:
                     outcomes.append(None)
             connection.execute("COMMIT")
+        except sqlite_commit.Doubtful:
+            connection.execute("ROLLBACK")
+            raise
         except BaseException:
             # After a failed fsync nobody knows what the connection believes: the next commit opens a new one.
             self._discard("_writer")

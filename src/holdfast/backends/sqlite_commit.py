@@ -23,11 +23,23 @@ from holdfast.backends.port import (
 )
 
 
+class Doubtful(Exception):  # noqa: N818 - a signal to the transaction, not an error people see
+    """A quick commit met something only a careful one can judge. The transaction must be rolled back."""
+
+
 def carry_out(
-    connection: sqlite3.Connection, commit: Commit, known: Mapping[bytes, int], learned: dict[bytes, int]
+    connection: sqlite3.Connection,
+    commit: Commit,
+    known: Mapping[bytes, int],
+    learned: dict[bytes, int],
+    *,
+    careful: bool,
 ) -> None:
-    """Raises `CommitConflict` before anything is changed. `known` are numbers of session ids that are committed;
-    `learned` takes those that are known once this transaction is."""
+    """Carries out a commit, or raises `CommitConflict` before anything is changed.
+
+    `known` are numbers of session ids that are committed; `learned` takes those that are once this transaction is.
+    Unless `careful`, a new record's id is not looked up first: the index finds out, and `Doubtful` is raised.
+    """
     ends: dict[int, int] = {}  # of the logs that this commit has begun to write
     for run in commit.runs:
         if not ends.get(run.log) == run.first == run.tail:
@@ -40,8 +52,14 @@ def carry_out(
     session = None
     if commit.record is not None:
         session = _session_number(connection, commit.record, known, learned)
-        _check_record(connection, commit.record, session)
-    versions = [_checked_version(connection, write) for write in commit.rows]
+        if careful or commit.record.replaces is not None:
+            _check_record(connection, commit.record, session)
+    if len(commit.rows) == 1:
+        _compare_and_set(connection, commit.rows[0])  # the last condition and the first change in one statement
+    else:
+        versions = [_checked_version(connection, write) for write in commit.rows]
+        for write, version in zip(commit.rows, versions, strict=True):
+            _write_row(connection, write, version)
 
     for run in commit.runs:
         _write_run(connection, run)
@@ -52,9 +70,10 @@ def carry_out(
             (hash_, time.time_ns() // 1000, data),
         )
     if commit.record is not None:
-        _write_record(connection, commit.record, session)
-    for write, version in zip(commit.rows, versions, strict=True):
-        _write_row(connection, write, version)
+        try:
+            _write_record(connection, commit.record, session)
+        except sqlite3.IntegrityError as error:
+            raise Doubtful from error
     if commit.delete_records or commit.delete_runs or commit.delete_blobs:
         _delete(connection, commit)
 
@@ -139,6 +158,18 @@ def _write_record(connection: sqlite3.Connection, record: RecordWrite, session: 
 def _label(text: str | None) -> str | None:
     """Text as SQLite can show it: lone surrogates, which the record itself keeps exactly, become question marks."""
     return text.encode("utf-8", "replace").decode() if text is not None and not text.isascii() else text
+
+
+def _compare_and_set(connection: sqlite3.Connection, write: RowWrite) -> None:
+    if write.expect > ABSENT and write.value is not None:
+        changed = connection.execute(
+            "UPDATE row SET version = version + 1, value = ? WHERE space = ? AND key = ? AND tree = ? AND version = ?",
+            (write.value, *write.key, write.expect),
+        )
+        if not changed.rowcount:
+            raise CommitConflict("row", write.key)
+    else:
+        _write_row(connection, write, _checked_version(connection, write))
 
 
 def _checked_version(connection: sqlite3.Connection, write: RowWrite) -> int:

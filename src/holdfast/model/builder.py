@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from typing import Any
@@ -63,7 +64,9 @@ class CheckpointBuilder:
     def build(self) -> Checkpoint:
         fields = {"session_id": str(uuid.uuid4())} | self._fields
         return Checkpoint(
-            checkpoint_id=ids.to_text(ids.make(time.time_ns() // 1_000_000, 0)), metadata=dict(self._metadata), **fields
+            checkpoint_id=ids.to_text(ids.make(time.time_ns() // 1_000_000, 0, os.urandom(8))),
+            metadata=dict(self._metadata),
+            **fields,
         )
 
     def _set(self, **fields: Any) -> CheckpointBuilder:

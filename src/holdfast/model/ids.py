@@ -12,7 +12,6 @@ A tree is named by the id of its first checkpoint. Ids are text outside (`0199c0
 
 from __future__ import annotations
 
-import os
 import uuid
 
 from holdfast.errors import UsageError
@@ -49,11 +48,9 @@ def tree_tag(raw: bytes) -> bytes:
     return raw[8:12]
 
 
-def make(ms: int, counter: int, tag: bytes | None = None) -> bytes:
-    """The id of that instant; with `tag` for the tree of that tag, without it for the first checkpoint of a new one."""
+def make(ms: int, counter: int, noise: bytes, tag: bytes | None = None) -> bytes:
+    """The id of that instant, with eight random bytes; with `tag` for the tree of that tag, without it for the first
+    checkpoint of a new one."""
     if tag is None:
-        noise = os.urandom(8)
         tag = bytes((_VARIANT | noise[4] & 0x3F, noise[5], noise[6], noise[7]))
-    else:
-        noise = os.urandom(4)
     return ms.to_bytes(6, "big") + (0x7000 | counter).to_bytes(2, "big") + tag + noise[:4]

@@ -39,6 +39,7 @@ class ListEntry(NamedTuple):
     length: int
     size: int  # of all elements' encodings
     digest: bytes  # SHA-256 of the elements' encodings, one after the other
+    has_bytes: bool  # whether an element holds `bytes`, which takes a closer look to tell from a `bytearray`
     spans: tuple[Span, ...]
     tail: Tail  # of the log that takes this list's next elements
 
@@ -63,15 +64,12 @@ class Manifest(NamedTuple):
 
     def root(self) -> bytes:
         """One digest over all content, and over nothing else."""
-        hasher = hashlib.sha256(b"holdfast root 1\0")
-        hasher.update(struct.pack("<QQQ", self.skeleton.size, len(self.lists), len(self.blobs)))
-        hasher.update(self.skeleton.digest)
-        for entry in self.lists:
-            hasher.update(struct.pack("<QQ", entry.length, entry.size))
-            hasher.update(entry.digest)
-        for blob in self.blobs:
-            hasher.update(blob.hash)
-        return hasher.digest()
+        skeleton, lists, blobs = self
+        parts = [b"holdfast root 1\0", struct.pack("<QQQ", skeleton.size, len(lists), len(blobs)), skeleton.digest]
+        for entry in lists:
+            parts += (struct.pack("<QQ", entry.length, entry.size), entry.digest)
+        parts += [blob.hash for blob in blobs]
+        return hashlib.sha256(b"".join(parts)).digest()
 
     def logical_size(self) -> int:
         """The bytes of the whole state's encoding, as if nothing were shared."""
@@ -91,14 +89,7 @@ class Manifest(NamedTuple):
             [
                 [skeleton.size, skeleton.digest, skeleton.inline, _listed(skeleton.span), _listed(skeleton.tail)],
                 [
-                    [
-                        list(e.path),
-                        e.length,
-                        e.size,
-                        e.digest,
-                        [number for span in e.spans for number in span],
-                        list(e.tail),
-                    ]
+                    [list(e.path), e.length, e.size, e.digest, e.has_bytes, _numbers(e.spans), list(e.tail)]
                     for e in self.lists
                 ],
                 [list(blob) for blob in self.blobs],
@@ -113,8 +104,8 @@ def unpack(data: bytes) -> Manifest:
         return Manifest(
             Skeleton(size, digest, inline, Span(*span) if span else None, Tail(*tail) if tail else None),
             tuple(
-                ListEntry(tuple(path), length, size, digest, _spans(spans), Tail(*tail))
-                for path, length, size, digest, spans, tail in lists
+                ListEntry(tuple(path), length, size, digest, has_bytes, _spans(spans), Tail(*tail))
+                for path, length, size, digest, has_bytes, spans, tail in lists
             ),
             tuple(BlobEntry(*blob) for blob in blobs),
         )
@@ -124,6 +115,10 @@ def unpack(data: bytes) -> Manifest:
 
 def _listed(numbers: Sequence[int] | None) -> list[int] | None:
     return None if numbers is None else list(numbers)
+
+
+def _numbers(spans: Sequence[Span]) -> list[int]:
+    return [number for span in spans for number in span]
 
 
 def _spans(numbers: list[Any]) -> tuple[Span, ...]:

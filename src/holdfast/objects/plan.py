@@ -76,7 +76,9 @@ class Planner:
         else:
             span, tail = self._append(None, image.fresh)
             spans = [span]
-        return ListEntry(image.path, image.length, image.size, image.hasher.digest(), tuple(spans), tail)
+        return ListEntry(
+            image.path, image.length, image.size, image.hasher.digest(), image.has_bytes, tuple(spans), tail
+        )
 
     def _followed(self, image: Image, parent: ListEntry) -> ListEntry:
         """The parent's elements, and those that follow them."""
@@ -92,7 +94,13 @@ class Planner:
             return parent
         span, tail = self._append(parent.tail, image.fresh)
         return ListEntry(
-            image.path, image.length, image.size, image.hasher.digest(), tuple(_joined([*parent.spans, span])), tail
+            image.path,
+            image.length,
+            image.size,
+            image.hasher.digest(),
+            image.has_bytes,
+            tuple(_joined([*parent.spans, span])),
+            tail,
         )
 
     def _edited(self, image: Image, parent: ListEntry) -> tuple[list[Span], Tail]:

@@ -51,18 +51,26 @@ class Image:
     `fresh` are then the elements that follow them, otherwise all. `buffer` has all of them, one after the other; it is
     None for a declared append, whose older elements were never given."""
 
-    __slots__ = ("buffer", "fresh", "hasher", "length", "path", "proven", "size")
+    __slots__ = ("buffer", "fresh", "has_bytes", "hasher", "length", "path", "proven", "size")
 
     def __init__(
-        self, path: Path, length: int, buffer: bytes | None, fresh: Sequence[bytes], proven: ListEntry | None,
+        self,
+        *,
+        path: Path,
+        length: int,
+        buffer: bytes | None,
+        fresh: Sequence[bytes],
+        proven: ListEntry | None,
         hasher: Hasher | None,
-    ) -> None:  # fmt: skip
+        has_bytes: bool,
+    ) -> None:
         self.path = path
         self.length = length
         self.buffer = buffer
         self.fresh = fresh
         self.proven = proven
         self.hasher = hasher  # None until the older elements of a declared append were read and hashed
+        self.has_bytes = has_bytes
         self.size = (proven.size if proven else 0) + sum(map(len, fresh))
 
 
@@ -88,12 +96,17 @@ class Split:
         self._walked = 0
         self._on_path: set[int] = set()
 
-    def take(self, execution_state: Any, agent_context: Any) -> Split:
-        parts = [
-            self.codec.encode(self._walk(value, (name,)), name)
-            for name, value in zip(ROOTS, (execution_state, agent_context), strict=True)
-        ]
-        self.skeleton = b"\x92" + b"".join(parts)
+    def take(self, execution_state: Any, agent_context: Any, *, probably_small: bool = False) -> Split:
+        """Splits a state. A `probably_small` one is first encoded whole: if it is, there is nothing to look for."""
+        values = (execution_state, agent_context)
+        if probably_small:
+            encoded = [self.codec.encode(value, name) for name, value in zip(ROOTS, values, strict=True)]
+            if sum(map(len, encoded)) < min(LONG_BYTES, BLOB_LENGTH):
+                self.skeleton = b"\x92" + b"".join(encoded)
+                return self
+        self.skeleton = b"\x92" + b"".join(
+            self.codec.encode(self._walk(value, (name,)), name) for name, value in zip(ROOTS, values, strict=True)
+        )
         return self
 
     def thaw(self) -> tuple[Any, Any]:
@@ -123,7 +136,7 @@ class Split:
             return value if len(value) < BLOB_LENGTH else self._blob(value)
         if kind is Appended:
             return self._declared(value, path)
-        taken = self.codec.take_apart(value)
+        taken = self.codec.take_apart(value, path_text(path)) if kind in self.codec.types.by_class else None
         if taken is not None and type(taken.fields) is dict:
             fields = self._walk_items(taken.fields, taken.fields.items(), path, dict)
             return value if fields is taken.fields else Typed(taken.name, fields)
@@ -160,16 +173,38 @@ class Split:
         known = self._known(path)
         text = path_text(path)
         if known is not None and len(value) >= known.entry.length:
-            buffer = self.codec.encode_joined(value, text)
+            buffer = self.codec.encode_joined(value, text, no_bytes=not known.entry.has_bytes)
             hasher = _proof(known, buffer)
             if hasher is not None:
                 entry = known.entry
                 fresh = self.codec.encode_each(value[entry.length :], text, entry.length)
-                hasher.update(memoryview(buffer)[entry.size :])
-                return Image(path, len(value), buffer, fresh, entry, hasher)
+                tail = b"".join(fresh)
+                if len(buffer) != entry.size + len(tail) or not buffer.endswith(tail):
+                    buffer = buffer[: entry.size] + tail  # `encode_joined` promises nothing about new elements
+                hasher.update(tail)
+                return self._made(path, len(value), buffer, fresh, entry, hasher)
         elements = self.codec.encode_each(value, text, 0)
         buffer = b"".join(elements)
-        return Image(path, len(value), buffer, elements, None, hashlib.sha256(buffer))
+        return self._made(path, len(value), buffer, elements, None, hashlib.sha256(buffer))
+
+    def _made(
+        self,
+        path: Path,
+        length: int,
+        buffer: bytes | None,
+        fresh: Sequence[bytes],
+        proven: ListEntry | None,
+        hasher: Hasher | None,
+    ) -> Image:
+        return Image(
+            path=path,
+            length=length,
+            buffer=buffer,
+            fresh=fresh,
+            proven=proven,
+            hasher=hasher,
+            has_bytes=(proven is not None and proven.has_bytes) or any(map(self.codec.holds_bytes, fresh)),
+        )
 
     def _declared(self, appended: Appended, path: Path) -> Ref:
         known = self._known(path)
@@ -179,7 +214,7 @@ class Split:
         hasher = known.hasher.copy() if known.hasher else None
         if hasher is not None:
             hasher.update(b"".join(fresh))
-        self.lists.append(Image(path, entry.length + len(fresh), None, fresh, entry, hasher))
+        self.lists.append(self._made(path, entry.length + len(fresh), None, fresh, entry, hasher))
         return Ref(LIST, len(self.lists) - 1)
 
     def _blob(self, value: str | bytes) -> Ref:

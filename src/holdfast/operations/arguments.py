@@ -30,7 +30,7 @@ RESERVED = frozenset(
 MAX_NAME_BYTES = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class SaveRequest:
     """What is to be saved, checked. `append` maps paths to the elements that follow the parent's list there."""
 

@@ -39,7 +39,8 @@ class Line:
         return known
 
     def buffered_bytes(self) -> int:
-        return sum(len(known.buffer) for known in self.lists.values() if known.buffer is not None)
+        lists = self.lists
+        return sum(len(known.buffer) for known in lists.values() if known.buffer is not None) if lists else 0
 
 
 class LineMemory:

@@ -103,7 +103,9 @@ async def _split(services: Services, request: SaveRequest, line: Line, earlier: 
     else:
         # The caller may have changed the state since: what counts is what was encoded at first.
         state, context = await _thawed(services, request, line, earlier)
-    return Split(services.codec, line.known).take(state, context)
+    # A guess: a state is about as large as the one before it, and the first one of a session is small.
+    small = line.manifest is None or not (line.manifest.lists or line.manifest.blobs)
+    return Split(services.codec, line.known).take(state, context, probably_small=small and not request.append)
 
 
 async def _thawed(services: Services, request: SaveRequest, line: Line, earlier: Split) -> tuple[Any, Any]:
