@@ -6,7 +6,7 @@ compressor) count for the line of Python that makes them; threads that only wait
 
 import asyncio
 import itertools
-import shutil
+import os
 import sys
 import threading
 import time
@@ -137,9 +137,7 @@ PROFILES: dict[str, tuple[type[HoldfastUndeclared], Callable[[HoldfastUndeclared
 
 async def profile(name: str) -> None:
     kind, work = PROFILES[name]
-    directory = HERE / ".stores" / f"hotspots-{name}"
-    shutil.rmtree(directory, ignore_errors=True)
-    store = kind(directory)
+    store = kind(HERE / ".stores" / f"hotspots-{name}-{os.getpid()}")
     with kept_on_disk([store]):
         async with opened([store]):
             cpu, began = time.process_time(), time.perf_counter()

@@ -4,9 +4,9 @@ import argparse
 import asyncio
 import importlib
 import json
-import shutil
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks import environment, report
@@ -32,12 +32,9 @@ def main() -> None:
     whole = not arguments.quick and chosen == list(WORKLOADS)
     directory = arguments.results or (HERE / "results" if whole else HERE / "results" / "partial")
     stores = arguments.stores or HERE / ".stores"
-    shutil.rmtree(stores / "run", ignore_errors=True)
-    (stores / "run").mkdir(parents=True)
-    try:
-        results = measure(chosen, arguments, stores / "run")
-    finally:
-        shutil.rmtree(stores / "run", ignore_errors=True)
+    stores.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="run-", dir=stores, ignore_cleanup_errors=True) as own:
+        results = measure(chosen, arguments, Path(own))
     write(results, directory)
     print(f"\n{report.goals_as_text(results)}\n\nwritten: {directory}")
 
