@@ -23,6 +23,7 @@ from holdfast.errors import (
     UnsupportedValueError,
     UsageError,
 )
+from holdfast.filecheckpoints import FileCheckpoints, SyncFileCheckpoints
 from holdfast.model.builder import CheckpointBuilder
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.framework import Framework
@@ -45,6 +46,7 @@ __all__ = [
     "CollectionReport",
     "ConflictError",
     "CorruptError",
+    "FileCheckpoints",
     "ForkReport",
     "Framework",
     "HoldfastError",
@@ -57,6 +59,7 @@ __all__ = [
     "Stats",
     "StoreError",
     "SyncClient",
+    "SyncFileCheckpoints",
     "Timeline",
     "Tree",
     "TypeRegistry",

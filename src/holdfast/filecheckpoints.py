@@ -307,7 +307,7 @@ class _Files:
         plain = session_id.isprintable() and "/" not in session_id and session_id not in ("", ".", "..")
         if not plain or session_id == self._folder(session_id) or len(session_id.encode()) > 255:
             return None
-        head = self._head(session_id)
+        head = self._head(session_id) if Path(self._disk.at(session_id)).is_dir() else None
         return session_id if head is not None and not _is_ours(head) else None
 
     def _foreign_metadata(self, folder: str, session_id: str, state: Any) -> CheckpointMetadata:
