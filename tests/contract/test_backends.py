@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from holdfast.backends.files import FilesBackend
 from holdfast.backends.memory import MemoryBackend
 from holdfast.backends.port import BlockingBackend
@@ -19,6 +21,7 @@ class TestFiles(BackendContract):
         return FilesBackend(where / "store")
 
 
+@pytest.mark.slow
 class TestFilesFast(BackendContract):
     def open_backend(self, where: Path) -> BlockingBackend:
         return FilesBackend(where / "store", durability="fast")

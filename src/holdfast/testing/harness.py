@@ -32,13 +32,12 @@ def sha256(data: bytes) -> bytes:
 def tree_id(number: int) -> bytes:
     """The id of a tree, the same for the same number."""
     tag = bytes((0x80, 0, number >> 8 & 0xFF, number & 0xFF))
-    return ids.make(_EPOCH_MS, number, tag)[:12] + bytes(4)
+    return ids.make(_EPOCH_MS, 0, bytes(4), tag)
 
 
 def record_id(number: int, tree: bytes) -> bytes:
     """The id of a tree's checkpoint: rises with the number, ends in it, the same for the same number."""
-    made = ids.make(_EPOCH_MS + 1 + number, 0, ids.tree_tag(tree))
-    return made[:12] + number.to_bytes(4, "big")
+    return ids.make(_EPOCH_MS + 1 + number, 0, number.to_bytes(4, "big"), ids.tree_tag(tree))
 
 
 TREE = tree_id(1)
