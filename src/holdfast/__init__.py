@@ -7,6 +7,8 @@
 {'draft': 1}
 """
 
+from typing import TYPE_CHECKING, Any
+
 from holdfast.client import Client
 from holdfast.codec.limits import Limits
 from holdfast.codec.types import TypeRegistry, register
@@ -23,7 +25,6 @@ from holdfast.errors import (
     UnsupportedValueError,
     UsageError,
 )
-from holdfast.filecheckpoints import FileCheckpoints, SyncFileCheckpoints
 from holdfast.model.builder import CheckpointBuilder
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.framework import Framework
@@ -31,6 +32,9 @@ from holdfast.model.listing import Session, Timeline, Tree
 from holdfast.model.reports import CollectionReport, ForkReport, Problem, RollbackReport, Stats, VerifyReport
 from holdfast.store import CheckpointData, CheckpointMetadata, CheckpointStore
 from holdfast.sync_client import SyncClient
+
+if TYPE_CHECKING:
+    from holdfast.filecheckpoints import FileCheckpoints, SyncFileCheckpoints
 
 __version__ = "0.1.0"
 
@@ -70,3 +74,12 @@ __all__ = [
     "__version__",
     "register",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`FileCheckpoints` brings the files backend with it: it is imported when it is asked for."""
+    if name in ("FileCheckpoints", "SyncFileCheckpoints"):
+        from holdfast import filecheckpoints
+
+        return getattr(filecheckpoints, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
