@@ -1,0 +1,94 @@
+"""A tree of checkpoints, drawn: a lane per branch, newest at the top."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from holdfast.cli.printable import name, width
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast.model.checkpoint import Checkpoint
+    from holdfast.model.listing import Tree
+    from holdfast.model.tree import LaneRow
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    node: str
+    passes: str
+    ends: str  # a branch, at the checkpoint it began from
+    ends_between: str
+    crossing: str
+    along: str
+    head: str
+
+
+BOXES = Glyphs(node="●", passes="│", ends="╯", ends_between="┴", crossing="┼", along="─", head="◀")
+ASCII = Glyphs(node="*", passes="|", ends="'", ends_between="'", crossing="+", along="-", head="<-")
+
+
+def glyphs() -> Glyphs:
+    """Boxes where the output can say them."""
+    try:
+        "●│╯┴┼─◀".encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return ASCII
+    return BOXES
+
+
+def lines(tree: Tree, limit: int | None = None) -> list[str]:
+    """The drawing, a line for each checkpoint: lanes, short id, step, session, time, and whose head it is."""
+    draw = glyphs()
+    by_id = {entry.checkpoint_id: entry for entry in tree.entries}
+    heads: dict[str, list[str]] = {}
+    for session, head in tree.heads.items():
+        heads.setdefault(head, []).append(session)
+    rows = tree.lanes()[:limit]
+    drawn = [lane_text(row, draw) for row in rows]
+    entries = [by_id[str(row.node)] for row in rows]
+    labels = [_label(entry) for entry in entries]
+    lane_columns = max((width(text) for text in drawn), default=0)
+    label_columns = max((width(text) for text in labels), default=0)
+    out = []
+    for text, label, entry in zip(drawn, labels, entries, strict=True):
+        lanes = text + " " * (lane_columns - width(text))
+        said = label + " " * (label_columns - width(label))
+        out.append(f"{lanes}  {entry.short_id}  {said}  {_note(entry, heads, draw)}".rstrip())
+    return out
+
+
+def lane_text(row: LaneRow, draw: Glyphs) -> str:
+    """One row of lanes, two columns for each."""
+    last_join = max(row.joins, default=-1)
+    cells = []
+    for lane in range(max((row.lane, last_join, *row.through)) + 1):
+        bridged = row.lane < lane < last_join  # the line to a branch that ends further right goes through here
+        if lane == row.lane:
+            cell = draw.node
+        elif lane == last_join:
+            cell = draw.ends
+        elif lane in row.joins:
+            cell = draw.ends_between
+        elif lane in row.through:
+            cell = draw.crossing if bridged else draw.passes
+        else:
+            cell = draw.along if bridged else " "
+        cells.append(cell + (draw.along if row.lane <= lane < last_join else " "))
+    return "".join(cells).rstrip()
+
+
+def _label(entry: Checkpoint) -> str:
+    step = "" if entry.step_index is None else f"{entry.step_index:>3}"
+    return f"{step} {name(entry.step_name)}".rstrip()
+
+
+def _note(entry: Checkpoint, heads: Mapping[str, list[str]], draw: Glyphs) -> str:
+    parts = [name(entry.session_id), f"{entry.created_at:%Y-%m-%d %H:%M:%S}"]
+    if entry.handoff_target:
+        parts.append(f"for {name(entry.handoff_target)}")
+    parts += [f"{draw.head} head of {name(session)}" for session in heads.get(entry.checkpoint_id, ())]
+    return "  ".join(parts)

@@ -1,0 +1,87 @@
+"""The `holdfast` command: its group of commands, and what becomes of errors."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+from holdfast.cli.printable import printable_lines
+from holdfast.errors import HoldfastError
+
+COMMANDS = ("demo", "sessions", "timeline", "show", "verify", "doctor")
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells count
+EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE
+
+
+class Commands(click.Group):
+    """Imports a command when it is called or listed, and turns errors into words and exit codes."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"holdfast.cli.cmd_{cmd_name}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except HoldfastError as error:
+            click.echo(f"holdfast: {printable_lines(str(error))}", err=True)
+            ctx.exit(error.exit_code)
+        except KeyboardInterrupt:
+            click.echo("holdfast: interrupted", err=True)
+            ctx.exit(EXIT_INTERRUPTED)
+        except BrokenPipeError:
+            # The reader has gone (`holdfast timeline | head`). What is still buffered must not fail again at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(EXIT_BROKEN_PIPE)
+        return result
+
+
+def _version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from holdfast import __version__
+
+        click.echo(f"holdfast {__version__}")
+        ctx.exit()
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--store",
+    metavar="URL|PATH",
+    help="The store: a SQLite file, a directory of files, or a URL. Without it: HOLDFAST_URL, else the nearest "
+    ".holdfast/ from here upward.",
+)
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version.")
+def cli(store: str | None) -> None:
+    """Keeps an AI agent's place: look at what was saved, and check that it holds.
+
+    \b
+    New here?        holdfast demo
+    Something saved? holdfast timeline
+
+    \b
+    Exit codes: 0 ok, 1 error, 2 usage, 3 not found or expired,
+                4 conflict, 5 corrupt, 130 interrupted.
+    """  # noqa: D301 - \b is click's mark for text that must not be rewrapped
+
+
+def main() -> None:
+    # Names may hold what the terminal's encoding can't say: that is no reason to fail half-way through a table.
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        cli(prog_name="holdfast")
+    except KeyboardInterrupt:  # while a command was still being imported
+        sys.exit(EXIT_INTERRUPTED)

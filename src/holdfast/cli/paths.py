@@ -1,0 +1,52 @@
+"""Going into a state by a path such as `messages.-1.content`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.cli.printable import printable
+from holdfast.cli.unregistered import Unregistered
+from holdfast.errors import CheckpointNotFoundError
+
+NAMES_LISTED = 12
+
+
+def value_at(whole: Any, path: str) -> Any:
+    """What is at `path`. Raises `CheckpointNotFoundError`, which says how far it came and what is there instead."""
+    value = whole
+    reached: list[str] = []
+    for part in path.split("."):
+        parts = value.parts if isinstance(value, Unregistered) else value
+        try:
+            value = _step(parts, part)
+        except LookupError:
+            where = printable(".".join(reached), 200) or "the state"
+            raise CheckpointNotFoundError(
+                f"there is no {printable(part, 60)!r} in {where}: {_what_is_there(parts)}"
+            ) from None
+        reached.append(part)
+    return value
+
+
+def _step(value: Any, part: str) -> Any:
+    if isinstance(value, dict):
+        if part in value:
+            return value[part]
+        return value[int(part)] if _is_number(part) else value[part]
+    if isinstance(value, list | tuple) and _is_number(part):
+        return value[int(part)]
+    raise LookupError(part)
+
+
+def _is_number(part: str) -> bool:
+    return part.isascii() and part.removeprefix("-").isdigit() and len(part) < 20
+
+
+def _what_is_there(value: Any) -> str:
+    if isinstance(value, dict):
+        names = [printable(str(key), 40) for _, key in zip(range(NAMES_LISTED), value, strict=False)]
+        more = ", …" if len(value) > NAMES_LISTED else ""
+        return f"it has {', '.join(names)}{more}" if names else "it is an empty dict"
+    if isinstance(value, list | tuple):
+        return f"it is a {type(value).__name__} of {len(value)}; positions are numbers, -1 is the last"
+    return f"it is a {type(value).__name__}, which has no parts"

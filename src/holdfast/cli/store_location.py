@@ -1,0 +1,123 @@
+"""Where the store is: named, by HOLDFAST_URL, or found by walking up. Looking never makes a store."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from holdfast.errors import HoldfastError, UsageError
+
+if TYPE_CHECKING:
+    from holdfast.sync_client import SyncClient
+
+VARIABLE = "HOLDFAST_URL"
+DIRECTORY = ".holdfast"
+SQLITE_NAME = "store.db"  # within DIRECTORY, as `Client.sqlite()` makes it
+FILES_NAME = "store"  # within DIRECTORY, as `Client.files()` makes it
+FILES_MARK = "holdfast.json"  # what makes a directory a store of files
+
+BEGIN = """\
+To see what holdfast does:  holdfast demo
+To begin a store here, in Python:
+
+    from holdfast import SyncClient
+    client = SyncClient.sqlite()
+    client.save(agent_id="my-agent", session_id="my-run", execution_state={"messages": []})"""
+
+
+class StoreNotFoundError(HoldfastError):
+    """There is no store where one was looked for."""
+
+    exit_code = 3
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLocation:
+    """A store that is there: `path` for our own kinds, `url` for those of other packages. `how` says how it was found."""
+
+    kind: str  # "sqlite", "files" or "url"
+    how: str
+    path: Path | None = None
+    url: str | None = None
+
+    def __str__(self) -> str:
+        return str(self.path) if self.path is not None else str(self.url)
+
+    def open(self) -> SyncClient:
+        from holdfast.cli.unregistered import AnyTypes
+        from holdfast.sync_client import SyncClient
+
+        if self.path is None:
+            return SyncClient.open(str(self.url), types=AnyTypes())
+        if self.kind == "files":
+            return SyncClient.files(self.path, types=AnyTypes())
+        return SyncClient.sqlite(self.path, types=AnyTypes())
+
+
+def open_store(named: str | None) -> SyncClient:
+    return locate(named).open()
+
+
+def locate(named: str | None) -> StoreLocation:
+    """The store that a command speaks of. Raises `StoreNotFoundError` if there is none."""
+    if named is not None:
+        return _named(named, "--store")
+    from_environment = os.environ.get(VARIABLE)
+    if from_environment:
+        return _named(from_environment, VARIABLE)
+    here = Path.cwd()
+    for directory in (here, *here.parents):
+        found = _within(directory / DIRECTORY, f"found from {here} upward")
+        if found is not None:
+            return found
+    raise StoreNotFoundError(
+        f"no store found: there is no {DIRECTORY}/ in {here} or above it, {VARIABLE} is not set, and no --store was "
+        f"given.\n\n{BEGIN}"
+    )
+
+
+def _named(text: str, how: str) -> StoreLocation:
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        return _at(Path(text).expanduser(), how)
+    if scheme == "sqlite" and rest.startswith("/") and len(rest) > 1:
+        return _sqlite(Path(rest[1:]), how)
+    if scheme == "file" and rest.startswith("/"):
+        return _files(Path(unquote(rest)), how)
+    if scheme == "memory":
+        raise UsageError(f"{text} ({how}) is gone with the process that made it: there is nothing to look at")
+    return StoreLocation("url", how, url=text)
+
+
+def _at(path: Path, how: str) -> StoreLocation:
+    if not path.is_dir():
+        return _sqlite(path, how)
+    found = _within(path, how) or _within(path / DIRECTORY, how)
+    return found if found is not None else _files(path, how)
+
+
+def _within(directory: Path, how: str) -> StoreLocation | None:
+    """The store that `.holdfast/` holds."""
+    if (directory / SQLITE_NAME).is_file():
+        return StoreLocation("sqlite", how, directory / SQLITE_NAME)
+    if (directory / FILES_NAME / FILES_MARK).is_file():
+        return StoreLocation("files", how, directory / FILES_NAME)
+    return None
+
+
+def _sqlite(path: Path, how: str) -> StoreLocation:
+    if not path.is_file():
+        raise StoreNotFoundError(f"there is no store at {path} ({how}): no such file.\n\n{BEGIN}")
+    if path.stat().st_size == 0:
+        raise StoreNotFoundError(f"there is no store at {path} ({how}): the file is empty.\n\n{BEGIN}")
+    return StoreLocation("sqlite", how, path)
+
+
+def _files(path: Path, how: str) -> StoreLocation:
+    if not (path / FILES_MARK).is_file():
+        why = f"it has no {FILES_MARK}" if path.is_dir() else "no such directory"
+        raise StoreNotFoundError(f"there is no store at {path} ({how}): {why}.\n\n{BEGIN}")
+    return StoreLocation("files", how, path)

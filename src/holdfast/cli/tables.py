@@ -1,0 +1,46 @@
+"""Tables: with rich on a terminal, which fits them to its width; as plain aligned columns anywhere else."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Sequence
+
+from holdfast.cli.printable import width
+
+GAP = "  "
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[str] = ()) -> None:
+    """Prints rows of cells that are safe to print (see `printable`); the columns named in `right` are numbers."""
+    if sys.stdout.isatty():
+        _print_rich(header, rows, right)
+    else:
+        sys.stdout.write(plain_table(header, rows, right=right))
+
+
+def plain_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[str] = ()) -> str:
+    lines = [header, *rows]
+    widths = [max(width(line[column]) for line in lines) for column in range(len(header))]
+    to_the_right = [title in right for title in header]
+    out = []
+    for line in lines:
+        cells = []
+        for cell, columns, flush in zip(line, widths, to_the_right, strict=True):
+            blanks = " " * (columns - width(cell))
+            cells.append(blanks + cell if flush else cell + blanks)
+        out.append(GAP.join(cells).rstrip() + "\n")
+    return "".join(out)
+
+
+def _print_rich(header: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[str]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, len(GAP), 0, 0), header_style="bold")
+    for title in header:
+        table.add_column(title, justify="right" if title in right else "left", no_wrap=True, overflow="ellipsis")
+    for row in rows:
+        # Text, not str: brackets in a name are not markup.
+        table.add_row(*(Text(cell) for cell in row))
+    Console(highlight=False).print(table)
