@@ -27,9 +27,10 @@ class BlobContract(Harness):
         equal(self.backend.blobs([]), [], "blobs of no hashes")
 
     def test_many_blobs_at_once(self) -> None:
-        contents = tuple(b"blob %d" % number for number in range(1500))
+        contents = tuple(b"blob %d" % number for number in range(40))
         self.write(blobs=contents)
-        equal(self.backend.blobs([sha256(data) for data in contents]), list(contents), "1,500 blobs at once")
+        asked = [contents[number % 40] for number in range(1500)]
+        equal(self.backend.blobs([sha256(data) for data in asked]), asked, "blobs answers for 1,500 hashes at once")
 
     def test_a_large_blob(self) -> None:
         large = bytes(range(256)) * 20_480

@@ -84,13 +84,13 @@ class RowContract(Harness):
         )
 
     def test_rows_answers_in_the_order_of_the_keys(self) -> None:
-        keys = [RowKey("head", b"%d" % number, TREE) for number in range(1500)]
+        keys = [RowKey("head", b"%d" % number, TREE) for number in range(40)]
         self.commit(Commit(TREE, rows=[RowWrite(key, key.key) for key in keys]))
-        asked = [*reversed(keys), RowKey("head", b"missing", TREE), keys[0], keys[0]]
+        asked = [keys[-number % 40] for number in range(1500)] + [RowKey("head", b"missing", TREE), keys[0]]
         values = [row.value if row else None for row in self.backend.rows(asked)]
         equal(
             values,
-            [*(key.key for key in reversed(keys)), None, b"0", b"0"],
+            [*(b"%d" % (-number % 40) for number in range(1500)), None, b"0"],
             "rows: one answer for each key asked, in order, however many, twice if asked twice",
         )
 
