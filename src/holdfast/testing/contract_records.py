@@ -106,6 +106,11 @@ class RecordContract(Harness):
             )
         self.refused(Commit(TREE, record(2), require=[(record_id(9, TREE), b"")]), "require", "no record of that id")
 
+    def test_requiring_an_empty_record(self) -> None:
+        self.write(record=record(1, b""))
+        self.commit(Commit(TREE, rows=[head(b"x", -1)], require=[(record_id(1, TREE), b"")]))
+        self.refused(Commit(TREE, require=[(record_id(1, TREE), b"x")]), "require", "the record is empty")
+
     def test_deleting_a_record(self) -> None:
         one, two, three = self.write_records(1, 2, 3)
         self.commit(Commit(TREE, delete_records=[(two.id, two.data), (one.id, one.data)]))
