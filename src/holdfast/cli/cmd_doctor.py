@@ -7,7 +7,7 @@ import click
 from holdfast.cli.options import json_option, store_option
 
 
-@click.command()
+@click.command(short_help="Check the installation and the store around it.")
 @store_option
 @json_option
 @click.pass_context

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from holdfast.model.listing import Session
 
 
-@click.command()
+@click.command(short_help="List the sessions, the one saved to last first.")
 @click.option("--agent", metavar="A", help="Only sessions whose head this agent made or was handed.")
 @click.option("-n", "count", metavar="N", type=click.IntRange(min=0), help="At most N; without it, all.")
 @store_option

@@ -15,7 +15,7 @@ VALUE_LIMIT = 60
 KEYS_SHOWN = 40
 
 
-@click.command()
+@click.command(short_help="Show one checkpoint, and what its state holds.")
 @click.argument("ref")
 @click.option("--state", is_flag=True, help="Print the whole execution_state, as JSON.")
 @click.option("--context", is_flag=True, help="Print the whole agent_context, as JSON.")

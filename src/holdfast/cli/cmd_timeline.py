@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 DEFAULT_COUNT = 20
 
 
-@click.command()
+@click.command(short_help="Show the checkpoints of a session, newest first.")
 @click.argument("session", required=False)
 @click.option("--agent", metavar="A", help="Only checkpoints that this agent made or was handed.")
 @click.option(

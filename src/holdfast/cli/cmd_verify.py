@@ -9,7 +9,7 @@ from holdfast.cli.options import json_option, store_option
 EXIT_CORRUPT = 5
 
 
-@click.command()
+@click.command(short_help="Read everything, and check it.")
 @click.argument("session", required=False)
 @store_option
 @json_option

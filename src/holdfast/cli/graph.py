@@ -6,7 +6,8 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from holdfast.cli.printable import name, width
+from holdfast.cli.printable import name
+from holdfast.cli.tables import aligned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,18 +48,21 @@ def lines(tree: Tree, limit: int | None = None) -> list[str]:
     heads: dict[str, list[str]] = {}
     for session, head in tree.heads.items():
         heads.setdefault(head, []).append(session)
-    rows = tree.lanes()[:limit]
-    drawn = [lane_text(row, draw) for row in rows]
-    entries = [by_id[str(row.node)] for row in rows]
-    labels = [_label(entry) for entry in entries]
-    lane_columns = max((width(text) for text in drawn), default=0)
-    label_columns = max((width(text) for text in labels), default=0)
-    out = []
-    for text, label, entry in zip(drawn, labels, entries, strict=True):
-        lanes = text + " " * (lane_columns - width(text))
-        said = label + " " * (label_columns - width(label))
-        out.append(f"{lanes}  {entry.short_id}  {said}  {_note(entry, heads, draw)}".rstrip())
-    return out
+    return aligned([_cells(row, by_id[str(row.node)], heads, draw) for row in tree.lanes()[:limit]], right=(2,))
+
+
+def _cells(row: LaneRow, entry: Checkpoint, heads: Mapping[str, list[str]], draw: Glyphs) -> tuple[str, ...]:
+    notes = [f"for {name(entry.handoff_target)}"] if entry.handoff_target else []
+    notes += [f"{draw.head} head of {name(session)}" for session in heads.get(entry.checkpoint_id, ())]
+    return (
+        lane_text(row, draw),
+        entry.short_id,
+        "" if entry.step_index is None else str(entry.step_index),
+        name(entry.step_name),
+        name(entry.session_id),
+        f"{entry.created_at:%Y-%m-%d %H:%M:%S}",
+        "  ".join(notes),
+    )
 
 
 def lane_text(row: LaneRow, draw: Glyphs) -> str:
@@ -79,16 +83,3 @@ def lane_text(row: LaneRow, draw: Glyphs) -> str:
             cell = draw.along if bridged else " "
         cells.append(cell + (draw.along if row.lane <= lane < last_join else " "))
     return "".join(cells).rstrip()
-
-
-def _label(entry: Checkpoint) -> str:
-    step = "" if entry.step_index is None else f"{entry.step_index:>3}"
-    return f"{step} {name(entry.step_name)}".rstrip()
-
-
-def _note(entry: Checkpoint, heads: Mapping[str, list[str]], draw: Glyphs) -> str:
-    parts = [name(entry.session_id), f"{entry.created_at:%Y-%m-%d %H:%M:%S}"]
-    if entry.handoff_target:
-        parts.append(f"for {name(entry.handoff_target)}")
-    parts += [f"{draw.head} head of {name(session)}" for session in heads.get(entry.checkpoint_id, ())]
-    return "  ".join(parts)

@@ -19,17 +19,21 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: 
 
 
 def plain_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[str] = ()) -> str:
-    lines = [header, *rows]
-    widths = [max(width(line[column]) for line in lines) for column in range(len(header))]
-    to_the_right = [title in right for title in header]
-    out = []
-    for line in lines:
+    numbers = [column for column, title in enumerate(header) if title in right]
+    return "".join(f"{line}\n" for line in aligned([header, *rows], numbers))
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
+    """Lines whose cells stand below each other."""
+    widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
         cells = []
-        for cell, columns, flush in zip(line, widths, to_the_right, strict=True):
+        for column, (cell, columns) in enumerate(zip(row, widths, strict=True)):
             blanks = " " * (columns - width(cell))
-            cells.append(blanks + cell if flush else cell + blanks)
-        out.append(GAP.join(cells).rstrip() + "\n")
-    return "".join(out)
+            cells.append(blanks + cell if column in right else cell + blanks)
+        lines.append(GAP.join(cells).rstrip())
+    return lines
 
 
 def _print_rich(header: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[str]) -> None:

@@ -1,0 +1,121 @@
+"""`holdfast demo`: the main job in one command."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.options import json_option
+
+if TYPE_CHECKING:
+    from holdfast.cli.demo.story import Crash, Ending, Fork
+    from holdfast.model.reports import Stats, VerifyReport
+
+
+@click.command(short_help="See it work: an agent is killed, goes on, and is forked.")
+@click.option(
+    "--keep", metavar="DIR", type=click.Path(path_type=Path, file_okay=False), help="Keep the demo's store, in DIR."
+)
+@click.option("--no-color", is_flag=True, help="No colors, as with NO_COLOR in the environment.")
+@json_option
+@click.pass_context
+def demo(ctx: click.Context, keep: Path | None, no_color: bool, as_json: bool) -> None:
+    """See it work: an agent is killed with SIGKILL, twice, goes on, and is forked.
+
+    Runs in a few seconds, without a network or a model, in a directory of its own. What it prints, it has measured;
+    it exits with 1 if anything did not hold.
+    """
+    import os
+    import tempfile
+
+    from holdfast.errors import UsageError
+
+    color = not no_color and "NO_COLOR" not in os.environ
+    if keep is not None:
+        store = keep / ".holdfast" / "store.db"
+        if store.exists():
+            raise UsageError(f"{keep} has a store already: name a new directory. `cd {keep} && holdfast timeline`")
+        holds = _perform(store, keep, color=color, as_json=as_json)
+    else:
+        with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as directory:
+            holds = _perform(Path(directory) / ".holdfast" / "store.db", None, color=color, as_json=as_json)
+    ctx.exit(0 if holds else 1)
+
+
+def _perform(store: Path, kept: Path | None, *, color: bool, as_json: bool) -> bool:
+    from holdfast import SyncClient
+    from holdfast.cli.demo import story
+    from holdfast.cli.demo.lives import live
+    from holdfast.cli.demo.telling import Teller
+
+    teller = Teller(quiet=as_json, color=color)
+    started = time.monotonic()
+    with SyncClient.sqlite(store) as client:
+        teller.opening(store)
+        at_work = story.crash(client, store, story.KILLED_AT_WORK, [])
+        teller.crash(at_work)
+        at_save = story.crash(client, store, story.KILLED_AT_SAVE, [at_work.life])
+        teller.crash(at_save)
+        last = live(store, story.SESSION, story.POLICY)
+        ending = story.finish(client, story.SESSION, story.POLICY, [at_work.life, at_save.life, last])
+        teller.ending(last, ending)
+        fork = story.fork(client, store)
+        teller.fork(fork, ending)
+        teller.timeline(client.tree(story.SESSION))
+    report, stats = story.check(store)
+    teller.check(report, stats)
+    holds = at_work.holds and at_save.holds and ending.holds and fork.ending.holds and report.ok
+    seconds = time.monotonic() - started
+    teller.closing(seconds, kept, holds=holds)
+    if as_json:
+        from holdfast.cli.json_output import print_json
+
+        print_json(
+            {
+                "ok": holds,
+                "seconds": round(seconds, 3),
+                "store": str(store) if kept else None,
+                "crashes": [_crash_fields(at_work), _crash_fields(at_save)],
+                "ending": _ending_fields(ending),
+                "fork": _fork_fields(fork),
+                **_store_fields(report, stats),
+            }
+        )
+    return holds
+
+
+def _crash_fields(crash: Crash) -> dict[str, Any]:
+    return {
+        "killed_when": crash.life.killed_when,
+        "was_killed": crash.life.was_killed,
+        "last_acknowledged": crash.acknowledged,
+        "last_found": crash.found,
+        "lost": list(crash.lost),
+    }
+
+
+def _ending_fields(ending: Ending) -> dict[str, Any]:
+    from holdfast.cli.demo.telling import COMPARED
+    from holdfast.cli.json_output import shown
+
+    return {
+        "is_exact": ending.is_exact,
+        "repeated": list(ending.repeated),
+        "outcome": {name: shown(ending.state.get(name)) for name in COMPARED},
+    }
+
+
+def _fork_fields(fork: Fork) -> dict[str, Any]:
+    return {"source_id": fork.source_id, "seconds": round(fork.seconds, 6), **_ending_fields(fork.ending)}
+
+
+def _store_fields(report: VerifyReport, stats: Stats) -> dict[str, Any]:
+    return {
+        "checked": report.checked,
+        "problems": [problem.message for problem in report.problems],
+        "logical_bytes": stats.logical_bytes,
+        "stored_bytes": stats.stored_bytes,
+    }
