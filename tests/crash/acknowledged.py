@@ -84,13 +84,15 @@ class Said:
 def findings(client: SyncClient, said: Said, *, in_flight: int) -> list[str]:
     """All that is wrong with the store, given what was said. `in_flight` is how many checkpoints may be there that
     nobody acknowledged: one for each writer that was interrupted."""
-    return [
-        *lost_or_wrong(client, said),
-        *_torn(client),
-        *_unexpected(client, said, in_flight),
-        *_misplaced_heads(client, said),
-        *_cannot_go_on(client),
-    ]
+    found = lost_or_wrong(client, said)
+    try:
+        found += _torn(client)
+        found += _unexpected(client, said, in_flight)
+        found += _misplaced_heads(client, said)
+        found += _cannot_go_on(client)
+    except HoldfastError as error:
+        found.append(f"torn: the store can't be gone through: {error}")
+    return found
 
 
 def lost_or_wrong(client: SyncClient, said: Said) -> list[str]:

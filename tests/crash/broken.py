@@ -1,12 +1,14 @@
 """Writers and backends that are broken on purpose: what they do must be found, or the tests that pass prove nothing."""
 
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from holdfast.backends import sqlite_commit
 from holdfast.backends.files.disk import Disk
 from holdfast.backends.files.journal import Journal
 from holdfast.backends.port import Commit
+from holdfast.backends.sqlite import SqliteBackend
 
 EARLY = "acknowledge before the save"
 LATE = "files get the second half of their content after the commit"
@@ -43,14 +45,11 @@ def _write_late() -> None:
 
 
 def _commit_in_pieces() -> None:
-    carry_out = sqlite_commit.carry_out
+    commit_all = SqliteBackend.commit_all
 
-    def record_then_runs(connection: Any, commit: Commit, known: Any, learned: Any) -> None:
-        runs, commit.runs = commit.runs, ()
-        carry_out(connection, commit, known, learned)
-        if runs:
-            connection.execute("COMMIT")
-            connection.execute("BEGIN IMMEDIATE")
-            carry_out(connection, Commit(tree=commit.tree, runs=runs), known, learned)
+    def record_then_runs(self: SqliteBackend, commits: Sequence[Commit]) -> list[BaseException | None]:
+        first = commit_all(self, [replace(commit, runs=()) for commit in commits])
+        then = commit_all(self, [Commit(tree=commit.tree, runs=commit.runs) for commit in commits])
+        return [one or other for one, other in zip(first, then, strict=True)]
 
-    sqlite_commit.carry_out = record_then_runs
+    SqliteBackend.commit_all = record_then_runs
