@@ -1,0 +1,223 @@
+"""Declared appends: the list is the parent's and the new elements, and only these are written."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast import SyncClient, UnsupportedValueError, UsageError
+from support import Store, messages
+
+
+def grown(client: SyncClient, start: int, *, more: int = 3, **rest) -> list:
+    """A session that began with `start` messages and was appended to `more` times; the states of all checkpoints."""
+    saved = [client.save("a", session_id="s", execution_state={"m": messages(start)} | rest)]
+    saved += [client.save("a", session_id="s", execution_state=rest, append={"m": messages(1, start + i)})
+              for i in range(more)]  # fmt: skip
+    return [client.restore(id_).execution_state for id_ in saved]
+
+
+@pytest.mark.parametrize("start", [0, 1, 7, 8, 9, 10, 30, 200], ids=lambda n: f"{n} before")
+def test_append_to_lists_of_any_length_and_across_the_threshold(client: SyncClient, start: int):
+    states = grown(client, start, more=4, other=1)
+    assert [len(state["m"]) for state in states] == [start + i for i in range(5)]
+    assert states[-1] == {"m": messages(start + 4), "other": 1}
+
+
+@pytest.mark.parametrize("start", [2, 30])
+def test_the_checksum_of_the_content_is_that_of_the_whole_list(store: Store, start: int):
+    """The same state, told as a whole and told as an append, is the same content."""
+    client = store.client()
+    grown(client, start)
+    client.save("a", session_id="whole", execution_state={"m": messages(start + 3)})
+    told, whole = (client._services.backend.backend.session_records(name)[0].data for name in (b"s", b"whole"))
+    assert told[-68:-36] == whole[-68:-36]  # the root digest
+
+
+def test_by_a_client_that_knows_nothing(store: Store):
+    for start in (2, 30):
+        store.client().save("a", session_id=f"s{start}", execution_state={"m": messages(start)})
+        for i in range(3):
+            store.client().save("a", session_id=f"s{start}", append={"m": messages(1, start + i)})
+        assert store.client().latest(session_id=f"s{start}").execution_state == {"m": messages(start + 3)}
+
+
+def test_on_the_first_save_the_list_is_what_is_appended(client: SyncClient):
+    for count in (0, 2, 30):
+        saved = client.save("a", execution_state={"x": 1}, append={"m": messages(count)})
+        assert client.restore(saved).execution_state == {"x": 1, "m": messages(count)}
+
+
+def test_nested_paths_dotted_or_as_tuples(client: SyncClient):
+    client.save("a", session_id="s", execution_state={"values": {"messages": messages(20), "n": 1}, "a.b": [1]})
+    saved = client.save(
+        "a",
+        session_id="s",
+        execution_state={"values": {"n": 2}},
+        append={"values.messages": ["x"], ("a.b",): [2], ("new", "list"): [3]},
+    )
+    assert client.restore(saved).execution_state == {
+        "values": {"n": 2, "messages": [*messages(20), "x"]},
+        "a.b": [1, 2],
+        "new": {"list": [3]},
+    }
+
+
+def test_several_lists_at_once(client: SyncClient):
+    client.save("a", session_id="s", execution_state={"long": messages(30), "short": [1], "other": messages(20)})
+    saved = client.save(
+        "a", session_id="s", append={"long": ["x"], "short": [2, 3], "other": messages(9, 20), "no": []}
+    )
+    assert client.restore(saved).execution_state == {
+        "long": [*messages(30), "x"],
+        "short": [1, 2, 3],
+        "other": messages(29),
+        "no": [],
+    }
+
+
+def test_of_nothing_keeps_the_list(client: SyncClient):
+    for start in (3, 30):
+        client.save("a", session_id=f"s{start}", execution_state={"m": messages(start)})
+        saved = client.save("a", session_id=f"s{start}", append={"m": []})
+        assert client.restore(saved).execution_state == {"m": messages(start)}
+
+
+def test_what_is_not_named_is_not_kept(client: SyncClient):
+    """`append` says something about the lists it names; the rest of the state is what was given."""
+    client.save("a", session_id="s", execution_state={"m": messages(20), "other": 1, "tools": messages(20)})
+    assert client.restore(client.save("a", session_id="s", append={"m": []})).execution_state == {"m": messages(20)}
+
+
+def test_to_an_explicit_parent(client: SyncClient):
+    for start in (3, 30):
+        session = f"s{start}"
+        root = client.save("a", session_id=session, execution_state={"m": messages(start)})
+        client.save("a", session_id=session, append={"m": ["main"]})
+        forked = client.save("a", session_id=session, parent_id=root, append={"m": ["fork"]})
+        assert client.restore(forked).execution_state == {"m": [*messages(start), "fork"]}
+
+
+def test_after_an_edit_of_the_parent(client: SyncClient):
+    edited = messages(40)
+    del edited[5:9]
+    edited.insert(20, {"inserted": "x" * 100})
+    client.save("a", session_id="s", execution_state={"m": messages(40)})
+    client.save("a", session_id="s", execution_state={"m": edited})
+    saved = client.save("a", session_id="s", append={"m": ["x", "y"]})
+    assert client.restore(saved).execution_state == {"m": [*edited, "x", "y"]}
+
+
+def test_to_a_head_that_another_writer_moved(store: Store):
+    """Both lists have both elements: the append follows the head at commit."""
+    for start in (3, 30):
+        session = f"s{start}"
+        client, recorder = store.recorded()
+        other = store.client()
+        client.save("a", session_id=session, execution_state={"m": messages(start)})
+
+        def meanwhile(commits, recorder=recorder, other=other, session=session):
+            recorder.before_commit = None
+            other.save("b", session_id=session, append={"m": ["theirs"]})
+
+        recorder.before_commit = meanwhile
+        saved = client.save("a", session_id=session, append={"m": ["mine"]})
+        assert client.restore(saved).execution_state == {"m": [*messages(start), "theirs", "mine"]}
+        assert client.restore(saved).sequence == 3
+
+
+def test_by_two_writers_in_turn(store: Store):
+    one, two = store.client(), store.client()
+    for i in range(60):
+        (one, two)[i % 2].save("a", session_id="s", append={"m": messages(1, i)})
+    assert one.latest(session_id="s").execution_state == {"m": messages(60)}
+    assert two.verify().ok
+
+
+def test_when_a_short_list_was_made_long_by_another_writer(store: Store):
+    client, recorder = store.recorded()
+    other = store.client()
+    client.save("a", session_id="s", execution_state={"m": ["first"]})
+
+    def meanwhile(commits):
+        recorder.before_commit = None
+        other.save("b", session_id="s", append={"m": messages(30)})
+
+    recorder.before_commit = meanwhile
+    saved = client.save("a", session_id="s", append={"m": ["last"]})
+    assert client.restore(saved).execution_state == {"m": ["first", *messages(30), "last"]}
+
+
+def test_when_a_long_list_was_made_short_by_another_writer(store: Store):
+    client, recorder = store.recorded()
+    other = store.client()
+    client.save("a", session_id="s", execution_state={"m": messages(30)})
+
+    def meanwhile(commits):
+        recorder.before_commit = None
+        other.save("b", session_id="s", execution_state={"m": ["summary"]})
+
+    recorder.before_commit = meanwhile
+    saved = client.save("a", session_id="s", append={"m": ["last"]}, execution_state={"n": 1})
+    assert client.restore(saved).execution_state == {"n": 1, "m": ["summary", "last"]}
+
+
+def test_elements_may_be_anything_that_can_be_kept(client: SyncClient):
+    elements = [(1, 2), {3}, b"4", bytearray(b"5"), {6: "six"}, "\ud800", 2**80, ["nested", ["x" * 5000]]]
+    for start in (3, 30):
+        client.save("a", session_id=f"s{start}", execution_state={"m": messages(start)})
+        restored = client.restore(client.save("a", session_id=f"s{start}", append={"m": elements})).execution_state
+        assert restored["m"] == [*messages(start), *elements]
+        assert [type(element) for element in restored["m"][start:]] == [type(element) for element in elements]
+
+
+class TestRefusals:
+    def refused(self, client: SyncClient, match: str, **arguments) -> None:
+        before = len(client.timeline(session_id="s"))
+        with pytest.raises(UsageError, match=match):
+            client.save("a", session_id="s", **arguments)
+        assert len(client.timeline(session_id="s")) == before
+
+    def test_a_list_that_is_also_in_the_state(self, quick: SyncClient):
+        for start in (3, 30):
+            quick.save("a", session_id="s", execution_state={"m": messages(start), "v": {"m": [1]}})
+            self.refused(
+                quick,
+                r"execution_state\.m is in execution_state and in append\. Leave it out",
+                execution_state={"m": messages(start)},
+                append={"m": [1]},
+            )
+            self.refused(quick, r"execution_state\.v\.m is in", execution_state={"v": {"m": []}}, append={"v.m": [1]})
+
+    def test_something_in_the_parent_that_is_no_list(self, quick: SyncClient):
+        for value, kind in ((5, "int"), ((1, 2), "tuple"), ("text" * 2000, "str"), ({}, "dict")):
+            quick.save("a", session_id="s", execution_state={"m": value})
+            self.refused(quick, f"append to execution_state.m: the parent has a {kind} there", append={"m": [1]})
+
+    def test_a_path_that_leads_through_no_dict(self, quick: SyncClient):
+        quick.save("a", session_id="s", execution_state={"m": "text"})
+        self.refused(quick, "append to execution_state.m.n: .* str", append={"m.n": [1]})
+        quick.save("a", session_id="s")
+        self.refused(quick, "'m' is a str, not a dict", execution_state={"m": "text"}, append={"m.n": [1]})
+
+    def test_a_state_that_is_no_dict(self, quick: SyncClient):
+        self.refused(quick, "execution_state must be a dict.*not a list", execution_state=[1], append={"m": [1]})
+
+    def test_appends_that_are_not_lists_of_elements(self, quick: SyncClient):
+        self.refused(quick, r"append\['m'\] is a str", append={"m": "text"})
+        self.refused(quick, r"append\['m'\] is a dict", append={"m": {}})
+        self.refused(quick, "must map paths to lists", append=["m"])
+        self.refused(quick, "append path 5 must be", append={5: [1]})
+        self.refused(quick, r"append path \(\) must be", append={(): [1]})
+        self.refused(quick, "twice", append={"a.b": [1], ("a", "b"): [2]})
+
+    def test_an_element_that_cannot_be_kept_is_named_by_its_place_in_the_whole_list(self, client: SyncClient):
+        client.save("a", session_id="s", execution_state={"m": messages(30)})
+        with pytest.raises(UnsupportedValueError) as refusal:
+            client.save("a", session_id="s", append={"m": ["fine", {"bad": object()}]})
+        assert refusal.value.path == "execution_state.m[31].bad"
+
+
+def test_the_callers_state_and_elements_are_not_changed(quick: SyncClient):
+    state, elements = {"v": {"n": 1}}, [1, 2]
+    quick.save("a", session_id="s", execution_state=state, append={"v.m": elements})
+    assert (state, elements) == ({"v": {"n": 1}}, [1, 2])

@@ -1,0 +1,61 @@
+"""Fixtures: a store and a client over each backend that needs no server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from holdfast import SyncClient
+from support import BACKENDS, Clock, Store
+
+# A test that takes long on a busy machine is no failure; examples are the same in every run of a check.
+settings.register_profile("holdfast", deadline=None)
+settings.load_profile("holdfast")
+
+
+@pytest.fixture(params=BACKENDS)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """A store of each kind. `store.client()` opens a client on it, as often as it is called."""
+    opened = Store(request.param, tmp_path)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(params=("files", "sqlite"))
+def disk_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """A store of each kind that processes can share."""
+    opened = Store(request.param, tmp_path)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def sqlite_store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store("sqlite", tmp_path)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def memory_store(tmp_path: Path) -> Store:
+    """The quickest: for what does not depend on the backend."""
+    return Store("memory", tmp_path)
+
+
+@pytest.fixture
+def client(store: Store) -> SyncClient:
+    return store.client()
+
+
+@pytest.fixture
+def quick(memory_store: Store) -> SyncClient:
+    """A client on a memory store: for what does not depend on the backend."""
+    return memory_store.client()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()

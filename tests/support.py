@@ -1,0 +1,151 @@
+"""What the behaviour tests share: stores that can be opened again, a backend that writes down what it is asked, a clock
+to turn, and child processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from holdfast import Client, SyncClient
+from holdfast.backends.files import FilesBackend
+from holdfast.backends.memory import MemoryBackend
+from holdfast.backends.port import BlockingBackend, Commit
+from holdfast.backends.sqlite import SqliteBackend
+
+BACKENDS = ("memory", "files", "sqlite")
+SOME_ID = "01939c5e-7c1b-7000-8a2f-0c4c1d9be2f1"
+OTHER_ID = "01939c5e-7c1b-7000-8a2f-0c4c1d9be2f2"
+
+
+class Store:
+    """One store. Each client that it opens has a memory of its own, as another process would."""
+
+    def __init__(self, kind: str, where: Path) -> None:
+        self.kind = kind
+        self.where = where
+        self._memory = MemoryBackend()
+        self._opened: list[BlockingBackend] = [self._memory]
+
+    @property
+    def url(self) -> str:
+        return {"sqlite": f"sqlite:///{self.where}/store.db", "files": f"file://{self.where}/store"}[self.kind]
+
+    def backend(self) -> BlockingBackend:
+        if self.kind == "memory":
+            return self._memory
+        opened: BlockingBackend
+        if self.kind == "files":
+            opened = FilesBackend(self.where / "store", durability="fast")
+        else:
+            opened = SqliteBackend(self.where / "store.db", durability="fast")
+        self._opened.append(opened)
+        return opened
+
+    def client(self, **options: Any) -> SyncClient:
+        return SyncClient(self.backend(), **options)
+
+    def async_client(self, **options: Any) -> Client:
+        return Client(self.backend(), **options)
+
+    def recorded(self, **options: Any) -> tuple[SyncClient, Recorder]:
+        """A client, and what it asks of the store."""
+        recorder = Recorder(self.backend())
+        return SyncClient(recorder, **options), recorder
+
+    def close(self) -> None:
+        for backend in self._opened:
+            backend.close()
+
+
+class Recorder:
+    """A backend that writes down the calls and commits that pass through it, and can be told to interfere.
+
+    `before_commit(commits)` is called before each batch; what it raises comes out of `commit_all`.
+    """
+
+    def __init__(self, inner: BlockingBackend) -> None:
+        self.inner = inner
+        self.calls: Counter[str] = Counter()
+        self.commits: list[Commit] = []
+        self.before_commit: Callable[[Sequence[Commit]], None] | None = None
+
+    def commit_all(self, commits: Sequence[Commit]) -> list[BaseException | None]:
+        self.calls["commit_all"] += 1
+        self.commits += commits
+        if self.before_commit is not None:
+            self.before_commit(commits)
+        return self.inner.commit_all(commits)
+
+    def forget(self) -> None:
+        self.calls.clear()
+        self.commits.clear()
+
+    def written_bytes(self) -> int:
+        """Bytes of state: runs and blobs, without records and rows."""
+        return sum(
+            sum(len(run.data) for run in commit.runs) + sum(map(len, commit.blobs.values())) for commit in self.commits
+        )
+
+    def record_bytes(self) -> int:
+        return sum(len(commit.record.data) for commit in self.commits if commit.record)
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self.inner, name)
+        if not callable(attribute):
+            return attribute
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.calls[name] += 1
+            return attribute(*args, **kwargs)
+
+        return call
+
+
+class Clock:
+    """Time that stands still until it is moved. Every client it is given to goes by it."""
+
+    def __init__(self) -> None:
+        self.us = 1_800_000_000_000_000
+
+    def forward(self, seconds: float) -> None:
+        self.us += round(seconds * 1_000_000)
+
+    def rules(self, client: SyncClient | Client) -> None:
+        client._services.now_us = lambda: self.us
+
+
+def messages(count: int, start: int = 0, size: int = 500) -> list[dict[str, Any]]:
+    """Messages that differ from each other; a dozen of them make a list that is kept as a log."""
+    return [
+        {"role": "user" if i % 2 else "assistant", "content": f"message {i} ".ljust(size, "abcdefghij"[i % 10]), "n": i}
+        for i in range(start, start + count)
+    ]
+
+
+def python(code: str, *arguments: str, timeout: float = 60, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Runs code in a Python of its own; its arguments are in `sys.argv[1:]`."""
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(code), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=check,
+        env={"PYTHONPATH": str(Path(__file__).parent), "PATH": "/usr/bin:/bin"},
+    )
+
+
+def python_process(code: str, *arguments: str) -> subprocess.Popen[str]:
+    """The same, without waiting for it."""
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(code), *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={"PYTHONPATH": str(Path(__file__).parent), "PATH": "/usr/bin:/bin"},
+    )
