@@ -247,12 +247,13 @@ class Client(Opening):
 
     async def latest(self, agent_id: str | None = None, session_id: str | None = None) -> Checkpoint | None:
         """The checkpoint a session stands at, with its state; without `session_id`, of the session saved to last."""
+        agent = arguments.optional_name("agent_id", agent_id)
         if session_id is None:
-            found = await listing.sessions(self._services, agent_id=agent_id, limit=1)
+            found = await listing.sessions(self._services, agent_id=agent, limit=1)
             if not found:
                 return None
             session_id = found[0].session_id
-        return await restoring.latest(self._services, session_id, agent_id)
+        return await restoring.latest(self._services, arguments.name("session_id", session_id), agent)
 
     async def get(self, checkpoint_id: str) -> Checkpoint:
         """The checkpoint without its state."""
@@ -264,7 +265,8 @@ class Client(Opening):
 
     async def sessions(self, agent_id: str | None = None, limit: int | None = None) -> list[Session]:
         """The sessions, the one saved to last first."""
-        return await listing.sessions(self._services, agent_id=agent_id, limit=limit)
+        agent = arguments.optional_name("agent_id", agent_id)
+        return await listing.sessions(self._services, agent_id=agent, limit=limit)
 
     async def tree(self, session_id: str) -> Tree:
         """All checkpoints of the session's tree, with those of its forks."""
@@ -314,7 +316,7 @@ class Client(Opening):
 
     async def verify(self, session_id: str | None = None) -> VerifyReport:
         """Reads everything, of the store or of one session, and checks it."""
-        return await inspecting.verify(self._services, session_id)
+        return await inspecting.verify(self._services, arguments.optional_name("session_id", session_id))
 
     async def stats(self) -> Stats:
         """How much is stored, and how much it would be without sharing."""

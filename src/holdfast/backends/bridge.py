@@ -164,7 +164,7 @@ class Offload(Bridge):
 
     def __init__(self, backend: BlockingBackend) -> None:
         super().__init__(backend)
-        self._queue: SimpleQueue[_Job] = SimpleQueue()
+        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._starting = threading.Lock()
         self._thread_of: int | None = None  # the process the thread runs in: a forked child needs its own
 
@@ -174,6 +174,11 @@ class Offload(Bridge):
 
     async def commit(self, commit: Commit) -> None:
         await self._submit(commit, None)
+
+    async def close(self) -> None:
+        await super().close()
+        self._queue.put(None)  # ends the thread; a call after this starts another, which says that it is closed
+        self._thread_of = None
 
     def _submit(self, commit: Commit | None, call: Callable[[], Any] | None) -> asyncio.Future[Any]:
         if self._thread_of != os.getpid():
@@ -191,16 +196,19 @@ class Offload(Bridge):
                 thread.start()
                 self._thread_of = os.getpid()
 
-    def _work(self, queue: SimpleQueue[_Job]) -> None:
+    def _work(self, queue: SimpleQueue[_Job | None]) -> None:
         while True:
-            jobs = [queue.get(), *_drain(queue)]
+            waiting = [queue.get(), *_drain(queue)]
+            jobs = [job for job in waiting if job is not None]
             commits = [job for job in jobs if job.commit is not None]
             if commits:
                 _deliver(self._commit(commits))
             for job in jobs:
                 if job.call is not None:
                     _deliver([_answer(job)])
-            del jobs, commits
+            if len(jobs) < len(waiting):
+                return
+            del waiting, jobs, commits
 
     def _commit(self, jobs: list[_Job]) -> list[_Answer]:
         try:

@@ -100,7 +100,9 @@ class MemoryBackend:
                 runs.pop()
             runs.append(Run(run.first, run.length, run.data))
         for hash_, data in commit.blobs.items():
-            self._blobs[hash_] = (data, now)
+            # Later than before, whatever the clock says: collection must see that it was written again.
+            before = self._blobs[hash_][1] if hash_ in self._blobs else 0
+            self._blobs[hash_] = (data, max(now, before + 1))
         for write in commit.rows:
             self._put_row(write.key, write.value)
         if (record := commit.record) is not None:

@@ -30,11 +30,11 @@ from holdfast.backends.port import (
     Span,
     Usage,
 )
+from holdfast.backends.sqlite_batch import Batch, Known
 from holdfast.errors import CorruptError, HoldfastError, StoreError, UsageError
 
 T = TypeVar("T")
 SYNCHRONOUS = {"full": "FULL", "fast": "NORMAL"}
-SESSIONS_REMEMBERED = 10_000
 RECORD = "SELECT record.id, session.id, sequence, data FROM record JOIN session ON session.n = record.session"
 
 
@@ -60,7 +60,7 @@ class SqliteBackend:
         self._reading = threading.Lock()
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
-        self._sessions: dict[bytes, int] = {}
+        self._known = Known()
         self._process = os.getpid()
         self._prepare_file()
         with self._writing, self._translated("opened"):
@@ -75,46 +75,40 @@ class SqliteBackend:
     def commit_all(self, commits: Sequence[Commit]) -> list[BaseException | None]:
         with self._writing:
             try:
-                return self._transaction(commits, careful=False)
-            except sqlite_commit.Doubtful:
-                pass
+                return self._transaction(lambda connection: Batch(connection, self._known).carry_out(commits))
             except (sqlite3.Error, StoreError, CorruptError) as error:
-                if len(commits) == 1:
+                self._known.forget()
+                if len(commits) == 1 and not isinstance(error, sqlite3.IntegrityError):
                     return [self._translate(error, "written")]
             # One of them can't be written as it is: each gets a transaction of its own, so that it fails alone.
-            outcomes: list[BaseException | None] = []
-            for commit in commits:
-                try:
-                    outcomes += self._transaction([commit], careful=True)
-                except (sqlite3.Error, StoreError, CorruptError) as error:
-                    outcomes.append(self._translate(error, "written"))
-            return outcomes
+            return [self._alone(commit) for commit in commits]
 
-    def _transaction(self, commits: Sequence[Commit], *, careful: bool) -> list[BaseException | None]:
-        connection = self._connected("_writer")
-        outcomes: list[BaseException | None] = []
-        learned: dict[bytes, int] = {}
-        try:
+    def _alone(self, commit: Commit) -> BaseException | None:
+        def carry_out(connection: sqlite3.Connection) -> None:
             connection.execute("BEGIN IMMEDIATE")
-            for commit in commits:
-                try:
-                    sqlite_commit.carry_out(connection, commit, self._sessions, learned, careful=careful)
-                except CommitConflict as conflict:
-                    outcomes.append(conflict)
-                else:
-                    outcomes.append(None)
+            sqlite_commit.carry_out(connection, commit)
             connection.execute("COMMIT")
-        except sqlite_commit.Doubtful:
+
+        try:
+            self._transaction(carry_out)
+        except CommitConflict as conflict:
+            return conflict
+        except (sqlite3.Error, StoreError, CorruptError) as error:
+            return self._translate(error, "written")
+        return None
+
+    def _transaction(self, carry_out: Callable[[sqlite3.Connection], T]) -> T:
+        connection = self._connected("_writer")
+        try:
+            return carry_out(connection)
+        except (CommitConflict, sqlite3.IntegrityError):
             connection.execute("ROLLBACK")
             raise
         except BaseException:
             # After a failed fsync nobody knows what the connection believes: the next commit opens a new one.
+            self._known.forget()
             self._discard("_writer")
             raise
-        if len(self._sessions) > SESSIONS_REMEMBERED:
-            self._sessions = {}
-        self._sessions.update(learned)
-        return outcomes
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -190,7 +184,7 @@ class SqliteBackend:
     ) -> list[tuple[RowKey, Row]]:  # fmt: skip
         def read(connection: sqlite3.Connection) -> list[tuple[RowKey, Row]]:
             rows = connection.execute(
-                "SELECT key, tree, value, version FROM row WHERE space = ?1 AND key >= ?2 AND substr(key, 1, ?3) = ?2 "
+                "SELECT key, tree, value, version FROM row WHERE space = ?1 AND key >= ?2 AND (?3 = 0 OR substr(key, 1, ?3) = ?2) "
                 "AND (?4 IS NULL OR key > ?4) AND (?5 IS NULL OR tree = ?5) ORDER BY key, tree LIMIT ?6",
                 (space, prefix, len(prefix), after, tree, -1 if limit is None else limit),
             )
@@ -245,6 +239,7 @@ class SqliteBackend:
     def compact(self) -> None:
         with self._writing, self._translated("compacted"):
             connection = self._connected("_writer")
+            self._known.forget()
             free = connection.execute("PRAGMA freelist_count").fetchone()[0]
             if free:
                 connection.execute("VACUUM")
@@ -276,10 +271,12 @@ class SqliteBackend:
         if self._process != os.getpid():
             # A connection must not cross a fork, and must not be closed by the child either: it is left alone.
             self._writer = self._reader = None
-            self._sessions = {}
+            self._known = Known()
             self._process = os.getpid()
         connection: sqlite3.Connection | None = getattr(self, role)
         if connection is None:
+            if role == "_writer":
+                self._known = Known()  # `data_version` only compares within one connection
             connection = sqlite3.connect(
                 self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False
             )

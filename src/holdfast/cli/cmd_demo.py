@@ -28,12 +28,12 @@ def demo(ctx: click.Context, keep: Path | None, no_color: bool, as_json: bool) -
     Runs in a few seconds, without a network or a model, in a directory of its own. What it prints, it has measured;
     it exits with 1 if anything did not hold.
     """
-    import os
     import tempfile
 
+    from holdfast.cli.tables import no_color as no_color_wanted
     from holdfast.errors import UsageError
 
-    color = not no_color and "NO_COLOR" not in os.environ
+    color = not (no_color or no_color_wanted())
     if keep is not None:
         store = keep / ".holdfast" / "store.db"
         if store.exists():

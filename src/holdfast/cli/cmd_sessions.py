@@ -68,4 +68,5 @@ def _print(found: list[Session]) -> None:
             for session in found
         ],
         right=("saves", "step"),
+        shrinks=("session", "agent", "name"),
     )

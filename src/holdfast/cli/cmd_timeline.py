@@ -56,11 +56,14 @@ def timeline(
 
 
 def _choose(client: SyncClient, session_id: str | None, agent: str | None) -> Session:
+    from holdfast.cli.one_session import session_named
     from holdfast.cli.printable import printable
     from holdfast.errors import CheckpointNotFoundError
 
+    found: list[Session]
     if session_id is not None:
-        found = [one for one in client.sessions() if one.session_id == session_id]
+        named = session_named(client, session_id)
+        found = [named] if named is not None else []
         complaint = f"there is no session {printable(session_id, 60)!r} here, or all of it has expired"
     else:
         found = client.sessions(agent_id=agent, limit=1)
@@ -117,7 +120,9 @@ def _print(chosen: Session, entries: list[Checkpoint]) -> None:
                 _note(entry, below, chosen.head.checkpoint_id),
             )
         )
-    print_table(("step", "name", "checkpoint", "agent", "created (UTC)", ""), rows, right=("step",))
+    print_table(
+        ("step", "name", "checkpoint", "agent", "created (UTC)", ""), rows, right=("step",), shrinks=("name", "agent")
+    )
 
 
 def _note(entry: Checkpoint, below: Checkpoint | None, head: str) -> str:

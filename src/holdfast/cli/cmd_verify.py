@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from holdfast.cli.options import json_option, store_option
@@ -24,6 +26,8 @@ def verify(ctx: click.Context, session: str | None, store: str | None, as_json: 
     from holdfast.errors import CheckpointNotFoundError
 
     with open_store(store) as client:
+        if sys.stderr.isatty():  # it may take a while
+            click.echo("reading everything…", err=True)
         report = client.verify(session)
     if session is not None and not (report.checked or report.expired or report.problems):
         raise CheckpointNotFoundError(

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Collection, Sequence
+from typing import Literal
 
 from holdfast.cli.printable import width
 
 GAP = "  "
+LONGEST_KEPT = 40  # columns of a cell that must not be shortened; longer ones are folded
 
 
-def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[str] = ()) -> None:
-    """Prints rows of cells that are safe to print (see `printable`); the columns named in `right` are numbers."""
+def no_color() -> bool:
+    """https://no-color.org: set, and not empty."""
+    return bool(os.environ.get("NO_COLOR"))
+
+
+def print_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[str] = (), shrinks: Collection[str] = ()
+) -> None:
+    """Prints rows of cells that are safe to print (see `printable`). The columns named in `right` are numbers; those
+    in `shrinks` give way where the terminal is narrow: ids and times are never cut."""
     if sys.stdout.isatty():
-        _print_rich(header, rows, right)
+        _print_rich(header, rows, right, shrinks)
     else:
         sys.stdout.write(plain_table(header, rows, right=right))
 
@@ -36,14 +47,22 @@ def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[
     return lines
 
 
-def _print_rich(header: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[str]) -> None:
+def _print_rich(
+    header: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[str], shrinks: Collection[str]
+) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, len(GAP), 0, 0), header_style="bold")
-    for title in header:
-        table.add_column(title, justify="right" if title in right else "left", no_wrap=True, overflow="ellipsis")
+    style = "" if no_color() else "bold"
+    table = Table(box=None, pad_edge=False, padding=(0, len(GAP), 0, 0), header_style=style)
+    for number, title in enumerate(header):
+        justify: Literal["right", "left"] = "right" if title in right else "left"
+        if title in shrinks:
+            table.add_column(title, justify=justify, no_wrap=True, overflow="ellipsis")
+        else:
+            longest = max((width(row[number]) for row in rows), default=0)
+            table.add_column(title, justify=justify, overflow="fold", min_width=min(longest, LONGEST_KEPT))
     for row in rows:
         # Text, not str: brackets in a name are not markup.
         table.add_row(*(Text(cell) for cell in row))

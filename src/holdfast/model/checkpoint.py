@@ -16,7 +16,7 @@ from holdfast.model.schema import SCHEMA_VERSION
 STATE_FIELDS = ("execution_state", "agent_context")
 
 
-@dataclass(frozen=True, repr=False, kw_only=True)
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
 class Checkpoint:
     """One agent at one moment. Never updated, only followed by a child.
 
@@ -64,6 +64,12 @@ class Checkpoint:
                 f"Use `restore({self.checkpoint_id!r})`"
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __eq__(self, other: object) -> bool:
+        return self.__dict__ == other.__dict__ if isinstance(other, Checkpoint) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.checkpoint_id)
 
     @property
     def has_state(self) -> bool:

@@ -3,7 +3,7 @@
     "HF"  kind (0 checkpoint, 1 tombstone)  version (1)
     size of the header (unsigned 32-bit, little-endian)   header (msgpack map, empty fields left out)
     manifest (msgpack)                                    root digest (32)
-    checksum (32): SHA-256 of version, header and root    CRC-32 (big-endian) of all the bytes before it
+    checksum (32): SHA-256 of kind, version, header, root    CRC-32 (big-endian) of all the bytes before it
 
 The checksum covers everything that was saved and nothing about where it is stored. The header holds the parent's
 checksum, so a tree is a hash chain.
@@ -114,7 +114,7 @@ def _pack(codec: Codec, prefix: bytes, header: dict[str, Any], body: bytes, root
         packed = ormsgpack.packb(header)
     except TypeError:  # a lone surrogate somewhere: the codec has a way for it
         packed = codec.encode(header, "header")
-    checksum = _checksum(VERSION, packed, root)
+    checksum = _checksum(prefix[2], VERSION, packed, root)
     head = b"%b%c%b%b%b%b%b" % (prefix, VERSION, len(packed).to_bytes(4, "little"), packed, body, root, checksum)
     return head + zlib.crc32(head).to_bytes(4, "big"), Stored(header, body, root, checksum, prefix == TOMBSTONE)
 
@@ -123,15 +123,17 @@ def unpack(codec: Codec, data: bytes, *, expected_id: bytes | None = None) -> St
     """Reads a record and checks it against its CRC and checksum, and that it is the one that was asked for."""
     if data[:2] != MAGIC or len(data) < 76:
         raise CorruptError("a record does not begin as one: the store is damaged. Run `verify`")
-    version = data[3]
+    kind, version = data[2], data[3]
     if version > VERSION:
         schema.migrate({}, str(version))  # raises, saying which version it is
+    if kind > TOMBSTONE[2]:
+        raise NewerVersionError(f"the record of {_name(expected_id)} is of a kind that a newer holdfast made. Upgrade")
     if zlib.crc32(memoryview(data)[:-4]) != int.from_bytes(data[-4:], "big"):
         raise CorruptError(f"the record of {_name(expected_id)} is damaged: its CRC does not match. Run `verify`")
     header_end = 8 + int.from_bytes(data[4:8], "little")
     packed, body = data[8:header_end], data[header_end:-68]
     root, checksum = data[-68:-36], data[-36:-4]
-    if header_end > len(data) - 68 or _checksum(version, packed, root) != checksum:
+    if header_end > len(data) - 68 or _checksum(kind, version, packed, root) != checksum:
         raise CorruptError(
             f"the record of {_name(expected_id)} was changed after it was saved: its checksum does not match. "
             "Run `verify` to see what else is concerned"
@@ -141,7 +143,7 @@ def unpack(codec: Codec, data: bytes, *, expected_id: bytes | None = None) -> St
         header = schema.migrate(header, str(version))
     if expected_id is not None and header["id"] != expected_id:
         raise CorruptError(f"the record under {_name(expected_id)} is that of {_name(header['id'])}: run `verify`")
-    return Stored(header, body, root, checksum, data[2] == 1)
+    return Stored(header, body, root, checksum, kind == TOMBSTONE[2])
 
 
 def _header(codec: Codec, packed: bytes) -> dict[str, Any]:
@@ -191,8 +193,8 @@ def microseconds(moment: datetime) -> int:
     return (moment - EPOCH) // _MICROSECOND
 
 
-def _checksum(version: int, packed_header: bytes, root: bytes) -> bytes:
-    return hashlib.sha256(b"holdfast checkpoint %d\0%b%b" % (version, packed_header, root)).digest()
+def _checksum(kind: int, version: int, packed_header: bytes, root: bytes) -> bytes:
+    return hashlib.sha256(b"holdfast record %d %d\0%b%b" % (kind, version, packed_header, root)).digest()
 
 
 def _name(id_: bytes | None) -> str:

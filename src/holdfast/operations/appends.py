@@ -41,6 +41,23 @@ async def resolved_anew(services: Services, request: SaveRequest, line: Line, st
     return state
 
 
+def as_stored(services: Services, request: SaveRequest, stored_state: Any) -> Any:
+    """The execution state with whole lists from a stored one in the places of its appends; None if these lists don't
+    end in the appended elements. The parent is not needed for this: it may have expired."""
+    assert request.append is not None
+    state = request.execution_state
+    for path, elements in request.append.items():
+        whole = _at(stored_state, path)
+        if type(whole) is not list or len(whole) < len(elements):
+            return None
+        codec = services.codec
+        end = whole[len(whole) - len(elements) :]
+        if codec.encode_each(end, path_text(path)) != codec.encode_each(elements, path_text(path)):
+            return None
+        state = _put(state, path, whole)
+    return state
+
+
 async def _parent_state(services: Services, manifest: Manifest) -> Any:
     execution_state, _ = await load_state(services, manifest, verify=True)
     return execution_state
@@ -49,9 +66,7 @@ async def _parent_state(services: Services, manifest: Manifest) -> Any:
 def _appended(line: Line, parent_state: Any, path: Path, elements: Sequence[Any]) -> Any:
     if line.known(path) is not None:
         return Appended(list(elements))
-    older = parent_state
-    for key in path[1:]:
-        older = older.get(key) if isinstance(older, dict) else None
+    older = _at(parent_state, path)
     if older is None:
         return list(elements)
     if type(older) is not list:
@@ -60,6 +75,15 @@ def _appended(line: Line, parent_state: Any, path: Path, elements: Sequence[Any]
             "Give the whole value in execution_state instead"
         )
     return [*older, *elements]
+
+
+def _at(state: Any, path: Path) -> Any:
+    """What the state has at that path or, where the path can't be followed, what is in its way; None for nothing."""
+    for key in path[1:]:
+        if type(state) is not dict:
+            return state
+        state = state.get(key)
+    return state
 
 
 def _taken_out(state: Any, path: Path, count: int) -> tuple[Sequence[Any], Any]:

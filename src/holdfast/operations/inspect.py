@@ -34,9 +34,7 @@ async def verify(services: Services, session_id: str | None = None) -> VerifyRep
         if only is not None and found.session != only:
             continue
         try:
-            stored = record.unpack(services.codec, found.data, expected_id=found.id)
-            if (rows.session_key(stored.session), stored.sequence) != (found.session, found.sequence):
-                raise CorruptError("it is stored under another session or sequence number")
+            stored = reading.listed_record(services, found)
             if stored.is_expired(services.now_us()):
                 expired += 1
                 continue
@@ -77,7 +75,8 @@ async def _check_heads(services: Services, only: bytes | None) -> list[Problem]:
             continue
         try:
             head = rows.unpack_head(key, row)
-            if head.checkpoint is not None and await reading.find_record(services, head.checkpoint) is None:
+            [found] = await services.backend.records([head.checkpoint]) if head.checkpoint else [True]
+            if not found:
                 raise CorruptError(
                     f"session {rows.session_name(key.key)!r:.60} stands at a checkpoint that is not there"
                 )
@@ -90,18 +89,20 @@ async def stats(services: Services) -> Stats:
     usage = await services.backend.usage()
     capabilities = services.backend.capabilities
     logical = live = expired = 0
+    sessions = set()
     async for found in all_records(services):
         stored = record.unpack(services.codec, found.data, expected_id=found.id)
         if stored.is_expired(services.now_us()):
             expired += 1
         else:
             live += 1
+            sessions.add(found.session)
             logical += stored.manifest().logical_size()
     return Stats(
         backend=capabilities.name,
         location=capabilities.location,
         durability=capabilities.durability,
-        sessions=len(await services.backend.scan(rows.HEAD)),
+        sessions=len(sessions),
         checkpoints=live,
         expired=expired,
         logical_bytes=logical,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.backends.port import ABSENT, Row, RowKey
-from holdfast.errors import CheckpointExpiredError, CheckpointNotFoundError
+from holdfast.backends.port import ABSENT, Record, Row, RowKey
+from holdfast.errors import CheckpointExpiredError, CheckpointNotFoundError, CorruptError
 from holdfast.model import ids
 from holdfast.objects import assemble, record, rows
 from holdfast.objects.manifest import Manifest
@@ -18,6 +18,17 @@ async def find_record(services: Services, id_: bytes) -> Stored | None:
     """The record of that id, live, expired or a tombstone; None if there is none."""
     [found] = await services.backend.records([id_])
     return record.unpack(services.codec, found.data, expected_id=id_) if found else None
+
+
+def listed_record(services: Services, found: Record) -> Stored:
+    """A record that was found by its session and sequence number, checked to be the one of these."""
+    stored = record.unpack(services.codec, found.data, expected_id=found.id)
+    if (rows.session_key(stored.session), stored.sequence) != (found.session, found.sequence):
+        raise CorruptError(
+            f"checkpoint {ids.to_text(found.id)} is stored under another session or sequence number than it was saved "
+            "with: the store was changed by another program. Run `verify`"
+        )
+    return stored
 
 
 async def live_record(services: Services, id_: bytes) -> Stored:

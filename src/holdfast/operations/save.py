@@ -31,13 +31,11 @@ async def save(services: Services, request: SaveRequest) -> Stored:
     split: Split | None = None
     base: Line | None = None  # the line that `split` was made for
     for _ in range(MAX_ATTEMPTS):
-        line = await reading.current_line(services, session)
-        _check_head(request, line)
         if request.checkpoint_id is not None:
             known = await reading.find_record(services, request.checkpoint_id)
             if known is not None:
                 return await _repeated(services, request, fields, known)
-        line = await _at_parent(services, request, line)
+        line = await _line(services, request, session)
         if split is None or base is None or base.tip is not line.tip:
             split = await _split(services, request, line, split)
             base = line
@@ -75,17 +73,18 @@ async def save(services: Services, request: SaveRequest) -> Stored:
     )
 
 
-def _check_head(request: SaveRequest, line: Line) -> None:
+async def _line(services: Services, request: SaveRequest, session: bytes) -> Line:
+    """Where the session stands, or would stand at the parent that was asked for."""
+    line = await reading.current_line(services, session)
     if request.expect_head is not None and request.expect_head != line.head.checkpoint:
-        actual = ids.to_text(line.head.checkpoint) if line.head.checkpoint else "nothing"
-        raise ConflictError(
-            f"session {request.session_id!r:.60} stands at {actual}, not at the expected "
-            f"{ids.to_text(request.expect_head)}: another writer was first. Read `latest`, decide, and save again"
-        )
-
-
-async def _at_parent(services: Services, request: SaveRequest, line: Line) -> Line:
-    """The line, standing at the parent that was asked for; without one, at its head."""
+        services.memory.drop(session)  # what this process remembers may be old
+        line = await reading.current_line(services, session)
+        if request.expect_head != line.head.checkpoint:
+            actual = ids.to_text(line.head.checkpoint) if line.head.checkpoint else "nothing"
+            raise ConflictError(
+                f"session {request.session_id!r:.60} stands at {actual}, not at the expected "
+                f"{ids.to_text(request.expect_head)}: another writer was first. Read `latest`, decide, and save again"
+            )
     if request.parent_id is None or (line.tip is not None and request.parent_id == line.tip.id):
         return line
     parent = await reading.live_record(services, request.parent_id)
@@ -131,17 +130,12 @@ def _remember(services: Services, session: bytes, split: Split, line: Line) -> N
 
 async def _repeated(services: Services, request: SaveRequest, fields: dict[str, Any], known: Stored) -> Stored:
     """The same save again, after an unclear failure perhaps: a no-op if it has the same content, else a conflict."""
-    parent = await reading.find_record(services, known.parent) if known.parent else None
-    manifest = parent.manifest() if parent is not None and not parent.is_tombstone else None
-    line = Line(known.tree, 0, rows.Head(known.parent, 0), parent if manifest else None, manifest)
-    split = await _split(services, request, line, None)
-    planned = await _plan(services, split, line, set())
     same = (
         not known.is_tombstone
-        and planned.manifest.root() == known.root
         and all(known.header.get(name) == fields.get(name) for name in {*fields, *known.header} - _DECIDED_AT_COMMIT)
         and (request.step_index is None or request.step_index == known.header.get("step", 0))
         and (request.parent_id is None or request.parent_id == known.parent)
+        and await _content(services, request, known) == known.root
     )
     if same:
         return known
@@ -149,6 +143,19 @@ async def _repeated(services: Services, request: SaveRequest, fields: dict[str, 
         f"checkpoint {ids.to_text(known.id)} is there already, with other content. The stored one is untouched: "
         "leave out checkpoint_id to save a new one"
     )
+
+
+async def _content(services: Services, request: SaveRequest, known: Stored) -> bytes | None:
+    """The root digest that this request would have had in the place of the known checkpoint."""
+    state = request.execution_state
+    if request.append:
+        stored_state, _ = await reading.load_state(services, known.manifest(), verify=True)
+        state = appends.as_stored(services, request, stored_state)
+        if state is None:
+            return None
+    nothing = Line(known.tree, 0, rows.Head(None, 0), None)
+    split = Split(services.codec, nothing.known).take(state, request.agent_context)
+    return plan.Planner({}, lambda: 0).plan(split, None).manifest.root()
 
 
 _DECIDED_AT_COMMIT = frozenset(("id", "seq", "at", "tree", "parent", "psum", "step"))

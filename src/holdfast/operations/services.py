@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,9 +20,12 @@ class LogNumbers:
 
     def __init__(self) -> None:
         self._free: list[int] = []
+        self._process = os.getpid()
 
     async def ensure(self, backend: Backend, count: int) -> None:
         """Reserves more until at least `count` can be taken."""
+        if self._process != os.getpid():  # a forked child: these numbers are its parent's
+            self._free, self._process = [], os.getpid()
         while len(self._free) < count:
             [row] = await backend.rows([rows.NEXT_LOG])
             first = int.from_bytes(rows.content(rows.NEXT_LOG, row), "big") if row else 1

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast.errors import CheckpointNotFoundError
+import logging
+
+from holdfast.backends.port import Row, RowKey
+from holdfast.errors import CheckpointNotFoundError, HoldfastError
 from holdfast.model import ids
 from holdfast.model import tree as trees
 from holdfast.model.checkpoint import Checkpoint
@@ -12,6 +15,7 @@ from holdfast.operations import reading
 from holdfast.operations.services import Services
 
 PAGE = 200
+_log = logging.getLogger("holdfast")
 
 
 async def timeline(
@@ -27,7 +31,7 @@ async def timeline(
         page_size = PAGE if limit is None else min(PAGE, limit - len(entries))
         page = await services.backend.session_records(session, before=before, limit=page_size)
         for found in page:
-            stored = record.unpack(services.codec, found.data, expected_id=found.id)
+            stored = reading.listed_record(services, found)
             if stored.is_expired(now):
                 continue
             if agent_id is None or agent_id in (stored.header["agent"], stored.header.get("to")):
@@ -42,22 +46,29 @@ async def sessions(services: Services, *, agent_id: str | None = None, limit: in
     """The sessions, the one saved to last first; with `agent_id` those whose head the agent made or was handed."""
     found = []
     for key, row in await services.backend.scan(rows.HEAD):
-        head = rows.unpack_head(key, row)
-        tip = await reading.nearest_live(services, head.checkpoint)
-        if tip is None:
+        try:
+            session = await _session(services, key, row)
+        except HoldfastError as error:
+            # One session that can't be read must not hide the others.
+            _log.warning("session %r is left out of the list: %s", rows.session_name(key.key), error)
             continue
-        checkpoint = record.checkpoint(services.codec, tip)
-        if agent_id is None or agent_id in (checkpoint.agent_id, checkpoint.handoff_target):
-            found.append(
-                Session(
-                    session_id=rows.session_name(key.key),
-                    tree_id=ids.to_text(key.tree),
-                    head=checkpoint,
-                    saves=head.sequence,
-                )
-            )
+        if session and (agent_id is None or agent_id in (session.head.agent_id, session.head.handoff_target)):
+            found.append(session)
     found.sort(key=lambda session: session.head.created_at, reverse=True)
     return found[:limit]
+
+
+async def _session(services: Services, key: RowKey, row: Row) -> Session | None:
+    head = rows.unpack_head(key, row)
+    tip = await reading.nearest_live(services, head.checkpoint)
+    if tip is None:
+        return None
+    return Session(
+        session_id=rows.session_name(key.key),
+        tree_id=ids.to_text(key.tree),
+        head=record.checkpoint(services.codec, tip),
+        saves=head.sequence,
+    )
 
 
 async def tree(services: Services, session_id: str) -> Tree:
@@ -74,31 +85,28 @@ async def tree(services: Services, session_id: str) -> Tree:
         if head.checkpoint is not None:
             heads[rows.session_name(key.key)] = ids.to_text(head.checkpoint)
         for found in await services.backend.session_records(key.key):
-            stored = record.unpack(services.codec, found.data, expected_id=found.id)
+            stored = reading.listed_record(services, found)
             if stored.is_expired(now):
                 expired[ids.to_text(stored.id)] = ids.to_text(stored.parent) if stored.parent else None
             else:
                 entries[ids.to_text(stored.id)] = record.checkpoint(services.codec, stored)
-    return Tree(tree_id=ids.to_text(tree_id), entries=_newest_first(entries), expired=expired, heads=heads)
+    return Tree(tree_id=ids.to_text(tree_id), entries=_newest_first(entries, expired), expired=expired, heads=heads)
 
 
-def _newest_first(entries: dict[str, Checkpoint]) -> tuple[Checkpoint, ...]:
-    """Children before parents, whatever the clocks said: by depth in the tree, then by time."""
-    parents = {id_: entry.parent_id for id_, entry in entries.items()}
-    depths: dict[str, int] = {}
-    for id_ in entries:
+def _newest_first(entries: dict[str, Checkpoint], expired: dict[str, str | None]) -> tuple[Checkpoint, ...]:
+    """Children before parents, whatever the clocks said. Time decides between branches, but a checkpoint counts as made
+    after all its ancestors, expired ones included."""
+    parents = {id_: entry.parent_id for id_, entry in entries.items()} | expired
+    place: dict[str, tuple[float, int]] = {}  # (time, depth)
+    for id_ in parents:
         path = []
         for ancestor in trees.ancestors(parents, id_):
-            if ancestor in depths:
+            if ancestor in place:
                 break
             path.append(ancestor)
         for ancestor in reversed(path):
-            parent = parents[ancestor]
-            depths[ancestor] = depths[parent] + 1 if parent in depths else 0
-    # Time decides between branches; a child made by a clock that runs behind still comes before its parent.
-    latest: dict[str, tuple[float, int]] = {}
-    for id_ in sorted(entries, key=lambda one: depths[one]):
-        parent = parents[id_]
-        moment = entries[id_].created_at.timestamp()
-        latest[id_] = (max(moment, latest[parent][0]) if parent in latest else moment, depths[id_])
-    return tuple(sorted(entries.values(), key=lambda entry: latest[entry.checkpoint_id], reverse=True))
+            time, depth = place.get(parents[ancestor] or "", (0.0, -1))
+            if ancestor in entries:
+                time = max(time, entries[ancestor].created_at.timestamp())
+            place[ancestor] = (time, depth + 1)
+    return tuple(sorted(entries.values(), key=lambda entry: place[entry.checkpoint_id], reverse=True))

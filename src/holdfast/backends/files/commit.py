@@ -112,6 +112,9 @@ def _write_blob(view: Changes, hash_: bytes, data: bytes, now: int) -> None:
     """A blob that is there is only touched, unless it was cut short: then it is written again."""
     path = layout.blob_path(hash_)
     info = view.info(path)
+    if info is not None:
+        # Later than before, whatever the clock says: collection must see that it was written again.
+        now = max(now, info.time_us + 1)
     if info is not None and info.size == len(data):
         view.touch(path, now)
     else:

@@ -1,0 +1,142 @@
+"""Many commits in one SQLite transaction, with as few statements as there can be.
+
+Nearly every commit is a plain save: a record, runs at the ends of logs, rows that are compared and set. Their conditions
+are about what this process wrote last, so it remembers that (`Known`), and checks them without asking; their changes
+are gathered and written with one statement a table. `PRAGMA data_version` says, once the write lock is held, whether
+anybody else has committed since: if so, what was remembered is forgotten.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from holdfast.backends import sqlite_commit
+from holdfast.backends.port import ANY_VERSION, MAX_LOG_ELEMENTS, Commit, CommitConflict, RowKey
+
+REMEMBERED = 50_000
+
+
+class Known:
+    """What this process knows of the store, as of `data_version`: rows' versions, logs' tails, sessions' numbers."""
+
+    def __init__(self) -> None:
+        self.data_version: int | None = None
+        self.rows: dict[RowKey, int] = {}
+        self.tails: dict[int, int] = {}
+        self.sessions: dict[bytes, int] = {}
+
+    def forget(self) -> None:
+        self.rows.clear()
+        self.tails.clear()
+        self.sessions.clear()
+
+    def is_large(self) -> bool:
+        return len(self.rows) + len(self.tails) + len(self.sessions) > REMEMBERED
+
+
+class Batch:
+    """One transaction. Raises `sqlite3.Error` when it can't be written, `sqlite3.IntegrityError` also when a record's
+    id or sequence number was taken: then all of it must be rolled back, `Known` be forgotten, and each commit be
+    carried out alone."""
+
+    def __init__(self, connection: sqlite3.Connection, known: Known) -> None:
+        self._connection = connection
+        self._known = known
+        self._runs: list[tuple[int, int, bytes]] = []
+        self._records: list[tuple[object, ...]] = []
+        self._rows: dict[RowKey, tuple[int, bytes]] = {}
+
+    def carry_out(self, commits: Sequence[Commit]) -> list[BaseException | None]:
+        connection, known = self._connection, self._known
+        connection.execute("BEGIN IMMEDIATE")
+        data_version = connection.execute("PRAGMA data_version").fetchone()[0]
+        if data_version != known.data_version or known.is_large():
+            known.forget()
+            known.data_version = data_version
+        outcomes: list[BaseException | None] = []
+        for commit in commits:
+            try:
+                if _is_plain(commit):
+                    self._gather(commit)
+                else:
+                    self._write()
+                    sqlite_commit.carry_out(connection, commit)
+                    self._forget(commit)
+            except CommitConflict as conflict:
+                outcomes.append(conflict)
+            else:
+                outcomes.append(None)
+        self._write()
+        connection.execute("COMMIT")
+        return outcomes
+
+    def _gather(self, commit: Commit) -> None:
+        connection, known = self._connection, self._known
+        for run in commit.runs:
+            tail = known.tails.get(run.log)
+            if tail is None:
+                tail = known.tails[run.log] = sqlite_commit.tail_of(connection, run.log)
+            if tail != run.tail:
+                raise CommitConflict("run", run.log)
+        versions = []
+        for key, _, expect in commit.rows:
+            version = known.rows.get(key)
+            if version is None:
+                version = known.rows[key] = sqlite_commit.row_version(connection, key)
+            if expect not in (version, ANY_VERSION):
+                raise CommitConflict("row", key)
+            versions.append(version)
+
+        for run in commit.runs:
+            self._runs.append((run.log * MAX_LOG_ELEMENTS + run.first, run.length, run.data))
+            known.tails[run.log] = run.first + run.length
+        for (key, value, _), version in zip(commit.rows, versions, strict=True):
+            assert value is not None
+            self._rows[key] = (version + 1, value)
+            known.rows[key] = version + 1
+        record = commit.record
+        assert record is not None
+        session = known.sessions.get(record.session)
+        if session is None:
+            session = sqlite_commit.session_number(connection, record.session)
+            if session is None:
+                session = sqlite_commit.new_session(connection, record.session)
+            known.sessions[record.session] = session
+        self._records.append(sqlite_commit.record_columns(record, session))
+
+    def _write(self) -> None:
+        """Writes what was gathered."""
+        connection = self._connection
+        if self._runs:
+            connection.executemany(sqlite_commit.PUT_RUN, self._runs)
+        if self._records:
+            connection.executemany(sqlite_commit.PUT_RECORD, self._records)
+        if self._rows:
+            connection.executemany(sqlite_commit.PUT_ROW, [(*key, *row) for key, row in self._rows.items()])
+        self._runs, self._records, self._rows = [], [], {}
+
+    def _forget(self, commit: Commit) -> None:
+        """What a commit of another kind has touched is looked up again when it is needed."""
+        for run in commit.runs:
+            self._known.tails.pop(run.log, None)
+        for delete in commit.delete_runs:
+            self._known.tails.pop(delete.log, None)
+        for write in commit.rows:
+            self._known.rows.pop(write.key, None)
+
+
+def _is_plain(commit: Commit) -> bool:
+    """Whether it only adds: a record, at most one run to each log's end, rows."""
+    return (
+        commit.record is not None
+        and commit.record.replaces is None
+        and not commit.blobs
+        and not commit.require
+        and not commit.delete_records
+        and not commit.delete_runs
+        and not commit.delete_blobs
+        and all(run.first == run.tail for run in commit.runs)
+        and all(write.value is not None for write in commit.rows)
+        and len({run.log for run in commit.runs}) == len(commit.runs)
+    )
