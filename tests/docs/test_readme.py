@@ -1,0 +1,106 @@
+"""The documents are true: every snippet runs as it stands, every link leads somewhere."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from snippets import DOCUMENTS, ROOT, all_snippets, links, snippets
+
+# A path on somebody's machine has no place in a repository.
+_MACHINE_PATH = re.compile(r"/(?:home|Users|root|work)/[\w.-]+")
+_TEXT = (".py", ".md", ".toml", ".sql", ".json", ".yml", ".yaml", ".cfg", ".txt", ".sh")
+
+
+def run(code: str, where: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], cwd=where, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.mark.parametrize("snippet", all_snippets("python"), ids=str)
+def test_every_python_snippet_runs_as_it_stands(snippet, tmp_path):
+    done = run(snippet.code, tmp_path)
+    assert done.returncode == 0, f"{snippet}\n{done.stderr}"
+    assert done.stderr == ""
+
+
+def test_the_quick_start_prints_what_it_says_and_goes_on_where_it_stopped(tmp_path):
+    first, second, *_ = snippets(ROOT / "README.md", "python")
+    assert run(first.code, tmp_path).stdout == "{'draft': 1}\n"
+    assert (tmp_path / ".holdfast" / "store.db").exists()
+    stopped_early = second.code.replace(", 10):", ", 4):")
+    assert stopped_early != second.code
+    assert run(stopped_early, tmp_path).stdout == "4\n"
+    assert run(second.code, tmp_path).stdout == "10\n"
+    assert run(second.code, tmp_path).stdout == "10\n"
+
+
+def test_every_holdfast_command_of_the_readme_runs_after_the_quick_start(tmp_path):
+    for snippet in snippets(ROOT / "README.md", "python")[:2]:
+        assert run(snippet.code, tmp_path).returncode == 0
+    commands = [
+        line
+        for snippet in all_snippets("sh")
+        for line in snippet.code.splitlines()
+        if line.startswith("holdfast ") and not line.startswith("holdfast demo")
+    ]
+    assert commands
+    environment = {key: value for key, value in os.environ.items() if key != "HOLDFAST_URL"}
+    for command in commands:
+        words = shlex.split(command, comments=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "holdfast", *words[1:]] if (ROOT / "src/holdfast/__main__.py").exists()
+            else [str(Path(sys.executable).with_name("holdfast")), *words[1:]],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+        assert done.stdout
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_relative_links_lead_somewhere(document):
+    for target in links(document):
+        path, _, anchor = target.partition("#")
+        found = (document.parent / path) if path else document
+        assert found.exists(), f"{document.name} links to {target}"
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", found.read_text("utf-8"), re.MULTILINE)
+            anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+            assert anchor in anchors, f"{document.name} links to {target}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_paths_that_documents_name_are_there(document):
+    text = document.read_text("utf-8")
+    for path in set(re.findall(r"`((?:src|tests|docs|benchmarks|examples)/[\w./-]+)`", text)):
+        assert (ROOT / path).exists(), f"{document.name} names {path}"
+
+
+def test_the_readme_states_each_promise_once():
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert re.findall(r"^\| (P\d+) \|", text, re.MULTILINE) == [f"P{number}" for number in range(1, 13)]
+
+
+def test_the_architecture_fits_on_a_few_pages():
+    assert len((ROOT / "ARCHITECTURE.md").read_text("utf-8").splitlines()) <= 250
+
+
+def test_the_repository_names_no_machine_paths():
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    for name in filter(None, listed.stdout.split("\0")):
+        path = ROOT / name
+        if path.suffix in _TEXT and path.is_file() and name != "tests/docs/test_readme.py":
+            found = _MACHINE_PATH.search(path.read_text("utf-8", "replace"))
+            assert found is None, f"{name} names {found[0] if found else ''}"
+
+
+def test_the_license_is_the_one_that_pyproject_names():
+    text = (ROOT / "LICENSE").read_text("utf-8")
+    assert "Apache License" in text.split("\n", 3)[1]
+    assert "END OF TERMS AND CONDITIONS" in text
