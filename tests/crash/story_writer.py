@@ -147,8 +147,8 @@ def tell(writer: Writer) -> None:
 def main() -> None:
     kind, path, *how_broken = sys.argv[1:]
     break_(*how_broken or [""])
-    client = tried(lambda: open_client(kind, path))
     try:
+        client = tried(lambda: open_client(kind, path))
         tell(Writer(client, *how_broken or [""]))
     except Gave:
         return
