@@ -48,6 +48,9 @@ def _head(results: dict[str, Any]) -> Iterator[str]:
     )
     yield "Versions: " + ", ".join(f"{name} {version}" for name, version in machine["packages"].items()) + "."
     yield ""
+    for name, error in results["failed"].items():
+        yield f"**Workload {name} failed: {error}**"
+        yield ""
     yield "All stores on SQLite, WAL, `synchronous=FULL`. What is measured, and what to bear in mind, is in [README.md](../README.md)."
     yield ""
     yield "![Save time and bytes on disk by step](results.png)"

@@ -4,7 +4,9 @@ import argparse
 import asyncio
 import importlib
 import json
+import sys
 import time
+import traceback
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -37,18 +39,24 @@ def main() -> None:
         results = measure(chosen, arguments, Path(own))
     write(results, directory)
     print(f"\n{report.goals_as_text(results)}\n\nwritten: {directory}")
+    if results["failed"]:
+        sys.exit(f"failed: {', '.join(results['failed'])}")
 
 
 def measure(chosen: list[str], arguments: argparse.Namespace, stores: Path) -> dict[str, Any]:
     plan: Plan = (quick_plan if arguments.quick else full_plan)(stores, arguments.rounds)
-    results: dict[str, Any] = {"quick": arguments.quick, "environment": environment.describe(stores)}
+    results: dict[str, Any] = {"quick": arguments.quick, "failed": {}, "environment": environment.describe(stores)}
     began = time.perf_counter()
     for name in chosen:
         workload = importlib.import_module(f"benchmarks.workloads.{WORKLOADS[name]}")
         settle()
         started = time.perf_counter()
         print(f"{name:>8}  {workload.__doc__.splitlines()[0]}", flush=True)
-        results[name] = asyncio.run(workload.run(plan))
+        try:
+            results[name] = asyncio.run(workload.run(plan))
+        except Exception as error:
+            traceback.print_exc()
+            results["failed"][name] = f"{type(error).__name__}: {error}"
         print(f"{'':>8}  {time.perf_counter() - started:.1f} s", flush=True)
     results["seconds"] = round(time.perf_counter() - began, 1)
     return results
