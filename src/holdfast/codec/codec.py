@@ -32,17 +32,21 @@ class Codec:
         self.types = default_types if types is None else types
         self.limits = limits
 
-    def encode(self, value: Any, path: str = "") -> bytes:
-        """The bytes of `value`. Raises UnsupportedValueError, with the path of the culprit, if it can't be exact."""
-        quick = QuickEncoder(self.types.by_class, self.limits)
+    def encode(self, value: Any, path: str = "", *, parts: bool = False) -> bytes:
+        """The bytes of `value`. Raises UnsupportedValueError, with the path of the culprit, if it can't be exact.
+
+        `Ref` and `Typed` are taken only with `parts`, from the layer that puts them there: in a user's value they would
+        be read back as something else.
+        """
+        quick = QuickEncoder(self.types.by_class, self.limits, parts=parts)
         try:
             data = quick.encode(value)
         except Exception:  # of whatever kind: the exact way finds out what it is and where
             if quick.interruption:
                 raise quick.interruption from None
-            return self._encode_exactly(value, path)
+            return self._encode_exactly(value, path, parts=parts)
         if self._may_be_too_large(quick, data):
-            return self._encode_exactly(value, path)
+            return self._encode_exactly(value, path, parts=parts)
         return data
 
     def encode_each(self, items: Sequence[Any], path: str = "", start: int = 0) -> list[bytes]:
@@ -105,8 +109,8 @@ class Codec:
         except Refused as refused:
             raise UnsupportedValueError(path or "value", refused.problem, refused.remedy) from refused.__cause__
 
-    def _encode_exactly(self, value: Any, path: str) -> bytes:
-        return ExactEncoder(self.types.by_class, self.limits, path).encode(value)
+    def _encode_exactly(self, value: Any, path: str, *, parts: bool = False) -> bytes:
+        return ExactEncoder(self.types.by_class, self.limits, path, parts=parts).encode(value)
 
     def _may_be_too_large(self, quick: QuickEncoder, data: bytes) -> bool:
         limits = self.limits

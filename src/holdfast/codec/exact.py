@@ -40,8 +40,11 @@ _MEMBER = _Step("<member>")
 class ExactEncoder:
     """Encodes one value; not to be used again."""
 
-    def __init__(self, by_class: dict[type[Any], RegisteredType], limits: Limits, path: str) -> None:
+    def __init__(
+        self, by_class: dict[type[Any], RegisteredType], limits: Limits, path: str, *, parts: bool = False
+    ) -> None:
         self._by_class = by_class
+        self._parts = parts
         self._limits = limits
         self._path = path
         self._steps: list[Any] = []
@@ -84,7 +87,7 @@ class ExactEncoder:
         simple = ENCODERS.get(kind)
         if simple is not None:
             return self._ext(simple[0], simple[1](value))
-        if kind is Ref:
+        if kind is Ref and self._parts:
             return self._ext(tags.REF, encode_ref(value))
         self._enter(value)
         if kind is list:
@@ -95,7 +98,7 @@ class ExactEncoder:
             result = self._ext(tags.TUPLE, _pack(self._rewritten_items(value)))
         elif kind is set or kind is frozenset:
             result = self._rewritten_set(value, tags.SET if kind is set else tags.FROZENSET)
-        elif kind is Typed:
+        elif kind is Typed and self._parts:
             result = self._ext(tags.OBJECT, object_header(value.name) + _pack(self._rewrite(value.fields)))
         else:
             entry = self._by_class.get(kind)

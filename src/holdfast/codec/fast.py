@@ -77,10 +77,11 @@ class QuickEncoder:
     `interruption`, for the caller to raise.
     """
 
-    __slots__ = ("_by_class", "_items_left", "_nesting", "_room", "interruption", "nested_bytes")
+    __slots__ = ("_by_class", "_items_left", "_nesting", "_parts", "_room", "interruption", "nested_bytes")
 
-    def __init__(self, by_class: dict[type[Any], RegisteredType], limits: Limits) -> None:
+    def __init__(self, by_class: dict[type[Any], RegisteredType], limits: Limits, *, parts: bool = False) -> None:
         self._by_class = by_class
+        self._parts = parts
         self._items_left = limits.max_items
         self._nesting = 0
         self._room = (limits.max_depth - _MAX_NESTING) // (_MAX_NESTING + 1)
@@ -164,9 +165,9 @@ class QuickEncoder:
             members = sorted([self.encode(member) for member in value])
             code = tags.SET if kind is set else tags.FROZENSET
             ext = self._ext(code, tags.array_header(len(members)) + b"".join(members))
-        elif kind is Typed:
+        elif kind is Typed and self._parts:
             ext = self._ext(tags.OBJECT, object_header(value.name) + self.encode(value.fields))
-        elif kind is Ref:
+        elif kind is Ref and self._parts:
             ext = self._ext(tags.REF, encode_ref(value))
         else:
             entry = self._by_class[kind]

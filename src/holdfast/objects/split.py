@@ -20,6 +20,7 @@ import ormsgpack
 
 from holdfast.codec.codec import Codec
 from holdfast.codec.parts import Ref, Typed
+from holdfast.errors import UnsupportedValueError
 from holdfast.objects.manifest import BlobEntry, ListEntry, Path
 
 if TYPE_CHECKING:
@@ -105,7 +106,8 @@ class Split:
                 self.skeleton = b"\x92" + b"".join(encoded)
                 return self
         self.skeleton = b"\x92" + b"".join(
-            self.codec.encode(self._walk(value, (name,)), name) for name, value in zip(ROOTS, values, strict=True)
+            self.codec.encode(self._walk(value, (name,)), name, parts=True)
+            for name, value in zip(ROOTS, values, strict=True)
         )
         return self
 
@@ -136,6 +138,8 @@ class Split:
             return value if len(value) < BLOB_LENGTH else self._blob(value)
         if kind is Appended:
             return self._declared(value, path)
+        if kind is Ref or kind is Typed:
+            raise UnsupportedValueError(path_text(path), f"a {kind.__name__} is holdfast's own", "Leave it out")
         taken = self.codec.take_apart(value, path_text(path)) if kind in self.codec.types.by_class else None
         if taken is not None and type(taken.fields) is dict:
             fields = self._walk_items(taken.fields, taken.fields.items(), path, dict)

@@ -436,8 +436,9 @@ def test_a_flipped_bit_anywhere_in_a_row_is_found(where: Path):
                 backend.rows([RowKey("head", b"run-001", TREE)])
             path.write_bytes(good)
     flipped(path, -1)
-    with pytest.raises(CorruptError, match=r"run-001\.row is damaged"):
-        backend.scan("head")
+    [(key, row)] = backend.scan("head")  # passed on as it is, for its reader to find out: it hides no other row
+    assert (key, row.version) == (RowKey("head", b"run-001", TREE), 0)
+    assert row.value == path.read_bytes()
     with pytest.raises(CorruptError):
         commit(backend, Commit(TREE, rows=[head(b"other", ANY_VERSION)]))
     path.write_bytes(b"")

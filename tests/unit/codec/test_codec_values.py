@@ -63,11 +63,19 @@ GOLDEN = [
 
 @pytest.mark.parametrize(("value", "encoded"), GOLDEN, ids=lambda value: repr(value)[:40])
 def test_golden_bytes(value, encoded):
-    assert codec.encode(value).hex() == encoded
-    assert codec._encode_exactly(value, "").hex() == encoded
+    assert codec.encode(value, parts=True).hex() == encoded
+    assert codec._encode_exactly(value, "", parts=True).hex() == encoded
     if not isinstance(value, (Ref, Typed)):
         back = codec.decode(bytes.fromhex(encoded))
         assert (back, type(back)) == (value, type(value))
+
+
+@pytest.mark.parametrize("value", [Ref(0, 1), Typed("P", {}), [Ref(1, 2)], {"a": (Typed("P", {}),)}], ids=repr)
+def test_our_own_parts_in_a_users_value_are_refused(value):
+    with pytest.raises(UnsupportedValueError):
+        codec.encode(value)
+    with pytest.raises(UnsupportedValueError):
+        codec.encode_each([value])
 
 
 def test_uuids_keep_whether_they_are_safe():
@@ -85,7 +93,7 @@ def test_decimals_are_encoded_the_same_in_any_context():
 
 
 def test_refs_are_resolved():
-    data = codec.encode({"a": Ref(0, 3), "b": (Ref(2, 70000),)})
+    data = codec.encode({"a": Ref(0, 3), "b": (Ref(2, 70000),)}, parts=True)
     assert codec.decode(data, lambda kind, index: [kind, index]) == {"a": [0, 3], "b": ([2, 70000],)}
     with pytest.raises(CorruptError):
         codec.decode(data)
