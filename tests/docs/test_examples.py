@@ -11,7 +11,11 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 # What each prints, run by run.
 EXPECTED = {
-    "plain_loop": [["beginning", "wrote blade", "run me again"], ["after 3", "finished: 6"], ["after 6", "finished: 6"]],
+    "plain_loop": [
+        ["beginning", "wrote blade", "run me again"],
+        ["after 3", "finished: 6"],
+        ["after 6", "finished: 6"],
+    ],
     "declared_appends": [["append=", "the same 300 messages"]],
     "fork_and_compare": [["trip-by-air", "plane", "they part after step 1, 'search'"]],
     "async_agent": [["250 durable saves", "50 conversations, of 5 to 5"], ["50 conversations, of 10 to 10"]],

@@ -67,9 +67,13 @@ def _choose(client: SyncClient, session_id: str | None, agent: str | None) -> Se
         complaint = f"there is no session {printable(session_id, 60)!r} here, or all of it has expired"
     else:
         found = client.sessions(agent_id=agent, limit=1)
-        complaint = f"there is no session of agent {printable(agent, 60)!r} here" if agent else "there is no session here"
+        complaint = (
+            f"there is no session of agent {printable(agent, 60)!r} here" if agent else "there is no session here"
+        )
     if not found:
-        raise CheckpointNotFoundError(f"{complaint}. `holdfast sessions` lists what is there, `holdfast verify` checks it")
+        raise CheckpointNotFoundError(
+            f"{complaint}. `holdfast sessions` lists what is there, `holdfast verify` checks it"
+        )
     return found[0]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from holdfast.cli.printable import printable
 from holdfast.errors import HoldfastError, UsageError
 
 if TYPE_CHECKING:
@@ -63,11 +64,15 @@ def open_store(named: str | None) -> SyncClient:
 
 def locate(named: str | None) -> StoreLocation:
     """The store that a command speaks of. Raises `StoreNotFoundError` if there is none."""
-    if named is not None:
-        return _named(named, "--store")
-    from_environment = os.environ.get(VARIABLE)
-    if from_environment:
-        return _named(from_environment, VARIABLE)
+    text, how = (named, "--store") if named is not None else (os.environ.get(VARIABLE), VARIABLE)
+    if text:
+        try:
+            return _named(text, how)
+        except HoldfastError:
+            raise
+        except (OSError, ValueError) as error:  # too long, not allowed, with a NUL in it
+            why = getattr(error, "strerror", None) or error
+            raise StoreNotFoundError(f"there can be no store at {printable(text, 200)} ({how}): {why}") from error
     here = Path.cwd()
     for directory in (here, *here.parents):
         found = _within(directory / DIRECTORY, f"found from {here} upward")

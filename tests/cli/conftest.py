@@ -1,0 +1,80 @@
+"""A small store with a fork, a handoff, a TTL and values that JSON can't say; and ways to run the command line."""
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner, Result
+
+from holdfast import SyncClient
+from holdfast.cli.main import cli
+
+
+@pytest.fixture(autouse=True)
+def _no_store_from_outside(monkeypatch, tmp_path):
+    """No test finds a store above its own directory, or by the environment."""
+    monkeypatch.delenv("HOLDFAST_URL", raising=False)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def run():
+    """The command line in this process."""
+
+    def invoke(*args: str) -> Result:
+        return CliRunner().invoke(cli, list(args), catch_exceptions=False, prog_name="holdfast", terminal_width=80)
+
+    return invoke
+
+
+@pytest.fixture
+def run_process(tmp_path):
+    """The command line as a process of its own."""
+
+    def start(*args: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "holdfast", *args],
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            cwd=tmp_path,
+            env={**os.environ, **environment},
+            timeout=60,
+            check=False,
+        )
+
+    return start
+
+
+@pytest.fixture
+def made(tmp_path):
+    """Session `main` with three steps and a handoff, and a fork of its first step. The ids, by what they are."""
+    with SyncClient.sqlite(tmp_path / ".holdfast" / "store.db") as client:
+        first = client.save(
+            agent_id="worker", session_id="main", execution_state={"messages": ["one"]}, step_name="read"
+        )
+        second = client.save(
+            agent_id="worker",
+            session_id="main",
+            execution_state={
+                "messages": ["one", {"content": "two"}],
+                "due": datetime(2026, 3, 1, tzinfo=UTC),
+                "total": Decimal("1.50"),
+                "pair": (1, 2),
+                7: "seven",
+            },
+            context={"invoice": "INV-1"},
+            step_name="decide",
+            tag="v1",
+        )
+        handed = client.handoff(second, target_agent_id="approver")
+        fork = client.fork(first, session_id="what-if")
+    return SimpleNamespace(
+        path=Path(tmp_path / ".holdfast" / "store.db"), first=first, second=second, handed=handed, fork=fork
+    )

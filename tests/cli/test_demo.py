@@ -1,0 +1,102 @@
+"""The demo is the first thing that people see. It really kills, and the lines it ends with really run."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from holdfast import SyncClient
+from holdfast.cli.demo import agent, story
+from holdfast.cli.demo.lives import Life, live
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """The demo, run once as people run it."""
+    directory = tmp_path_factory.mktemp("demo")
+    result = subprocess.run(
+        [sys.executable, "-m", "holdfast", "demo", "--keep", "kept"],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        cwd=directory,
+        timeout=120,
+        check=False,
+    )
+    return result, directory / "kept"
+
+
+def test_everything_holds(told):
+    result, _ = told
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "FAIL" not in result.stdout
+    assert result.stdout.count("  ok   ") == 6
+    assert "\x1b" not in result.stdout
+    assert result.stderr == ""
+
+
+def test_it_takes_at_most_ten_seconds(told):
+    [seconds] = re.findall(r"All held, in ([\d.]+) s", told[0].stdout)
+    assert float(seconds) <= 10
+
+
+def test_the_store_that_it_keeps_holds_what_it_told(told):
+    with SyncClient.sqlite(told[1] / ".holdfast" / "store.db") as client:
+        names = [entry.step_name for entry in reversed(client.timeline(session_id=story.SESSION))]
+        assert tuple(dict.fromkeys(names)) == agent.NAMES
+        outcome = client.latest(session_id=story.FORK)
+        assert outcome is not None
+        assert outcome.execution_state["supplier"] == "Cascade"
+        assert str(outcome.execution_state["total"]) in told[0].stdout
+
+
+def test_the_five_lines_run_as_they_are_and_the_next_command_works(told, tmp_path):
+    block = [line[4:] for line in told[0].stdout.split("these five lines")[1].splitlines() if line.startswith("    ")]
+    assert len(block) == 5
+    (tmp_path / "mine.py").write_text("\n".join(block))
+    for _ in range(2):
+        subprocess.run([sys.executable, "-W", "error", "mine.py"], cwd=tmp_path, check=True, timeout=60)
+    with SyncClient.sqlite(tmp_path / ".holdfast" / "store.db") as client:
+        assert len(client.timeline(session_id="my-run")) == 2
+
+
+def test_a_kept_store_is_not_written_over(told, run):
+    result = run("demo", "--keep", str(told[1]))
+    assert result.exit_code == 2
+    assert "already" in result.stderr
+
+
+def test_as_json(run):
+    result = run("demo", "--json")
+    assert result.exit_code == 0
+    report = json.loads(result.stdout)
+    assert report["ok"]
+    assert [crash["was_killed"] for crash in report["crashes"]] == [True, True]
+    assert [crash["lost"] for crash in report["crashes"]] == [[], []]
+    assert report["ending"]["is_exact"]
+    assert report["ending"]["outcome"]["supplier"] == "Aalto Pumps"
+    assert report["fork"]["outcome"]["supplier"] == "Cascade"
+    assert report["store"] is None
+
+
+def test_a_life_that_is_killed_ends_there(tmp_path):
+    life = live(tmp_path / "store.db", "s", "cheapest", kill_when="begins read_norms")
+    assert life.was_killed
+    assert list(life.saved)[:2] == ["read_request", "search_suppliers"]
+    assert "write_summary" not in life.saved
+
+
+def test_a_loss_would_be_told(tmp_path, monkeypatch):
+    """The checks of the demo can fail: a save that was acknowledged and is not there is reported."""
+    killed = Life(saved={"read_request": "x"}, killed_when="begins search_suppliers", exit_code=-9)
+    monkeypatch.setattr(story, "live", lambda *_args, **_named: killed)
+    with SyncClient.sqlite(tmp_path / "store.db") as client:
+        crash = story.crash(client, tmp_path / "store.db", story.KILLED_AT_WORK, [])
+        assert crash.lost == ("read_request",)
+        assert not crash.holds
+        client.save(agent_id="a", session_id="s", execution_state=agent.new_state())
+        ending = story.finish(client, "s", "cheapest", [killed, Life(began=["read_request"])])
+    assert ending.repeated == ("read_request",)
+    assert not ending.is_exact

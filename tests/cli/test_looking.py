@@ -1,0 +1,187 @@
+"""sessions, timeline, show: what people and scripts get to see."""
+
+import json
+
+import pytest
+
+from holdfast import SyncClient, register
+
+
+def test_sessions_lists_the_one_saved_to_last_first(run, made):
+    result = run("sessions")
+    lines = result.stdout.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == ["what-if", "main"]
+    assert made.handed[-8:] in lines[2]
+    assert result.stderr == ""
+
+
+def test_sessions_of_an_agent(run, made):
+    found = json.loads(run("sessions", "--agent", "approver", "--json").stdout)["sessions"]
+    assert [session["session_id"] for session in found] == ["main"]
+    assert found[0]["head"]["handoff_target"] == "approver"
+    assert found[0]["saves"] == 3
+
+
+def test_timeline_without_a_session_is_that_of_the_one_saved_to_last(run, made):
+    assert json.loads(run("timeline", "--json").stdout)["session_id"] == "what-if"
+
+
+def test_timeline_marks_the_head_and_the_handoff(run, made):
+    lines = run("timeline", "main").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["step", "2", "1", "0"]
+    assert lines[1].endswith("head, for approver")
+    assert "decide" in lines[2]
+
+
+def test_timeline_says_where_a_line_was_left(run, made):
+    with SyncClient.sqlite(made.path) as client:
+        client.rollback("main", to=made.first)
+        client.save(agent_id="worker", session_id="main", step_name="again")
+    newest = run("timeline", "main").stdout.splitlines()[1]
+    assert "again" in newest
+    assert newest.endswith(f"head, after {made.first[-8:]}")
+
+
+def test_timeline_shows_as_many_as_asked_for_and_says_that_there_are_more(run, made):
+    few = run("timeline", "main", "-n", "1")
+    assert len(few.stdout.splitlines()) == 2
+    assert "1 of 3" in few.stderr
+    everything = run("timeline", "main", "-n", "0")
+    assert len(everything.stdout.splitlines()) == 4
+    assert "of 3" not in everything.stderr
+
+
+def test_timeline_of_an_agent(run, made):
+    found = json.loads(run("timeline", "main", "--agent", "approver", "--json").stdout)["checkpoints"]
+    assert [entry["checkpoint_id"] for entry in found] == [made.handed]
+
+
+def test_timeline_of_a_session_that_is_not_there(run, made):
+    result = run("timeline", "nobody")
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert "holdfast sessions" in result.stderr
+
+
+def test_graph_draws_both_branches_and_marks_the_heads(run, made):
+    lines = run("timeline", "main", "--graph").stdout.splitlines()
+    assert [line[:3] for line in lines] == ["●  ", "│ ●", "│ ●", "●─╯"]
+    assert lines[0].endswith("◀ head of what-if")
+    assert lines[1].endswith("for approver  ◀ head of main")
+    assert made.first[-8:] in lines[3]
+
+
+def test_graph_as_json(run, made):
+    drawn = json.loads(run("timeline", "main", "--graph", "--json").stdout)
+    assert drawn["heads"] == {"main": made.handed, "what-if": made.fork.checkpoint_id}
+    assert [(one["checkpoint_id"], one["lane"]) for one in drawn["checkpoints"]] == [
+        (made.fork.checkpoint_id, 0),
+        (made.handed, 1),
+        (made.second, 1),
+        (made.first, 0),
+    ]
+
+
+@pytest.mark.parametrize("length", [8, 12, 32])
+def test_show_takes_an_id_the_end_of_one_and_a_session(run, made, length):
+    for ref in (made.handed, made.handed.upper(), made.handed.replace("-", "")[-length:], "main"):
+        assert json.loads(run("show", ref, "--json").stdout)["checkpoint_id"] == made.handed
+
+
+def test_show_lists_what_the_state_holds(run, made):
+    shown = run("show", made.second).stdout
+    assert "1 decide" in shown
+    assert "messages             list of 2" in shown
+    assert "total                Decimal('1.50')" in shown
+    assert "(verified)" in shown
+
+
+def test_show_prints_values_that_json_has_no_word_for(run, made):
+    state = json.loads(run("show", made.second, "--state").stdout)
+    assert state["$type"] == "dict"
+    pairs = {json.dumps(key): value for key, value in state["value"]}
+    assert pairs['"due"'] == {"$type": "datetime", "value": "2026-03-01T00:00:00+00:00"}
+    assert pairs['"total"'] == {"$type": "Decimal", "value": "1.50"}
+    assert pairs['"pair"'] == {"$type": "tuple", "value": [1, 2]}
+    assert pairs["7"] == "seven"
+
+
+def test_show_prints_the_context(run, made):
+    assert json.loads(run("show", made.second, "--context").stdout) == {"invoice": "INV-1"}
+    assert json.loads(run("show", made.second, "--context", "--path", "invoice").stdout) == "INV-1"
+
+
+@pytest.mark.parametrize(
+    ("path", "value"), [("messages.0", "one"), ("messages.-1.content", "two"), ("7", "seven"), ("pair.1", 2)]
+)
+def test_show_goes_along_a_path(run, made, path, value):
+    assert json.loads(run("show", made.second, "--path", path).stdout) == value
+
+
+@pytest.mark.parametrize(
+    ("path", "said"), [("nothing", "messages, due"), ("messages.9", "list of 2"), ("total.x", "Decimal")]
+)
+def test_a_path_that_leads_nowhere_says_what_is_there(run, made, path, said):
+    result = run("show", made.second, "--path", path)
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert said in result.stderr
+
+
+def test_show_what_is_not_there(run, made):
+    for ref in ("nobody", "00000000", "abc", "01939c5e-7c1b-7000-8a2f-0c4c1d9be2f1"):
+        assert run("show", ref).exit_code == 3
+
+
+def test_an_ambiguous_short_id_is_refused_and_the_ids_are_listed(run, tmp_path):
+    ids = ["01939c5e-7c1b-7000-8a2f-0c4c1d9be2f1", "01939c5e-7c1b-7001-8a2f-0c4c1d9be2f1"]
+    with SyncClient.sqlite(tmp_path / ".holdfast" / "store.db") as client:
+        for id_ in ids:
+            client.save(agent_id="a", session_id="s", checkpoint_id=id_)
+    result = run("show", "1d9be2f1")
+    assert result.exit_code == 2
+    assert all(id_ in result.stderr for id_ in ids)
+
+
+def test_an_expired_checkpoint_says_so(run, made):
+    with SyncClient.sqlite(made.path) as client:
+        client.expire(made.second)
+    result = run("show", made.second)
+    assert result.exit_code == 3
+    assert "expired" in result.stderr
+
+
+def test_objects_of_types_that_are_not_registered_here_are_shown(run, tmp_path):
+    """The agent's program knows its classes; the command line does not, and shows them all the same."""
+    from dataclasses import dataclass
+
+    @dataclass(frozen=True)
+    class Order:
+        number: int
+
+    register(Order, name="cli-test-order")
+    with SyncClient.sqlite(tmp_path / ".holdfast" / "store.db") as client:
+        client.save(agent_id="a", session_id="s", execution_state={"order": Order(7), "of": {Order(1)}}, note=Order(2))
+    assert json.loads(run("show", "s", "--path", "order").stdout) == {"$type": "cli-test-order", "value": {"number": 7}}
+    assert json.loads(run("show", "s", "--path", "order.number").stdout) == 7
+    assert "object cli-test-order" in run("show", "s").stdout
+    assert run("timeline").exit_code == 0
+
+
+def test_deep_and_strange_states_are_shown(run, tmp_path):
+    deep: object = "bottom"
+    for _ in range(60):
+        deep = ({1: deep},)
+    state = {
+        "deep": deep,
+        "nan": float("nan"),
+        "big": 2**20000,
+        "raw": b"\x00\xff",
+        "$type": "mine",
+        "odd": "\ud800\x1b",
+    }
+    with SyncClient.sqlite(tmp_path / ".holdfast" / "store.db") as client:
+        client.save(agent_id="a", session_id="s", execution_state=state)
+    result = run("show", "s", "--state")
+    assert result.exit_code == 0
+    assert result.stdout.isascii()
+    assert run("show", "s").exit_code == 0
+    assert json.loads(run("show", "s", "--path", "nan").stdout) == {"$type": "float", "value": "nan"}

@@ -1,0 +1,165 @@
+"""What reaches a terminal: nothing that a name could smuggle in, no colors where none are wanted, no tracebacks."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from holdfast import SyncClient
+from holdfast.cli.printable import byte_count, printable, width
+
+HOSTILE = [
+    "\x1b[2J\x1b]0;owned\x07",
+    "a\nb\rc\x08d",
+    "nul\x00",
+    "\x9b31m c1",
+    "\u202egnp.exe",
+    "\ud800 alone",
+    "x" * 10_000,
+    "[bold red]markup[/]",
+    "日本語の名前",
+]
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    with SyncClient.sqlite(tmp_path / ".holdfast" / "store.db") as client:
+        for name in HOSTILE:
+            client.save(agent_id=name, session_id=name, step_name=name, execution_state={name: name}, app_version=name)
+
+
+def is_harmless(text: str) -> bool:
+    return all(char.isprintable() or char == "\n" for char in text)
+
+
+def test_hostile_names_are_escaped_and_shortened(run, hostile):
+    for args in (["sessions"], ["timeline"], *(["timeline", name] for name in HOSTILE), ["timeline", "--graph"]):
+        result = run(*args)
+        assert result.exit_code == 0
+        assert is_harmless(result.stdout)
+        assert is_harmless(result.stderr)
+        assert max(map(len, result.stdout.splitlines())) < 300
+    for name in HOSTILE:
+        result = run("show", name)
+        assert result.exit_code == 0
+        assert is_harmless(result.stdout)
+        for option in ("--json", "--state"):
+            result = run("show", name, option)
+            assert result.stdout.isascii()
+            assert is_harmless(result.stdout)
+
+
+def test_hostile_names_in_errors(run, made):
+    for name in HOSTILE:
+        for args in (["timeline", name], ["show", name], ["verify", name], ["--store", f"/{name}", "sessions"]):
+            result = run(*args)
+            assert result.exit_code in (1, 2, 3)
+            assert is_harmless(result.stderr)
+
+
+def on_a_terminal(*args: str, cwd, **environment: str) -> str:
+    """What the command prints to a terminal of its own."""
+    import pty
+
+    ours, theirs = pty.openpty()
+    child = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", **environment}
+    with subprocess.Popen(
+        [sys.executable, "-m", "holdfast", *args], stdout=theirs, stderr=subprocess.DEVNULL, cwd=cwd, env=child
+    ) as process:
+        os.close(theirs)
+        out = b""
+        while True:
+            try:
+                piece = os.read(ours, 65536)
+            except OSError:  # how Linux says that the other end is closed
+                break
+            if not piece:
+                break
+            out += piece
+        assert process.wait() == 0
+    os.close(ours)
+    return out.decode()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a pseudo terminal")
+def test_on_a_terminal_titles_are_bold_unless_no_color_says_otherwise(hostile, tmp_path):
+    bold = on_a_terminal("sessions", cwd=tmp_path)
+    assert "\x1b[1m" in bold
+    assert is_harmless(bold.replace("\r\n", "\n").replace("\x1b[1m", "").replace("\x1b[0m", ""))
+    assert "[bold red]markup[/]" in bold
+    plain = on_a_terminal("sessions", cwd=tmp_path, NO_COLOR="1")
+    assert is_harmless(plain.replace("\r\n", "\n"))
+
+
+def test_a_terminal_without_boxes_gets_a_graph_all_the_same(run_process, made):
+    result = run_process("timeline", "main", "--graph", PYTHONIOENCODING="ascii")
+    assert result.returncode == 0
+    assert [line[:3] for line in result.stdout.splitlines()] == ["*  ", "| *", "| *", "*-'"]
+
+
+def test_errors_are_words_not_tracebacks(run_process):
+    result = run_process("timeline")
+    assert (result.returncode, result.stdout) == (3, "")
+    assert result.stderr.startswith("holdfast: no store found")
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes end differently elsewhere")
+def test_a_reader_that_leaves_early_is_no_error(made, tmp_path):
+    with SyncClient.sqlite(made.path, durability="fast") as client:
+        for _ in range(1000):
+            client.save(agent_id="worker", session_id="main")
+    with subprocess.Popen(
+        [sys.executable, "-m", "holdfast", "timeline", "main", "-n", "0", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},  # unbuffered, Python does not notice that a write was cut short
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.read(1)
+        process.stdout.close()
+        said = process.stderr.read().decode()
+    assert process.returncode == 141
+    assert "Traceback" not in said
+    assert "Exception" not in said
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_control_c_exits_with_130_and_leaves_nothing_behind(tmp_path):
+    with subprocess.Popen(
+        [sys.executable, "-u", "-m", "holdfast", "demo"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.readline()
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read().decode()
+        process.stdout.read()
+    assert process.returncode == 130
+    assert "Traceback" not in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_printable():
+    assert printable("plain 日本 é") == "plain 日本 é"
+    assert printable("\x1b[1m\n\u202e\U000e0001") == "\\x1b[1m\\x0a\\u202e\\U000e0001"
+    assert printable("abcdef", 4) == "abc…"
+    assert printable("\x00" * 4, 8) == "\\x00\\x0…"
+
+
+def test_width():
+    assert [width(text) for text in ("abc", "日本", "e\u0301")] == [3, 4, 1]
+
+
+def test_byte_count():
+    assert [byte_count(n) for n in (0, 999, 1000, 98_304, 3_100_000)] == ["0 B", "999 B", "1.0 KB", "98.3 KB", "3.1 MB"]
