@@ -77,4 +77,4 @@ def test_the_quick_start_runs_on_a_fresh_installation(which, tmp_path):
         script.write_text(snippet.code)
         _run(inside, "-I", script, cwd=work)
     assert _run(inside, "-I", "-c", "import holdfast; print(holdfast.__file__)", cwd=work).startswith(str(venv))
-    assert "run-002" in _run(venv / "bin" / "holdfast", "timeline", "run-002", cwd=work)
+    assert "run-002" in _run(venv / "bin" / "holdfast", "sessions", cwd=work)

@@ -61,6 +61,19 @@ def test_every_holdfast_command_of_the_readme_runs_after_the_quick_start(tmp_pat
         assert done.stdout
 
 
+def test_the_contract_in_ten_lines_is_a_test_that_runs(tmp_path):
+    [snippet] = [
+        one for one in snippets(ROOT / "docs" / "adding-a-backend.md", "python") if "BackendContract" in one.code
+    ]
+    (tmp_path / "test_my_backend.py").write_text(snippet.code)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_my_backend.py"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"\d{2,} passed", done.stdout)
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_relative_links_lead_somewhere(document):
     for target in links(document):
