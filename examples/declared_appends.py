@@ -10,7 +10,7 @@ import time
 
 from holdfast import SyncClient
 
-TURNS = 300
+TURNS = 150
 
 
 def message(turn: int) -> dict[str, object]:

@@ -100,3 +100,11 @@ def test_a_loss_would_be_told(tmp_path, monkeypatch):
         ending = story.finish(client, "s", "cheapest", [killed, Life(began=["read_request"])])
     assert ending.repeated == ("read_request",)
     assert not ending.is_exact
+
+
+def test_what_does_not_hold_is_told_and_exits_with_1(run, monkeypatch):
+    monkeypatch.setattr(agent, "without_interruption", lambda _policy: {"another": "ending"})
+    result = run("demo")
+    assert result.exit_code == 1
+    assert "FAIL the final state is not that of a run which nobody interrupted" in result.stdout
+    assert "NOT everything held" in result.stdout

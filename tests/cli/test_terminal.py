@@ -110,7 +110,7 @@ def test_errors_are_words_not_tracebacks(run_process):
 @pytest.mark.skipif(os.name != "posix", reason="pipes end differently elsewhere")
 def test_a_reader_that_leaves_early_is_no_error(made, tmp_path):
     with SyncClient.sqlite(made.path, durability="fast") as client:
-        for _ in range(1000):
+        for _ in range(300):
             client.save(agent_id="worker", session_id="main")
     with subprocess.Popen(
         [sys.executable, "-m", "holdfast", "timeline", "main", "-n", "0", "--json"],

@@ -16,7 +16,7 @@ EXPECTED = {
         ["after 3", "finished: 6"],
         ["after 6", "finished: 6"],
     ],
-    "declared_appends": [["append=", "the same 300 messages"]],
+    "declared_appends": [["append=", "the same 150 messages"]],
     "fork_and_compare": [["trip-by-air", "plane", "they part after step 1, 'search'"]],
     "async_agent": [["250 durable saves", "50 conversations, of 5 to 5"], ["50 conversations, of 10 to 10"]],
     "own_types": [["Decimal('199.90')", "refused, with nothing stored: execution_state.tools.db"]],

@@ -25,7 +25,7 @@ def doctor(ctx: click.Context, store: str | None, as_json: bool) -> None:
 
         print_json({"ok": exit_code == 0, "checks": [check.fields() for check in checks]})
     else:
-        from holdfast.cli.printable import printable
+        from holdfast.cli.printable import printable, printable_lines
         from holdfast.cli.tables import print_table
 
         print_table(
@@ -33,7 +33,7 @@ def doctor(ctx: click.Context, store: str | None, as_json: bool) -> None:
         )
         for check in checks:
             if check.advice:
-                click.echo(f"{check.name}: {check.advice}", err=True)
+                click.echo(f"{check.name}: {printable_lines(check.advice)}", err=True)
         if exit_code and not any(check.status == FAIL for check in checks):
             click.echo("holdfast: not everything could be checked", err=True)
     ctx.exit(exit_code)
