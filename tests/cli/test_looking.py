@@ -1,6 +1,7 @@
 """sessions, timeline, show: what people and scripts get to see."""
 
 import json
+import time
 
 import pytest
 
@@ -79,6 +80,15 @@ def test_graph_as_json(run, made):
         (made.second, 1),
         (made.first, 0),
     ]
+
+
+def test_graph_marks_where_a_session_stands_when_its_head_has_expired(run, tmp_path):
+    with SyncClient.sqlite(tmp_path / ".holdfast" / "store.db") as client:
+        stays = client.save(agent_id="a", session_id="s")
+        client.save(agent_id="a", session_id="s", ttl_seconds=0.01)
+    time.sleep(0.02)
+    assert run("timeline", "--graph").stdout.splitlines()[0].endswith("◀ head of s")
+    assert json.loads(run("timeline", "--graph", "--json").stdout)["heads"] == {"s": stays}
 
 
 @pytest.mark.parametrize("length", [8, 12, 32])

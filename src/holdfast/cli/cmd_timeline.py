@@ -78,10 +78,10 @@ def _choose(client: SyncClient, session_id: str | None, agent: str | None) -> Se
 
 
 def _graph(client: SyncClient, session_id: str, limit: int | None, *, as_json: bool) -> None:
+    from holdfast.cli import graph
+
     tree = client.tree(session_id)
     if not as_json:
-        from holdfast.cli import graph
-
         sys.stdout.writelines(f"{line}\n" for line in graph.lines(tree, limit))
         return
     from holdfast.cli.json_output import checkpoint_fields, print_json
@@ -91,7 +91,9 @@ def _graph(client: SyncClient, session_id: str, limit: int | None, *, as_json: b
         {**checkpoint_fields(entry), "nearest_parent_id": parents[entry.checkpoint_id], "lane": row.lane}
         for entry, row in zip(tree.entries[:limit], tree.lanes(), strict=False)
     ]
-    print_json({"session_id": session_id, "tree_id": tree.tree_id, "heads": dict(tree.heads), "checkpoints": rows})
+    print_json(
+        {"session_id": session_id, "tree_id": tree.tree_id, "heads": graph.live_heads(tree), "checkpoints": rows}
+    )
 
 
 def _print_json(chosen: Session, entries: list[Checkpoint]) -> None:
