@@ -25,16 +25,16 @@ from holdfast.errors import (
     UnsupportedValueError,
     UsageError,
 )
-from holdfast.model.builder import CheckpointBuilder
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.framework import Framework
-from holdfast.model.listing import Session, Timeline, Tree
-from holdfast.model.reports import CollectionReport, ForkReport, Problem, RollbackReport, Stats, VerifyReport
-from holdfast.store import CheckpointData, CheckpointMetadata, CheckpointStore
 from holdfast.sync_client import SyncClient
 
 if TYPE_CHECKING:
     from holdfast.filecheckpoints import FileCheckpoints, SyncFileCheckpoints
+    from holdfast.model.builder import CheckpointBuilder
+    from holdfast.model.listing import Session, Timeline, Tree
+    from holdfast.model.reports import CollectionReport, ForkReport, Problem, RollbackReport, Stats, VerifyReport
+    from holdfast.store import CheckpointData, CheckpointMetadata, CheckpointStore
 
 __version__ = "0.1.0"
 
@@ -75,11 +75,33 @@ __all__ = [
     "register",
 ]
 
+# Names that few programs use are imported when they are: `import holdfast` stays light.
+_LAZY = {
+    "CheckpointBuilder": "holdfast.model.builder",
+    "CheckpointData": "holdfast.store",
+    "CheckpointMetadata": "holdfast.store",
+    "CheckpointStore": "holdfast.store",
+    "CollectionReport": "holdfast.model.reports",
+    "FileCheckpoints": "holdfast.filecheckpoints",
+    "ForkReport": "holdfast.model.reports",
+    "Problem": "holdfast.model.reports",
+    "RollbackReport": "holdfast.model.reports",
+    "Session": "holdfast.model.listing",
+    "Stats": "holdfast.model.reports",
+    "SyncFileCheckpoints": "holdfast.filecheckpoints",
+    "Timeline": "holdfast.model.listing",
+    "Tree": "holdfast.model.listing",
+    "VerifyReport": "holdfast.model.reports",
+}
+
 
 def __getattr__(name: str) -> Any:
-    """`FileCheckpoints` brings the files backend with it: it is imported when it is asked for."""
-    if name in ("FileCheckpoints", "SyncFileCheckpoints"):
-        from holdfast import filecheckpoints
+    if name in _LAZY:
+        import importlib
 
-        return getattr(filecheckpoints, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,4 +1,7 @@
-"""The client: what developers call. No logic: arguments are checked, operations are called."""
+"""The client: what developers call. No logic: arguments are checked, operations are called.
+
+Operations other than save and restore are imported when they are called: `import holdfast` stays light.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.backends.bridge import Bridge, Offload
 from holdfast.backends.port import BlockingBackend
@@ -21,39 +24,17 @@ from holdfast.idsource import IdSource
 from holdfast.model import ids
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.framework import Framework
-from holdfast.model.listing import Session, Timeline, Tree
-from holdfast.model.reports import CollectionReport, ForkReport, RollbackReport, Stats, VerifyReport
-from holdfast.operations import (
-    arguments,
-)
-from holdfast.operations import (
-    collect as collecting,
-)
-from holdfast.operations import (
-    expire as expiring,
-)
-from holdfast.operations import (
-    fork as forking,
-)
-from holdfast.operations import (
-    inspect as inspecting,
-)
-from holdfast.operations import (
-    restore as restoring,
-)
-from holdfast.operations import (
-    rollback as rolling_back,
-)
-from holdfast.operations import (
-    save as saving,
-)
-from holdfast.operations import (
-    timeline as listing,
-)
+from holdfast.operations import arguments
+from holdfast.operations import restore as restoring
+from holdfast.operations import save as saving
 from holdfast.operations.arguments import SaveRequest
 from holdfast.operations.memory import LineMemory
 from holdfast.operations.services import LogNumbers, Services
-from holdfast.store import ClientStore
+
+if TYPE_CHECKING:
+    from holdfast.model.listing import Session, Timeline, Tree
+    from holdfast.model.reports import CollectionReport, ForkReport, RollbackReport, Stats, VerifyReport
+    from holdfast.store import ClientStore
 
 DEFAULT_PATH = ".holdfast/store.db"
 DEFAULT_DIRECTORY = ".holdfast/store"
@@ -222,6 +203,8 @@ class Client(Opening):
 
     async def handoff(self, checkpoint_id: str, target_agent_id: str, schema: str | None = None) -> str:
         """Addresses the checkpoint to another agent: a child that keeps the source's agent, metadata and TTL."""
+        from holdfast.operations import fork as forking
+
         target = arguments.name("target_agent_id", target_agent_id)
         schema = arguments.optional_name("schema", schema)
         return ids.to_text((await forking.handoff(self._services, ids.from_text(checkpoint_id), target, schema)).id)
@@ -229,6 +212,8 @@ class Client(Opening):
     async def timeline(self, agent_id: str | None = None, session_id: str | None = None, limit: int = 50) -> Timeline:
         """The session's checkpoints, all branches, newest first, without their states; with `agent_id` those that the
         agent made or was handed. Empty if there are none."""
+        from holdfast.operations import timeline as listing
+
         if session_id is None:
             raise UsageError("timeline needs a session_id; `sessions()` lists the sessions of an agent or of the store")
         return await listing.timeline(
@@ -241,12 +226,16 @@ class Client(Opening):
     async def expire(self, checkpoint_id: str) -> bool:
         """Ends a checkpoint: it can't be restored any more, its children can. A head that stood there moves to the
         nearest live ancestor. True if it was live."""
+        from holdfast.operations import expire as expiring
+
         return await expiring.expire(self._services, ids.from_text(checkpoint_id))
 
     # -- finding -----------------------------------------------------------------------------------------------------
 
     async def latest(self, agent_id: str | None = None, session_id: str | None = None) -> Checkpoint | None:
         """The checkpoint a session stands at, with its state; without `session_id`, of the session saved to last."""
+        from holdfast.operations import timeline as listing
+
         agent = arguments.optional_name("agent_id", agent_id)
         if session_id is None:
             found = await listing.sessions(self._services, agent_id=agent, limit=1)
@@ -265,11 +254,15 @@ class Client(Opening):
 
     async def sessions(self, agent_id: str | None = None, limit: int | None = None) -> list[Session]:
         """The sessions, the one saved to last first."""
+        from holdfast.operations import timeline as listing
+
         agent = arguments.optional_name("agent_id", agent_id)
         return await listing.sessions(self._services, agent_id=agent, limit=limit)
 
     async def tree(self, session_id: str) -> Tree:
         """All checkpoints of the session's tree, with those of its forks."""
+        from holdfast.operations import timeline as listing
+
         return await listing.tree(self._services, arguments.name("session_id", session_id))
 
     # -- going other ways --------------------------------------------------------------------------------------------
@@ -298,12 +291,16 @@ class Client(Opening):
 
     async def fork(self, checkpoint_id: str, session_id: str | None = None) -> ForkReport:
         """A new session that goes on from that checkpoint. Nothing is copied: it takes the same time at any size."""
+        from holdfast.operations import fork as forking
+
         name = arguments.optional_name("session_id", session_id)
         return await forking.fork(self._services, ids.from_text(checkpoint_id), name)
 
     async def rollback(self, session_id: str, to: str, *, expect_head: str | None = None) -> RollbackReport:
         """Moves the session's head to another checkpoint of its tree. Nothing is removed: what came after stays as a
         branch, and rolling back to it undoes this."""
+        from holdfast.operations import rollback as rolling_back
+
         name = arguments.name("session_id", session_id)
         head = arguments.optional_id(expect_head)
         return await rolling_back.rollback(self._services, name, ids.from_text(to), expect_head=head)
@@ -312,18 +309,26 @@ class Client(Opening):
 
     async def gc(self, *, dry_run: bool = False) -> CollectionReport:
         """Ends what has outlived its TTL, and removes what no live checkpoint needs. Safe beside other writers."""
+        from holdfast.operations import collect as collecting
+
         return await collecting.collect(self._services, dry_run=dry_run)
 
     async def verify(self, session_id: str | None = None) -> VerifyReport:
         """Reads everything, of the store or of one session, and checks it."""
+        from holdfast.operations import inspect as inspecting
+
         return await inspecting.verify(self._services, arguments.optional_name("session_id", session_id))
 
     async def stats(self) -> Stats:
         """How much is stored, and how much it would be without sharing."""
+        from holdfast.operations import inspect as inspecting
+
         return await inspecting.stats(self._services)
 
     def as_store(self, agent_id: str = "agent") -> ClientStore:
         """The plain five-method `CheckpointStore` that agent loops with a pluggable store expect."""
+        from holdfast.store import ClientStore
+
         return ClientStore(self, agent_id)
 
     async def close(self) -> None:

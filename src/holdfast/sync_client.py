@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.backends.bridge import Bridge, Inline, run_inline
 from holdfast.backends.port import BlockingBackend
@@ -13,9 +13,11 @@ from holdfast.codec.limits import Limits
 from holdfast.codec.types import TypeRegistry
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.framework import Framework
-from holdfast.model.listing import Session, Timeline, Tree
-from holdfast.model.reports import CollectionReport, ForkReport, RollbackReport, Stats, VerifyReport
-from holdfast.store import SyncClientStore
+
+if TYPE_CHECKING:
+    from holdfast.model.listing import Session, Timeline, Tree
+    from holdfast.model.reports import CollectionReport, ForkReport, RollbackReport, Stats, VerifyReport
+    from holdfast.store import SyncClientStore
 
 
 class _Inline(Client):
@@ -126,6 +128,8 @@ class SyncClient(Opening):
 
     def as_store(self, agent_id: str = "agent") -> SyncClientStore:
         """The plain five-method store, without `await`."""
+        from holdfast.store import SyncClientStore
+
         return SyncClientStore(self._client.as_store(agent_id))
 
     def close(self) -> None:

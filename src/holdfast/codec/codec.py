@@ -38,6 +38,8 @@ class Codec:
         `Ref` and `Typed` are taken only with `parts`, from the layer that puts them there: in a user's value they would
         be read back as something else.
         """
+        if type(value) is dict and not value:
+            return b"\x80"
         quick = QuickEncoder(self.types.by_class, self.limits, parts=parts)
         try:
             data = quick.encode(value)

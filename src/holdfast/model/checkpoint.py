@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -102,6 +101,8 @@ class Checkpoint:
         )
 
     def _repr_html_(self) -> str:
+        import html
+
         shown = {
             "checkpoint": self.checkpoint_id,
             "agent": self.agent_id,

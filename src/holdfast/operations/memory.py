@@ -20,7 +20,7 @@ from holdfast.objects.split import KnownList
 LINES_REMEMBERED = 4096
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Line:
     """Where a session stands: its tree and head row, and the live checkpoint that the next save follows."""
 

@@ -117,8 +117,11 @@ async def _thawed(services: Services, request: SaveRequest, line: Line, earlier:
 async def _plan(services: Services, split: Split, line: Line, closed: set[int]) -> plan.Plan:
     spans = plan.wanted(split, line.manifest)
     stored = dict(zip(spans, await services.backend.runs(spans), strict=True)) if spans else {}
-    await services.logs.ensure(services.backend, 2 * len(split.lists) + 1)
-    return plan.Planner(stored, services.logs.take, closed).plan(split, line.manifest)
+    numbers = await services.logs.take(services.backend, 2 * len(split.lists) + 1)
+    try:
+        return plan.Planner(stored, numbers.pop, closed).plan(split, line.manifest)
+    finally:
+        services.logs.give_back(numbers)
 
 
 def _remember(services: Services, session: bytes, split: Split, line: Line) -> None:

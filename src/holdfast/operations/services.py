@@ -15,30 +15,41 @@ LOGS_RESERVED_AT_ONCE = 256
 
 
 class LogNumbers:
-    """Numbers for new logs, reserved in blocks. One that was taken is never given out again, even if its commit
-    failed: the commit may have happened all the same."""
+    """Numbers for new logs, reserved in blocks. One that went into a commit is never given out again, even if the
+    commit failed: it may have happened all the same. Threads may share one."""
 
     def __init__(self) -> None:
         self._free: list[int] = []
         self._process = os.getpid()
 
-    async def ensure(self, backend: Backend, count: int) -> None:
-        """Reserves more until at least `count` can be taken."""
+    async def take(self, backend: Backend, count: int) -> list[int]:
+        """`count` numbers, for the caller alone; `give_back` those that are not used."""
         if self._process != os.getpid():  # a forked child: these numbers are its parent's
             self._free, self._process = [], os.getpid()
-        while len(self._free) < count:
+        taken: list[int] = []
+        while len(taken) < count:
+            try:
+                taken.append(self._free.pop())  # atomic, so that no other thread gets the same
+            except IndexError:
+                self._free += await self._block(backend)
+        return taken
+
+    def give_back(self, numbers: list[int]) -> None:
+        self._free += numbers
+
+    async def _block(self, backend: Backend) -> list[int]:
+        while True:
             [row] = await backend.rows([rows.NEXT_LOG])
             first = int.from_bytes(rows.content(rows.NEXT_LOG, row), "big") if row else 1
-            after = rows.protect(rows.NEXT_LOG, (first + LOGS_RESERVED_AT_ONCE).to_bytes(8, "big"))
-            write = RowWrite(rows.NEXT_LOG, after, row.version if row else ABSENT)
+            after = first + LOGS_RESERVED_AT_ONCE
+            write = RowWrite(
+                rows.NEXT_LOG, rows.protect(rows.NEXT_LOG, after.to_bytes(8, "big")), row.version if row else ABSENT
+            )
             try:
                 await backend.commit(Commit(tree=b"", rows=[write]))
             except CommitConflict:
                 continue  # another process was first: these are its numbers
-            self._free = [*range(first + LOGS_RESERVED_AT_ONCE - 1, first - 1, -1), *self._free]
-
-    def take(self) -> int:
-        return self._free.pop()
+            return list(range(after - 1, first - 1, -1))
 
 
 @dataclass(slots=True)
