@@ -56,7 +56,7 @@ def live_heads(tree: Tree) -> dict[str, str]:
     found = {}
     for session, stored in tree.heads.items():
         head: str | None = stored
-        while head in tree.expired:
+        while head is not None and head in tree.expired:
             head = tree.expired[head]
         if head is not None:
             found[session] = head
