@@ -1,0 +1,93 @@
+"""Every single byte of a small store is changed, one at a time (R12): a wrong value is never returned.
+
+After each change, each restore, timeline and latest raises an error of ours or answers exactly as before. Under
+HOLDFAST_SOAK=1 also every single bit, and SQLite's usual page size.
+"""
+
+import signal
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from small_store import SmallStore, build, folder_in_memory
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "crash"))
+from campaign import SOAK, tally
+
+pytestmark = pytest.mark.slow
+SHARES = 8
+LONGEST_ANSWER = 20  # seconds: more is a hang
+WHOLE_BYTE = 0xFF
+MASKS = [WHOLE_BYTE, *(1 << bit for bit in range(8))] if SOAK else [WHOLE_BYTE]
+LAYOUTS = [("sqlite", True), ("files", True), *([("sqlite", False)] if SOAK else [])]
+
+
+class Hang(BaseException):
+    """An answer took too long."""
+
+
+@contextmanager
+def no_longer_than(seconds: int) -> Iterator[None]:
+    def interrupt(*_: object) -> None:
+        raise Hang
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def positions(store: SmallStore, number: int) -> list[tuple[Path, int]]:
+    """A share of all bytes of the store."""
+    return [(file, offset) for file in store.files() for offset in range(file.stat().st_size)][number::SHARES]
+
+
+def flipped(store: SmallStore, file: Path, offset: int, mask: int) -> tuple[list[str], int]:
+    """What the store answers with this change, which is undone."""
+    intact = file.read_bytes()
+    damaged = bytearray(intact)
+    damaged[offset] ^= mask
+    with file.open("r+b") as opened:
+        opened.write(damaged)
+    try:
+        with no_longer_than(LONGEST_ANSWER):
+            return store.contradictions()
+    finally:
+        _restore(store, file, intact)
+
+
+def _restore(store: SmallStore, file: Path, intact: bytes) -> None:
+    """The bytes as they were, and nothing of what SQLite may have put beside them."""
+    with file.open("r+b") as opened:
+        opened.write(intact)
+        opened.truncate()
+    if store.kind == "sqlite":
+        for beside in ("-wal", "-shm", "-journal"):
+            file.with_name(file.name + beside).unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("number", range(SHARES))
+@pytest.mark.parametrize(("kind", "dense"), LAYOUTS)
+def test_no_changed_byte_changes_an_answer(kind: str, dense: bool, number: int):
+    done = noticed = 0
+    wrong: dict[str, list[str]] = {}
+    with folder_in_memory() as folder:
+        store = build(kind, folder, dense=dense)
+        for file, offset in positions(store, number):
+            for mask in MASKS:
+                found, errors = flipped(store, file, offset, mask)
+                done += 1
+                noticed += errors > 1  # the expired checkpoint is an error anyway
+                if found:
+                    wrong[f"{file.relative_to(folder)} byte {offset} ^ {mask:#x}"] = found
+        assert store.contradictions() == ([], 1), "the changes were not undone: this proves nothing"
+    tally(f"changed bytes and bits, {kind}", done=done, noticed=noticed, wrong=len(wrong))
+    kinds = Counter(text.partition(":")[0].split()[0] for found in wrong.values() for text in found)
+    assert not wrong, f"{len(wrong)} of {done} changed bytes ({dict(kinds)}): {dict(list(wrong.items())[:10])}"
+    assert noticed > done // 4, "most changes went unnoticed: this proves nothing"
