@@ -140,7 +140,7 @@ class TestFourErrors:
         saved = client.save("a", session_id="run-7")
         client.expire(saved)
         for call in (client.restore, client.get):
-            with pytest.raises(CheckpointExpiredError, match="run-7.*expired by hand"):
+            with pytest.raises(CheckpointExpiredError, match=r"run-7.*expired by hand"):
                 call(saved)
 
     def test_corrupt(self, sqlite_store: Store):
@@ -155,7 +155,7 @@ class TestFourErrors:
             return data + zlib.crc32(data).to_bytes(4, "big")
 
         saved = self._with_record_changed(sqlite_store, newer)
-        with pytest.raises(NewerVersionError, match="99.*newer holdfast"):
+        with pytest.raises(NewerVersionError, match=r"99.*newer holdfast"):
             sqlite_store.client().restore(saved)
 
     def test_a_newer_record_does_not_hide_that_others_can_be_restored(self, sqlite_store: Store):

@@ -120,7 +120,7 @@ def test_an_unclear_failure_names_the_id_to_repeat_with(memory_store: Store):
     stored = error.value.checkpoint_id
     assert stored is not None
     assert client.save("a", execution_state={"x": 1}, session_id="s", checkpoint_id=stored) == stored
-    assert [entry.checkpoint_id for entry in client.timeline(session_id="s")][0] == stored
+    assert client.timeline(session_id="s")[0].checkpoint_id == stored
     assert len(client.timeline(session_id="s")) == 2
 
 

@@ -105,7 +105,7 @@ def test_an_unknown_parent_is_an_error_and_nothing_is_saved(client: SyncClient):
 def test_a_parent_in_another_tree_is_refused(client: SyncClient):
     elsewhere = client.save("a", session_id="other")
     mine = client.save("a", session_id="s")
-    with pytest.raises(UsageError, match="another tree.*`fork`"):
+    with pytest.raises(UsageError, match=r"another tree.*`fork`"):
         client.save("a", session_id="s", parent_id=elsewhere)
     assert client.latest(session_id="s").checkpoint_id == mine
 
