@@ -15,7 +15,8 @@ HERE = Path(__file__).parent
 STORY = HERE / "story_writer.py"
 TIMEOUT = 120
 
-# Everything that changes what is on a disk. `write` is also how a writer speaks.
+# Everything that changes what is on a disk. `write` is also how a writer speaks. Of `openat`, what creates a file is
+# followed by one of these: a kill there is a kill right after the file was created.
 CHANGING = (
     "pwrite64", "write", "fdatasync", "fsync", "rename", "renameat", "renameat2", "link", "linkat", "unlink",
     "unlinkat", "ftruncate", "mkdir", "rmdir", "utimensat",

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from acknowledged import findings, open_client
 from broken import EARLY, LATE, PIECES
-from campaign import BACKENDS, CRASH_POINTS, SOAK, share, tally
-from injection import CHANGING, calls_of_the_story, need_strace, spread, story_with_fault
+from campaign import BACKENDS, CRASH_POINTS, share, tally
+from injection import calls_of_the_story, need_strace, spread, story_with_fault
 
 pytestmark = pytest.mark.slow
 SHARES = 4
@@ -35,7 +35,7 @@ def judge(kind: str, folder: Path, point: tuple[str, int], how_broken: str = "")
 @pytest.mark.parametrize("kind", BACKENDS)
 def test_a_kill_at_any_system_call_loses_and_tears_nothing(kind: str, number: int, tmp_path: Path):
     need_strace()
-    calls = calls_of_the_story(kind, tmp_path, (*CHANGING, "openat") if SOAK else CHANGING)
+    calls = calls_of_the_story(kind, tmp_path)
     killed, wrong = 0, {}
     for point in share(spread(calls, CRASH_POINTS), number, SHARES):
         was_killed, found = judge(kind, tmp_path, point)
