@@ -209,9 +209,11 @@ class Client(Opening):
         schema = arguments.optional_name("schema", schema)
         return ids.to_text((await forking.handoff(self._services, ids.from_text(checkpoint_id), target, schema)).id)
 
-    async def timeline(self, agent_id: str | None = None, session_id: str | None = None, limit: int = 50) -> Timeline:
+    async def timeline(
+        self, agent_id: str | None = None, session_id: str | None = None, limit: int | None = 50
+    ) -> Timeline:
         """The session's checkpoints, all branches, newest first, without their states; with `agent_id` those that the
-        agent made or was handed. Empty if there are none."""
+        agent made or was handed; `limit=None` gives all. Empty if there are none."""
         from holdfast.operations import timeline as listing
 
         if session_id is None:
@@ -220,7 +222,7 @@ class Client(Opening):
             self._services,
             arguments.name("session_id", session_id),
             agent_id=arguments.optional_name("agent_id", agent_id),
-            limit=limit,
+            limit=arguments.limit(limit),
         )
 
     async def expire(self, checkpoint_id: str) -> bool:
@@ -257,7 +259,13 @@ class Client(Opening):
         from holdfast.operations import timeline as listing
 
         agent = arguments.optional_name("agent_id", agent_id)
-        return await listing.sessions(self._services, agent_id=agent, limit=limit)
+        return await listing.sessions(self._services, agent_id=agent, limit=arguments.limit(limit))
+
+    async def session(self, session_id: str) -> Session | None:
+        """One session and the checkpoint it stands at, without its state; None if there is none."""
+        from holdfast.operations import timeline as listing
+
+        return await listing.session(self._services, arguments.name("session_id", session_id))
 
     async def tree(self, session_id: str) -> Tree:
         """All checkpoints of the session's tree, with those of its forks."""

@@ -9,7 +9,6 @@ from holdfast.backends.bridge import run_inline
 
 if TYPE_CHECKING:
     from holdfast.client import Client
-    from holdfast.model.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +63,10 @@ class ClientStore:
         return checkpoint.execution_state if checkpoint else None
 
     async def load_metadata(self, session_id: str) -> CheckpointMetadata | None:
-        entry = await self._head(session_id)
-        if entry is None:
+        session = await self._client.session(session_id)
+        if session is None:
             return None
+        entry = session.head
         return CheckpointMetadata(
             session_id=session_id,
             checkpoint_id=entry.checkpoint_id,
@@ -77,15 +77,11 @@ class ClientStore:
 
     async def delete(self, session_id: str) -> None:
         """Expires everything of the session; of one that is not there, nothing."""
-        for entry in await self._client.timeline(session_id=session_id, limit=1 << 40):
+        for entry in await self._client.timeline(session_id=session_id, limit=None):
             await self._client.expire(entry.checkpoint_id)
 
     async def list(self) -> list[str]:
         return [session.session_id for session in await self._client.sessions()]
-
-    async def _head(self, session_id: str) -> Checkpoint | None:
-        sessions = await self._client.sessions()
-        return next((session.head for session in sessions if session.session_id == session_id), None)
 
 
 class SyncClientStore:

@@ -87,7 +87,7 @@ class SyncClient(Opening):
     def handoff(self, checkpoint_id: str, target_agent_id: str, schema: str | None = None) -> str:
         return run_inline(self._client.handoff(checkpoint_id, target_agent_id, schema))
 
-    def timeline(self, agent_id: str | None = None, session_id: str | None = None, limit: int = 50) -> Timeline:
+    def timeline(self, agent_id: str | None = None, session_id: str | None = None, limit: int | None = 50) -> Timeline:
         return run_inline(self._client.timeline(agent_id, session_id, limit))
 
     def expire(self, checkpoint_id: str) -> bool:
@@ -104,6 +104,9 @@ class SyncClient(Opening):
 
     def sessions(self, agent_id: str | None = None, limit: int | None = None) -> list[Session]:
         return run_inline(self._client.sessions(agent_id, limit))
+
+    def session(self, session_id: str) -> Session | None:
+        return run_inline(self._client.session(session_id))
 
     def tree(self, session_id: str) -> Tree:
         return run_inline(self._client.tree(session_id))

@@ -8,12 +8,11 @@ same object, and commits that arrive together are committed together.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from queue import SimpleQueue
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from holdfast.backends.port import (
     BlobInfo,
@@ -29,6 +28,9 @@ from holdfast.backends.port import (
     Usage,
 )
 from holdfast.errors import StoreError
+
+if TYPE_CHECKING:
+    import asyncio
 
 T = TypeVar("T")
 
@@ -183,6 +185,8 @@ class Offload(Bridge):
     def _submit(self, commit: Commit | None, call: Callable[[], Any] | None) -> asyncio.Future[Any]:
         if self._thread_of != os.getpid():
             self._start()
+        import asyncio  # only here: the sync client and the command line do without it
+
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         self._queue.put(_Job(loop, future, commit, call))

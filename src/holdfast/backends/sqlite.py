@@ -34,6 +34,8 @@ from holdfast.backends.sqlite_batch import Batch, Known
 from holdfast.errors import CorruptError, HoldfastError, StoreError, UsageError
 
 T = TypeVar("T")
+# sqlite3 fails to decode its own message when the damaged part of a file is in it.
+FAILURES = (sqlite3.Error, UnicodeDecodeError)
 SYNCHRONOUS = {"full": "FULL", "fast": "NORMAL"}
 RECORD = "SELECT record.id, session.id, sequence, data FROM record JOIN session ON session.n = record.session"
 
@@ -76,7 +78,7 @@ class SqliteBackend:
         with self._writing:
             try:
                 return self._transaction(lambda connection: Batch(connection, self._known).carry_out(commits))
-            except (sqlite3.Error, StoreError, CorruptError) as error:
+            except (*FAILURES, StoreError, CorruptError) as error:
                 self._known.forget()
                 if len(commits) == 1 and not isinstance(error, sqlite3.IntegrityError):
                     return [self._translate(error, "written")]
@@ -93,7 +95,7 @@ class SqliteBackend:
             self._transaction(carry_out)
         except CommitConflict as conflict:
             return conflict
-        except (sqlite3.Error, StoreError, CorruptError) as error:
+        except (*FAILURES, StoreError, CorruptError) as error:
             return self._translate(error, "written")
         return None
 
@@ -315,7 +317,7 @@ class SqliteBackend:
                 f"the store {self._path} can't be {doing}: the disk is full. Free some space and save again; "
                 "nothing that was saved before is lost"
             )
-        if isinstance(error, sqlite3.DatabaseError) and ("malformed" in text or "not a database" in text):
+        if isinstance(error, UnicodeDecodeError) or "malformed" in text or "not a database" in text:
             return CorruptError(
                 f"the file {self._path} is damaged or not a SQLite database ({text}). Keep a copy; "
                 "`sqlite3 FILE .recover` saves what can be read"
@@ -334,7 +336,7 @@ class _Translated:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, sqlite3.Error):
+        if isinstance(error, FAILURES):
             if self._doing == "read":
                 self._backend._discard("_reader")
             raise self._backend._translate(error, self._doing) from error

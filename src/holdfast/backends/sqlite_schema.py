@@ -6,12 +6,13 @@ import sqlite3
 import time
 from pathlib import Path
 
-from holdfast.errors import NewerVersionError, UsageError
+from holdfast.errors import CorruptError, NewerVersionError, UsageError
 
 APPLICATION_ID = 0x686F6C64  # "hold"
 MIGRATIONS = Path(__file__).with_name("sqlite_migrations")
 SCHEMA = 1
 STORE_DIRECTORY = ".holdfast"
+SMALLEST_FILE = 512  # the smallest page
 
 
 def make_directory(directory: Path) -> None:
@@ -25,6 +26,9 @@ def make_directory(directory: Path) -> None:
 
 def prepare(connection: sqlite3.Connection, path: Path, timeout: float) -> None:
     """Sets up a connection, and the schema where the file is new or older than this holdfast."""
+    if 0 < path.stat().st_size < SMALLEST_FILE:
+        # SQLite would take it for an empty one, and a new store would be made over what is left of another.
+        raise CorruptError(f"the file {path} is cut short: it is no SQLite database. Keep a copy, and restore a backup")
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version != SCHEMA:
         _set_up(connection, path, timeout)

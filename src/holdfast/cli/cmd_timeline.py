@@ -46,7 +46,7 @@ def timeline(
         if graph:
             _graph(client, chosen.session_id, limit, as_json=as_json)
             return
-        entries = client.timeline(agent_id=agent, session_id=chosen.session_id, limit=limit or sys.maxsize)
+        entries = client.timeline(agent_id=agent, session_id=chosen.session_id, limit=limit or None)
     if as_json:
         _print_json(chosen, entries)
     else:
@@ -56,13 +56,12 @@ def timeline(
 
 
 def _choose(client: SyncClient, session_id: str | None, agent: str | None) -> Session:
-    from holdfast.cli.one_session import session_named
     from holdfast.cli.printable import printable
     from holdfast.errors import CheckpointNotFoundError
 
     found: list[Session]
     if session_id is not None:
-        named = session_named(client, session_id)
+        named = client.session(session_id)
         found = [named] if named is not None else []
         complaint = f"there is no session {printable(session_id, 60)!r} here, or all of it has expired"
     else:
@@ -91,9 +90,7 @@ def _graph(client: SyncClient, session_id: str, limit: int | None, *, as_json: b
         {**checkpoint_fields(entry), "nearest_parent_id": parents[entry.checkpoint_id], "lane": row.lane}
         for entry, row in zip(tree.entries[:limit], tree.lanes(), strict=False)
     ]
-    print_json(
-        {"session_id": session_id, "tree_id": tree.tree_id, "heads": graph.live_heads(tree), "checkpoints": rows}
-    )
+    print_json({"session_id": session_id, "tree_id": tree.tree_id, "heads": dict(tree.heads), "checkpoints": rows})
 
 
 def _print_json(chosen: Session, entries: list[Checkpoint]) -> None:

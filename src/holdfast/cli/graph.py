@@ -46,21 +46,9 @@ def lines(tree: Tree, limit: int | None = None) -> list[str]:
     draw = glyphs()
     by_id = {entry.checkpoint_id: entry for entry in tree.entries}
     heads: dict[str, list[str]] = {}
-    for session, head in live_heads(tree).items():
+    for session, head in tree.heads.items():
         heads.setdefault(head, []).append(session)
     return aligned([_cells(row, by_id[str(row.node)], heads, draw) for row in tree.lanes()[:limit]], right=(2,))
-
-
-def live_heads(tree: Tree) -> dict[str, str]:
-    """Where each session stands. Its stored head may have expired: then it stands at the nearest ancestor that has not."""
-    found = {}
-    for session, stored in tree.heads.items():
-        head: str | None = stored
-        while head is not None and head in tree.expired:
-            head = tree.expired[head]
-        if head is not None:
-            found[session] = head
-    return found
 
 
 def _cells(row: LaneRow, entry: Checkpoint, heads: Mapping[str, list[str]], draw: Glyphs) -> tuple[str, ...]:

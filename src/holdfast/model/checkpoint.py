@@ -93,10 +93,10 @@ class Checkpoint:
         return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
 
     def __repr__(self) -> str:
-        name = f" {self.step_name!r}" if self.step_name else ""
-        handoff = f" → {self.handoff_target}" if self.handoff_target else ""
+        name = f" {self.step_name!r:.60}" if self.step_name else ""
+        handoff = f" → {self.handoff_target!r:.60}" if self.handoff_target else ""
         return (
-            f"<Checkpoint {self.short_id} {self.agent_id} {self.session_id!r:.60} step {self.step_index}{name}{handoff} "
+            f"<Checkpoint {self.short_id} {self.agent_id!r:.60} {self.session_id!r:.60} step {self.step_index}{name}{handoff} "
             f"{self.created_at:%Y-%m-%d %H:%M:%S}>"
         )
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from holdfast.backends.port import Run, Span
 from holdfast.codec.codec import Codec
 from holdfast.errors import CorruptError
 from holdfast.objects import frame, runs, split
-from holdfast.objects.manifest import Manifest
+from holdfast.objects.manifest import BlobEntry, ListEntry, Manifest
+
+if TYPE_CHECKING:
+    from hashlib import _Hash as Hasher
 
 
 def assemble(
@@ -45,19 +48,67 @@ def assemble(
     return execution_state, agent_context
 
 
-def check_content(manifest: Manifest, stored: Sequence[Sequence[Run]], blobs: Sequence[bytes | None]) -> None:
-    """Checks every digest without decoding anything."""
-    by_span: Mapping[Span, Sequence[Run]] = dict(zip(manifest.spans(), stored, strict=True))
+class Prefix(NamedTuple):
+    """The first elements of a log, hashed."""
+
+    end: int
+    size: int
+    hasher: Hasher
+
+
+class Check(NamedTuple):
+    """What has to be read to check a list or a skeleton: of a list that begins with what was hashed already, the rest."""
+
+    entry: ListEntry | None  # None: the skeleton
+    span: Span
+    before: Prefix | None
+
+
+def checks(manifest: Manifest, hashed: Mapping[int, Prefix]) -> list[Check]:
+    """What has to be read to check the lists and the skeleton of a checkpoint."""
+    found = [Check(None, manifest.skeleton.span, None)] if manifest.skeleton.span else []
+    for entry in manifest.lists:
+        if _is_prefix_of_log(entry):
+            span = entry.spans[0]
+            before = hashed.get(span.log)
+            if before is not None and before.end <= span.end:
+                found.append(Check(entry, Span(span.log, before.end, span.end), before))
+                continue
+        found += [Check(entry, span, None) for span in entry.spans]
+    return found
+
+
+def check_lists(
+    manifest: Manifest, checks: Sequence[Check], stored: Mapping[Span, Sequence[Run]], hashed: dict[int, Prefix]
+) -> None:
+    """Checks the digests of lists and skeleton without decoding anything; adds to what was hashed."""
     skeleton = manifest.skeleton
     content = skeleton.inline
     if skeleton.span is not None:
-        content = runs.payload(skeleton.span, by_span[skeleton.span])
+        content = runs.payload(skeleton.span, stored[skeleton.span])
     _check("the skeleton", content or b"", skeleton.size, skeleton.digest, verify=True)
     for entry in manifest.lists:
-        payload = b"".join(runs.payload(span, by_span[span]) for span in entry.spans)
-        _check(f"the list {split.path_text(entry.path)}", payload, entry.size, entry.digest, verify=True)
-    for blob, found in zip(manifest.blobs, blobs, strict=True):
+        of_entry = [check for check in checks if check.entry is entry]
+        before = of_entry[0].before
+        hasher = before.hasher.copy() if before else hashlib.sha256()
+        size = before.size if before else 0
+        for check in of_entry:
+            payload = runs.payload(check.span, stored[check.span]) if check.span in stored else b""
+            hasher.update(payload)
+            size += len(payload)
+        if size != entry.size or hasher.digest() != entry.digest:
+            _mismatch(f"the list {split.path_text(entry.path)}")
+        if _is_prefix_of_log(entry):
+            hashed[entry.spans[0].log] = Prefix(entry.spans[0].end, size, hasher)
+
+
+def check_blobs(blobs: Sequence[BlobEntry], stored: Sequence[bytes | None]) -> None:
+    for blob, found in zip(blobs, stored, strict=True):
         _blob(blob.hash, blob.size, found, verify=True)
+
+
+def _is_prefix_of_log(entry: ListEntry) -> bool:
+    return len(entry.spans) == 1 and entry.spans[0].first == 0
 
 
 def _blob(hash_: bytes, size: int, found: bytes | None, *, verify: bool) -> bytes:
@@ -70,7 +121,11 @@ def _blob(hash_: bytes, size: int, found: bytes | None, *, verify: bool) -> byte
 
 def _check(what: str, content: bytes, size: int, digest: bytes, *, verify: bool) -> None:
     if len(content) != size or (verify and hashlib.sha256(content).digest() != digest):
-        raise CorruptError(
-            f"{what} is not what was saved: its digest does not match. The store was damaged or changed by another "
-            "program; run `verify` to see what else is concerned, and restore an older checkpoint"
-        )
+        _mismatch(what)
+
+
+def _mismatch(what: str) -> NoReturn:
+    raise CorruptError(
+        f"{what} is not what was saved: its digest does not match. The store was damaged or changed by another "
+        "program; run `verify` to see what else is concerned, and restore an older checkpoint"
+    )

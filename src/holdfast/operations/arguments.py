@@ -77,6 +77,12 @@ def step(value: Any) -> int | None:
     return value
 
 
+def limit(value: Any) -> int | None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+        raise UsageError(f"limit is {value!r}: it must be a whole number from 0 on, or None for all")
+    return value
+
+
 def ttl(value: Any) -> float | None:
     if value is None:
         return None

@@ -9,8 +9,10 @@ from holdfast.errors import CorruptError, HoldfastError
 from holdfast.model import ids
 from holdfast.model.reports import Problem, Stats, VerifyReport
 from holdfast.objects import assemble, record, rows
+from holdfast.objects.assemble import Prefix
 from holdfast.objects.record import Stored
 from holdfast.operations import reading
+from holdfast.operations import timeline as listing
 from holdfast.operations.services import Services
 
 PAGE = 200
@@ -30,9 +32,8 @@ async def verify(services: Services, session_id: str | None = None) -> VerifyRep
     checked = expired = ended = 0
     problems: list[Problem] = []
     only = rows.session_key(session_id) if session_id is not None else None
-    async for found in all_records(services):
-        if only is not None and found.session != only:
-            continue
+    contents = _Contents(services)
+    async for found in all_records(services) if only is None else _session_records(services, only):
         try:
             stored = reading.listed_record(services, found)
             if stored.is_expired(services.now_us()):
@@ -40,11 +41,38 @@ async def verify(services: Services, session_id: str | None = None) -> VerifyRep
                 continue
             checked += 1
             ended += await _check_parent(services, stored)
-            await _check_content(services, stored)
+            await contents.check(stored)
         except HoldfastError as error:
             problems.append(Problem(checkpoint_id=ids.to_text(found.id), message=str(error)))
     problems += await _check_heads(services, only)
     return VerifyReport(checked=checked, expired=expired, ended_chains=ended, problems=tuple(problems))
+
+
+async def _session_records(services: Services, session: bytes) -> AsyncIterator[Record]:
+    for found in reversed(await services.backend.session_records(session)):
+        yield found
+
+
+class _Contents:
+    """Checks the contents of checkpoints, of successive ones only what is new: what was hashed of a log for the one
+    before is not hashed again."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._hashed: dict[int, Prefix] = {}
+        self._blobs: set[bytes] = set()
+
+    async def check(self, stored: Stored) -> None:
+        manifest = stored.manifest()
+        checks = assemble.checks(manifest, self._hashed)
+        spans = [check.span for check in checks if check.span.first < check.span.end]
+        runs = dict(zip(spans, await self._services.backend.runs(spans), strict=True)) if spans else {}
+        assemble.check_lists(manifest, checks, runs, self._hashed)
+        new = [blob for blob in manifest.blobs if blob.hash not in self._blobs]
+        if new:
+            found = await self._services.backend.blobs([blob.hash for blob in new])
+            assemble.check_blobs(new, found)
+            self._blobs.update(blob.hash for blob in new)
 
 
 async def _check_parent(services: Services, stored: Stored) -> bool:
@@ -60,26 +88,21 @@ async def _check_parent(services: Services, stored: Stored) -> bool:
     return parent.is_tombstone
 
 
-async def _check_content(services: Services, stored: Stored) -> None:
-    manifest = stored.manifest()
-    spans = manifest.spans()
-    runs = await services.backend.runs(spans) if spans else []
-    blobs = await services.backend.blobs([blob.hash for blob in manifest.blobs]) if manifest.blobs else []
-    assemble.check_content(manifest, runs, blobs)
-
-
 async def _check_heads(services: Services, only: bytes | None) -> list[Problem]:
     problems = []
     for key, row in await services.backend.scan(rows.HEAD):
         if only is not None and key.key != only:
             continue
+        name = rows.session_name(key.key)
         try:
             head = rows.unpack_head(key, row)
-            [found] = await services.backend.records([head.checkpoint]) if head.checkpoint else [True]
-            if not found:
-                raise CorruptError(
-                    f"session {rows.session_name(key.key)!r:.60} stands at a checkpoint that is not there"
-                )
+            if await reading.find_tree(services, key.key) != key.tree:
+                raise CorruptError(f"session {name!r:.60} is not listed under its tree")
+            newest = await services.backend.session_records(key.key, limit=1)
+            if head.sequence > (newest[0].sequence if newest else 0):
+                raise CorruptError(f"the last checkpoints of session {name!r:.60} are missing")
+            if head.checkpoint is not None and not any(await services.backend.records([head.checkpoint])):
+                raise CorruptError(f"session {name!r:.60} stands at a checkpoint that is not there")
         except HoldfastError as error:
             problems.append(Problem(checkpoint_id="", message=str(error)))
     return problems
@@ -89,20 +112,18 @@ async def stats(services: Services) -> Stats:
     usage = await services.backend.usage()
     capabilities = services.backend.capabilities
     logical = live = expired = 0
-    sessions = set()
     async for found in all_records(services):
         stored = record.unpack(services.codec, found.data, expected_id=found.id)
         if stored.is_expired(services.now_us()):
             expired += 1
         else:
             live += 1
-            sessions.add(found.session)
             logical += stored.manifest().logical_size()
     return Stats(
         backend=capabilities.name,
         location=capabilities.location,
         durability=capabilities.durability,
-        sessions=len(sessions),
+        sessions=len(await listing.sessions(services)),
         checkpoints=live,
         expired=expired,
         logical_bytes=logical,

@@ -83,16 +83,45 @@ async def find_head(services: Services, session: bytes, tree: bytes) -> tuple[ro
 
 
 async def nearest_live(services: Services, id_: bytes | None) -> Stored | None:
-    """The checkpoint of that id or its nearest ancestor that has not expired, None if there is none."""
+    """The checkpoint of that id or its nearest ancestor that has not expired, None if all have."""
     now = services.now_us()
     while id_ is not None:
         stored = await find_record(services, id_)
         if stored is None:
-            return None
+            raise CorruptError(
+                f"checkpoint {ids.to_text(id_)} is not there, though it is the head or an ancestor of another: the store "
+                "is damaged. Run `verify`; other checkpoints can still be restored by their ids"
+            )
         if not stored.is_expired(now):
             return stored
         id_ = stored.parent
     return None
+
+
+async def standing(services: Services, session: bytes) -> Line:
+    """Where a session stands, as the store says.
+
+    A session that has records but no head, or a head without its record, is damaged: taking it for a new one would make
+    an agent start from scratch. It is looked at twice, since its tree may be collected between two looks.
+    """
+    for is_last in (False, True):
+        tree = await find_tree(services, session)
+        found = await find_head(services, session, tree) if tree is not None else None
+        try:
+            if found is None:
+                if await services.backend.session_records(session, limit=1):
+                    raise CorruptError(
+                        f"session {rows.session_name(session)!r:.60} has checkpoints but no head: the store is damaged. "
+                        "Run `verify`; `timeline` and `restore` by id still work"
+                    )
+                return Line(tree=tree, version=ABSENT, head=rows.Head(None, 0), tip=None)
+            head, row = found
+            tip = await nearest_live(services, head.checkpoint)
+            return Line(tree=tree, version=row.version, head=head, tip=tip, manifest=tip.manifest() if tip else None)
+        except CorruptError:
+            if is_last:
+                raise
+    raise AssertionError("unreachable")
 
 
 async def current_line(services: Services, session: bytes) -> Line:
@@ -100,10 +129,4 @@ async def current_line(services: Services, session: bytes) -> Line:
     line = services.memory.get(session)
     if line is not None and (line.tip is None or not line.tip.is_expired(services.now_us())):
         return line
-    tree = await find_tree(services, session)
-    found = await find_head(services, session, tree) if tree is not None else None
-    if found is None:
-        return Line(tree=tree, version=ABSENT, head=rows.Head(None, 0), tip=None)
-    head, row = found
-    tip = await nearest_live(services, head.checkpoint)
-    return Line(tree=tree, version=row.version, head=head, tip=tip, manifest=tip.manifest() if tip else None)
+    return await standing(services, session)

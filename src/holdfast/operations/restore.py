@@ -23,13 +23,10 @@ async def get(services: Services, id_: bytes) -> Checkpoint:
 async def latest(services: Services, session_id: str, agent_id: str | None = None) -> Checkpoint | None:
     """The checkpoint a session stands at, with its state; with `agent_id`, the nearest one up from there that the agent
     made or was handed. None if there is none."""
-    session = rows.session_key(session_id)
-    tree = await reading.find_tree(services, session)
-    found = await reading.find_head(services, session, tree) if tree is not None else None
-    id_ = found[0].checkpoint if found else None
-    while (stored := await reading.nearest_live(services, id_)) is not None:
+    stored = (await reading.standing(services, rows.session_key(session_id))).tip
+    while stored is not None:
         if agent_id is None or agent_id in (stored.header["agent"], stored.header.get("to")):
             state = await reading.load_state(services, stored.manifest(), verify=True)
             return record.checkpoint(services.codec, stored, state)
-        id_ = stored.parent
+        stored = await reading.nearest_live(services, stored.parent)
     return None

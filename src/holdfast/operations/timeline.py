@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from holdfast.backends.port import Row, RowKey
-from holdfast.errors import CheckpointNotFoundError, HoldfastError
+from holdfast.errors import CheckpointNotFoundError, CorruptError, HoldfastError
 from holdfast.model import ids
 from holdfast.model import tree as trees
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.listing import Session, Timeline, Tree
 from holdfast.objects import record, rows
+from holdfast.objects.record import Stored
 from holdfast.operations import reading
 from holdfast.operations.services import Services
 
@@ -22,53 +24,105 @@ async def timeline(
     services: Services, session_id: str, *, agent_id: str | None = None, limit: int | None = 50
 ) -> Timeline:
     """The checkpoints of a session, all branches, newest first by sequence; with `agent_id` those that the agent made
-    or was handed. Every record is checked; no state is read."""
+    or was handed. Every record is checked; no state is read.
+
+    That none is missing is checked, too: sequence numbers are given out one by one, from 1 to the head's, and an expired
+    checkpoint leaves a tombstone.
+    """
     session = rows.session_key(session_id)
     now = services.now_us()
+    line = await reading.standing(services, session)
     entries: list[Checkpoint] = []
-    before: int | None = None
-    while limit is None or len(entries) < limit:
-        page_size = PAGE if limit is None else min(PAGE, limit - len(entries))
-        page = await services.backend.session_records(session, before=before, limit=page_size)
+    expected: int | None = None
+    page_size = PAGE if limit is None else min(PAGE, limit)
+    while page_size:
+        page = await services.backend.session_records(
+            session, before=None if expected is None else expected + 1, limit=page_size
+        )
         for found in page:
+            if expected is None:
+                expected = max(line.head.sequence, found.sequence)  # more may have been saved since the head was read
+            if found.sequence != expected:
+                break
+            expected -= 1
             stored = reading.listed_record(services, found)
             if stored.is_expired(now):
                 continue
             if agent_id is None or agent_id in (stored.header["agent"], stored.header.get("to")):
                 entries.append(record.checkpoint(services.codec, stored))
-        if len(page) < page_size:
+                if len(entries) == limit:
+                    return Timeline(entries)
+        if expected is None:
+            expected = line.head.sequence
+        if not page or page[-1].sequence != expected + 1:
             break
-        before = page[-1].sequence
+        page_size = PAGE
+    if page_size and expected and (await reading.standing(services, session)).tree == line.tree:
+        raise CorruptError(
+            f"checkpoint number {expected} of session {session_id!r:.60} is missing: the store is damaged. Run `verify`; "
+            "other checkpoints can still be restored by their ids"
+        )
     return Timeline(entries)
+
+
+async def session(services: Services, session_id: str) -> Session | None:
+    """A session and the checkpoint it stands at, None if there is none or all of it has expired."""
+    line = await reading.standing(services, rows.session_key(session_id))
+    if line.tree is None or line.tip is None:
+        return None
+    return _session(services, session_id, line.tree, line.head, line.tip)
 
 
 async def sessions(services: Services, *, agent_id: str | None = None, limit: int | None = None) -> list[Session]:
     """The sessions, the one saved to last first; with `agent_id` those whose head the agent made or was handed."""
-    found = []
-    for key, row in await services.backend.scan(rows.HEAD):
-        try:
-            session = await _session(services, key, row)
-        except HoldfastError as error:
-            # One session that can't be read must not hide the others.
-            _log.warning("session %r is left out of the list: %s", rows.session_name(key.key), error)
-            continue
-        if session and (agent_id is None or agent_id in (session.head.agent_id, session.head.handoff_target)):
-            found.append(session)
-    found.sort(key=lambda session: session.head.created_at, reverse=True)
+    listed: list[Session] = []
+    after: bytes | None = None
+    while page := await services.backend.scan(rows.HEAD, after=after, limit=PAGE):
+        listed += await _sessions_of(services, page)
+        after = page[-1][0].key
+    found = [one for one in listed if agent_id is None or agent_id in (one.head.agent_id, one.head.handoff_target)]
+    found.sort(key=lambda one: one.head.created_at, reverse=True)
     return found[:limit]
 
 
-async def _session(services: Services, key: RowKey, row: Row) -> Session | None:
-    head = rows.unpack_head(key, row)
-    tip = await reading.nearest_live(services, head.checkpoint)
-    if tip is None:
-        return None
+async def _sessions_of(services: Services, page: Sequence[tuple[RowKey, Row]]) -> list[Session]:
+    """The sessions of these head rows. Their records are read at once; only expired ones need a second look."""
+    now = services.now_us()
+    heads: list[tuple[RowKey, rows.Head]] = []
+    for key, row in page:
+        try:
+            heads.append((key, rows.unpack_head(key, row)))
+        except HoldfastError as error:
+            _leave_out(key, error)
+    records = iter(await services.backend.records([head.checkpoint for _, head in heads if head.checkpoint]))
+    sessions = []
+    for key, head in heads:
+        if head.checkpoint is None:
+            continue
+        found = next(records)
+        try:
+            tip = record.unpack(services.codec, found.data, expected_id=found.id) if found else None
+            if tip is None or tip.is_expired(now):
+                tip = await reading.nearest_live(services, head.checkpoint)
+            if tip is not None:
+                sessions.append(_session(services, rows.session_name(key.key), key.tree, head, tip))
+        except HoldfastError as error:
+            _leave_out(key, error)
+    return sessions
+
+
+def _session(services: Services, session_id: str, tree_id: bytes, head: rows.Head, tip: Stored) -> Session:
     return Session(
-        session_id=rows.session_name(key.key),
-        tree_id=ids.to_text(key.tree),
+        session_id=session_id,
+        tree_id=ids.to_text(tree_id),
         head=record.checkpoint(services.codec, tip),
         saves=head.sequence,
     )
+
+
+def _leave_out(key: RowKey, error: HoldfastError) -> None:
+    """One session that can't be read must not hide the others."""
+    _log.warning("session %r is left out of the list: %s", rows.session_name(key.key), error)
 
 
 async def tree(services: Services, session_id: str) -> Tree:
@@ -82,8 +136,9 @@ async def tree(services: Services, session_id: str) -> Tree:
     heads: dict[str, str] = {}
     for key, row in await services.backend.scan(rows.HEAD, tree=tree_id):
         head = rows.unpack_head(key, row)
-        if head.checkpoint is not None:
-            heads[rows.session_name(key.key)] = ids.to_text(head.checkpoint)
+        tip = await reading.nearest_live(services, head.checkpoint)
+        if tip is not None:
+            heads[rows.session_name(key.key)] = ids.to_text(tip.id)
         for found in await services.backend.session_records(key.key):
             stored = reading.listed_record(services, found)
             if stored.is_expired(now):

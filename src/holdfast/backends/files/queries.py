@@ -31,7 +31,8 @@ def find_ids(disk: Disk, ending: str, limit: int) -> list[bytes]:
 
 
 def page_records(disk: Disk, after: bytes | None, limit: int) -> list[Record]:
-    """A record whose first lines are damaged is passed on as it is: those who walk over a store want to meet it."""
+    """A record whose first lines are damaged is passed on as it is, and one that its session has lost as one of no
+    session: those who walk over a store want to meet them."""
     page = heapq.nsmallest(limit, (id_ for id_ in _ids(disk) if after is None or id_ > after))
     found: list[Record] = []
     for id_ in page:
@@ -40,7 +41,9 @@ def page_records(disk: Disk, after: bytes | None, limit: int) -> list[Record]:
         if raw is None:
             continue
         try:
-            found.append(envelope.read_record(raw, path).record)
+            record = envelope.read_record(raw, path).record
+            lost = disk.info(layout.session_path(record.session, record.sequence)) is None
+            found.append(Record(id_, b"", 0, record.data) if lost else record)
         except CorruptError:
             found.append(Record(id_, b"", 0, raw))
     return found
