@@ -42,7 +42,7 @@ def full_plan(stores: Path, rounds: int | None) -> Plan:
         cold_processes=11,
         memory_sessions=1000,
         fork_steps=(100, 3000),
-        forks=30,
+        forks=100,
         import_runs=15,
         command_checkpoints=3000,
         command_runs=7,

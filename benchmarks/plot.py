@@ -47,7 +47,7 @@ def draw(growing: dict[str, Any], file: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     sizes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    saves.legend(frameon=False, fontsize=9)
+    figure.legend(*saves.get_legend_handles_labels(), loc="outside lower center", ncols=len(LINES), frameon=False)
     figure.suptitle(f"A conversation of {int(steps):,} steps, saved at every step (SQLite, WAL, synchronous=FULL)")
     figure.savefig(file, dpi=130)
     plt.close(figure)

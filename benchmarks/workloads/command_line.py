@@ -38,5 +38,5 @@ async def run(plan: Plan) -> dict[str, Any]:
 
 def _run_command(arguments: list[str]) -> float:
     began = time.perf_counter()
-    subprocess.run([sys.executable, "-c", COMMAND, *arguments], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, "-c", COMMAND, *arguments], check=True, capture_output=True)
     return time.perf_counter() - began
