@@ -94,7 +94,9 @@ class TestC4Tampering:
             client.timeline("a", "s")
         assert saved in {problem.checkpoint_id for problem in client.verify().problems}
 
-    @pytest.mark.parametrize("field", ["step", "seq", "at", "parent", "psum", "agent", "session", "name", "meta", "tree"])
+    @pytest.mark.parametrize(
+        "field", ["step", "seq", "at", "parent", "psum", "agent", "session", "name", "meta", "tree"]
+    )
     @pytest.mark.parametrize("fix_crc", [True, False], ids=["CRC fixed", "CRC left"])
     def test_of_any_header_field_is_detected_by_restore_and_by_timeline(
         self, sqlite_store: Store, field: str, fix_crc: bool
@@ -358,7 +360,9 @@ def test_session_ids_are_data_and_cannot_escape(disk_store: Store):
     outside = disk_store.where / "victim"
     outside.mkdir()
     (outside / "checkpoint.json").write_text("mine")
-    before = {path for path in disk_store.where.rglob("*") if "store" not in path.relative_to(disk_store.where).parts[0]}
+    before = {
+        path for path in disk_store.where.rglob("*") if "store" not in path.relative_to(disk_store.where).parts[0]
+    }
     client = disk_store.client()
     plain = client.as_store()
     for number, session in enumerate([*NASTY, "../victim"]):

@@ -156,7 +156,9 @@ stretches = st.lists(elements, max_size=4) | st.builds(
 )
 # Strings around the size from which on they are kept apart, and well beyond.
 large = st.builds(
-    operator.mul, st.sampled_from(["a", "é", "\ud800", b"\x00", b"z"]), st.sampled_from([0, 10, 4095, 4096, 4097, 70_000])
+    operator.mul,
+    st.sampled_from(["a", "é", "\ud800", b"\x00", b"z"]),
+    st.sampled_from([0, 10, 4095, 4096, 4097, 70_000]),
 )
 
 
@@ -267,7 +269,9 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(target=checkpoints, who=st.integers(0, 1), session=NAMES, state=first_states(), context=odd, agent=AGENTS,
           ttl=TTL, step=st.none() | st.integers(0, 9))  # fmt: skip
     def save_anything(self, who, session, state, context, agent, ttl, step) -> str:
-        return self._save(who, session, None, state, {} if context is None else context, agent=agent, ttl=ttl, step=step)
+        return self._save(
+            who, session, None, state, {} if context is None else context, agent=agent, ttl=ttl, step=step
+        )
 
     @rule(target=checkpoints, who=st.integers(0, 1), session=NAMES, edit=edits, ttl=TTL)
     def go_on(self, who, session, edit, ttl) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 from hypothesis import HealthCheck, settings
-
 from machine import StoreMachine
 
 SOAK = bool(os.environ.get("HOLDFAST_SOAK"))
