@@ -10,6 +10,7 @@ MEGABYTE = 1_000_000
 class Plan:
     stores: Path
     """Where the databases go while they are measured: a real disk, or fsync costs nothing and nothing is learnt."""
+    with_peers: bool
     growing_steps: dict[int, int]
     """Workload A: number of steps -> rounds."""
     growing_tail: int
@@ -29,9 +30,10 @@ class Plan:
     command_runs: int
 
 
-def full_plan(stores: Path, rounds: int | None) -> Plan:
+def full_plan(stores: Path, *, with_peers: bool, rounds: int | None) -> Plan:
     return Plan(
         stores=stores,
+        with_peers=with_peers,
         growing_steps={100: rounds or 5, 1000: rounds or 2, 3000: 1},
         growing_tail=50,
         writers=(1, 32),
@@ -49,9 +51,10 @@ def full_plan(stores: Path, rounds: int | None) -> Plan:
     )
 
 
-def quick_plan(stores: Path, rounds: int | None) -> Plan:
+def quick_plan(stores: Path, *, with_peers: bool, rounds: int | None) -> Plan:
     return Plan(
         stores=stores,
+        with_peers=with_peers,
         growing_steps={100: rounds or 1, 300: 1},
         growing_tail=20,
         writers=(1, 32),

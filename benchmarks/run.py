@@ -1,8 +1,8 @@
-"""Run the benchmarks: `python -m benchmarks.run [--quick] [--only A,B] [--rounds N] [--results DIR]`."""
+"""Run the benchmarks: `python -m benchmarks.run [--quick] [--only A,B] [--ours] [--rounds N] [--results DIR]`."""
 
 import argparse
 import asyncio
-import importlib
+import importlib.util
 import json
 import sys
 import time
@@ -31,7 +31,7 @@ WORKLOADS = {
 def main() -> None:
     arguments = _arguments()
     chosen = arguments.only or list(WORKLOADS)
-    whole = not arguments.quick and chosen == list(WORKLOADS)
+    whole = not arguments.quick and not arguments.ours and chosen == list(WORKLOADS)
     directory = arguments.results or (HERE / "results" if whole else HERE / "results" / "partial")
     stores = arguments.stores or HERE / ".stores"
     stores.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,9 @@ def main() -> None:
 
 
 def measure(chosen: list[str], arguments: argparse.Namespace, stores: Path) -> dict[str, Any]:
-    plan: Plan = (quick_plan if arguments.quick else full_plan)(stores, arguments.rounds)
+    plan: Plan = (quick_plan if arguments.quick else full_plan)(
+        stores, with_peers=not arguments.ours, rounds=arguments.rounds
+    )
     results: dict[str, Any] = {"quick": arguments.quick, "failed": {}, "environment": environment.describe(stores)}
     began = time.perf_counter()
     for name in chosen:
@@ -66,7 +68,7 @@ def write(results: dict[str, Any], directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "results.json").write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     (directory / "results.md").write_text(report.markdown(results), encoding="utf-8")
-    if "A" in results:
+    if "A" in results and importlib.util.find_spec("matplotlib"):
         from benchmarks import plot
 
         plot.draw(results["A"], directory / "results.png")
@@ -76,6 +78,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description="Measure holdfast beside its peers.")
     parser.add_argument("--quick", action="store_true", help="small sizes, a minute or two: does everything still run?")
     parser.add_argument("--only", type=_names, metavar="A,B,…", help=f"some of {','.join(WORKLOADS)}")
+    parser.add_argument("--ours", action="store_true", help="holdfast alone; needs none of the peers' packages")
     parser.add_argument("--rounds", type=int, metavar="N", help="rounds of workload A, except at its largest size")
     parser.add_argument("--results", type=Path, metavar="DIR", help="where the results go")
     parser.add_argument("--stores", type=Path, metavar="DIR", help="where the databases go meanwhile; not on tmpfs")

@@ -5,18 +5,18 @@ from pathlib import Path
 from benchmarks.contenders.contender import Contender
 
 
-def all_contenders(directory: Path) -> list[Contender]:
-    """Every contender that can save and restore a conversation, each with a directory of its own, not yet opened."""
-    return [*holdfast_contenders(directory), *peers(directory)]
+def contenders(directory: Path, *, with_peers: bool) -> list[Contender]:
+    """All that can save and restore a conversation, each with a directory of its own, not yet opened."""
+    return [*_ours(directory), *(_peers(directory) if with_peers else [])]
 
 
-def holdfast_contenders(directory: Path) -> list[Contender]:
+def _ours(directory: Path) -> list[Contender]:
     from benchmarks.contenders.holdfast_sqlite import HoldfastDeclared, HoldfastUndeclared
 
     return [kind(directory / kind.key) for kind in (HoldfastUndeclared, HoldfastDeclared)]
 
 
-def peers(directory: Path) -> list[Contender]:
+def _peers(directory: Path) -> list[Contender]:
     from benchmarks.contenders.checkpnt_sqlite import CheckpntSqlite
     from benchmarks.contenders.langgraph_sqlite import LanggraphDelta, LanggraphSqlite
 

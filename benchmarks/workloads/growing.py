@@ -6,7 +6,7 @@ import statistics
 from collections import defaultdict
 from typing import Any
 
-from benchmarks.contenders import all_contenders
+from benchmarks.contenders import contenders
 from benchmarks.contenders.contender import Contender, kept_on_disk, opened
 from benchmarks.conversation import Conversation, State, compact_json
 from benchmarks.measure import Samples, milliseconds, settle, shuffled
@@ -28,9 +28,9 @@ async def _run_size(plan: Plan, steps: int, rounds: int) -> dict[str, Any]:
     collected: dict[str, _Collected] = defaultdict(_Collected)
     result: dict[str, Any] = {"rounds": rounds, "left_out": []}
     for number in range(rounds):
-        contenders = all_contenders(plan.stores / f"growing-{steps}")
-        fitting = [one for one in contenders if _fits(plan, one, steps, sum(c.writes_whole_states for c in contenders))]
-        result["left_out"] = [one.key for one in contenders if one not in fitting]
+        entered = contenders(plan.stores / f"growing-{steps}", with_peers=plan.with_peers)
+        fitting = [one for one in entered if _fits(plan, one, steps, sum(c.writes_whole_states for c in entered))]
+        result["left_out"] = [one.key for one in entered if one not in fitting]
         with kept_on_disk(fitting):
             async with opened(fitting):
                 race = _Race(fitting, plan, number, collected)

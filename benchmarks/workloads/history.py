@@ -3,7 +3,7 @@
 import random
 from typing import Any
 
-from benchmarks.contenders import all_contenders
+from benchmarks.contenders import contenders
 from benchmarks.contenders.contender import Contender, kept_on_disk, opened
 from benchmarks.conversation import Conversation, compact_json
 from benchmarks.measure import Samples, settle, shuffled
@@ -17,33 +17,33 @@ async def run(plan: Plan) -> dict[str, Any]:
 
 
 async def _run_size(plan: Plan, size: int, saves: int) -> dict[str, Any]:
-    contenders = all_contenders(plan.stores / f"history-{size}")
-    with kept_on_disk(contenders):
-        async with opened(contenders):
-            return await _measure(plan, contenders, size, saves)
+    entered = contenders(plan.stores / f"history-{size}", with_peers=plan.with_peers)
+    with kept_on_disk(entered):
+        async with opened(entered):
+            return await _measure(plan, entered, size, saves)
 
 
-async def _measure(plan: Plan, contenders: list[Contender], size: int, saves: int) -> dict[str, Any]:
+async def _measure(plan: Plan, entered: list[Contender], size: int, saves: int) -> dict[str, Any]:
     order = random.Random(size)
     conversation = Conversation(seed=2)
     step = conversation.grow_to(size)
     result: dict[str, Any] = {"history_json_bytes": len(compact_json(step.state))}
-    first = {one.key: Samples() for one in contenders}
-    saved = {one.key: Samples() for one in contenders}
-    restored = {one.key: Samples() for one in contenders}
+    first = {one.key: Samples() for one in entered}
+    saved = {one.key: Samples() for one in entered}
+    restored = {one.key: Samples() for one in entered}
     last_ids: dict[str, str] = {}
-    for one in contenders:
+    for one in entered:
         settle()
         await first[one.key].time(one.save(SESSION, step))
     for _ in range(saves):
         step = conversation.advance()
-        for one in shuffled(contenders, order):
+        for one in shuffled(entered, order):
             last_ids[one.key] = await saved[one.key].time(one.save(SESSION, step))
-    for one in contenders:
+    for one in entered:
         if await one.restore(SESSION, last_ids[one.key]) != conversation.state:
             raise AssertionError(f"{one.key} restored another state than was saved")
     for _ in range(plan.restores):
-        for one in shuffled(contenders, order):
+        for one in shuffled(entered, order):
             settle()
             await restored[one.key].time(one.restore(SESSION, last_ids[one.key]))
     result["contenders"] = {
@@ -53,6 +53,6 @@ async def _measure(plan: Plan, contenders: list[Contender], size: int, saves: in
             "save": saved[one.key].summary(),
             "restore": restored[one.key].summary(),
         }
-        for one in contenders
+        for one in entered
     }
     return result
