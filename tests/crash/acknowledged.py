@@ -56,6 +56,15 @@ class Said:
                 self._hear(json.loads(line))
         return self
 
+    def allow(self, later: "Said") -> "Said":
+        """Adds what may have happened as well: things that were said when it no longer counted."""
+        for session, head in later.heads.items():
+            self.aims[session].add(head)
+        for session, heads in later.aims.items():
+            self.aims[session] |= heads
+        self.expiring |= later.expiring
+        return self
+
     def _hear(self, said: dict[str, Any]) -> None:
         match said:
             case {"saved": id_, "digest": of_state}:
@@ -158,7 +167,7 @@ def _misplaced_heads(client: SyncClient, said: Said) -> list[str]:
         elif not (
             latest.checkpoint_id == head
             or latest.checkpoint_id in said.aims[session]
-            or (latest.checkpoint_id not in said.saved and latest.parent_id == head)
+            or (latest.checkpoint_id not in said.saved and latest.parent_id in {head, *said.aims[session]})
         ):
             found.append(f"head: session {session} stands at {latest.checkpoint_id}, it was left at {head}")
     return found

@@ -80,7 +80,11 @@ class Crowd:
 
 def judge(crowd: Crowd, *, in_flight: int) -> list[str]:
     """What is wrong with the store after all writers were killed."""
-    said = crowd.said()
+    return judge_by(crowd, crowd.said(), in_flight=in_flight)
+
+
+def judge_by(crowd: Crowd, said: Said, *, in_flight: int) -> list[str]:
+    """What is wrong with the store, if this was said and no more."""
     client = open_client(crowd.kind, crowd.store)
     try:
         found = missing_tokens(client.latest(session_id="shared"), said)

@@ -2,15 +2,19 @@
 
 With `durability="full"` nothing acknowledged is lost. `durability="fast"` is the control: it must lose something, or
 the cut was none; what it says of itself is checked too: what is left is exact.
+
+What counts is what was said before the cut. Unlike a machine, a writer here outlives its power for an instant, and an
+`fdatasync` that was under way may return to it without an error and without having written: bare `fdatasync` on this
+ext4, without any store, does so too (docs/reliability.md). Nobody would have heard that acknowledgement.
 """
 
 import time
 from pathlib import Path
 
 import pytest
-from acknowledged import digest_of, open_client
+from acknowledged import Said, digest_of, open_client
 from campaign import BACKENDS, POWER_CUTS, randomness, tally
-from crowd import Crowd, judge
+from crowd import Crowd, judge_by
 from volumes import Volume, volume
 
 from holdfast.errors import HoldfastError
@@ -20,8 +24,8 @@ WRITERS = 2
 STORE = "new/folders/store"  # they must not be lost either
 
 
-def write_until_the_cut(made: Volume, kind: str, durability: str, spoken: Path, seconds: float) -> Crowd:
-    """Writers write for a while, the power goes, and comes back."""
+def write_until_the_cut(made: Volume, kind: str, durability: str, spoken: Path, seconds: float) -> tuple[Crowd, Said]:
+    """Writers write for a while, the power goes, and comes back. Returns what was said before it went."""
     spoken.mkdir()
     store = made.at / STORE
     store.parent.mkdir(parents=True)
@@ -30,11 +34,12 @@ def write_until_the_cut(made: Volume, kind: str, durability: str, spoken: Path, 
         for name in [crowd.start() for _ in range(WRITERS)]:
             crowd.wait_until_speaking(name, lines=3)
         time.sleep(seconds)
+        said = crowd.said()
         made.cut()
     finally:
         crowd.end()
     made.come_back()
-    return crowd
+    return crowd, said
 
 
 @pytest.mark.parametrize("round_", range(POWER_CUTS))
@@ -42,9 +47,10 @@ def write_until_the_cut(made: Volume, kind: str, durability: str, spoken: Path, 
 def test_a_power_cut_loses_nothing_with_full_durability(kind: str, round_: int, tmp_path: Path):
     rng = randomness("power cut", kind, round_)
     with volume(tmp_path) as made:
-        crowd = write_until_the_cut(made, kind, "full", tmp_path / "spoken", 0.2 + rng.random())
-        found = judge(crowd, in_flight=WRITERS)
-        said = crowd.said()
+        crowd, said = write_until_the_cut(made, kind, "full", tmp_path / "spoken", 0.2 + rng.random())
+        later = crowd.said()
+        in_flight = len(later.saved) - len(said.saved) + WRITERS
+        found = judge_by(crowd, said.allow(later), in_flight=in_flight)
         tally(f"power cuts, {kind}, full", done=1, acknowledged=len(said.saved), wrong=bool(found))
         assert not found, f"{len(said.saved)} were acknowledged: {found[:20]}"
         assert len(said.saved) >= 10, "too little was acknowledged before the cut: this proves nothing"
@@ -58,8 +64,7 @@ def test_control_a_power_cut_loses_saves_with_fast_durability(kind: str, tmp_pat
         folder = tmp_path / str(round_)
         folder.mkdir()
         with volume(folder) as made:
-            crowd = write_until_the_cut(made, kind, "fast", folder / "spoken", 0.5)
-            said = crowd.said()
+            _, said = write_until_the_cut(made, kind, "fast", folder / "spoken", 0.5)
             lost = len(lost_and_never_wrong(kind, made.at / STORE, said.saved))
             tally(f"power cuts, {kind}, fast (the control)", done=1, acknowledged=len(said.saved), lost=lost)
         if lost:
