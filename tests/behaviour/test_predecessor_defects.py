@@ -26,6 +26,8 @@ from holdfast import (
     UnsupportedValueError,
     UsageError,
 )
+from holdfast.codec.codec import Codec
+from holdfast.objects import record
 from strategies import same
 from support import SOME_ID, Clock, Store, messages, python, python_process
 
@@ -163,20 +165,18 @@ class TestC4Tampering:
 
     def test_a_record_forged_with_its_checksum_does_not_fit_its_children(self, sqlite_store: Store):
         """A checksum without a key can be computed by anybody: but the child holds the one it was saved after."""
-        import hashlib
+        codec = Codec()
 
         def change(database: sqlite3.Connection) -> None:
             [(n, data)] = database.execute("SELECT n, data FROM record WHERE sequence = 2").fetchall()
-            size = int.from_bytes(data[4:8], "little")
-            header = data[8 : 8 + size].replace(b"plan", b"evil")
-            forged = hashlib.sha256(b"holdfast checkpoint 1\0" + header + data[-68:-36]).digest()
-            changed = data[:8] + header + data[8 + size : -36] + forged
-            database.execute(
-                "UPDATE record SET data = ? WHERE n = ?", (changed + zlib.crc32(changed).to_bytes(4, "big"), n)
-            )
+            stored = record.unpack(codec, data)
+            forged, _ = record.pack(codec, stored.header | {"name": "evil"}, stored.manifest())
+            database.execute("UPDATE record SET data = ? WHERE n = ?", (forged, n))
 
-        _, client = self.tampered(sqlite_store, change)
-        assert not client.verify().ok
+        saved, client = self.tampered(sqlite_store, change)
+        child = client.timeline("a", "s")[0].checkpoint_id
+        assert client.restore(saved).step_name == "evil"
+        assert child in {problem.checkpoint_id for problem in client.verify().problems}
 
 
 class TestC5TimeToLive:
