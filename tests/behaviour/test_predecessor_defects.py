@@ -523,3 +523,30 @@ def test_processes_racing_on_one_session_lose_nothing_and_tear_nothing(disk_stor
     for entry in line:
         assert client.restore(entry.checkpoint_id).execution_state["m"][:20] == messages(20)
     assert client.verify().ok
+
+
+def test_a_second_client_in_a_process_does_not_endanger_the_first(disk_store: Store):
+    """A process that opens a store twice must not give up, with the second, what protects the first from others."""
+    first = disk_store.client()
+    first.save("a", session_id="s", execution_state={"step": 1})
+    disk_store.client().close()
+    python(
+        """
+        import sys
+        from holdfast import SyncClient
+        with SyncClient.open(sys.argv[1]) as client:
+            client.save("b", session_id="other")
+        """,
+        disk_store.url,
+    )
+    acknowledged = first.save("a", session_id="s", execution_state={"step": 2})
+    elsewhere = python(
+        """
+        import sys
+        from holdfast import SyncClient
+        print(SyncClient.open(sys.argv[1]).latest(session_id="s").checkpoint_id)
+        """,
+        disk_store.url,
+    )
+    assert elsewhere.stdout.strip() == acknowledged
+    assert disk_store.client().verify().ok
