@@ -17,7 +17,6 @@ class Plan:
     """How many of the last saves make "the save at step N"."""
     writers: tuple[int, ...]
     writes_total: int
-    write_rounds: int
     history_saves: dict[int, int]
     """Workload H: bytes of history -> saves of each contender."""
     restores: int
@@ -38,7 +37,6 @@ def full_plan(stores: Path, *, with_peers: bool, rounds: int | None) -> Plan:
         growing_tail=50,
         writers=(1, 32),
         writes_total=10_000,
-        write_rounds=10,
         history_saves={MEGABYTE: 40, 10 * MEGABYTE: 15},
         restores=9,
         cold_processes=11,
@@ -59,7 +57,6 @@ def quick_plan(stores: Path, *, with_peers: bool, rounds: int | None) -> Plan:
         growing_tail=20,
         writers=(1, 32),
         writes_total=640,
-        write_rounds=2,
         history_saves={MEGABYTE: 8},
         restores=3,
         cold_processes=3,

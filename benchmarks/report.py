@@ -138,11 +138,14 @@ def _throughput(section: dict[str, Any]) -> Iterator[str]:
         yield f"### {writers} writer{'s' if writers != '1' else ''}, {part['saves']:,} saves"
         yield ""
         yield from _table(
-            ["", "saves/s", "p50 ms", "p99 ms", "CPU µs/save", "durability"],
+            ["", "saves/s", "p10 ms", "p50 ms", "p99 ms", "CPU µs/save", "durability"],
             [
                 [
                     TITLES[key],
-                    *(_number(one[name]) for name in ("saves_per_second", "p50_ms", "p99_ms", "cpu_us_per_save")),
+                    *(
+                        _number(one[name])
+                        for name in ("saves_per_second", "p10_ms", "p50_ms", "p99_ms", "cpu_us_per_save")
+                    ),
                     one["durability"],
                 ]
                 for key, one in _in_order(part)

@@ -3,6 +3,8 @@
 import sqlite3
 from pathlib import Path
 
+from benchmarks.contenders.contender import describe_durability
+
 
 class BareSqlite:
     key = "bare_sqlite3"
@@ -18,6 +20,10 @@ class BareSqlite:
     def save(self, data: bytes) -> None:
         self._db.execute("INSERT INTO checkpoint (state) VALUES (?)", (data,))
         self._db.commit()
+
+    def durability(self) -> str:
+        journal_mode = self._db.execute("PRAGMA journal_mode").fetchone()[0]
+        return describe_durability(journal_mode, self._db.execute("PRAGMA synchronous").fetchone()[0])
 
     def close(self) -> None:
         self._db.close()
