@@ -314,6 +314,40 @@ class TestForkedProcesses:
         assert reader.restore(answer).agent_id == "child"
         assert reader.restore(last).execution_state == {"m": [*messages(20), "child", "parent"]}
 
+    def test_a_childs_saves_outlive_the_parents_client(self, disk_store: Store):
+        """The parent closes while the child goes on: what the child was acknowledged is there for everybody."""
+        client = disk_store.client()
+        client.save("parent", session_id="s")
+        from_child, to_parent = os.pipe()
+        from_parent, to_child = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                client.save("child", session_id="s")
+                os.write(to_parent, b".")
+                os.read(from_parent, 1)
+                answer = client.save("child", session_id="s")
+            except BaseException as error:
+                answer = repr(error)
+            os.write(to_parent, answer.encode())
+            os._exit(0)
+        assert os.read(from_child, 1) == b"."
+        client.close()
+        os.write(to_child, b".")
+        acknowledged = os.read(from_child, 2000).decode()
+        os.waitpid(child, 0)
+        for end in (from_child, to_parent, from_parent, to_child):
+            os.close(end)
+        elsewhere = python(
+            """
+            import sys
+            from holdfast import SyncClient
+            print([entry.checkpoint_id for entry in SyncClient.open(sys.argv[1]).timeline(session_id="s")])
+            """,
+            disk_store.url,
+        )
+        assert acknowledged in elsewhere.stdout
+
     def test_a_child_does_not_use_up_the_numbers_of_its_parent(self, sqlite_store: Store):
         """Both reserve their own numbers for logs, however many the parent has used since."""
         client = sqlite_store.client()
