@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
 
 from holdfast.backends.port import (
     BlobInfo,
@@ -58,7 +60,10 @@ class Bridge:
     async def _call(self, method: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         raise NotImplementedError
 
-    async def commit(self, commit: Commit) -> None:
+    def commit(self, commit: Commit) -> Awaitable[None]:
+        raise NotImplementedError
+
+    def turn(self, key: bytes) -> AbstractAsyncContextManager[object]:
         raise NotImplementedError
 
     async def records(self, ids: Sequence[bytes]) -> list[Record | None]:
@@ -112,6 +117,19 @@ class _Waiting(NamedTuple):
     outcome: list[BaseException | None]
 
 
+class _ThreadTurn:
+    """A lock that is awaited like any other, and blocks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    async def __aenter__(self) -> None:
+        self._lock.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 class Inline(Bridge):
     """Answers on the caller's thread. Threads that commit at the same time meet in a queue: whoever holds the lock
     leads and commits for all that wait."""
@@ -120,13 +138,22 @@ class Inline(Bridge):
         super().__init__(backend)
         self._leading = threading.Lock()
         self._queue: SimpleQueue[_Waiting] = SimpleQueue()
+        self._leading_turns = threading.Lock()
+        self._turns: WeakValueDictionary[bytes, _ThreadTurn] = WeakValueDictionary()
 
     async def _call(self, method: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         return method(*args, **kwargs)
 
-    async def commit(self, commit: Commit) -> None:
+    def commit(self, commit: Commit) -> Awaitable[None]:
         mine = _Waiting(commit, threading.Event(), [])
         self._queue.put(mine)
+        return self._outcome(mine)
+
+    def turn(self, key: bytes) -> AbstractAsyncContextManager[object]:
+        with self._leading_turns:
+            return self._turns.setdefault(key, _ThreadTurn())
+
+    async def _outcome(self, mine: _Waiting) -> None:
         while not mine.done.is_set():
             with self._leading:
                 if not mine.done.is_set():
@@ -168,14 +195,21 @@ class Offload(Bridge):
         super().__init__(backend)
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._starting = threading.Lock()
+        self._turns: WeakValueDictionary[tuple[int, bytes], asyncio.Lock] = WeakValueDictionary()
         self._thread_of: int | None = None  # the process the thread runs in: a forked child needs its own
 
     async def _call(self, method: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         answer: T = await self._submit(None, lambda: method(*args, **kwargs))
         return answer
 
-    async def commit(self, commit: Commit) -> None:
-        await self._submit(commit, None)
+    def commit(self, commit: Commit) -> Awaitable[None]:
+        return self._submit(commit, None)
+
+    def turn(self, key: bytes) -> AbstractAsyncContextManager[object]:
+        import asyncio
+
+        # A lock serves one event loop, and is kept only while somebody uses it.
+        return self._turns.setdefault((id(asyncio.get_running_loop()), key), asyncio.Lock())
 
     async def close(self) -> None:
         await super().close()

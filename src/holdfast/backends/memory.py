@@ -65,10 +65,11 @@ class MemoryBackend:
 
     def _check(self, commit: Commit) -> None:
         for write in commit.rows:
-            if write.expect != ANY_VERSION:
-                row = self._rows.get(write.key)
-                if (row.version if row else ABSENT) != write.expect:
-                    raise CommitConflict("row", write.key)
+            row = self._rows.get(write.key)
+            if write.expect not in (ANY_VERSION, row.version if row else ABSENT):
+                raise CommitConflict("row", write.key)
+            if write.was is not None and (row is None or row.value != write.was):
+                raise CommitConflict("row", write.key)
         ends: dict[int, int] = {}  # of the logs that this commit has begun to write
         for run in commit.runs:
             follows = ends.get(run.log) == run.first == run.tail

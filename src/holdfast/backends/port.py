@@ -27,7 +27,8 @@ out as tests in `holdfast.testing`, which every backend runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -51,11 +52,14 @@ class Row(NamedTuple):
 
 
 class RowWrite(NamedTuple):
-    """Puts `value` (None deletes) if the row's version is `expect`: `ABSENT`, a version, or `ANY_VERSION`."""
+    """Puts `value` (None deletes) if the row's version is `expect` (`ABSENT`, a version, or `ANY_VERSION`), and its
+    value, if that is given, is `was`. Who builds on a commit that is not acknowledged yet knows which version it will
+    lead to, but only the value tells whether it was that commit which led there."""
 
     key: RowKey
     value: bytes | None
     expect: int = ANY_VERSION
+    was: bytes | None = None
 
 
 class Labels(NamedTuple):
@@ -253,12 +257,16 @@ class BlockingBackend(Protocol):
 
 
 class Backend(Protocol):
-    """The same verbs, awaitable: what operations see. `commit` takes one commit and raises its outcome."""
+    """The same verbs, awaitable: what operations see."""
 
     @property
     def capabilities(self) -> Capabilities: ...
 
-    async def commit(self, commit: Commit) -> None: ...
+    def commit(self, commit: Commit) -> Awaitable[None]:
+        """One commit. It has its place in the order of commits when this returns; awaiting it raises its outcome."""
+
+    def turn(self, key: bytes) -> AbstractAsyncContextManager[object]:
+        """Lets the holders of one key, within this process, go one after the other."""
 
     async def records(self, ids: Sequence[bytes]) -> list[Record | None]: ...
 

@@ -37,6 +37,8 @@ T = TypeVar("T")
 # sqlite3 fails to decode its own message when the damaged part of a file is in it.
 FAILURES = (sqlite3.Error, UnicodeDecodeError)
 SYNCHRONOUS = {"full": "FULL", "fast": "NORMAL"}
+RECORD_TYPES = (bytes, bytes, int, bytes)
+RUN_TYPES = (int, int, bytes)
 RECORD = "SELECT record.id, session.id, sequence, data FROM record JOIN session ON session.n = record.session"
 
 
@@ -116,8 +118,8 @@ class SqliteBackend:
 
     def records(self, ids: Sequence[bytes]) -> list[Record | None]:
         def read(connection: sqlite3.Connection) -> list[Record | None]:
-            found = [connection.execute(f"{RECORD} WHERE record.id = ?", (id_,)).fetchone() for id_ in ids]
-            return [Record(*row) if row else None for row in found]
+            found = (connection.execute(f"{RECORD} WHERE record.id = ?", (id_,)).fetchone() for id_ in ids)
+            return [Record(*_typed(row, RECORD_TYPES)) if row else None for row in found]
 
         return self._read(read)
 
@@ -128,7 +130,7 @@ class SqliteBackend:
                 "ORDER BY sequence DESC LIMIT ?",
                 (session, 2**62 if before is None else before, -1 if limit is None else limit),
             )
-            return [Record(*row) for row in rows]
+            return [Record(*_typed(row, RECORD_TYPES)) for row in rows]
 
         return self._read(read)
 
@@ -137,7 +139,7 @@ class SqliteBackend:
             rows = connection.execute(
                 "SELECT id FROM record WHERE lower(hex(id)) LIKE '%' || ? LIMIT ?", (ending.lower(), limit)
             )
-            return [id_ for (id_,) in rows]
+            return [_typed(row, (bytes,))[0] for row in rows]
 
         if not all(digit in "0123456789abcdefABCDEF" for digit in ending):
             return []
@@ -153,7 +155,7 @@ class SqliteBackend:
                     "coalesce((SELECT max(k) FROM run WHERE k >= ?1 AND k <= ?2), ?2) ORDER BY k",
                     (base, base + first, base + end),
                 )
-                runs = [Run(k - base, length, data) for k, length, data in rows]
+                runs = [Run(k - base, length, data) for k, length, data in (_typed(row, RUN_TYPES) for row in rows)]
                 found.append([run for run in runs if run.first + run.length > first])
             return found
 
@@ -164,7 +166,7 @@ class SqliteBackend:
             found = [
                 connection.execute("SELECT data FROM blob WHERE hash = ?", (hash_,)).fetchone() for hash_ in hashes
             ]
-            return [row[0] if row else None for row in found]
+            return [_typed(row, (bytes,))[0] if row else None for row in found]
 
         return self._read(read)
 
@@ -176,7 +178,7 @@ class SqliteBackend:
                 ).fetchone()
                 for key in keys
             ]
-            return [Row(*row) if row else None for row in found]
+            return [Row(*_typed(row, (bytes, int))) if row else None for row in found]
 
         return self._read(read)
 
@@ -190,14 +192,15 @@ class SqliteBackend:
                 "AND (?4 IS NULL OR key > ?4) AND (?5 IS NULL OR tree = ?5) ORDER BY key, tree LIMIT ?6",
                 (space, prefix, len(prefix), after, tree, -1 if limit is None else limit),
             )
-            return [(RowKey(space, key, of_tree), Row(value, version)) for key, of_tree, value, version in rows]
+            typed = (_typed(row, (bytes, bytes, bytes, int)) for row in rows)
+            return [(RowKey(space, key, of_tree), Row(value, version)) for key, of_tree, value, version in typed]
 
         return self._read(read)
 
     def page_records(self, after: bytes | None, limit: int) -> list[Record]:
         def read(connection: sqlite3.Connection) -> list[Record]:
             rows = connection.execute(f"{RECORD} WHERE record.id > ? ORDER BY record.id LIMIT ?", (after or b"", limit))
-            return [Record(*row) for row in rows]
+            return [Record(*_typed(row, RECORD_TYPES)) for row in rows]
 
         return self._read(read)
 
@@ -207,7 +210,8 @@ class SqliteBackend:
             rows = connection.execute(
                 "SELECT k, length, length(data) FROM run WHERE k > ? ORDER BY k LIMIT ?", (start, limit)
             )
-            return [RunInfo(k // MAX_LOG_ELEMENTS, k % MAX_LOG_ELEMENTS, length, size) for k, length, size in rows]
+            typed = (_typed(row, (int, int, int)) for row in rows)
+            return [RunInfo(k // MAX_LOG_ELEMENTS, k % MAX_LOG_ELEMENTS, length, size) for k, length, size in typed]
 
         return self._read(read)
 
@@ -217,7 +221,7 @@ class SqliteBackend:
                 "SELECT hash, length(data), written_at_us FROM blob WHERE hash > ? ORDER BY hash LIMIT ?",
                 (after or b"", limit),
             )
-            return [BlobInfo(*row) for row in rows]
+            return [BlobInfo(*_typed(row, (bytes, int, int))) for row in rows]
 
         return self._read(read)
 
@@ -323,6 +327,13 @@ class SqliteBackend:
                 "`sqlite3 FILE .recover` saves what can be read"
             )
         return StoreError(f"the store {self._path} can't be {doing}: {text}. Check the disk, then try again")
+
+
+def _typed(row: tuple[Any, ...], types: tuple[type, ...]) -> tuple[Any, ...]:
+    """A row with values of the types that were stored: a damaged page may give others, which SQLite does not mind."""
+    if tuple(map(type, row)) != types:
+        raise sqlite3.DatabaseError("malformed row: a value is not of the type that was stored")
+    return row
 
 
 class _Translated:

@@ -18,11 +18,11 @@ REMEMBERED = 50_000
 
 
 class Known:
-    """What this process knows of the store, as of `data_version`: rows' versions, logs' tails, sessions' numbers."""
+    """What this process knows of the store, as of `data_version`: rows, logs' tails, sessions' numbers."""
 
     def __init__(self) -> None:
         self.data_version: int | None = None
-        self.rows: dict[RowKey, int] = {}
+        self.rows: dict[RowKey, tuple[int, bytes | None]] = {}
         self.tails: dict[int, int] = {}
         self.sessions: dict[bytes, int] = {}
 
@@ -45,7 +45,7 @@ class Batch:
         self._known = known
         self._runs: list[tuple[int, int, bytes]] = []
         self._records: list[tuple[object, ...]] = []
-        self._rows: dict[RowKey, tuple[int, bytes]] = {}
+        self._rows: dict[RowKey, tuple[int, bytes | None]] = {}
 
     def carry_out(self, commits: Sequence[Commit]) -> list[BaseException | None]:
         connection, known = self._connection, self._known
@@ -80,21 +80,20 @@ class Batch:
             if tail != run.tail:
                 raise CommitConflict("run", run.log)
         versions = []
-        for key, _, expect in commit.rows:
-            version = known.rows.get(key)
-            if version is None:
-                version = known.rows[key] = sqlite_commit.row_version(connection, key)
-            if expect not in (version, ANY_VERSION):
+        for key, _, expect, was in commit.rows:
+            now = known.rows.get(key)
+            if now is None:
+                now = known.rows[key] = sqlite_commit.row_now(connection, key)
+            if expect not in (now[0], ANY_VERSION) or was not in (None, now[1]):
                 raise CommitConflict("row", key)
-            versions.append(version)
+            versions.append(now[0])
 
         for run in commit.runs:
             self._runs.append((run.log * MAX_LOG_ELEMENTS + run.first, run.length, run.data))
             known.tails[run.log] = run.first + run.length
-        for (key, value, _), version in zip(commit.rows, versions, strict=True):
-            assert value is not None
-            self._rows[key] = (version + 1, value)
-            known.rows[key] = version + 1
+        for write, version in zip(commit.rows, versions, strict=True):
+            assert write.value is not None
+            self._rows[write.key] = known.rows[write.key] = (version + 1, write.value)
         record = commit.record
         assert record is not None
         session = known.sessions.get(record.session)

@@ -44,10 +44,12 @@ def carry_out(connection: sqlite3.Connection, commit: Commit) -> None:
             raise CommitConflict("require", id_)
     if commit.record is not None:
         _check_record(connection, commit.record)
-    versions = [row_version(connection, write.key) for write in commit.rows]
-    for write, version in zip(commit.rows, versions, strict=True):
-        if write.expect not in (ANY_VERSION, version):
+    versions = []
+    for write in commit.rows:
+        version, value = row_now(connection, write.key)
+        if write.expect not in (ANY_VERSION, version) or write.was not in (None, value):
             raise CommitConflict("row", write.key)
+        versions.append(version)
 
     for run in commit.runs:
         _write_run(connection, run)
@@ -78,10 +80,12 @@ def tail_of(connection: sqlite3.Connection, log: int) -> int:
     return last[0] - base + last[1] if last else 0
 
 
-def row_version(connection: sqlite3.Connection, key: RowKey) -> int:
-    """The row's version, 0 if there is none."""
-    found = connection.execute("SELECT version FROM row WHERE space = ? AND key = ? AND tree = ?", key).fetchone()
-    return found[0] if found else ABSENT
+def row_now(connection: sqlite3.Connection, key: RowKey) -> tuple[int, bytes | None]:
+    """The row's version and value; 0 and None if there is none."""
+    found = connection.execute(
+        "SELECT version, value FROM row WHERE space = ? AND key = ? AND tree = ?", key
+    ).fetchone()
+    return found or (ABSENT, None)
 
 
 def session_number(connection: sqlite3.Connection, session: bytes) -> int | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from holdfast.errors import UsageError
@@ -35,9 +34,13 @@ async def with_appends(services: Services, request: SaveRequest, line: Line) -> 
 async def resolved_anew(services: Services, request: SaveRequest, line: Line, state: Any) -> Any:
     """A state that was split against another parent, with its declared appends following this line's lists."""
     assert request.append is not None
+    parent_state: Any = None
     for path, given in request.append.items():
-        elements, state = _taken_out(state, path, len(given))
-        state = await with_appends(services, replace(request, execution_state=state, append={path: elements}), line)
+        if line.manifest is not None and line.manifest.list_at(path) is None and parent_state is None:
+            parent_state = await _parent_state(services, line.manifest)
+        value = _at(state, path)
+        elements = value.elements if isinstance(value, Appended) else value[len(value) - len(given) :]
+        state = _put(state, path, _appended(line, parent_state, path, elements), replace=True)
     return state
 
 
@@ -86,17 +89,7 @@ def _at(state: Any, path: Path) -> Any:
     return state
 
 
-def _taken_out(state: Any, path: Path, count: int) -> tuple[Sequence[Any], Any]:
-    """The appended elements at that path, the last `count` of it, and the state without the list."""
-    copy = here = dict(state)
-    for key in path[1:-1]:
-        here[key] = dict(here[key])
-        here = here[key]
-    value = here.pop(path[-1])
-    return value.elements if isinstance(value, Appended) else value[len(value) - count :], copy
-
-
-def _put(state: Any, path: Path, value: Any) -> Any:
+def _put(state: Any, path: Path, value: Any, *, replace: bool = False) -> Any:
     """A copy of the state with the value at that path; only the dicts on the way are copied."""
     if not isinstance(state, dict):
         raise UsageError(
@@ -111,7 +104,7 @@ def _put(state: Any, path: Path, value: Any) -> Any:
         below = dict(below)
         here[key] = below
         here = below
-    if path[-1] in here:
+    if path[-1] in here and not replace:
         raise UsageError(
             f"{path_text(path)} is in execution_state and in append. Leave it out of execution_state: "
             "with append, the list is the parent's and the new elements"

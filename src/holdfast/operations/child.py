@@ -72,7 +72,8 @@ def child(
     session = rows.session_key(fields["session"])
     key = rows.head_key(session, tree)
     head = rows.Head(id_, stored.sequence)
-    row_writes = [RowWrite(key, head.pack(key), line.version)]
+    was = line.head.pack(key) if line.version != ABSENT else None
+    row_writes = [RowWrite(key, head.pack(key), line.version, was)]
     if line.tree is None:
         session_row = RowKey(rows.SESSION, session)
         row_writes.append(RowWrite(session_row, rows.protect(session_row, tree), ABSENT))
@@ -86,4 +87,7 @@ def child(
         rows=row_writes,
         require=required,
     )
-    return commit, stored, Line(tree=tree, version=line.version + 1, head=head, tip=stored, manifest=manifest)
+    next_line = Line(
+        tree=tree, version=line.version + 1, head=head, tip=stored, manifest=manifest, reading=line.reading
+    )
+    return commit, stored, next_line

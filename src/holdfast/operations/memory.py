@@ -30,6 +30,7 @@ class Line:
     tip: Stored | None  # the head, or its nearest ancestor that has not expired
     manifest: Manifest | None = None  # of the tip
     lists: dict[Path, KnownList] = field(default_factory=dict)
+    reading: object = field(default_factory=object)  # the look at the store that this line is built upon
 
     def known(self, path: Path) -> KnownList | None:
         known = self.lists.get(path)
@@ -76,6 +77,13 @@ class LineMemory:
     def drop(self, session: bytes) -> None:
         with self._lock:
             self._forget(session)
+
+    def drop_failed(self, session: bytes, failed: Line) -> None:
+        """Drops the line if it is the failed one or built upon it, and not one that somebody has read since."""
+        with self._lock:
+            found = self._lines.get(session)
+            if found is not None and found[0].reading is failed.reading:
+                self._forget(session)
 
     def clear(self) -> None:
         with self._lock:

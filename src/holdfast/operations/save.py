@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any
 
 from holdfast.backends.port import CommitConflict
@@ -26,44 +27,31 @@ async def save(services: Services, request: SaveRequest) -> Stored:
     checkpoint is linked to the new head, and committed again; with `expect_head`, `ConflictError` is raised instead.
     """
     session = rows.session_key(request.session_id)
-    fields = fields_of(services, request)
-    closed: set[int] = set()
-    split: Split | None = None
-    base: Line | None = None  # the line that `split` was made for
-    for _ in range(MAX_ATTEMPTS):
+    attempt = _Attempt(services, request, session)
+    for number in range(MAX_ATTEMPTS):
         if request.checkpoint_id is not None:
             known = await reading.find_record(services, request.checkpoint_id)
             if known is not None:
-                return await _repeated(services, request, fields, known)
-        line = await _line(services, request, session)
-        if split is None or base is None or base.tip is not line.tip:
-            split = await _split(services, request, line, split)
-            base = line
-        planned = await _plan(services, split, line, closed)
-        commit, stored, next_line = child(
-            services,
-            line,
-            line.tip,
-            fields,
-            planned.manifest,
-            id_=request.checkpoint_id,
-            step_index=request.step_index,
-            runs=planned.runs,
-            blobs=planned.blobs,
-        )
-        _remember(services, session, split, next_line)
+                return await _repeated(services, request, attempt.fields, known)
+        # What this process remembers is built upon at once. Who has to look at the store does so in turn, so that of
+        # many saves that begin together only the first one has to.
+        if number == 0 and services.memory.get(session) is not None:
+            stored, line, outcome = await attempt.commit()
+        else:
+            async with services.backend.turn(session):
+                stored, line, outcome = await attempt.commit()
         try:
-            await services.backend.commit(commit)
+            await outcome
         except CommitConflict as conflict:
-            services.memory.drop(session)
+            services.memory.drop_failed(session, line)
             if conflict.kind == "run" and isinstance(conflict.detail, int):
-                closed.add(conflict.detail)
+                attempt.closed.add(conflict.detail)
         except StoreError as error:
-            services.memory.drop(session)
+            services.memory.drop_failed(session, line)
             error.checkpoint_id = ids.to_text(stored.id)
             raise
         except BaseException:
-            services.memory.drop(session)
+            services.memory.drop_failed(session, line)
             raise
         else:
             return stored
@@ -71,6 +59,41 @@ async def save(services: Services, request: SaveRequest) -> Stored:
         f"session {request.session_id!r:.60} is being written by so many at once that {MAX_ATTEMPTS} attempts to follow "
         "its head were overtaken. Save to sessions of their own, or take turns"
     )
+
+
+class _Attempt:
+    """One save, from one attempt to the next: what was encoded, and which logs another branch has gone on in."""
+
+    def __init__(self, services: Services, request: SaveRequest, session: bytes) -> None:
+        self.services = services
+        self.request = request
+        self.session = session
+        self.fields = fields_of(services, request)
+        self.closed: set[int] = set()
+        self._split: Split | None = None
+        self._base: Line | None = None  # the line that the state was split for
+
+    async def commit(self) -> tuple[Stored, Line, Awaitable[None]]:
+        """Puts a commit in line that follows the head; the record, the line it leads to, and its outcome to await."""
+        services, request = self.services, self.request
+        line = await _line(services, request, self.session)
+        if self._split is None or self._base is None or self._base.tip is not line.tip:
+            self._split = await _split(services, request, line, self._split)
+            self._base = line
+        planned = await _plan(services, self._split, line, self.closed)
+        commit, stored, next_line = child(
+            services,
+            line,
+            line.tip,
+            self.fields,
+            planned.manifest,
+            id_=request.checkpoint_id,
+            step_index=request.step_index,
+            runs=planned.runs,
+            blobs=planned.blobs,
+        )
+        _remember(services, self.session, self._split, next_line)
+        return stored, next_line, services.backend.commit(commit)
 
 
 async def _line(services: Services, request: SaveRequest, session: bytes) -> Line:
@@ -93,7 +116,7 @@ async def _line(services: Services, request: SaveRequest, session: bytes) -> Lin
             f"parent {ids.to_text(parent.id)} belongs to another tree than session {request.session_id!r:.60}. "
             "A session is one line of one tree: use `fork` to go on from there in a new session"
         )
-    return Line(line.tree, line.version, line.head, parent, parent.manifest())
+    return Line(line.tree, line.version, line.head, parent, parent.manifest(), reading=line.reading)
 
 
 async def _split(services: Services, request: SaveRequest, line: Line, earlier: Split | None) -> Split:

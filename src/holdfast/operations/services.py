@@ -12,6 +12,7 @@ from holdfast.objects import rows
 from holdfast.operations.memory import LineMemory
 
 LOGS_RESERVED_AT_ONCE = 256
+LOGS_TURN = b"\xfflogs"  # no session: these are UTF-8
 
 
 class LogNumbers:
@@ -31,25 +32,29 @@ class LogNumbers:
             try:
                 taken.append(self._free.pop())  # atomic, so that no other thread gets the same
             except IndexError:
-                self._free += await self._block(backend)
+                await self._fill(backend)
         return taken
 
     def give_back(self, numbers: list[int]) -> None:
         self._free += numbers
 
-    async def _block(self, backend: Backend) -> list[int]:
-        while True:
+    async def _fill(self, backend: Backend) -> None:
+        """Reserves a block of numbers, unless another task has done so or another process was first."""
+        async with backend.turn(LOGS_TURN):
+            if self._free:
+                return
             [row] = await backend.rows([rows.NEXT_LOG])
             first = int.from_bytes(rows.content(rows.NEXT_LOG, row), "big") if row else 1
             after = first + LOGS_RESERVED_AT_ONCE
-            write = RowWrite(
-                rows.NEXT_LOG, rows.protect(rows.NEXT_LOG, after.to_bytes(8, "big")), row.version if row else ABSENT
-            )
+            value = rows.protect(rows.NEXT_LOG, after.to_bytes(8, "big"))
             try:
-                await backend.commit(Commit(tree=b"", rows=[write]))
+                await backend.commit(
+                    Commit(tree=b"", rows=[RowWrite(rows.NEXT_LOG, value, row.version if row else ABSENT)])
+                )
             except CommitConflict:
-                continue  # another process was first: these are its numbers
-            return list(range(after - 1, first - 1, -1))
+                return
+            # Filled before the turn ends: whoever waits for it finds these.
+            self._free += range(after - 1, first - 1, -1)
 
 
 @dataclass(slots=True)

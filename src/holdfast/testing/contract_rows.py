@@ -42,6 +42,18 @@ class RowContract(Harness):
         self.refused(Commit(TREE, rows=[head(b"c", 1)]), "row", "expect=1 on a row of version 2")
         self.refused(Commit(TREE, rows=[head(b"c", 3)]), "row", "expect=3 on a row of version 2")
 
+    def test_a_value_is_refused_if_it_was_another(self) -> None:
+        self.refused(
+            Commit(TREE, rows=[RowWrite(KEY, b"b", ANY_VERSION, b"a")]), "row", "was=a on a row that is not there"
+        )
+        self.write(rows=(head(b"a", ABSENT),))
+        self.refused(Commit(TREE, rows=[RowWrite(KEY, b"c", 1, b"b")]), "row", "was=b on a row of version 1 that is a")
+        self.refused(Commit(TREE, rows=[RowWrite(KEY, b"c", 1, b"")]), "row", "was=nothing on a row that is a")
+        self.write(rows=(RowWrite(KEY, b"b", 1, b"a"),))
+        equal(self.row(), Row(b"b", 2), "a row that is as expected is written")
+        self.write(rows=(RowWrite(KEY, b"c", 2, b"b"), RowWrite(RowKey("head", b"other", TREE), b"x", ABSENT)))
+        equal(self.row(), Row(b"c", 3), "of several rows each is compared with its own value")
+
     def test_deleting_a_row(self) -> None:
         self.write(rows=(head(b"a", ABSENT),))
         self.refused(Commit(TREE, rows=[head(None, 2)]), "row", "deleting version 2 of a row of version 1")

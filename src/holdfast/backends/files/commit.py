@@ -64,8 +64,9 @@ def decide(view: Changes, commit: Commit) -> None:
 def _write_row(view: Changes, write: RowWrite) -> None:
     path = layout.row_path(write.key)
     raw = view.read(path)
-    version = ABSENT if raw is None else envelope.read_row(raw, path)[1].version
-    if write.expect not in (ANY_VERSION, version):
+    now = None if raw is None else envelope.read_row(raw, path)[1]
+    version = now.version if now else ABSENT
+    if write.expect not in (ANY_VERSION, version) or (write.was is not None and (not now or now.value != write.was)):
         raise CommitConflict("row", write.key)
     if write.value is not None:
         view.put(path, envelope.row_file(write.key, Row(write.value, version + 1)))
