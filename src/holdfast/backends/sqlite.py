@@ -8,12 +8,14 @@ service: reusing it saves 40 % of a commit.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from holdfast.backends import sqlite_commit, sqlite_schema
 from holdfast.backends.port import (
@@ -65,8 +67,8 @@ class SqliteBackend:
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         self._known = Known()
-        self._process = os.getpid()
         self._prepare_file()
+        _backends.add(self)
         with self._writing, self._translated("opened"):
             self._connected("_writer")
 
@@ -257,10 +259,15 @@ class SqliteBackend:
             self._discard("_writer")
 
     def _prepare_file(self) -> None:
-        """Makes the file and its parents, readable by their owner only, before SQLite could make it readable to all."""
+        """Makes the file and its parents, readable by their owner only, before SQLite could make it readable to all.
+
+        A file that is there is never opened but by SQLite: closing any descriptor of it would drop the locks that all of
+        this process's connections hold, and another process would take the store for closed.
+        """
         try:
             sqlite_schema.make_directory(self._path.parent)
-            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         except OSError as error:
             raise StoreError(
                 f"the store {self._path} can't be opened: {error.strerror}. Check that its directory can be written"
@@ -271,14 +278,9 @@ class SqliteBackend:
             return query(self._connected("_reader"))
 
     def _connected(self, role: str) -> sqlite3.Connection:
-        """The connection of that role; a new one if there is none, or if this process was forked since."""
+        """The connection of that role; a new one if there is none."""
         if self._closed:
             raise StoreError(f"the store {self._path} was closed: open a new client")
-        if self._process != os.getpid():
-            # A connection must not cross a fork, and must not be closed by the child either: it is left alone.
-            self._writer = self._reader = None
-            self._known = Known()
-            self._process = os.getpid()
         connection: sqlite3.Connection | None = getattr(self, role)
         if connection is None:
             if role == "_writer":
@@ -298,7 +300,7 @@ class SqliteBackend:
     def _discard(self, role: str) -> None:
         connection: sqlite3.Connection | None = getattr(self, role)
         setattr(self, role, None)
-        if connection is not None and self._process == os.getpid():
+        if connection is not None:
             try:
                 connection.close()
             except sqlite3.Error:  # it is being thrown away because it failed: failing again adds nothing
@@ -327,6 +329,31 @@ class SqliteBackend:
                 "`sqlite3 FILE .recover` saves what can be read"
             )
         return StoreError(f"the store {self._path} can't be {doing}: {text}. Check the disk, then try again")
+
+
+# Nothing of SQLite may cross a fork: the child would believe to hold locks that it does not. So all connections are
+# closed before one, by the thread that forks, and come back when they are needed, on both sides.
+_backends: WeakSet[SqliteBackend] = WeakSet()
+_held_for_fork: list[SqliteBackend] = []
+
+
+def _before_fork() -> None:
+    for backend in sorted(_backends, key=id):
+        backend._writing.acquire()
+        backend._reading.acquire()
+        backend._discard("_reader")
+        backend._discard("_writer")
+        _held_for_fork.append(backend)
+
+
+def _after_fork() -> None:
+    while _held_for_fork:
+        backend = _held_for_fork.pop()
+        backend._reading.release()
+        backend._writing.release()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
 def _typed(row: tuple[Any, ...], types: tuple[type, ...]) -> tuple[Any, ...]:

@@ -101,7 +101,7 @@ def unpack(data: bytes) -> Manifest:
     try:
         skeleton, lists, blobs = ormsgpack.unpackb(data)
         size, digest, inline, span, tail = skeleton
-        return Manifest(
+        manifest = Manifest(
             Skeleton(size, digest, inline, Span(*span) if span else None, Tail(*tail) if tail else None),
             tuple(
                 ListEntry(tuple(path), length, size, digest, has_bytes, _spans(spans), Tail(*tail))
@@ -109,8 +109,29 @@ def unpack(data: bytes) -> Manifest:
             ),
             tuple(BlobEntry(*blob) for blob in blobs),
         )
+        _check_types(manifest)
     except (ValueError, TypeError) as error:
         raise CorruptError(f"a manifest can't be read ({error}): the store is damaged. Run `verify`") from error
+    return manifest
+
+
+def _check_types(manifest: Manifest) -> None:
+    skeleton = manifest.skeleton
+    if (type(skeleton.inline) is bytes) == (skeleton.span is not None):
+        raise TypeError("its skeleton is in no place, or in two")
+    tails = [entry.tail for entry in manifest.lists] + ([skeleton.tail] if skeleton.tail else [])
+    numbers = [skeleton.size, *(number for place in (*manifest.spans(), *tails) for number in place)]
+    digests = [skeleton.digest]
+    for entry in manifest.lists:
+        numbers += (entry.length, entry.size)
+        digests.append(entry.digest)
+    for blob in manifest.blobs:
+        numbers.append(blob.size)
+        digests.append(blob.hash)
+    if not all(type(number) is int and number >= 0 for number in numbers):
+        raise TypeError("a size or a place is no number")
+    if not all(type(digest) is bytes and len(digest) == 32 for digest in digests):
+        raise TypeError("a digest is none")
 
 
 def _listed(numbers: Sequence[int] | None) -> list[int] | None:

@@ -88,6 +88,12 @@ def child(
         require=required,
     )
     next_line = Line(
-        tree=tree, version=line.version + 1, head=head, tip=stored, manifest=manifest, reading=line.reading
+        tree=tree,
+        version=line.version + 1,
+        head=head,
+        tip=stored,
+        manifest=manifest,
+        reading=line.reading,
+        is_acknowledged=False,
     )
     return commit, stored, next_line

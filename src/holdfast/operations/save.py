@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 from holdfast.backends.port import CommitConflict
-from holdfast.errors import ConflictError, StoreError, UsageError
+from holdfast.errors import ConflictError, CorruptError, StoreError, UsageError
 from holdfast.model import ids
 from holdfast.objects import plan, rows
 from holdfast.objects.record import Stored
@@ -35,11 +35,18 @@ async def save(services: Services, request: SaveRequest) -> Stored:
                 return await _repeated(services, request, attempt.fields, known)
         # What this process remembers is built upon at once. Who has to look at the store does so in turn, so that of
         # many saves that begin together only the first one has to.
-        if number == 0 and services.memory.get(session) is not None:
-            stored, line, outcome = await attempt.commit()
-        else:
-            async with services.backend.turn(session):
+        try:
+            if number == 0 and services.memory.get(session) is not None:
                 stored, line, outcome = await attempt.commit()
+            else:
+                async with services.backend.turn(session):
+                    stored, line, outcome = await attempt.commit()
+        except CorruptError:
+            if attempt.line is None or attempt.line.is_acknowledged:
+                raise
+            # What had to be read belongs to a commit under way: it is not there yet, or has failed.
+            services.memory.drop_failed(session, attempt.line)
+            continue
         try:
             await outcome
         except CommitConflict as conflict:
@@ -54,6 +61,7 @@ async def save(services: Services, request: SaveRequest) -> Stored:
             services.memory.drop_failed(session, line)
             raise
         else:
+            line.is_acknowledged = True
             return stored
     raise ConflictError(
         f"session {request.session_id!r:.60} is being written by so many at once that {MAX_ATTEMPTS} attempts to follow "
@@ -70,13 +78,14 @@ class _Attempt:
         self.session = session
         self.fields = fields_of(services, request)
         self.closed: set[int] = set()
+        self.line: Line | None = None
         self._split: Split | None = None
         self._base: Line | None = None  # the line that the state was split for
 
     async def commit(self) -> tuple[Stored, Line, Awaitable[None]]:
         """Puts a commit in line that follows the head; the record, the line it leads to, and its outcome to await."""
         services, request = self.services, self.request
-        line = await _line(services, request, self.session)
+        line = self.line = await _line(services, request, self.session)
         if self._split is None or self._base is None or self._base.tip is not line.tip:
             self._split = await _split(services, request, line, self._split)
             self._base = line
@@ -116,7 +125,15 @@ async def _line(services: Services, request: SaveRequest, session: bytes) -> Lin
             f"parent {ids.to_text(parent.id)} belongs to another tree than session {request.session_id!r:.60}. "
             "A session is one line of one tree: use `fork` to go on from there in a new session"
         )
-    return Line(line.tree, line.version, line.head, parent, parent.manifest(), reading=line.reading)
+    return Line(
+        line.tree,
+        line.version,
+        line.head,
+        parent,
+        parent.manifest(),
+        reading=line.reading,
+        is_acknowledged=line.is_acknowledged,
+    )
 
 
 async def _split(services: Services, request: SaveRequest, line: Line, earlier: Split | None) -> Split:
