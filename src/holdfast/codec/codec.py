@@ -74,16 +74,28 @@ class Codec:
         bytes in it (see `holds_bytes`). Then a bytearray that ormsgpack takes for bytes can't go unnoticed, and the
         search for one, which takes longer than the encoding, is left out.
         """
+        data = self._packed(items, no_bytes=no_bytes)
+        if data is None:
+            return b"".join(self.encode_each(items, path))
+        return data[len(tags.array_header(len(items))) :]
+
+    def encodes_to(self, items: list[Any], expected: bytes, path: str = "", *, no_bytes: bool = False) -> bool:
+        """Whether `encode_joined` gives these bytes."""
+        data = self._packed(items, no_bytes=no_bytes)
+        if data is None:
+            return b"".join(self.encode_each(items, path)) == expected
+        return len(data) == len(expected) + len(tags.array_header(len(items))) and data.endswith(expected)
+
+    def _packed(self, items: list[Any], *, no_bytes: bool) -> bytes | None:
+        """The items as one array; None if only the exact way can tell."""
         quick = QuickEncoder(self.types.by_class, self.limits)
         try:
             data = quick.pack(items)
         except Exception:  # as in `encode`
             if quick.interruption:
                 raise quick.interruption from None
-            return b"".join(self.encode_each(items, path))
-        if not no_bytes and _may_hold_bin(data) and holds_native_traps(items):
-            return b"".join(self.encode_each(items, path))
-        return data[len(tags.array_header(len(items))) :]
+            return None
+        return None if not no_bytes and _may_hold_bin(data) and holds_native_traps(items) else data
 
     def holds_bytes(self, data: bytes) -> bool:
         """Whether the values encoded in `data` hold bytes outside of objects, tuples and sets (see encode_joined)."""
@@ -97,8 +109,8 @@ class Codec:
         """
         return Decoder(self.types, self.limits, resolve).decode(data)
 
-    def decode_joined(self, count: int, payload: bytes | memoryview) -> list[Any]:
-        """The `count` items whose joined encodings `payload` is."""
+    def decode_joined(self, count: int, *payload: bytes | memoryview) -> list[Any]:
+        """The `count` items whose joined encodings `payload` is, in any number of pieces."""
         return Decoder(self.types, self.limits, None).decode_joined(count, payload)
 
     def take_apart(self, value: Any, path: str = "") -> Typed | None:

@@ -26,14 +26,16 @@ def assemble(
     content = skeleton.inline
     if content is None:
         span, found = next(answers)
-        content = runs.payload(span, found, inflate)
-    _check("the skeleton", content, skeleton.size, skeleton.digest, verify=verify)
+        content = b"".join(runs.payload(span, found, inflate))
+    _check("the skeleton", [content], skeleton.size, skeleton.digest, verify=verify)
     lists: list[Any] = []
     for entry in manifest.lists:
-        parts = [runs.payload(span, found, inflate) for _, (span, found) in zip(entry.spans, answers, strict=False)]
-        payload = parts[0] if len(parts) == 1 else b"".join(parts)
-        _check(f"the list {split.path_text(entry.path)}", payload, entry.size, entry.digest, verify=verify)
-        lists.append(codec.decode_joined(entry.length, payload))
+        pieces: list[memoryview] = []
+        for _ in entry.spans:
+            span, found = next(answers)
+            pieces += runs.payload(span, found, inflate)
+        _check(f"the list {split.path_text(entry.path)}", pieces, entry.size, entry.digest, verify=verify)
+        lists.append(codec.decode_joined(entry.length, *pieces))
     contents = [
         _blob(blob.hash, blob.size, found, verify=verify) for blob, found in zip(manifest.blobs, blobs, strict=True)
     ]
@@ -85,17 +87,17 @@ def check_lists(
     skeleton = manifest.skeleton
     content = skeleton.inline
     if skeleton.span is not None:
-        content = runs.payload(skeleton.span, stored[skeleton.span])
-    _check("the skeleton", content or b"", skeleton.size, skeleton.digest, verify=True)
+        content = b"".join(runs.payload(skeleton.span, stored[skeleton.span]))
+    _check("the skeleton", [content or b""], skeleton.size, skeleton.digest, verify=True)
     for entry in manifest.lists:
         of_entry = [check for check in checks if check.entry is entry]
         before = of_entry[0].before
         hasher = before.hasher.copy() if before else hashlib.sha256()
         size = before.size if before else 0
         for check in of_entry:
-            payload = runs.payload(check.span, stored[check.span]) if check.span in stored else b""
-            hasher.update(payload)
-            size += len(payload)
+            for piece in runs.payload(check.span, stored[check.span]) if check.span in stored else ():
+                hasher.update(piece)
+                size += len(piece)
         if size != entry.size or hasher.digest() != entry.digest:
             _mismatch(f"the list {split.path_text(entry.path)}")
         if _is_prefix_of_log(entry):
@@ -115,13 +117,19 @@ def _blob(hash_: bytes, size: int, found: bytes | None, *, verify: bool) -> byte
     if found is None:
         raise CorruptError(f"the blob {hash_.hex()[:12]} is missing: the store is damaged. Run `verify`")
     content = frame.content(found)
-    _check(f"the blob {hash_.hex()[:12]}", content, size, hash_, verify=verify)
+    _check(f"the blob {hash_.hex()[:12]}", [content], size, hash_, verify=verify)
     return content
 
 
-def _check(what: str, content: bytes, size: int, digest: bytes, *, verify: bool) -> None:
-    if len(content) != size or (verify and hashlib.sha256(content).digest() != digest):
+def _check(what: str, pieces: Sequence[bytes | memoryview], size: int, digest: bytes, *, verify: bool) -> None:
+    if sum(map(len, pieces)) != size:
         _mismatch(what)
+    if verify:
+        hasher = hashlib.sha256()
+        for piece in pieces:
+            hasher.update(piece)
+        if hasher.digest() != digest:
+            _mismatch(what)
 
 
 def _mismatch(what: str) -> NoReturn:

@@ -8,7 +8,7 @@ from holdfast.errors import CorruptError, NewerVersionError
 
 RAW, ZSTD = b"\x00", b"\x01"
 MAX_CONTENT = 1 << 31
-_LEVEL = 3
+_LEVEL = 1  # twice as fast as 3 on what agents write, for a twentieth more bytes
 
 
 def inflater() -> zstandard.ZstdDecompressor:

@@ -46,6 +46,13 @@ def wanted(split: Split, parent: Manifest | None) -> list[Span]:
     return spans
 
 
+def logs_needed(split: Split, parent: Manifest | None, closed: Collection[int]) -> int:
+    """How many new logs the plan may need: none for a state without long lists that follows its parent."""
+    if not split.lists and not closed and parent is not None and parent.skeleton.tail is not None:
+        return int(parent.skeleton.tail.end >= MAX_LOG_ELEMENTS)
+    return 2 * len(split.lists) + 1
+
+
 class Planner:
     """Plans one commit. `take_log` gives the number of a new log; logs in `closed` take no more elements of ours,
     because another branch has gone on in them."""
@@ -83,7 +90,10 @@ class Planner:
     def _followed(self, image: Image, parent: ListEntry) -> ListEntry:
         """The parent's elements, and those that follow them."""
         if image.hasher is None:
-            hasher = hashlib.sha256(b"".join(runs.payload(span, self._stored[span]) for span in parent.spans))
+            hasher = hashlib.sha256()
+            for span in parent.spans:
+                for piece in runs.payload(span, self._stored[span]):
+                    hasher.update(piece)
             if hasher.digest() != parent.digest:
                 raise CorruptError(
                     "the list to append to is damaged: run `verify`, and save on from an older checkpoint"

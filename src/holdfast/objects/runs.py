@@ -31,33 +31,31 @@ def pack(elements: Sequence[bytes], *, seal: bool) -> bytes:
 
 def unpack(run: Run) -> list[bytes]:
     """The elements of a stored run."""
-    payload, ends = _table(run)
-    return [payload[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    content, ends = _table(run)
+    return [bytes(content[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def payload_of(run: Run, first: int, end: int, inflate: ZstdDecompressor | None = None) -> bytes:
-    """The bytes of the elements `[first, end)` of the log, as far as they lie in this run."""
-    payload, ends = _table(run, inflate)
-    low, high = max(first - run.first, 0), min(end - run.first, run.length)
-    if low == 0 and high == run.length:
-        return payload
-    return payload[ends[low - 1] if low else 0 : ends[high - 1]]
-
-
-def payload(span: Span, runs: Iterable[Run], inflate: ZstdDecompressor | None = None) -> bytes:
-    """The bytes of all elements of a span. The runs must cover it without a gap."""
-    parts, reached = [], span.first
+def payload(span: Span, runs: Iterable[Run], inflate: ZstdDecompressor | None = None) -> list[memoryview]:
+    """The bytes of all elements of a span, in pieces. The runs must cover it without a gap."""
+    pieces, reached = [], span.first
     for run in runs:
         if run.first > reached or run.length <= 0:
             break
-        parts.append(payload_of(run, reached, span.end, inflate))
+        pieces.append(_piece(run, reached, span.end, inflate))
         reached = min(run.first + run.length, span.end)
     if reached != span.end:
         raise CorruptError(
             f"elements {reached} to {span.end} of log {span.log} are missing: the store is damaged. Run `verify` "
             "to see which checkpoints it concerns"
         )
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return pieces
+
+
+def _piece(run: Run, first: int, end: int, inflate: ZstdDecompressor | None) -> memoryview:
+    """The bytes of the elements `[first, end)` of the log, as far as they lie in this run."""
+    content, ends = _table(run, inflate)
+    low, high = max(first - run.first, 0), min(end - run.first, run.length)
+    return content[ends[low - 1] if low else 0 : ends[high - 1]]
 
 
 def elements(span: Span, runs: Iterable[Run]) -> list[bytes]:
@@ -83,8 +81,8 @@ def segments(elements: Sequence[bytes]) -> list[list[bytes]]:
     return cut
 
 
-def _table(run: Run, inflate: ZstdDecompressor | None = None) -> tuple[bytes, list[int]]:
-    content = frame.content(run.data, inflate)
+def _table(run: Run, inflate: ZstdDecompressor | None = None) -> tuple[memoryview, list[int]]:
+    content = memoryview(frame.content(run.data, inflate))
     table_size = 4 * run.length
     sizes = array("I")
     if len(content) < table_size or run.length < 0:

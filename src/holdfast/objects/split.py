@@ -21,6 +21,8 @@ import ormsgpack
 from holdfast.codec.codec import Codec
 from holdfast.codec.parts import Ref, Typed
 from holdfast.errors import UnsupportedValueError
+from holdfast.objects.groups import EMPTY, Groups
+from holdfast.objects.groups import encode as encode_groups
 from holdfast.objects.manifest import BlobEntry, ListEntry, Path
 
 if TYPE_CHECKING:
@@ -37,29 +39,29 @@ _PLAIN = frozenset((int, float, bool, type(None)))
 
 
 class KnownList:
-    """What is known of a list of the parent: its entry and, if they are cached, its bytes and running hash."""
+    """What is known of a list of the parent: its entry and, if they are remembered, its encodings and running hash."""
 
-    __slots__ = ("buffer", "entry", "hasher")
+    __slots__ = ("entry", "groups", "hasher")
 
-    def __init__(self, entry: ListEntry, buffer: bytes | None, hasher: Hasher | None) -> None:
+    def __init__(self, entry: ListEntry, groups: Groups | None, hasher: Hasher | None) -> None:
         self.entry = entry
-        self.buffer = buffer
+        self.groups = groups
         self.hasher = hasher
 
 
 class Image:
     """A long list, encoded. `proven` is the parent's entry if its elements are this list's first ones, unchanged;
-    `fresh` are then the elements that follow them, otherwise all. `buffer` has all of them, one after the other; it is
-    None for a declared append, whose older elements were never given."""
+    `fresh` are then the elements that follow them, otherwise all. `groups` has all of them; it is None for a declared
+    append, whose older elements were never given."""
 
-    __slots__ = ("buffer", "fresh", "has_bytes", "hasher", "length", "path", "proven", "size")
+    __slots__ = ("fresh", "groups", "has_bytes", "hasher", "length", "path", "proven", "size")
 
     def __init__(
         self,
         *,
         path: Path,
         length: int,
-        buffer: bytes | None,
+        groups: Groups | None,
         fresh: Sequence[bytes],
         proven: ListEntry | None,
         hasher: Hasher | None,
@@ -67,7 +69,7 @@ class Image:
     ) -> None:
         self.path = path
         self.length = length
-        self.buffer = buffer
+        self.groups = groups
         self.fresh = fresh
         self.proven = proven
         self.hasher = hasher  # None until the older elements of a declared append were read and hashed
@@ -117,9 +119,9 @@ class Split:
         def resolve(kind: int, index: int) -> object:
             if kind == LIST:
                 image = self.lists[index]
-                if image.buffer is None:
-                    return Appended(self.codec.decode_joined(len(image.fresh), b"".join(image.fresh)))
-                return self.codec.decode_joined(image.length, image.buffer)
+                if image.groups is None:
+                    return Appended(self.codec.decode_joined(len(image.fresh), *image.fresh))
+                return self.codec.decode_joined(image.length, *image.groups.stretches)
             return blob_value(kind, self.blob_contents[self.blobs[index].hash])
 
         execution_state, agent_context = self.codec.decode(self.skeleton, resolve)
@@ -177,25 +179,31 @@ class Split:
         known = self._known(path)
         text = path_text(path)
         if known is not None and len(value) >= known.entry.length:
-            buffer = self.codec.encode_joined(value, text, no_bytes=not known.entry.has_bytes)
-            hasher = _proof(known, buffer)
-            if hasher is not None:
-                entry = known.entry
-                fresh = self.codec.encode_each(value[entry.length :], text, entry.length)
-                tail = b"".join(fresh)
-                if len(buffer) != entry.size + len(tail) or not buffer.endswith(tail):
-                    buffer = buffer[: entry.size] + tail  # `encode_joined` promises nothing about new elements
-                hasher.update(tail)
-                return self._made(path, len(value), buffer, fresh, entry, hasher)
+            proof = self._proof(known, value, text)
+            if proof is not None:
+                groups, hasher = proof
+                fresh = self.codec.encode_each(value[groups.length :], text, groups.length)
+                hasher.update(b"".join(fresh))
+                return self._made(path, len(value), groups.followed_by(fresh), fresh, known.entry, hasher)
         elements = self.codec.encode_each(value, text, 0)
-        buffer = b"".join(elements)
-        return self._made(path, len(value), buffer, elements, None, hashlib.sha256(buffer))
+        groups = EMPTY.followed_by(elements)
+        return self._made(path, len(value), groups, elements, None, hashlib.sha256(groups.joined()))
+
+    def _proof(self, known: KnownList, value: list[Any], text: str) -> tuple[Groups, Hasher] | None:
+        """The encodings of the parent's elements and their running hash, if the value begins with exactly these."""
+        entry = known.entry
+        no_bytes = not entry.has_bytes
+        if known.groups is not None and known.hasher is not None:
+            begins = known.groups.begin(value, self.codec, text, no_bytes=no_bytes)
+            return (known.groups, known.hasher.copy()) if begins else None
+        groups, hasher = encode_groups(value, entry.length, self.codec, text, no_bytes=no_bytes)
+        return (groups, hasher) if groups.size == entry.size and hasher.digest() == entry.digest else None
 
     def _made(
         self,
         path: Path,
         length: int,
-        buffer: bytes | None,
+        groups: Groups | None,
         fresh: Sequence[bytes],
         proven: ListEntry | None,
         hasher: Hasher | None,
@@ -203,7 +211,7 @@ class Split:
         return Image(
             path=path,
             length=length,
-            buffer=buffer,
+            groups=groups,
             fresh=fresh,
             proven=proven,
             hasher=hasher,
@@ -239,17 +247,6 @@ def path_text(path: Path) -> str:
     for key in path[1:]:
         text += f"[{key}]" if isinstance(key, int) else f".{key}"
     return text
-
-
-def _proof(known: KnownList, buffer: bytes) -> Hasher | None:
-    """The running hash over the parent's elements, if the buffer begins with exactly these."""
-    entry = known.entry
-    if len(buffer) < entry.size:
-        return None
-    if known.buffer is not None and known.hasher is not None:
-        return known.hasher.copy() if buffer.startswith(known.buffer) else None
-    hasher = hashlib.sha256(memoryview(buffer)[: entry.size])
-    return hasher if hasher.digest() == entry.digest else None
 
 
 def _can_be_stored(path: Path) -> bool:

@@ -72,8 +72,8 @@ def child(
     session = rows.session_key(fields["session"])
     key = rows.head_key(session, tree)
     head = rows.Head(id_, stored.sequence)
-    was = line.head.pack(key) if line.version != ABSENT else None
-    row_writes = [RowWrite(key, head.pack(key), line.version, was)]
+    value = head.pack(key)
+    row_writes = [RowWrite(key, value, line.version, line.head_value)]
     if line.tree is None:
         session_row = RowKey(rows.SESSION, session)
         row_writes.append(RowWrite(session_row, rows.protect(session_row, tree), ABSENT))
@@ -91,6 +91,7 @@ def child(
         tree=tree,
         version=line.version + 1,
         head=head,
+        head_value=value,
         tip=stored,
         manifest=manifest,
         reading=line.reading,

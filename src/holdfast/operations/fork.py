@@ -25,7 +25,7 @@ async def fork(services: Services, id_: bytes, session_id: str | None = None) ->
     source = await reading.live_record(services, id_)
     session_id = session_id if session_id is not None else str(uuid.uuid4())
     session = rows.session_key(session_id)
-    line = Line(tree=None, version=ABSENT, head=rows.Head(None, 0), tip=None)
+    line = Line(tree=None, version=ABSENT, head=rows.Head(None, 0), head_value=None, tip=None)
     fields = _same(source) | {"session": session_id, "name": "fork"}
     commit, stored, _ = child(
         services, line, source, fields, source.manifest(), step_index=source.header.get("step", 0)

@@ -27,6 +27,7 @@ class Line:
     tree: bytes | None  # None: there is no such session yet
     version: int  # of the head row
     head: Head
+    head_value: bytes | None  # of the head row
     tip: Stored | None  # the head, or its nearest ancestor that has not expired
     manifest: Manifest | None = None  # of the tip
     lists: dict[Path, KnownList] = field(default_factory=dict)
@@ -42,7 +43,7 @@ class Line:
 
     def buffered_bytes(self) -> int:
         lists = self.lists
-        return sum(len(known.buffer) for known in lists.values() if known.buffer is not None) if lists else 0
+        return sum(known.groups.size for known in lists.values() if known.groups is not None) if lists else 0
 
 
 class LineMemory:

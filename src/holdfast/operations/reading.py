@@ -114,10 +114,17 @@ async def standing(services: Services, session: bytes) -> Line:
                         f"session {rows.session_name(session)!r:.60} has checkpoints but no head: the store is damaged. "
                         "Run `verify`; `timeline` and `restore` by id still work"
                     )
-                return Line(tree=tree, version=ABSENT, head=rows.Head(None, 0), tip=None)
+                return Line(tree=tree, version=ABSENT, head=rows.Head(None, 0), head_value=None, tip=None)
             head, row = found
             tip = await nearest_live(services, head.checkpoint)
-            return Line(tree=tree, version=row.version, head=head, tip=tip, manifest=tip.manifest() if tip else None)
+            return Line(
+                tree=tree,
+                version=row.version,
+                head=head,
+                head_value=row.value,
+                tip=tip,
+                manifest=tip.manifest() if tip else None,
+            )
         except CorruptError:
             if is_last:
                 raise

@@ -126,11 +126,12 @@ async def _line(services: Services, request: SaveRequest, session: bytes) -> Lin
             "A session is one line of one tree: use `fork` to go on from there in a new session"
         )
     return Line(
-        line.tree,
-        line.version,
-        line.head,
-        parent,
-        parent.manifest(),
+        tree=line.tree,
+        version=line.version,
+        head=line.head,
+        head_value=line.head_value,
+        tip=parent,
+        manifest=parent.manifest(),
         reading=line.reading,
         is_acknowledged=line.is_acknowledged,
     )
@@ -157,7 +158,8 @@ async def _thawed(services: Services, request: SaveRequest, line: Line, earlier:
 async def _plan(services: Services, split: Split, line: Line, closed: set[int]) -> plan.Plan:
     spans = plan.wanted(split, line.manifest)
     stored = dict(zip(spans, await services.backend.runs(spans), strict=True)) if spans else {}
-    numbers = await services.logs.take(services.backend, 2 * len(split.lists) + 1)
+    needed = plan.logs_needed(split, line.manifest, closed)
+    numbers = await services.logs.take(services.backend, needed) if needed else []
     try:
         return plan.Planner(stored, numbers.pop, closed).plan(split, line.manifest)
     finally:
@@ -167,7 +169,7 @@ async def _plan(services: Services, split: Split, line: Line, closed: set[int]) 
 def _remember(services: Services, session: bytes, split: Split, line: Line) -> None:
     assert line.manifest is not None
     for image, entry in zip(split.lists, line.manifest.lists, strict=True):
-        line.lists[entry.path] = KnownList(entry, image.buffer, image.hasher)
+        line.lists[entry.path] = KnownList(entry, image.groups, image.hasher)
     services.memory.put(session, line)
 
 
@@ -196,8 +198,7 @@ async def _content(services: Services, request: SaveRequest, known: Stored) -> b
         state = appends.as_stored(services, request, stored_state)
         if state is None:
             return None
-    nothing = Line(known.tree, 0, rows.Head(None, 0), None)
-    split = Split(services.codec, nothing.known).take(state, request.agent_context)
+    split = Split(services.codec, lambda _: None).take(state, request.agent_context)
     return plan.Planner({}, lambda: 0).plan(split, None).manifest.root()
 
 

@@ -1,0 +1,62 @@
+"""Groups: the encodings of a long list's elements, in stretches that are quick to make again and to compare.
+
+Comparing a list with what was saved of it means encoding it again. In stretches of `GROUP` elements the encodings are
+small enough to stay in the processor's cache and out of the allocator's way: measured at twice the speed of encoding a
+list of some megabytes at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast.codec.codec import Codec
+
+if TYPE_CHECKING:
+    from hashlib import _Hash as Hasher
+
+GROUP = 64
+
+
+class Groups(NamedTuple):
+    """The elements' encodings, joined by `GROUP` elements; the last stretch may be shorter."""
+
+    length: int
+    size: int
+    stretches: tuple[bytes, ...]
+
+    def joined(self) -> bytes:
+        return b"".join(self.stretches)
+
+    def followed_by(self, fresh: Sequence[bytes]) -> Groups:
+        """These elements and more. Full stretches are shared."""
+        if not fresh:
+            return self
+        stretches = list(self.stretches)
+        room = -self.length % GROUP
+        if room:
+            stretches[-1] += b"".join(fresh[:room])
+        stretches += [b"".join(fresh[start : start + GROUP]) for start in range(room, len(fresh), GROUP)]
+        return Groups(self.length + len(fresh), self.size + sum(map(len, fresh)), tuple(stretches))
+
+    def begin(self, value: list[Any], codec: Codec, path: str, *, no_bytes: bool) -> bool:
+        """Whether the value's first elements encode to exactly these."""
+        return all(
+            codec.encodes_to(value[start : min(start + GROUP, self.length)], stretch, path, no_bytes=no_bytes)
+            for start, stretch in zip(range(0, self.length, GROUP), self.stretches, strict=True)
+        )
+
+
+EMPTY = Groups(0, 0, ())
+
+
+def encode(value: list[Any], length: int, codec: Codec, path: str, *, no_bytes: bool) -> tuple[Groups, Hasher]:
+    """The groups of the value's first `length` elements, and their hash. Not proven: see `Codec.encode_joined`."""
+    hasher = hashlib.sha256()
+    stretches = []
+    for start in range(0, length, GROUP):
+        stretch = codec.encode_joined(value[start : min(start + GROUP, length)], path, no_bytes=no_bytes)
+        hasher.update(stretch)
+        stretches.append(stretch)
+    return Groups(length, sum(map(len, stretches)), tuple(stretches)), hasher
