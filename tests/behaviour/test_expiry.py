@@ -254,3 +254,57 @@ class TestCollection:
         assert client.restore(following).execution_state == other
         assert client.restore(saved[0]).execution_state == states[0]
         assert client.verify().ok
+
+
+class TestWhatAClientRemembersOfCollectedSessions:
+    """Another process expired and collected what this one remembers: that is no damage, and no reason to refuse."""
+
+    @pytest.fixture
+    def clients(self, store: Store) -> tuple[SyncClient, SyncClient]:
+        return store.client(), store.client()
+
+    @pytest.mark.parametrize("count", [1, 30], ids=["short list", "long list"])
+    @pytest.mark.parametrize("ancestor", [False, True], ids=["nothing left", "an ancestor left"])
+    def test_an_append_follows_what_is_still_there(self, clients, count: int, ancestor: bool):
+        one, other = clients
+        if ancestor:
+            one.save("a", session_id="s", execution_state={"m": ["ancestor"]})
+        state = {"m": messages(count), "rest": {f"key {i}": "value" * 5 for i in range(20)}}
+        collected = one.save("a", session_id="s", execution_state=state)
+        other.expire(collected)
+        other.gc()
+        saved = one.save("a", session_id="s", append={"m": ["new"]})
+        assert one.restore(saved).execution_state == {"m": ["ancestor", "new"] if ancestor else ["new"]}
+        assert one.verify().ok
+
+    def test_an_edit_is_stored_whole(self, clients):
+        one, other = clients
+        collected = one.save("a", session_id="s", execution_state={"m": messages(40), "b": "x" * 5000})
+        other.expire(collected)
+        other.gc()
+        state = {"m": [*messages(40)[:7], "edited", *messages(40)[9:]], "b": "x" * 5000}
+        assert one.restore(one.save("a", session_id="s", execution_state=state)).execution_state == state
+        assert one.verify().ok
+
+    def test_a_parent_in_another_tree_is_no_longer_in_another_tree(self, clients):
+        one, other = clients
+        root = one.save("a", session_id="root")
+        other.expire(one.save("a", session_id="s"))
+        other.gc()
+        saved = one.restore(one.save("a", session_id="s", parent_id=root))
+        assert (saved.parent_id, saved.tree_id, saved.sequence) == (root, root, 1)
+
+    def test_a_handoff_and_a_fork_by_the_same_name(self, clients):
+        one, other = clients
+        root = one.save("a", session_id="root")
+        other.expire(one.save("a", session_id="s"))
+        other.gc()
+        assert one.fork(root, session_id="s").tree_id == root
+        assert one.restore(one.handoff(one.latest(session_id="s").checkpoint_id, "b")).sequence == 2
+
+    def test_a_refusal_is_about_the_store_as_it_is(self, clients):
+        """What was no list in a parent that another writer has replaced."""
+        one, other = clients
+        one.save("a", session_id="s", execution_state={"m": "text"})
+        other.save("a", session_id="s", execution_state={"m": ["list"]})
+        assert one.restore(one.save("a", session_id="s", append={"m": [1]})).execution_state == {"m": ["list", 1]}
