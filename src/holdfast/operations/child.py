@@ -95,6 +95,5 @@ def child(
         tip=stored,
         manifest=manifest,
         reading=line.reading,
-        is_acknowledged=False,
     )
     return commit, stored, next_line

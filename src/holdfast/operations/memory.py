@@ -32,7 +32,6 @@ class Line:
     manifest: Manifest | None = None  # of the tip
     lists: dict[Path, KnownList] = field(default_factory=dict)
     reading: object = field(default_factory=object)  # the look at the store that this line is built upon
-    is_acknowledged: bool = True  # False: the commit that leads here is under way, and may fail
 
     def known(self, path: Path) -> KnownList | None:
         known = self.lists.get(path)

@@ -28,6 +28,7 @@ async def save(services: Services, request: SaveRequest) -> Stored:
     """
     session = rows.session_key(request.session_id)
     attempt = _Attempt(services, request, session)
+    damaged: bytes | None = None  # the checkpoint that could not be read last time
     for number in range(MAX_ATTEMPTS):
         if request.checkpoint_id is not None:
             known = await reading.find_record(services, request.checkpoint_id)
@@ -42,10 +43,13 @@ async def save(services: Services, request: SaveRequest) -> Stored:
                 async with services.backend.turn(session):
                     stored, line, outcome = await attempt.commit()
         except CorruptError:
-            if attempt.line is None or attempt.line.is_acknowledged:
+            tip = attempt.line.tip if attempt.line else None
+            if tip is None or tip.id == damaged:
                 raise
-            # What had to be read belongs to a commit under way: it is not there yet, or has failed.
-            services.memory.drop_failed(session, attempt.line)
+            # Before it is believed: what this process remembers may have been collected, or belong to a commit that is
+            # under way or has failed. So the store is asked again where the session stands.
+            damaged = tip.id
+            services.memory.drop(session)
             continue
         try:
             await outcome
@@ -61,7 +65,6 @@ async def save(services: Services, request: SaveRequest) -> Stored:
             services.memory.drop_failed(session, line)
             raise
         else:
-            line.is_acknowledged = True
             return stored
     raise ConflictError(
         f"session {request.session_id!r:.60} is being written by so many at once that {MAX_ATTEMPTS} attempts to follow "
@@ -108,15 +111,15 @@ class _Attempt:
 async def _line(services: Services, request: SaveRequest, session: bytes) -> Line:
     """Where the session stands, or would stand at the parent that was asked for."""
     line = await reading.current_line(services, session)
-    if request.expect_head is not None and request.expect_head != line.head.checkpoint:
+    if not _is_as_asked(request, line):
         services.memory.drop(session)  # what this process remembers may be old
         line = await reading.current_line(services, session)
-        if request.expect_head != line.head.checkpoint:
-            actual = ids.to_text(line.head.checkpoint) if line.head.checkpoint else "nothing"
-            raise ConflictError(
-                f"session {request.session_id!r:.60} stands at {actual}, not at the expected "
-                f"{ids.to_text(request.expect_head)}: another writer was first. Read `latest`, decide, and save again"
-            )
+    if request.expect_head is not None and request.expect_head != line.head.checkpoint:
+        actual = ids.to_text(line.head.checkpoint) if line.head.checkpoint else "nothing"
+        raise ConflictError(
+            f"session {request.session_id!r:.60} stands at {actual}, not at the expected "
+            f"{ids.to_text(request.expect_head)}: another writer was first. Read `latest`, decide, and save again"
+        )
     if request.parent_id is None or (line.tip is not None and request.parent_id == line.tip.id):
         return line
     parent = await reading.live_record(services, request.parent_id)
@@ -133,8 +136,13 @@ async def _line(services: Services, request: SaveRequest, session: bytes) -> Lin
         tip=parent,
         manifest=parent.manifest(),
         reading=line.reading,
-        is_acknowledged=line.is_acknowledged,
     )
+
+
+def _is_as_asked(request: SaveRequest, line: Line) -> bool:
+    """Whether the line stands where the caller says: mostly it does."""
+    head, tip = line.head.checkpoint, line.tip.id if line.tip else None
+    return request.expect_head in (None, head) and request.parent_id in (None, tip)
 
 
 async def _split(services: Services, request: SaveRequest, line: Line, earlier: Split | None) -> Split:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from holdfast.objects import rows
+from holdfast.objects.groups import Groups
 from holdfast.objects.manifest import ListEntry, Tail
 from holdfast.objects.split import KnownList
 from holdfast.operations import memory
@@ -12,10 +13,10 @@ from holdfast.operations.memory import Line, LineMemory
 
 
 def line(size: int = 0) -> Line:
-    made = Line(tree=b"t" * 16, version=1, head=rows.Head(None, 0), tip=None)
+    made = Line(tree=b"t" * 16, version=1, head=rows.Head(None, 0), head_value=None, tip=None)
     if size:
         entry = ListEntry(("m",), 1, size, b"d" * 32, False, (), Tail(1, 0, 0, 0))
-        made.lists[("m",)] = KnownList(entry, b"x" * size, None)
+        made.lists[("m",)] = KnownList(entry, Groups(1, size, (b"x" * size,)), None)
     return made
 
 
