@@ -28,7 +28,7 @@ async def save(services: Services, request: SaveRequest) -> Stored:
     """
     session = rows.session_key(request.session_id)
     attempt = _Attempt(services, request, session)
-    damaged: bytes | None = None  # the checkpoint that could not be read last time
+    doubted: bytes | None = None  # the checkpoint that could not be followed last time
     for number in range(MAX_ATTEMPTS):
         if request.checkpoint_id is not None:
             known = await reading.find_record(services, request.checkpoint_id)
@@ -42,13 +42,13 @@ async def save(services: Services, request: SaveRequest) -> Stored:
             else:
                 async with services.backend.turn(session):
                     stored, line, outcome = await attempt.commit()
-        except CorruptError:
+        except (CorruptError, UsageError):
             tip = attempt.line.tip if attempt.line else None
-            if tip is None or tip.id == damaged:
+            if tip is None or tip.id == doubted:
                 raise
-            # Before it is believed: what this process remembers may have been collected, or belong to a commit that is
-            # under way or has failed. So the store is asked again where the session stands.
-            damaged = tip.id
+            # Before damage or a wrong argument is believed: what this process remembers may have been collected, or
+            # belong to a commit that is under way or has failed. So the store is asked again where the session stands.
+            doubted = tip.id
             services.memory.drop(session)
             continue
         try:
