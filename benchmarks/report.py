@@ -229,9 +229,13 @@ def _fork(section: dict[str, Any]) -> Iterator[str]:
     yield "## Fork"
     yield ""
     yield from _table(
-        ["steps before the fork", "p50 ms", "p99 ms", "bytes per fork"],
+        ["steps before the fork", "p50 ms", "p99 ms", "CPU ms", "bytes per fork"],
         [
-            [steps, _number(part["fork"]["p50_ms"]), _number(part["fork"]["p99_ms"]), str(part["bytes_per_fork"])]
+            [
+                steps,
+                *(_number(part["fork"][name]) for name in ("p50_ms", "p99_ms", "cpu_p50_ms")),
+                str(part["bytes_per_fork"]),
+            ]
             for steps, part in section.items()
         ],
     )

@@ -54,8 +54,15 @@ class Contender(ABC):
 
     def bytes_while_open(self) -> int:
         """The database as SQLite sees it now, whatever of it is still in the WAL."""
+        return self._ask("page_count") * self._ask("page_size")
+
+    def bytes_in_use(self) -> int:
+        """The same without the pages that wait for reuse."""
+        return (self._ask("page_count") - self._ask("freelist_count")) * self._ask("page_size")
+
+    def _ask(self, pragma: str) -> int:
         with closing(sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)) as db:
-            return db.execute("PRAGMA page_count").fetchone()[0] * db.execute("PRAGMA page_size").fetchone()[0]
+            return db.execute(f"PRAGMA {pragma}").fetchone()[0]
 
 
 @contextmanager

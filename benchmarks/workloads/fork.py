@@ -16,7 +16,7 @@ async def run(plan: Plan) -> dict[str, Any]:
         async with opened(list(stores.values())):
             heads = {steps: await _build(store, steps) for steps, store in stores.items()}
             times = {steps: Samples() for steps in stores}
-            before = {steps: store.bytes_while_open() for steps, store in stores.items()}
+            before = {steps: store.bytes_in_use() for steps, store in stores.items()}
             settle()
             order = random.Random(0)
             for number in range(plan.forks):
@@ -25,7 +25,7 @@ async def run(plan: Plan) -> dict[str, Any]:
             return {
                 str(steps): {
                     "fork": times[steps].summary(),
-                    "bytes_per_fork": round((store.bytes_while_open() - before[steps]) / plan.forks),
+                    "bytes_per_fork": round((store.bytes_in_use() - before[steps]) / plan.forks),
                 }
                 for steps, store in stores.items()
             }
