@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PATH = ".holdfast/store.db"
 DEFAULT_DIRECTORY = ".holdfast/store"
-DEFAULT_CACHE_BYTES = 64 * 1024 * 1024
+DEFAULT_CACHE_BYTES = 32 * 1024 * 1024
 
 _ids = IdSource()
 

@@ -22,7 +22,7 @@ class IdSource:
         self._counter = 0
         # Randomness is fetched for many ids at once: each fetch gives up the interpreter lock, and getting it back
         # from a busy thread takes longer than all the rest.
-        self._noise = b""
+        self._noise: list[bytes] = []
         os.register_at_fork(after_in_child=self._start_over)
 
     def new(self, tag: bytes | None = None) -> bytes:
@@ -36,11 +36,11 @@ class IdSource:
                 if self._counter == ids.COUNTER_LIMIT:
                     self._last_ms, self._counter = self._last_ms + 1, 0
             if not self._noise:
-                self._noise = os.urandom(_NOISE * 128)
-            noise, self._noise = self._noise[:_NOISE], self._noise[_NOISE:]
-            return ids.make(self._last_ms, self._counter, noise, tag)
+                noise = os.urandom(_NOISE * 128)
+                self._noise = [noise[start : start + _NOISE] for start in range(0, len(noise), _NOISE)]
+            return ids.make(self._last_ms, self._counter, self._noise.pop(), tag)
 
     def _start_over(self) -> None:
         """In a forked child: its parent's randomness must not be used twice, nor its lock be waited for."""
         self._lock = threading.Lock()
-        self._noise = b""
+        self._noise = []

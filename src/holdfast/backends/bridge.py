@@ -113,8 +113,7 @@ class Bridge:
 
 class _Waiting(NamedTuple):
     commit: Commit
-    done: threading.Event
-    outcome: list[BaseException | None]
+    outcome: list[BaseException | None]  # empty until it is known
 
 
 class _ThreadTurn:
@@ -145,7 +144,7 @@ class Inline(Bridge):
         return method(*args, **kwargs)
 
     def commit(self, commit: Commit) -> Awaitable[None]:
-        mine = _Waiting(commit, threading.Event(), [])
+        mine = _Waiting(commit, [])
         self._queue.put(mine)
         return self._outcome(mine)
 
@@ -154,9 +153,9 @@ class Inline(Bridge):
             return self._turns.setdefault(key, _ThreadTurn())
 
     async def _outcome(self, mine: _Waiting) -> None:
-        while not mine.done.is_set():
-            with self._leading:
-                if not mine.done.is_set():
+        while not mine.outcome:
+            with self._leading:  # who waits here is led by whoever holds it, or leads next
+                if not mine.outcome:
                     self._lead()
         if mine.outcome[0] is not None:
             raise mine.outcome[0]
@@ -171,7 +170,6 @@ class Inline(Bridge):
         finally:
             for entry, outcome in zip(waiting, outcomes, strict=True):
                 entry.outcome.append(outcome)
-                entry.done.set()
 
 
 class _Job(NamedTuple):
@@ -185,7 +183,8 @@ _Answer = tuple[_Job, Any, BaseException | None]
 
 
 class Offload(Bridge):
-    """Answers from one daemon thread, started at the first call. Commits that wait together are committed together.
+    """Answers from one daemon thread, started at the first call. What the tasks of an event loop ask for in one turn of
+    the loop goes to the thread together, and its commits share a transaction.
 
     The thread is a daemon, so a program that never closes its client ends all the same: what was acknowledged is
     durable already.
@@ -193,7 +192,10 @@ class Offload(Bridge):
 
     def __init__(self, backend: BlockingBackend) -> None:
         super().__init__(backend)
-        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        self._queue: SimpleQueue[list[_Job] | None] = SimpleQueue()
+        self._gathered: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
+        self._under_way = 0  # jobs that the thread has not answered
+        self._is_alone = True  # whether what was handed over last was a single job: then nobody is waited for
         self._starting = threading.Lock()
         self._turns: WeakValueDictionary[tuple[int, bytes], asyncio.Lock] = WeakValueDictionary()
         self._thread_of: int | None = None  # the process the thread runs in: a forked child needs its own
@@ -217,14 +219,29 @@ class Offload(Bridge):
         self._thread_of = None
 
     def _submit(self, commit: Commit | None, call: Callable[[], Any] | None) -> asyncio.Future[Any]:
+        from asyncio import get_running_loop  # only here: the sync client and the command line do without asyncio
+
+        loop = get_running_loop()
+        future = loop.create_future()
+        job = _Job(loop, future, commit, call)
+        gathered = self._gathered.get(loop)
+        if gathered is not None:
+            gathered.append(job)
+            return future
+        self._gathered[loop] = [job]
+        if self._is_alone:
+            self._hand_over(loop)
+        else:
+            loop.call_soon(self._hand_over, loop)
+        return future
+
+    def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._thread_of != os.getpid():
             self._start()
-        import asyncio  # only here: the sync client and the command line do without it
-
-        loop = asyncio.get_running_loop()
-        future = loop.create_future()
-        self._queue.put(_Job(loop, future, commit, call))
-        return future
+        gathered = self._gathered.pop(loop)
+        self._is_alone = len(gathered) == 1 and self._under_way == 0
+        self._under_way += len(gathered)
+        self._queue.put(gathered)
 
     def _start(self) -> None:
         with self._starting:
@@ -234,17 +251,18 @@ class Offload(Bridge):
                 thread.start()
                 self._thread_of = os.getpid()
 
-    def _work(self, queue: SimpleQueue[_Job | None]) -> None:
+    def _work(self, queue: SimpleQueue[list[_Job] | None]) -> None:
         while True:
             waiting = [queue.get(), *_drain(queue)]
-            jobs = [job for job in waiting if job is not None]
+            jobs = [job for gathered in waiting if gathered is not None for job in gathered]
             commits = [job for job in jobs if job.commit is not None]
             if commits:
                 _deliver(self._commit(commits))
             for job in jobs:
                 if job.call is not None:
                     _deliver([_answer(job)])
-            if len(jobs) < len(waiting):
+            self._under_way -= len(jobs)
+            if None in waiting:
                 return
             del waiting, jobs, commits
 

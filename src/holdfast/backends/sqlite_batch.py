@@ -127,15 +127,14 @@ class Batch:
 
 def _is_plain(commit: Commit) -> bool:
     """Whether it only adds: a record, at most one run to each log's end, rows."""
-    return (
-        commit.record is not None
-        and commit.record.replaces is None
-        and not commit.blobs
-        and not commit.require
-        and not commit.delete_records
-        and not commit.delete_runs
-        and not commit.delete_blobs
-        and all(run.first == run.tail for run in commit.runs)
-        and all(write.value is not None for write in commit.rows)
-        and len({run.log for run in commit.runs}) == len(commit.runs)
-    )
+    if commit.blobs or commit.require or commit.delete_records or commit.delete_runs or commit.delete_blobs:
+        return False
+    if commit.record is None or commit.record.replaces is not None:
+        return False
+    for run in commit.runs:
+        if run.first != run.tail:
+            return False
+    for write in commit.rows:
+        if write.value is None:
+            return False
+    return len(commit.runs) < 2 or len({run.log for run in commit.runs}) == len(commit.runs)

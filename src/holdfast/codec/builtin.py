@@ -13,7 +13,6 @@ from collections import Counter
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
-from pathlib import PosixPath, PurePath, PurePosixPath, PureWindowsPath, WindowsPath
 from typing import TYPE_CHECKING, Any
 
 import ormsgpack
@@ -21,7 +20,7 @@ import ormsgpack
 from holdfast.codec import tags
 from holdfast.codec.refusals import Refused
 from holdfast.codec.zones import decode_zone, encode_zone
-from holdfast.errors import CorruptError, UnknownTypeError
+from holdfast.errors import CorruptError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -41,8 +40,6 @@ _MAX_FRACTION_BYTES = 4096
 # Members with one and the same hash make a set or dict quadratic. No honest data comes near this.
 _MAX_SAME_HASH = 200
 
-_PATH_FLAVOURS: tuple[type[PurePath], ...] = (PurePosixPath, PureWindowsPath, PosixPath, WindowsPath)
-
 
 def encode_int(value: int) -> bytes:
     # One bit more than the magnitude, for the sign.
@@ -57,7 +54,7 @@ def encode_surrogates(value: str) -> bytes:
     return value.encode("utf-8", "surrogatepass")
 
 
-def _decode_surrogates(data: bytes) -> str:
+def decode_surrogates(data: bytes) -> str:
     return data.decode("utf-8", "surrogatepass")
 
 
@@ -164,23 +161,19 @@ def _decode_fraction_part(code: int, data: bytes) -> int:
     return _decode_int(data)
 
 
-def _encode_path(value: PurePath) -> bytes:
-    text = str(value)
-    if type(value)(text).parts != value.parts:
-        # Some Python versions give PureWindowsPath('./c:x') the text 'c:x', which is another path.
-        raise Refused(f"the path {text!r} does not come back from its own text", "Store its parts: x.parts")
-    return bytes((_PATH_FLAVOURS.index(type(value)),)) + encode_surrogates(text)
+def _decode_path(data: bytes) -> Any:
+    from holdfast.codec import paths  # brings pathlib, which few programs need before they have a path
+
+    return paths.decode(data)
 
 
-def _decode_path(data: bytes) -> PurePath:
-    flavour, text = _PATH_FLAVOURS[data[0]], _decode_surrogates(data[1:])
-    try:
-        return flavour(text)
-    except NotImplementedError as error:
-        raise UnknownTypeError(
-            f"The data holds a {flavour.__name__}, which Python can't create on this operating system. "
-            "Restore it where it was saved, or store pure paths: pathlib.Pure" + flavour.__name__
-        ) from error
+def path_encoder(kind: type[Any]) -> Callable[[Any], bytes] | None:
+    """The encoder of a pathlib type, None for any other."""
+    if kind.__module__.partition(".")[0] != "pathlib":
+        return None
+    from holdfast.codec import paths
+
+    return paths.encode if kind in paths.FLAVOURS else None
 
 
 # By exact type. An int or str comes here only if msgpack can't hold it.
@@ -195,15 +188,11 @@ ENCODERS: dict[type[Any], tuple[int, Callable[[Any], bytes]]] = {
     uuid.UUID: (tags.UUID, _encode_uuid),
     complex: (tags.COMPLEX, _encode_complex),
     Fraction: (tags.FRACTION, _encode_fraction),
-    PurePosixPath: (tags.PATH, _encode_path),
-    PureWindowsPath: (tags.PATH, _encode_path),
-    PosixPath: (tags.PATH, _encode_path),
-    WindowsPath: (tags.PATH, _encode_path),
 }
 
 DECODERS: dict[int, Callable[[bytes], Any]] = {
     tags.BIGINT: _decode_int,
-    tags.SURROGATE: _decode_surrogates,
+    tags.SURROGATE: decode_surrogates,
     tags.BYTEARRAY: bytearray,
     tags.DATETIME: _decode_datetime,
     tags.DATE: _decode_date,

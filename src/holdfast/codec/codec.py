@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.codec import tags
 from holdfast.codec.decoding import Decoder, Resolve
 from holdfast.codec.exact import ExactEncoder, check_items
 from holdfast.codec.fast import QuickEncoder, holds_native_traps
@@ -77,14 +76,14 @@ class Codec:
         data = self._packed(items, no_bytes=no_bytes)
         if data is None:
             return b"".join(self.encode_each(items, path))
-        return data[len(tags.array_header(len(items))) :]
+        return data[_header_size(len(items)) :]
 
     def encodes_to(self, items: list[Any], expected: bytes, path: str = "", *, no_bytes: bool = False) -> bool:
         """Whether `encode_joined` gives these bytes."""
         data = self._packed(items, no_bytes=no_bytes)
         if data is None:
             return b"".join(self.encode_each(items, path)) == expected
-        return len(data) == len(expected) + len(tags.array_header(len(items))) and data.endswith(expected)
+        return len(data) == len(expected) + _header_size(len(items)) and data.endswith(expected)
 
     def _packed(self, items: list[Any], *, no_bytes: bool) -> bytes | None:
         """The items as one array; None if only the exact way can tell."""
@@ -137,6 +136,11 @@ class Codec:
         except Refused:
             return True
         return False
+
+
+def _header_size(count: int) -> int:
+    """Of a msgpack array."""
+    return 1 if count < 16 else 3 if count < 65536 else 5
 
 
 def _may_hold_bin(data: bytes) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import ormsgpack
 
 from holdfast.codec import tags
-from holdfast.codec.builtin import ENCODERS, encode_int, encode_surrogates, hashes_are_spread
+from holdfast.codec.builtin import ENCODERS, encode_int, encode_surrogates, hashes_are_spread, path_encoder
 from holdfast.codec.fast import encode_ref
 from holdfast.codec.parts import Ref, Typed
 from holdfast.codec.refusals import Refused, refusal
@@ -87,6 +87,9 @@ class ExactEncoder:
         simple = ENCODERS.get(kind)
         if simple is not None:
             return self._ext(simple[0], simple[1](value))
+        encode_path = path_encoder(kind)
+        if encode_path is not None:
+            return self._ext(tags.PATH, encode_path(value))
         if kind is Ref and self._parts:
             return self._ext(tags.REF, encode_ref(value))
         self._enter(value)

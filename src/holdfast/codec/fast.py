@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import ormsgpack
 
 from holdfast.codec import tags
-from holdfast.codec.builtin import ATOMS, ENCODERS, hashes_are_spread
+from holdfast.codec.builtin import ATOMS, ENCODERS, hashes_are_spread, path_encoder
 from holdfast.codec.parts import Ref, Typed
 from holdfast.codec.types import RegisteredType, object_header
 
@@ -169,6 +169,8 @@ class QuickEncoder:
             ext = self._ext(tags.OBJECT, object_header(value.name) + self.encode(value.fields))
         elif kind is Ref and self._parts:
             ext = self._ext(tags.REF, encode_ref(value))
+        elif (encode_path := path_encoder(kind)) is not None:
+            ext = self._ext(tags.PATH, encode_path(value))
         else:
             entry = self._by_class[kind]
             ext = self._ext(tags.OBJECT, entry.header + self.encode(entry.take_apart(value)))

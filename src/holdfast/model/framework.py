@@ -23,6 +23,8 @@ class Framework(StrEnum):
     @classmethod
     def of(cls, value: Framework | str) -> Framework:
         """The member for a member or its string; an unknown one is an error that lists the known."""
+        if type(value) is cls:
+            return value
         try:
             return cls(value)
         except ValueError:

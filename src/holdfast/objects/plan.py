@@ -31,7 +31,8 @@ def wanted(split: Split, parent: Manifest | None) -> list[Span]:
     process has not hashed, and the unsealed ends of logs that are due for sealing."""
     if parent is None:
         return []
-    spans: list[Span] = []
+    tail = parent.skeleton.tail
+    spans: list[Span] = [_unsealed(tail)] if tail is not None and _is_due(tail, len(split.skeleton)) else []
     for image in split.lists:
         entry = image.proven or parent.list_at(image.path)
         if entry is None:
@@ -40,17 +41,15 @@ def wanted(split: Split, parent: Manifest | None) -> list[Span]:
             spans += entry.spans
         if image.proven is None or _is_due(entry.tail, sum(map(len, image.fresh))):
             spans.append(_unsealed(entry.tail))
-    tail = parent.skeleton.tail
-    if tail is not None and _is_due(tail, len(split.skeleton)):
-        spans.append(_unsealed(tail))
     return spans
 
 
 def logs_needed(split: Split, parent: Manifest | None, closed: Collection[int]) -> int:
-    """How many new logs the plan may need: none for a state without long lists that follows its parent."""
-    if not split.lists and not closed and parent is not None and parent.skeleton.tail is not None:
-        return int(parent.skeleton.tail.end >= MAX_LOG_ELEMENTS)
-    return 2 * len(split.lists) + 1
+    """How many new logs the plan may need: none if all that is new follows what the parent has."""
+    if parent is None or closed:
+        return 2 * len(split.lists) + 1
+    tails = [image.proven.tail if image.proven else None for image in split.lists] + [parent.skeleton.tail]
+    return 2 * sum(tail is None or tail.end >= MAX_LOG_ELEMENTS // 2 for tail in tails)
 
 
 class Planner:

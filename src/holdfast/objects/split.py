@@ -103,9 +103,10 @@ class Split:
         """Splits a state. A `probably_small` one is first encoded whole: if it is, there is nothing to look for."""
         values = (execution_state, agent_context)
         if probably_small:
-            encoded = [self.codec.encode(value, name) for name, value in zip(ROOTS, values, strict=True)]
-            if sum(map(len, encoded)) < min(LONG_BYTES, BLOB_LENGTH):
-                self.skeleton = b"\x92" + b"".join(encoded)
+            encode = self.codec.encode
+            whole = b"\x92" + encode(execution_state, ROOTS[0]) + encode(agent_context, ROOTS[1])
+            if len(whole) <= min(LONG_BYTES, BLOB_LENGTH):
+                self.skeleton = whole
                 return self
         self.skeleton = b"\x92" + b"".join(
             self.codec.encode(self._walk(value, (name,)), name, parts=True)

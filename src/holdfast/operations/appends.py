@@ -20,9 +20,8 @@ async def with_appends(services: Services, request: SaveRequest, line: Line) -> 
     Where the parent's list is kept as a log, only the new elements are put there. A list that is still short is read
     and made whole: it is part of the parent's skeleton, which is small.
     """
+    assert request.append is not None
     state = request.execution_state
-    if not request.append:
-        return state
     parent_state: Any = None
     for path, elements in request.append.items():
         if line.manifest is not None and line.manifest.list_at(path) is None and parent_state is None:

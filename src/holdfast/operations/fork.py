@@ -6,7 +6,7 @@ import uuid
 from typing import Any
 
 from holdfast.backends.port import ABSENT, CommitConflict
-from holdfast.errors import ConflictError, UsageError
+from holdfast.errors import ConflictError, StoreError, UsageError
 from holdfast.model import ids
 from holdfast.model.reports import ForkReport
 from holdfast.objects import rows
@@ -40,6 +40,9 @@ async def fork(services: Services, id_: bytes, session_id: str | None = None) ->
             f"session {session_id!r:.60} exists already: a fork begins a new session. Choose another session_id, or "
             "leave it out; `rollback` moves the head of an existing one"
         ) from None
+    except StoreError as error:
+        error.checkpoint_id = ids.to_text(stored.id)
+        raise
     return ForkReport(
         checkpoint_id=ids.to_text(stored.id),
         session_id=session_id,
@@ -66,6 +69,9 @@ async def handoff(services: Services, id_: bytes, target_agent_id: str, schema: 
             await services.backend.commit(commit)
         except CommitConflict:
             source = await reading.live_record(services, id_)
+        except StoreError as error:
+            error.checkpoint_id = ids.to_text(stored.id)
+            raise
         else:
             return stored
     raise ConflictError(f"session {source.session!r:.60} is being written by too many at once: try again")

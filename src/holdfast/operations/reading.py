@@ -20,10 +20,10 @@ async def find_record(services: Services, id_: bytes) -> Stored | None:
     return record.unpack(services.codec, found.data, expected_id=id_) if found else None
 
 
-def listed_record(services: Services, found: Record) -> Stored:
+def listed_record(services: Services, found: Record, session: bytes | None = None) -> Stored:
     """A record that was found by its session and sequence number, checked to be the one of these."""
     stored = record.unpack(services.codec, found.data, expected_id=found.id)
-    if (rows.session_key(stored.session), stored.sequence) != (found.session, found.sequence):
+    if (rows.session_key(stored.session), stored.sequence) != (session or found.session, found.sequence):
         raise CorruptError(
             f"checkpoint {ids.to_text(found.id)} is stored under another session or sequence number than it was saved "
             "with: the store was changed by another program. Run `verify`"
@@ -131,9 +131,12 @@ async def standing(services: Services, session: bytes) -> Line:
     raise AssertionError("unreachable")
 
 
+def remembered_line(services: Services, session: bytes) -> Line | None:
+    """Where a session stands, as this process remembers it."""
+    line = services.memory.get(session)
+    return None if line is None or (line.tip is not None and line.tip.is_expired(services.now_us())) else line
+
+
 async def current_line(services: Services, session: bytes) -> Line:
     """Where a session stands, as this process remembers it or as the store says."""
-    line = services.memory.get(session)
-    if line is not None and (line.tip is None or not line.tip.is_expired(services.now_us())):
-        return line
-    return await standing(services, session)
+    return remembered_line(services, session) or await standing(services, session)

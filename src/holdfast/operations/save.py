@@ -37,11 +37,12 @@ async def save(services: Services, request: SaveRequest) -> Stored:
         # What this process remembers is built upon at once. Who has to look at the store does so in turn, so that of
         # many saves that begin together only the first one has to.
         try:
-            if number == 0 and services.memory.get(session) is not None:
-                stored, line, outcome = await attempt.commit()
+            remembered = reading.remembered_line(services, session) if number == 0 else None
+            if remembered is not None:
+                stored, line, outcome = await attempt.commit(remembered)
             else:
                 async with services.backend.turn(session):
-                    stored, line, outcome = await attempt.commit()
+                    stored, line, outcome = await attempt.commit(await reading.current_line(services, session))
         except (CorruptError, UsageError):
             tip = attempt.line.tip if attempt.line else None
             if tip is None or tip.id == doubted:
@@ -85,10 +86,12 @@ class _Attempt:
         self._split: Split | None = None
         self._base: Line | None = None  # the line that the state was split for
 
-    async def commit(self) -> tuple[Stored, Line, Awaitable[None]]:
+    async def commit(self, line: Line) -> tuple[Stored, Line, Awaitable[None]]:
         """Puts a commit in line that follows the head; the record, the line it leads to, and its outcome to await."""
         services, request = self.services, self.request
-        line = self.line = await _line(services, request, self.session)
+        if not _stands_at_parent(request, line):
+            line = await _at_parent(services, request, self.session)
+        self.line = line
         if self._split is None or self._base is None or self._base.tip is not line.tip:
             self._split = await _split(services, request, line, self._split)
             self._base = line
@@ -108,12 +111,16 @@ class _Attempt:
         return stored, next_line, services.backend.commit(commit)
 
 
-async def _line(services: Services, request: SaveRequest, session: bytes) -> Line:
-    """Where the session stands, or would stand at the parent that was asked for."""
+def _stands_at_parent(request: SaveRequest, line: Line) -> bool:
+    """Whether the line stands where the caller wants to go on: mostly it does."""
+    head, tip = line.head.checkpoint, line.tip.id if line.tip else None
+    return request.expect_head in (None, head) and request.parent_id in (None, tip)
+
+
+async def _at_parent(services: Services, request: SaveRequest, session: bytes) -> Line:
+    """The line, as the store says, standing at the parent that was asked for."""
+    services.memory.drop(session)  # what this process remembers may be old
     line = await reading.current_line(services, session)
-    if not _is_as_asked(request, line):
-        services.memory.drop(session)  # what this process remembers may be old
-        line = await reading.current_line(services, session)
     if request.expect_head is not None and request.expect_head != line.head.checkpoint:
         actual = ids.to_text(line.head.checkpoint) if line.head.checkpoint else "nothing"
         raise ConflictError(
@@ -139,15 +146,11 @@ async def _line(services: Services, request: SaveRequest, session: bytes) -> Lin
     )
 
 
-def _is_as_asked(request: SaveRequest, line: Line) -> bool:
-    """Whether the line stands where the caller says: mostly it does."""
-    head, tip = line.head.checkpoint, line.tip.id if line.tip else None
-    return request.expect_head in (None, head) and request.parent_id in (None, tip)
-
-
 async def _split(services: Services, request: SaveRequest, line: Line, earlier: Split | None) -> Split:
     if earlier is None:
-        state, context = await appends.with_appends(services, request, line), request.agent_context
+        state, context = request.execution_state, request.agent_context
+        if request.append:
+            state = await appends.with_appends(services, request, line)
     else:
         # The caller may have changed the state since: what counts is what was encoded at first.
         state, context = await _thawed(services, request, line, earlier)

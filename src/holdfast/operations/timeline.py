@@ -45,7 +45,7 @@ async def timeline(
             if found.sequence != expected:
                 break
             expected -= 1
-            stored = reading.listed_record(services, found)
+            stored = reading.listed_record(services, found, session)
             if stored.is_expired(now):
                 continue
             if agent_id is None or agent_id in (stored.header["agent"], stored.header.get("to")):
@@ -140,7 +140,7 @@ async def tree(services: Services, session_id: str) -> Tree:
         if tip is not None:
             heads[rows.session_name(key.key)] = ids.to_text(tip.id)
         for found in await services.backend.session_records(key.key):
-            stored = reading.listed_record(services, found)
+            stored = reading.listed_record(services, found, key.key)
             if stored.is_expired(now):
                 expired[ids.to_text(stored.id)] = ids.to_text(stored.parent) if stored.parent else None
             else:
