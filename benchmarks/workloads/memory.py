@@ -16,7 +16,7 @@ from benchmarks.subprocesses import run_module
 ROUNDS = 2
 MEBIBYTE = 1 << 20
 DOCUMENTED_CAP = 64 * MEBIBYTE
-"""The default of the client's `cache_bytes`."""
+"""What the README says: twice the default of the client's `cache_bytes`."""
 
 
 async def run(plan: Plan) -> dict[str, Any]:

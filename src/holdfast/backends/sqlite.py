@@ -69,8 +69,9 @@ class SqliteBackend:
         self._known = Known()
         self._prepare_file()
         _backends.add(self)
-        with self._writing, self._translated("opened"):
+        with self._writing, self._reading, self._translated("opened"):
             self._connected("_writer")
+            self._connected("_reader")  # now, not in the first save
 
     @property
     def capabilities(self) -> Capabilities:
