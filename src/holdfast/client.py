@@ -201,13 +201,18 @@ class Client(Opening):
         """The checkpoint with its state, checked against its checksum. Only reads; the state is the caller's."""
         return await restoring.restore(self._services, ids.from_text(checkpoint_id), verify=verify)
 
-    async def handoff(self, checkpoint_id: str, target_agent_id: str, schema: str | None = None) -> str:
-        """Addresses the checkpoint to another agent: a child that keeps the source's agent, metadata and TTL."""
+    async def handoff(
+        self, checkpoint_id: str, target_agent_id: str, schema: str | None = None, *, new_id: str | None = None
+    ) -> str:
+        """Addresses the checkpoint to another agent: a child that keeps the source's agent, metadata and TTL. Returns
+        its id; `new_id` gives it one, and makes a repetition safe."""
         from holdfast.operations import fork as forking
 
         target = arguments.name("target_agent_id", target_agent_id)
         schema = arguments.optional_name("schema", schema)
-        return ids.to_text((await forking.handoff(self._services, ids.from_text(checkpoint_id), target, schema)).id)
+        source = ids.from_text(checkpoint_id)
+        made = await forking.handoff(self._services, source, target, schema, new_id=arguments.optional_id(new_id))
+        return ids.to_text(made.id)
 
     async def timeline(
         self, agent_id: str | None = None, session_id: str | None = None, limit: int | None = 50
@@ -297,12 +302,14 @@ class Client(Opening):
         )
         return ids.to_text((await saving.save(self._services, request)).id)
 
-    async def fork(self, checkpoint_id: str, session_id: str | None = None) -> ForkReport:
-        """A new session that goes on from that checkpoint. Nothing is copied: it takes the same time at any size."""
+    async def fork(self, checkpoint_id: str, session_id: str | None = None, *, new_id: str | None = None) -> ForkReport:
+        """A new session that goes on from that checkpoint. Nothing is copied: it takes the same time at any size.
+        `new_id` is the id of its first checkpoint, and makes a repetition safe."""
         from holdfast.operations import fork as forking
 
         name = arguments.optional_name("session_id", session_id)
-        return await forking.fork(self._services, ids.from_text(checkpoint_id), name)
+        source = ids.from_text(checkpoint_id)
+        return await forking.fork(self._services, source, name, new_id=arguments.optional_id(new_id))
 
     async def rollback(self, session_id: str, to: str, *, expect_head: str | None = None) -> RollbackReport:
         """Moves the session's head to another checkpoint of its tree. Nothing is removed: what came after stays as a

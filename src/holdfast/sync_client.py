@@ -84,8 +84,10 @@ class SyncClient(Opening):
     def restore(self, checkpoint_id: str, verify: bool = True) -> Checkpoint:
         return run_inline(self._client.restore(checkpoint_id, verify))
 
-    def handoff(self, checkpoint_id: str, target_agent_id: str, schema: str | None = None) -> str:
-        return run_inline(self._client.handoff(checkpoint_id, target_agent_id, schema))
+    def handoff(
+        self, checkpoint_id: str, target_agent_id: str, schema: str | None = None, *, new_id: str | None = None
+    ) -> str:
+        return run_inline(self._client.handoff(checkpoint_id, target_agent_id, schema, new_id=new_id))
 
     def timeline(self, agent_id: str | None = None, session_id: str | None = None, limit: int | None = 50) -> Timeline:
         return run_inline(self._client.timeline(agent_id, session_id, limit))
@@ -114,8 +116,8 @@ class SyncClient(Opening):
     def save_checkpoint(self, checkpoint: Checkpoint) -> str:
         return run_inline(self._client.save_checkpoint(checkpoint))
 
-    def fork(self, checkpoint_id: str, session_id: str | None = None) -> ForkReport:
-        return run_inline(self._client.fork(checkpoint_id, session_id))
+    def fork(self, checkpoint_id: str, session_id: str | None = None, *, new_id: str | None = None) -> ForkReport:
+        return run_inline(self._client.fork(checkpoint_id, session_id, new_id=new_id))
 
     def rollback(self, session_id: str, to: str, *, expect_head: str | None = None) -> RollbackReport:
         return run_inline(self._client.rollback(session_id, to, expect_head=expect_head))

@@ -226,3 +226,31 @@ def test_two_ids_are_two_checkpoints(client: SyncClient):
     for id_ in (SOME_ID, OTHER_ID):
         client.save("a", execution_state={"x": 1}, session_id="s", checkpoint_id=id_)
     assert {entry.checkpoint_id for entry in client.timeline(session_id="s")} == {SOME_ID, OTHER_ID}
+
+
+class TestHandoffsAndForks:
+    """Their errors carry the id, too: giving it as `new_id` makes the repetition safe."""
+
+    def test_a_handoff_again_is_the_same_handoff(self, client: SyncClient):
+        source = client.save("a", session_id="s", execution_state={"x": 1})
+        assert client.handoff(source, "b", new_id=SOME_ID) == SOME_ID
+        client.save("a", session_id="s", execution_state={"x": 2})
+        assert client.handoff(source, "b", new_id=SOME_ID) == SOME_ID
+        assert len(client.timeline(session_id="s")) == 3
+
+    def test_the_id_of_another_handoff_is_a_conflict(self, client: SyncClient):
+        source = client.save("a", session_id="s", execution_state={"x": 1})
+        client.handoff(source, "b", new_id=SOME_ID)
+        with pytest.raises(ConflictError):
+            client.handoff(source, "c", new_id=SOME_ID)
+        with pytest.raises(ConflictError):
+            client.fork(source, new_id=SOME_ID)
+
+    def test_a_fork_again_is_the_same_fork(self, client: SyncClient):
+        source = client.save("a", session_id="s", execution_state={"x": 1})
+        first = client.fork(source, new_id=SOME_ID)
+        assert client.fork(source, new_id=SOME_ID) == first
+        assert client.fork(source, session_id=first.session_id, new_id=SOME_ID) == first
+        with pytest.raises(ConflictError):
+            client.fork(source, session_id="elsewhere", new_id=SOME_ID)
+        assert len(client.sessions()) == 2

@@ -20,15 +20,20 @@ from holdfast.operations.services import Services
 _OF_THE_CALLER = ("agent", "fw", "ttl", "meta", "tasks", "ws", "app")
 
 
-async def fork(services: Services, id_: bytes, session_id: str | None = None) -> ForkReport:
+async def fork(
+    services: Services, id_: bytes, session_id: str | None = None, *, new_id: bytes | None = None
+) -> ForkReport:
     """A new session that begins with a child of that checkpoint, with the same state, at the same step."""
     source = await reading.live_record(services, id_)
+    known = await _repeated(services, source, new_id, session=session_id)
+    if known is not None:
+        return _report(known, source)
     session_id = session_id if session_id is not None else str(uuid.uuid4())
     session = rows.session_key(session_id)
     line = Line(tree=None, version=ABSENT, head=rows.Head(None, 0), head_value=None, tip=None)
     fields = _same(source) | {"session": session_id, "name": "fork"}
     commit, stored, _ = child(
-        services, line, source, fields, source.manifest(), step_index=source.header.get("step", 0)
+        services, line, source, fields, source.manifest(), id_=new_id, step_index=source.header.get("step", 0)
     )
     services.memory.drop(session)
     try:
@@ -43,15 +48,36 @@ async def fork(services: Services, id_: bytes, session_id: str | None = None) ->
     except StoreError as error:
         error.checkpoint_id = ids.to_text(stored.id)
         raise
+    return _report(stored, source)
+
+
+def _report(stored: Stored, source: Stored) -> ForkReport:
     return ForkReport(
         checkpoint_id=ids.to_text(stored.id),
-        session_id=session_id,
+        session_id=stored.session,
         source_id=ids.to_text(source.id),
         tree_id=ids.to_text(source.tree),
     )
 
 
-async def handoff(services: Services, id_: bytes, target_agent_id: str, schema: str | None = None) -> Stored:
+async def _repeated(
+    services: Services, source: Stored, new_id: bytes | None, *, session: str | None, target: str | None = None
+) -> Stored | None:
+    """The child that the same call made before, after an unclear failure perhaps; a conflict if it is another."""
+    known = await reading.find_record(services, new_id) if new_id is not None else None
+    if known is None:
+        return None
+    if known.parent != source.id or known.header.get("to") != target or session not in (None, known.session):
+        raise ConflictError(
+            f"checkpoint {ids.to_text(known.id)} is there already, and is something else. The stored one is untouched: "
+            "leave out new_id to make a new one"
+        )
+    return known
+
+
+async def handoff(
+    services: Services, id_: bytes, target_agent_id: str, schema: str | None = None, *, new_id: bytes | None = None
+) -> Stored:
     """A child of that checkpoint, in its session, addressed to another agent. It keeps the source's agent, metadata
     and time to live, and becomes the session's head."""
     source = await reading.live_record(services, id_)
@@ -62,8 +88,11 @@ async def handoff(services: Services, id_: bytes, target_agent_id: str, schema: 
         fields["toschema"] = schema
     session = rows.session_key(source.session)
     for _ in range(MAX_ATTEMPTS):
+        known = await _repeated(services, source, new_id, session=source.session, target=target_agent_id)
+        if known is not None:
+            return known
         line = await reading.current_line(services, session)
-        commit, stored, _ = child(services, line, source, fields, source.manifest())
+        commit, stored, _ = child(services, line, source, fields, source.manifest(), id_=new_id)
         services.memory.drop(session)
         try:
             await services.backend.commit(commit)
