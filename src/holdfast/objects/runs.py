@@ -53,8 +53,10 @@ def payload(span: Span, runs: Iterable[Run], inflate: ZstdDecompressor | None = 
 
 def _piece(run: Run, first: int, end: int, inflate: ZstdDecompressor | None) -> memoryview:
     """The bytes of the elements `[first, end)` of the log, as far as they lie in this run."""
-    content, ends = _table(run, inflate)
     low, high = max(first - run.first, 0), min(end - run.first, run.length)
+    if low == 0 and high == run.length:
+        return memoryview(frame.content(run.data, inflate))[4 * run.length :]  # all: the table need not be read
+    content, ends = _table(run, inflate)
     return content[ends[low - 1] if low else 0 : ends[high - 1]]
 
 

@@ -131,6 +131,16 @@ async def standing(services: Services, session: bytes) -> Line:
     raise AssertionError("unreachable")
 
 
+async def confirmed_line(services: Services, session: bytes) -> Line:
+    """Where a session stands, as the store says: what this process remembers is taken if the head's row is as it was."""
+    line = remembered_line(services, session)
+    if line is not None and line.tree is not None:
+        [row] = await services.backend.rows([rows.head_key(session, line.tree)])
+        if row is not None and row.value == line.head_value:
+            return line
+    return await standing(services, session)
+
+
 def remembered_line(services: Services, session: bytes) -> Line | None:
     """Where a session stands, as this process remembers it."""
     line = services.memory.get(session)

@@ -23,7 +23,7 @@ async def get(services: Services, id_: bytes) -> Checkpoint:
 async def latest(services: Services, session_id: str, agent_id: str | None = None) -> Checkpoint | None:
     """The checkpoint a session stands at, with its state; with `agent_id`, the nearest one up from there that the agent
     made or was handed. None if there is none."""
-    stored = (await reading.standing(services, rows.session_key(session_id))).tip
+    stored = (await reading.confirmed_line(services, rows.session_key(session_id))).tip
     while stored is not None:
         if agent_id is None or agent_id in (stored.header["agent"], stored.header.get("to")):
             state = await reading.load_state(services, stored.manifest(), verify=True)

@@ -31,7 +31,7 @@ async def timeline(
     """
     session = rows.session_key(session_id)
     now = services.now_us()
-    line = await reading.standing(services, session)
+    line = await reading.confirmed_line(services, session)
     entries: list[Checkpoint] = []
     expected: int | None = None
     page_size = PAGE if limit is None else min(PAGE, limit)
