@@ -71,12 +71,12 @@ class Writer:
         return id_
 
     def fork(self, source: str, of_state: str, session: str) -> str:
-        id_ = tried(lambda: self.client.fork(source, session)).checkpoint_id
+        id_ = tried(lambda new_id=None: self.client.fork(source, session, new_id=new_id)).checkpoint_id
         say(saved=id_, digest=of_state, session=session)
         return id_
 
     def handoff(self, source: str, of_state: str, session: str) -> str:
-        id_ = tried(lambda: self.client.handoff(source, "reviewer"))
+        id_ = tried(lambda new_id=None: self.client.handoff(source, "reviewer", new_id=new_id))
         say(saved=id_, digest=of_state, session=session)
         return id_
 
