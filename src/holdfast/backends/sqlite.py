@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 
 from holdfast.backends import sqlite_commit, sqlite_schema
+from holdfast.backends.directories import make_directory
 from holdfast.backends.port import (
     MAX_LOG_ELEMENTS,
     BlobInfo,
@@ -266,7 +267,7 @@ class SqliteBackend:
         this process's connections hold, and another process would take the store for closed.
         """
         try:
-            sqlite_schema.make_directory(self._path.parent)
+            make_directory(self._path.parent)
             with contextlib.suppress(FileExistsError):
                 os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         except OSError as error:

@@ -11,17 +11,7 @@ from holdfast.errors import CorruptError, NewerVersionError, UsageError
 APPLICATION_ID = 0x686F6C64  # "hold"
 MIGRATIONS = Path(__file__).with_name("sqlite_migrations")
 SCHEMA = 1
-STORE_DIRECTORY = ".holdfast"
 SMALLEST_FILE = 512  # the smallest page
-
-
-def make_directory(directory: Path) -> None:
-    """Makes the store's directory. The default one, `.holdfast`, ignores itself in git."""
-    if directory.is_dir():
-        return
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if directory.name == STORE_DIRECTORY:
-        (directory / ".gitignore").write_text("*\n")
 
 
 def prepare(connection: sqlite3.Connection, path: Path, timeout: float) -> None:

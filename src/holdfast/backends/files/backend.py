@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
+from holdfast.backends.directories import make_directory
 from holdfast.backends.files import commit as commits
 from holdfast.backends.files import layout, queries
 from holdfast.backends.files.changes import Changes
-from holdfast.backends.files.disk import FOLDER_MODE, Disk, store_error
+from holdfast.backends.files.disk import Disk, store_error
 from holdfast.backends.files.journal import Journal
 from holdfast.backends.files.locking import StoreLock
 from holdfast.backends.port import (
@@ -84,7 +85,7 @@ class FilesBackend:
     def _open(self) -> None:
         known = _is_store(self._disk)
         if not known:
-            Path(self._root).mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+            make_directory(Path(self._root))
         with self._lock.exclusive():
             self._disk.make_folder(layout.STAGED)
             self._journal.replay()

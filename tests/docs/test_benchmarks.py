@@ -1,0 +1,27 @@
+"""The benchmarks run: our side of the small ones, in seconds."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.slow
+def test_the_quick_benchmarks_of_our_own_side_run(tmp_path: Path):
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.run", "--quick", "--ours", "--only", "B,fork,import", "--results", tmp_path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert {"B", "fork", "import"} <= results.keys()

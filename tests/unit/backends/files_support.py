@@ -1,0 +1,66 @@
+"""What the tests of the files backend share."""
+
+from pathlib import Path
+
+from holdfast.backends.files import FilesBackend
+from holdfast.backends.port import ABSENT, Commit, RowKey, RowWrite, RunDelete, RunWrite
+from holdfast.testing import Snapshot, dump
+from holdfast.testing.harness import TREE, append, head, record, record_id, sha256
+
+SPACES = ("head", "lease")
+
+
+class Crash(BaseException):
+    """The end of the process: nothing is cleaned up."""
+
+
+def commit(backend: FilesBackend, *commits: Commit) -> None:
+    for outcome in backend.commit_all(commits):
+        if outcome is not None:
+            raise outcome
+
+
+def content(where: Path) -> Snapshot:
+    """What a process that opens the store now sees."""
+    backend = FilesBackend(where)
+    try:
+        return dump(backend, SPACES)
+    finally:
+        backend.close()
+
+
+def first_commit() -> Commit:
+    return Commit(
+        TREE,
+        record(1),
+        runs=[append(1, 0, b"a"), append(2, 0, b"x")],
+        blobs={sha256(b"one"): b"one", sha256(b"two"): b"two"},
+        rows=[head(b"1", ABSENT), RowWrite(RowKey("lease", b"a", TREE), b"a", ABSENT)],
+    )
+
+
+def second_commit() -> Commit:
+    """Moves, replacements, a touch and removals, a folder that gets empty among them."""
+    return Commit(
+        TREE,
+        record(2),
+        runs=[append(1, 1, b"b"), RunWrite(1, 2, 1, b"c", tail=2)],
+        blobs={sha256(b"one"): b"one", sha256(b"three"): b"three"},
+        rows=[head(b"2", 1), RowWrite(RowKey("lease", b"a", TREE), None, 1), RowWrite(RowKey("lease", b"b"), b"b", 0)],
+        delete_records=[(record_id(1, TREE), b"record 1")],
+        delete_runs=[RunDelete(2, 0, 1)],
+        delete_blobs={sha256(b"two"): 2**62},
+    )
+
+
+def crash_after(backend: FilesBackend, calls: int) -> list[str]:
+    """Lets the backend die at the `calls`th point that a commit comes to. Returns the points, as they are reached."""
+    points: list[str] = []
+
+    def reached(point: str) -> None:
+        points.append(point)
+        if len(points) == calls:
+            raise Crash(point)
+
+    backend._journal.reached = reached
+    return points
