@@ -194,8 +194,8 @@ class Offload(Bridge):
         super().__init__(backend)
         self._queue: SimpleQueue[list[_Job] | None] = SimpleQueue()
         self._gathered: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
-        self._under_way = 0  # jobs that the thread has not answered
-        self._is_alone = True  # whether what was handed over last was a single job: then nobody is waited for
+        # Whether what was handed over last was a single job, and the thread kept up: then nobody is waited for.
+        self._is_alone = True
         self._starting = threading.Lock()
         self._turns: WeakValueDictionary[tuple[int, bytes], asyncio.Lock] = WeakValueDictionary()
         self._thread_of: int | None = None  # the process the thread runs in: a forked child needs its own
@@ -239,8 +239,7 @@ class Offload(Bridge):
         if self._thread_of != os.getpid():
             self._start()
         gathered = self._gathered.pop(loop)
-        self._is_alone = len(gathered) == 1 and self._under_way == 0
-        self._under_way += len(gathered)
+        self._is_alone = len(gathered) == 1 and self._queue.empty()
         self._queue.put(gathered)
 
     def _start(self) -> None:
@@ -261,7 +260,6 @@ class Offload(Bridge):
             for job in jobs:
                 if job.call is not None:
                     _deliver([_answer(job)])
-            self._under_way -= len(jobs)
             if None in waiting:
                 return
             del waiting, jobs, commits

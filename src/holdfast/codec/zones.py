@@ -24,7 +24,7 @@ def encode_zone(zone: tzinfo | None) -> bytes:
         return b"\x00"
     if type(zone) is timezone:
         # Only these arguments tell a zone that was given a name from one that makes up its own.
-        offset, *names = zone.__getinitargs__()  # type: ignore[attr-defined]
+        offset, *names = zone.__getinitargs__()  # type: ignore[attr-defined]  # typeshed leaves it out
         micros = offset // _MICROSECOND
         if names:
             name: str = names[0]
@@ -56,7 +56,7 @@ def decode_zone(data: bytes) -> tzinfo | None:
         return None
     kind = data[0]
     if kind == _UTC and len(data) == 1:
-        return timezone.utc  # noqa: UP017
+        return timezone.utc  # noqa: UP017 - as above
     if kind in (_OFFSET, _NAMED_OFFSET):
         offset = timedelta(microseconds=_OFFSET_LAYOUT.unpack_from(data)[1])
         rest = data[_OFFSET_LAYOUT.size :]

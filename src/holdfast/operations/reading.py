@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from holdfast.backends.port import ABSENT, Record, Row, RowKey
@@ -58,7 +59,7 @@ def _expiry(stored: Stored) -> str:
 
 
 def _moment(us: int) -> str:
-    return f"{EPOCH.fromtimestamp(us / 1e6, EPOCH.tzinfo):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{EPOCH + timedelta(microseconds=us):%Y-%m-%d %H:%M:%S} UTC"
 
 
 async def load_state(services: Services, manifest: Manifest, *, verify: bool) -> tuple[Any, Any]:
@@ -112,7 +113,7 @@ async def standing(services: Services, session: bytes) -> Line:
                 if await services.backend.session_records(session, limit=1):
                     raise CorruptError(
                         f"session {rows.session_name(session)!r:.60} has checkpoints but no head: the store is damaged. "
-                        "Run `verify`; `timeline` and `restore` by id still work"
+                        "Run `verify`; its checkpoints can still be restored by their ids"
                     )
                 return Line(tree=tree, version=ABSENT, head=rows.Head(None, 0), head_value=None, tip=None)
             head, row = found
