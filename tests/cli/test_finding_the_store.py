@@ -3,6 +3,7 @@ import json
 import pytest
 
 from holdfast import SyncClient
+from holdfast.cli.store_location import StoreNotFoundError, locate, open_or_make_store
 
 
 def sessions_of(result) -> list[str]:
@@ -85,3 +86,21 @@ def test_the_database_of_another_program_is_left_alone(run, tmp_path):
     before = other.read_bytes()
     assert run("--store", str(other), "sessions").exit_code == 2
     assert other.read_bytes() == before
+
+
+@pytest.mark.parametrize("named", [None, "new.db", "sub/new.db", "sqlite:///new.db", "file://{here}/tree"])
+def test_a_command_that_saves_makes_a_store_where_there_is_none(tmp_path, named):
+    named = named and named.format(here=tmp_path)
+    for expected in ([], ["s"]):
+        with open_or_make_store(named) as client:
+            assert [session.session_id for session in client.sessions()] == expected
+            client.save(agent_id="a", session_id="s")
+    with locate(named).open() as client:
+        assert client.session("s").saves == 2
+
+
+def test_a_directory_of_something_else_is_made_no_store(tmp_path):
+    (tmp_path / "photos").mkdir()
+    with pytest.raises(StoreNotFoundError):
+        open_or_make_store("photos")
+    assert list((tmp_path / "photos").iterdir()) == []

@@ -14,11 +14,11 @@ from holdfast.cli.main import COMMANDS
 SNAPSHOTS = Path(__file__).with_name("snapshots")
 
 
-@pytest.mark.parametrize("command", ["", *COMMANDS])
+@pytest.mark.parametrize("command", ["", *COMMANDS, "import checkpnt", "import providerprotocol"])
 def test_help_is_as_it_was(run, command):
     result = run(*command.split(), "--help")
     assert result.exit_code == 0
-    snapshot = SNAPSHOTS / f"{command or 'holdfast'}.txt"
+    snapshot = SNAPSHOTS / f"{command.replace(' ', '-') or 'holdfast'}.txt"
     if os.environ.get("HOLDFAST_UPDATE_SNAPSHOTS"):
         snapshot.write_text(result.stdout)
     assert result.stdout == snapshot.read_text()

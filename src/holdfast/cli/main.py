@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import keyword
 import os
 import sys
 from typing import Any
@@ -12,7 +13,7 @@ import click
 from holdfast.cli.printable import printable_lines
 from holdfast.errors import HoldfastError
 
-COMMANDS = ("demo", "sessions", "timeline", "show", "verify", "doctor")
+COMMANDS = ("demo", "sessions", "timeline", "show", "import", "verify", "doctor")
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells count
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE
 
@@ -27,7 +28,8 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"holdfast.cli.cmd_{cmd_name}")
-        command: click.Command = getattr(module, cmd_name)
+        # A command whose name is a word of Python's own has an underscore after it: `import_`.
+        command: click.Command = getattr(module, f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name)
         return command
 
     def invoke(self, ctx: click.Context) -> Any:

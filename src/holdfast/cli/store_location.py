@@ -1,4 +1,4 @@
-"""Where the store is: named, by HOLDFAST_URL, or found by walking up. Looking never makes a store."""
+"""Where the store is: named, by HOLDFAST_URL, or found by walking up. Looking never makes a store; saving may."""
 
 from __future__ import annotations
 
@@ -60,6 +60,22 @@ class StoreLocation:
 
 def open_store(named: str | None) -> SyncClient:
     return locate(named).open()
+
+
+def open_or_make_store(named: str | None) -> SyncClient:
+    """The store that a command saves to. Where there is none yet: a new one at the path or URL that was named, else
+    `.holdfast/store.db` here. A directory that holds something else is not made one."""
+    try:
+        return open_store(named)
+    except StoreNotFoundError:
+        text = named if named is not None else os.environ.get(VARIABLE)
+        if text and Path(text).expanduser().is_dir():
+            raise
+    from holdfast.sync_client import SyncClient
+
+    if not text:
+        return SyncClient.sqlite(Path(DIRECTORY) / SQLITE_NAME)
+    return SyncClient.open(text) if "://" in text else SyncClient.sqlite(Path(text).expanduser())
 
 
 def locate(named: str | None) -> StoreLocation:
