@@ -18,6 +18,8 @@ from holdfast.errors import (
     ConflictError,
     CorruptError,
     HoldfastError,
+    LeaseHeldError,
+    LeaseLostError,
     NewerVersionError,
     StateNotLoadedError,
     StoreError,
@@ -31,6 +33,7 @@ from holdfast.sync_client import SyncClient
 
 if TYPE_CHECKING:
     from holdfast.filecheckpoints import FileCheckpoints, SyncFileCheckpoints
+    from holdfast.leases import Lease, SyncLease
     from holdfast.model.builder import CheckpointBuilder
     from holdfast.model.listing import Session, Timeline, Tree
     from holdfast.model.reports import CollectionReport, ForkReport, Problem, RollbackReport, Stats, VerifyReport
@@ -54,6 +57,9 @@ __all__ = [
     "ForkReport",
     "Framework",
     "HoldfastError",
+    "Lease",
+    "LeaseHeldError",
+    "LeaseLostError",
     "Limits",
     "NewerVersionError",
     "Problem",
@@ -64,6 +70,7 @@ __all__ = [
     "StoreError",
     "SyncClient",
     "SyncFileCheckpoints",
+    "SyncLease",
     "Timeline",
     "Tree",
     "TypeRegistry",
@@ -84,11 +91,13 @@ _LAZY = {
     "CollectionReport": "holdfast.model.reports",
     "FileCheckpoints": "holdfast.filecheckpoints",
     "ForkReport": "holdfast.model.reports",
+    "Lease": "holdfast.leases",
     "Problem": "holdfast.model.reports",
     "RollbackReport": "holdfast.model.reports",
     "Session": "holdfast.model.listing",
     "Stats": "holdfast.model.reports",
     "SyncFileCheckpoints": "holdfast.filecheckpoints",
+    "SyncLease": "holdfast.leases",
     "Timeline": "holdfast.model.listing",
     "Tree": "holdfast.model.listing",
     "VerifyReport": "holdfast.model.reports",

@@ -24,6 +24,7 @@ from holdfast.idsource import IdSource
 from holdfast.model import ids
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.framework import Framework
+from holdfast.model.lease import DEFAULT_SECONDS, LeaseTerms, Process
 from holdfast.operations import arguments
 from holdfast.operations import restore as restoring
 from holdfast.operations import save as saving
@@ -32,6 +33,7 @@ from holdfast.operations.memory import LineMemory
 from holdfast.operations.services import LogNumbers, Services
 
 if TYPE_CHECKING:
+    from holdfast.leases import Acquiring
     from holdfast.model.listing import Session, Timeline, Tree
     from holdfast.model.reports import CollectionReport, ForkReport, RollbackReport, Stats, VerifyReport
     from holdfast.store import ClientStore
@@ -41,6 +43,18 @@ DEFAULT_DIRECTORY = ".holdfast/store"
 DEFAULT_CACHE_BYTES = 32 * 1024 * 1024
 
 _ids = IdSource()
+
+
+def _this_process() -> Process:
+    from holdfast import processes
+
+    return processes.this_process()
+
+
+def _has_ended(process: Process) -> bool:
+    from holdfast import processes
+
+    return processes.has_ended(process)
 
 
 class Opening:
@@ -63,6 +77,8 @@ class Opening:
             now_us=lambda: time.time_ns() // 1000,
             memory=LineMemory(cache_bytes, threading.Lock()),
             logs=LogNumbers(),
+            this_process=_this_process,
+            has_ended=_has_ended,
         )
 
     def _bridge(self, backend: BlockingBackend) -> Bridge:
@@ -166,6 +182,7 @@ class Client(Opening):
         checkpoint_id: str | None = None,
         append: Mapping[Any, Sequence[Any]] | None = None,
         expect_head: str | None = None,
+        lease: LeaseTerms | None = None,
         tasks: Any = None,
         app_version: str | None = None,
         **metadata: Any,
@@ -176,11 +193,13 @@ class Client(Opening):
         plus one. Another parent makes a fork. With `append={"messages": [...]}` the list is the parent's plus these
         elements and is left out of `execution_state`: the cost is then that of the new elements. `checkpoint_id` makes
         a repetition safe: the same id with the same content is a no-op. `expect_head` refuses to save
-        (`ConflictError`) unless the session stands there. Any other keyword is metadata.
+        (`ConflictError`) unless the session stands there. Under a `lease` of `client.lease(session_id)`, nobody else
+        may write to the session. Any other keyword is metadata.
         """
+        session_id = arguments.session_under(lease, session_id)
         request = SaveRequest(
             agent_id=arguments.name("agent_id", agent_id),
-            session_id=str(uuid.uuid4()) if session_id is None else arguments.name("session_id", session_id),
+            session_id=str(uuid.uuid4()) if session_id is None else session_id,
             framework=Framework.of(framework),
             execution_state={} if execution_state is None else execution_state,
             agent_context={} if context is None else context,
@@ -192,6 +211,7 @@ class Client(Opening):
             checkpoint_id=arguments.optional_id(checkpoint_id),
             append=arguments.append(append),
             expect_head=arguments.optional_id(expect_head),
+            lease=lease,
             tasks=tasks,
             app_version=arguments.optional_name("app_version", app_version),
         )
@@ -202,16 +222,24 @@ class Client(Opening):
         return await restoring.restore(self._services, ids.from_text(checkpoint_id), verify=verify)
 
     async def handoff(
-        self, checkpoint_id: str, target_agent_id: str, schema: str | None = None, *, new_id: str | None = None
+        self,
+        checkpoint_id: str,
+        target_agent_id: str,
+        schema: str | None = None,
+        *,
+        new_id: str | None = None,
+        lease: LeaseTerms | None = None,
     ) -> str:
         """Addresses the checkpoint to another agent: a child that keeps the source's agent, metadata and TTL. Returns
-        its id; `new_id` gives it one, and makes a repetition safe."""
+        its id; `new_id` gives it one, and makes a repetition safe. A `lease` of the session ends with it."""
         from holdfast.operations import fork as forking
 
         target = arguments.name("target_agent_id", target_agent_id)
         schema = arguments.optional_name("schema", schema)
         source = ids.from_text(checkpoint_id)
-        made = await forking.handoff(self._services, source, target, schema, new_id=arguments.optional_id(new_id))
+        made = await forking.handoff(
+            self._services, source, target, schema, new_id=arguments.optional_id(new_id), lease=lease
+        )
         return ids.to_text(made.id)
 
     async def timeline(
@@ -280,8 +308,9 @@ class Client(Opening):
 
     # -- going other ways --------------------------------------------------------------------------------------------
 
-    async def save_checkpoint(self, checkpoint: Checkpoint) -> str:
+    async def save_checkpoint(self, checkpoint: Checkpoint, *, lease: LeaseTerms | None = None) -> str:
         """Saves a checkpoint that was built elsewhere, under its own id."""
+        arguments.session_under(lease, checkpoint.session_id)
         request = SaveRequest(
             agent_id=arguments.name("agent_id", checkpoint.agent_id),
             session_id=arguments.name("session_id", checkpoint.session_id),
@@ -294,6 +323,7 @@ class Client(Opening):
             ttl_seconds=arguments.ttl(checkpoint.ttl_seconds),
             metadata=dict(checkpoint.metadata),
             checkpoint_id=ids.from_text(checkpoint.checkpoint_id),
+            lease=lease,
             tasks=checkpoint.tasks,
             workspace=arguments.optional_name("workspace", checkpoint.workspace),
             app_version=arguments.optional_name("app_version", checkpoint.app_version),
@@ -311,14 +341,35 @@ class Client(Opening):
         source = ids.from_text(checkpoint_id)
         return await forking.fork(self._services, source, name, new_id=arguments.optional_id(new_id))
 
-    async def rollback(self, session_id: str, to: str, *, expect_head: str | None = None) -> RollbackReport:
+    async def rollback(
+        self, session_id: str, to: str, *, expect_head: str | None = None, lease: LeaseTerms | None = None
+    ) -> RollbackReport:
         """Moves the session's head to another checkpoint of its tree. Nothing is removed: what came after stays as a
         branch, and rolling back to it undoes this."""
         from holdfast.operations import rollback as rolling_back
 
         name = arguments.name("session_id", session_id)
+        arguments.session_under(lease, name)
         head = arguments.optional_id(expect_head)
-        return await rolling_back.rollback(self._services, name, ids.from_text(to), expect_head=head)
+        return await rolling_back.rollback(self._services, name, ids.from_text(to), expect_head=head, lease=lease)
+
+    # -- sharing -----------------------------------------------------------------------------------------------------
+
+    def lease(
+        self, session_id: str, *, seconds: float = DEFAULT_SECONDS, wait: float = 0.0, holder: str | None = None
+    ) -> Acquiring:
+        """The right to be the only writer of a session: `async with client.lease("s") as lease:`, then
+        `save(..., lease=lease)`.
+
+        It lasts for `seconds`, is renewed in the background while the block runs, and is released at its end. While it
+        lives, saves without it are refused; one that ran out or was taken over is refused, too (`LeaseLostError`). If
+        another holds it, waits for at most `wait` seconds, then raises `LeaseHeldError`; a holder that died on this
+        machine is replaced at once. `await client.lease(...)` gives one to renew and release by hand.
+        """
+        from holdfast import leases
+
+        name = arguments.name("session_id", session_id)
+        return leases.Acquiring(lambda: leases.acquire(self._services, leases.Lease, name, seconds, wait, holder))
 
     # -- keeping the store -------------------------------------------------------------------------------------------
 

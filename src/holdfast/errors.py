@@ -8,6 +8,8 @@
     ├── NewerVersionError         written by a newer holdfast
     ├── CorruptError              the stored bytes are not what was saved
     ├── ConflictError             somebody else was first
+    │   ├── LeaseHeldError        another holds the session's lease        (.holder, .expires_at)
+    │   └── LeaseLostError        this holder's lease is over
     ├── UnknownTypeError          the data names a type nobody registered
     ├── StateNotLoadedError       a timeline entry was asked for its state (also AttributeError)
     └── StoreError                the store could not be read or written   (.checkpoint_id)
@@ -17,6 +19,7 @@ Each message says what happened, why, and what to do next. `exit_code` is what t
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import ClassVar
 
 
@@ -66,6 +69,19 @@ class ConflictError(HoldfastError):
     """Somebody else was first: another writer moved the head, or used the id for other content."""
 
     exit_code = 4
+
+
+class LeaseHeldError(ConflictError):
+    """Another holds the lease of the session: only that one may write to it, until it is released or runs out."""
+
+    def __init__(self, message: str, holder: str, expires_at: datetime) -> None:
+        super().__init__(message)
+        self.holder = holder
+        self.expires_at = expires_at
+
+
+class LeaseLostError(ConflictError):
+    """The lease that was given ran out, was released or was taken over. Nothing was written under it since."""
 
 
 class UnknownTypeError(HoldfastError):

@@ -13,8 +13,11 @@ from holdfast.codec.limits import Limits
 from holdfast.codec.types import TypeRegistry
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.framework import Framework
+from holdfast.model.lease import DEFAULT_SECONDS, LeaseTerms
+from holdfast.operations import arguments
 
 if TYPE_CHECKING:
+    from holdfast.leases import SyncLease
     from holdfast.model.listing import Session, Timeline, Tree
     from holdfast.model.reports import CollectionReport, ForkReport, RollbackReport, Stats, VerifyReport
     from holdfast.store import SyncClientStore
@@ -57,6 +60,7 @@ class SyncClient(Opening):
         checkpoint_id: str | None = None,
         append: Mapping[Any, Sequence[Any]] | None = None,
         expect_head: str | None = None,
+        lease: LeaseTerms | None = None,
         tasks: Any = None,
         app_version: str | None = None,
         **metadata: Any,
@@ -75,6 +79,7 @@ class SyncClient(Opening):
                 checkpoint_id=checkpoint_id,
                 append=append,
                 expect_head=expect_head,
+                lease=lease,
                 tasks=tasks,
                 app_version=app_version,
                 **metadata,
@@ -85,9 +90,15 @@ class SyncClient(Opening):
         return run_inline(self._client.restore(checkpoint_id, verify))
 
     def handoff(
-        self, checkpoint_id: str, target_agent_id: str, schema: str | None = None, *, new_id: str | None = None
+        self,
+        checkpoint_id: str,
+        target_agent_id: str,
+        schema: str | None = None,
+        *,
+        new_id: str | None = None,
+        lease: LeaseTerms | None = None,
     ) -> str:
-        return run_inline(self._client.handoff(checkpoint_id, target_agent_id, schema, new_id=new_id))
+        return run_inline(self._client.handoff(checkpoint_id, target_agent_id, schema, new_id=new_id, lease=lease))
 
     def timeline(self, agent_id: str | None = None, session_id: str | None = None, limit: int | None = 50) -> Timeline:
         return run_inline(self._client.timeline(agent_id, session_id, limit))
@@ -113,14 +124,25 @@ class SyncClient(Opening):
     def tree(self, session_id: str) -> Tree:
         return run_inline(self._client.tree(session_id))
 
-    def save_checkpoint(self, checkpoint: Checkpoint) -> str:
-        return run_inline(self._client.save_checkpoint(checkpoint))
+    def save_checkpoint(self, checkpoint: Checkpoint, *, lease: LeaseTerms | None = None) -> str:
+        return run_inline(self._client.save_checkpoint(checkpoint, lease=lease))
 
     def fork(self, checkpoint_id: str, session_id: str | None = None, *, new_id: str | None = None) -> ForkReport:
         return run_inline(self._client.fork(checkpoint_id, session_id, new_id=new_id))
 
-    def rollback(self, session_id: str, to: str, *, expect_head: str | None = None) -> RollbackReport:
-        return run_inline(self._client.rollback(session_id, to, expect_head=expect_head))
+    def rollback(
+        self, session_id: str, to: str, *, expect_head: str | None = None, lease: LeaseTerms | None = None
+    ) -> RollbackReport:
+        return run_inline(self._client.rollback(session_id, to, expect_head=expect_head, lease=lease))
+
+    def lease(
+        self, session_id: str, *, seconds: float = DEFAULT_SECONDS, wait: float = 0.0, holder: str | None = None
+    ) -> SyncLease:
+        """`with client.lease("s") as lease:` renews it from a thread of its own."""
+        from holdfast import leases
+
+        name = arguments.name("session_id", session_id)
+        return run_inline(leases.acquire(self._services, leases.SyncLease, name, seconds, wait, holder))
 
     def gc(self, *, dry_run: bool = False) -> CollectionReport:
         return run_inline(self._client.gc(dry_run=dry_run))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from queue import SimpleQueue
@@ -64,6 +65,9 @@ class Bridge:
         raise NotImplementedError
 
     def turn(self, key: bytes) -> AbstractAsyncContextManager[object]:
+        raise NotImplementedError
+
+    async def sleep(self, seconds: float) -> None:
         raise NotImplementedError
 
     async def records(self, ids: Sequence[bytes]) -> list[Record | None]:
@@ -152,6 +156,9 @@ class Inline(Bridge):
         with self._leading_turns:
             return self._turns.setdefault(key, _ThreadTurn())
 
+    async def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)  # noqa: ASYNC251 - there is no event loop
+
     async def _outcome(self, mine: _Waiting) -> None:
         while not mine.outcome:
             with self._leading:  # who waits here is led by whoever holds it, or leads next
@@ -212,6 +219,11 @@ class Offload(Bridge):
 
         # A lock serves one event loop, and is kept only while somebody uses it.
         return self._turns.setdefault((id(asyncio.get_running_loop()), key), asyncio.Lock())
+
+    async def sleep(self, seconds: float) -> None:
+        import asyncio
+
+        await asyncio.sleep(seconds)
 
     async def close(self) -> None:
         await super().close()

@@ -268,6 +268,9 @@ class Backend(Protocol):
     def turn(self, key: bytes) -> AbstractAsyncContextManager[object]:
         """Lets the holders of one key, within this process, go one after the other."""
 
+    async def sleep(self, seconds: float) -> None:
+        """Lets time pass, without keeping an event loop from its work."""
+
     async def records(self, ids: Sequence[bytes]) -> list[Record | None]: ...
 
     async def session_records(

@@ -13,6 +13,7 @@ import ormsgpack
 
 from holdfast.backends.port import STORE, Row, RowKey
 from holdfast.errors import CorruptError
+from holdfast.model.lease import Process
 
 HEAD, SESSION, EXPIRED, LOGS = "head", "session", "expired", "logs"
 NEXT_LOG = RowKey(LOGS, b"next", STORE)
@@ -44,14 +45,32 @@ def session_name(key: bytes) -> str:
     return key.decode("utf-8", "surrogatepass")
 
 
+class Lease(NamedTuple):
+    """Who alone may write to a session, until when, and in which process the holder runs."""
+
+    expires_at_us: int
+    holder: bytes
+    process: Process
+
+
 class Head(NamedTuple):
-    """Where a session stands. `checkpoint` is None when all of it has expired; `sequence` is the last one given out."""
+    """Where a session stands. `checkpoint` is None when all of it has expired; `sequence` is the last one given out.
+
+    The lease is part of it, since every save compares and sets the head's row: whoever takes a lease changes the row, and
+    thereby refuses each commit that was made under the one before. `fence` is the token of the lease given out last; it
+    stays when the lease goes, so that tokens rise.
+    """
 
     checkpoint: bytes | None
     sequence: int
+    fence: int = 0
+    lease: Lease | None = None
 
     def pack(self, key: RowKey) -> bytes:
-        return protect(key, ormsgpack.packb([self.checkpoint, self.sequence]))
+        if not self.fence:
+            return protect(key, ormsgpack.packb([self.checkpoint, self.sequence]))
+        lease = None if self.lease is None else [self.lease.expires_at_us, self.lease.holder, *self.lease.process]
+        return protect(key, ormsgpack.packb([self.checkpoint, self.sequence, self.fence, lease]))
 
 
 def head_key(session: bytes, tree: bytes) -> RowKey:
@@ -59,4 +78,11 @@ def head_key(session: bytes, tree: bytes) -> RowKey:
 
 
 def unpack_head(key: RowKey, row: Row) -> Head:
-    return Head(*ormsgpack.unpackb(content(key, row)))
+    checkpoint, sequence, *leased = ormsgpack.unpackb(content(key, row))
+    if not leased:
+        return Head(checkpoint, sequence)
+    fence, lease = leased
+    if lease is None:
+        return Head(checkpoint, sequence, fence)
+    expires_at_us, holder, *process = lease
+    return Head(checkpoint, sequence, fence, Lease(expires_at_us, holder, Process(*process)))

@@ -11,18 +11,19 @@ from typing import Any
 from holdfast.errors import UsageError
 from holdfast.model import ids
 from holdfast.model.framework import Framework
+from holdfast.model.lease import LeaseTerms
 from holdfast.objects.manifest import Path
 from holdfast.objects.split import ROOTS
 
 PARAMETERS = frozenset(
     (
         "agent_id", "framework", "execution_state", "session_id", "parent_id", "context", "step_index", "step_name",
-        "ttl_seconds", "checkpoint_id", "append", "expect_head", "tasks", "app_version",
+        "ttl_seconds", "checkpoint_id", "append", "expect_head", "lease", "tasks", "app_version",
     )
 )  # fmt: skip
 RESERVED = frozenset(
     (
-        "tenant", "tenant_id", "key_id", "workspace", "lease", "token", "run_id", "schema", "schema_version", "contract",
+        "tenant", "tenant_id", "key_id", "workspace", "token", "run_id", "schema", "schema_version", "contract",
         "durability", "created_at", "sequence", "tree_id", "checksum", "handoff_target", "handoff_schema", "metadata",
         "agent_context", "effects", "verify",
     )
@@ -47,6 +48,7 @@ class SaveRequest:
     checkpoint_id: bytes | None = None
     append: Mapping[Path, Sequence[Any]] | None = None
     expect_head: bytes | None = None
+    lease: LeaseTerms | None = None
     tasks: Any = None
     workspace: str | None = None
     app_version: str | None = None
@@ -69,6 +71,23 @@ def optional_name(what: str, value: Any) -> str | None:
 
 def optional_id(value: Any) -> bytes | None:
     return None if value is None else ids.from_text(value)
+
+
+def session_under(lease: LeaseTerms | None, session_id: str | None) -> str | None:
+    """The session to write to: the lease's, if there is one."""
+    if lease is None:
+        return optional_name("session_id", session_id)
+    if not isinstance(lease, LeaseTerms):
+        raise UsageError(f"lease is a {type(lease).__name__}: it must be what `client.lease(session_id)` gave")
+    if session_id not in (None, lease.session_id):
+        raise UsageError(f"the lease is for session {lease.session_id!r:.60}, not for {session_id!r:.60}")
+    return lease.session_id
+
+
+def seconds(what: str, value: Any, *, least: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < 1e9:
+        raise UsageError(f"{what} is {value!r}: it must be a number of seconds, at least {least:g}")
+    return float(value)
 
 
 def step(value: Any) -> int | None:

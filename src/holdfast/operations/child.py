@@ -49,10 +49,12 @@ def child(
     *,
     id_: bytes | None = None,
     step_index: int | None = None,
+    lease: rows.Lease | None = None,
     runs: Sequence[RunWrite] = (),
     blobs: Mapping[bytes, bytes] | None = None,
 ) -> tuple[Commit, Stored, Line]:
-    """The commit that makes `parent`'s child the head of the line, the record, and the line it leads to."""
+    """The commit that makes `parent`'s child the head of the line, under `lease`, the record, and the line it leads
+    to."""
     tree = line.tree or (parent.tree if parent else None)
     if id_ is None:
         id_ = services.new_id(ids.tree_tag(tree) if tree else None)
@@ -71,7 +73,7 @@ def child(
 
     session = rows.session_key(fields["session"])
     key = rows.head_key(session, tree)
-    head = rows.Head(id_, stored.sequence)
+    head = rows.Head(id_, stored.sequence, line.head.fence, lease)
     value = head.pack(key)
     row_writes = [RowWrite(key, value, line.version, line.head_value)]
     if line.tree is None:

@@ -36,7 +36,7 @@ async def bury(services: Services, found: Record, stored: Stored, why: str) -> N
         head = rows.unpack_head(key, row)
         if head.checkpoint == stored.id:
             ancestor = ancestor or await reading.nearest_live(services, stored.parent)
-            moved = rows.Head(ancestor.id if ancestor else None, head.sequence)
+            moved = head._replace(checkpoint=ancestor.id if ancestor else None)
             heads.append(RowWrite(key, moved.pack(key), row.version))
             services.memory.drop(key.key)
     kept = RowKey(rows.EXPIRED, stored.id, stored.tree)

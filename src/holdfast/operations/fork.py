@@ -8,10 +8,12 @@ from typing import Any
 from holdfast.backends.port import ABSENT, CommitConflict
 from holdfast.errors import ConflictError, StoreError, UsageError
 from holdfast.model import ids
+from holdfast.model.lease import LeaseTerms
 from holdfast.model.reports import ForkReport
 from holdfast.objects import rows
 from holdfast.objects.record import Stored
-from holdfast.operations import reading
+from holdfast.operations import arguments, reading
+from holdfast.operations import lease as leasing
 from holdfast.operations.child import child
 from holdfast.operations.memory import Line
 from holdfast.operations.save import MAX_ATTEMPTS
@@ -76,10 +78,16 @@ async def _repeated(
 
 
 async def handoff(
-    services: Services, id_: bytes, target_agent_id: str, schema: str | None = None, *, new_id: bytes | None = None
+    services: Services,
+    id_: bytes,
+    target_agent_id: str,
+    schema: str | None = None,
+    *,
+    new_id: bytes | None = None,
+    lease: LeaseTerms | None = None,
 ) -> Stored:
     """A child of that checkpoint, in its session, addressed to another agent. It keeps the source's agent, metadata
-    and time to live, and becomes the session's head."""
+    and time to live, and becomes the session's head. A lease under which it is made ends with it."""
     source = await reading.live_record(services, id_)
     if target_agent_id == source.header["agent"]:
         raise UsageError(f"{target_agent_id!r:.60} made this checkpoint itself: a handoff goes to another agent")
@@ -87,11 +95,16 @@ async def handoff(
     if schema is not None:
         fields["toschema"] = schema
     session = rows.session_key(source.session)
+    arguments.session_under(lease, source.session)
     for _ in range(MAX_ATTEMPTS):
         known = await _repeated(services, source, new_id, session=source.session, target=target_agent_id)
         if known is not None:
             return known
         line = await reading.current_line(services, session)
+        if not leasing.allows(services, line.head, lease):
+            services.memory.drop(session)  # what this process remembers may be old
+            line = await reading.current_line(services, session)
+            leasing.refuse(services, source.session, line.head, lease)
         commit, stored, _ = child(services, line, source, fields, source.manifest(), id_=new_id)
         services.memory.drop(session)
         try:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from holdfast.backends.port import Commit, CommitConflict, RowWrite
 from holdfast.errors import CheckpointNotFoundError, ConflictError, UsageError
 from holdfast.model import ids
+from holdfast.model.lease import LeaseTerms
 from holdfast.model.reports import RollbackReport
 from holdfast.objects import record, rows
+from holdfast.operations import lease as leasing
 from holdfast.operations import reading
 from holdfast.operations.services import Services
 
 
 async def rollback(
-    services: Services, session_id: str, to: bytes, *, expect_head: bytes | None = None
+    services: Services, session_id: str, to: bytes, *, expect_head: bytes | None = None, lease: LeaseTerms | None = None
 ) -> RollbackReport:
     """Moves the head by compare-and-set against what it was when read: whoever saves meanwhile is not overlooked."""
     session = rows.session_key(session_id)
@@ -21,6 +23,7 @@ async def rollback(
     if tree is None or found is None:
         raise CheckpointNotFoundError(f"there is no session {session_id!r:.60}. `sessions` lists those that are there")
     head, row = found
+    leasing.refuse(services, session_id, head, lease)
     target = await reading.live_record(services, to)
     if target.tree != tree:
         raise UsageError(
@@ -28,7 +31,7 @@ async def rollback(
             "`fork` begins a new session at any checkpoint"
         )
     key = rows.head_key(session, tree)
-    write = RowWrite(key, rows.Head(to, head.sequence).pack(key), row.version)
+    write = RowWrite(key, head._replace(checkpoint=to).pack(key), row.version)
     was = ids.to_text(head.checkpoint) if head.checkpoint else None
     services.memory.drop(session)
     try:

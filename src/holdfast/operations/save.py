@@ -12,6 +12,7 @@ from holdfast.objects import plan, rows
 from holdfast.objects.record import Stored
 from holdfast.objects.split import KnownList, Split
 from holdfast.operations import appends, reading
+from holdfast.operations import lease as leasing
 from holdfast.operations.arguments import SaveRequest
 from holdfast.operations.child import child, fields_of
 from holdfast.operations.memory import Line
@@ -89,7 +90,7 @@ class _Attempt:
     async def commit(self, line: Line) -> tuple[Stored, Line, Awaitable[None]]:
         """Puts a commit in line that follows the head; the record, the line it leads to, and its outcome to await."""
         services, request = self.services, self.request
-        if not _stands_at_parent(request, line):
+        if not _stands_at_parent(services, request, line):
             line = await _at_parent(services, request, self.session)
         self.line = line
         if self._split is None or self._base is None or self._base.tip is not line.tip:
@@ -104,6 +105,7 @@ class _Attempt:
             planned.manifest,
             id_=request.checkpoint_id,
             step_index=request.step_index,
+            lease=line.head.lease if request.lease else None,  # without one: one that is over is cleared away
             runs=planned.runs,
             blobs=planned.blobs,
         )
@@ -111,16 +113,21 @@ class _Attempt:
         return stored, next_line, services.backend.commit(commit)
 
 
-def _stands_at_parent(request: SaveRequest, line: Line) -> bool:
-    """Whether the line stands where the caller wants to go on: mostly it does."""
+def _stands_at_parent(services: Services, request: SaveRequest, line: Line) -> bool:
+    """Whether the line stands where the caller wants to go on, and may: mostly it does."""
     head, tip = line.head.checkpoint, line.tip.id if line.tip else None
-    return request.expect_head in (None, head) and request.parent_id in (None, tip)
+    return (
+        request.expect_head in (None, head)
+        and request.parent_id in (None, tip)
+        and ((line.head.lease is None and request.lease is None) or leasing.allows(services, line.head, request.lease))
+    )
 
 
 async def _at_parent(services: Services, request: SaveRequest, session: bytes) -> Line:
     """The line, as the store says, standing at the parent that was asked for."""
     services.memory.drop(session)  # what this process remembers may be old
     line = await reading.current_line(services, session)
+    leasing.refuse(services, request.session_id, line.head, request.lease)
     if request.expect_head is not None and request.expect_head != line.head.checkpoint:
         actual = ids.to_text(line.head.checkpoint) if line.head.checkpoint else "nothing"
         raise ConflictError(

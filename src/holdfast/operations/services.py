@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from holdfast.backends.port import ABSENT, Backend, Commit, CommitConflict, RowWrite
 from holdfast.codec.codec import Codec
+from holdfast.model.lease import Process
 from holdfast.objects import rows
 from holdfast.operations.memory import LineMemory
 
@@ -65,3 +66,5 @@ class Services:
     now_us: Callable[[], int]
     memory: LineMemory
     logs: LogNumbers
+    this_process: Callable[[], Process]
+    has_ended: Callable[[Process], bool]

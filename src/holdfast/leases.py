@@ -1,0 +1,164 @@
+"""Leases in the hand of their holder: renewed in the background while a `with` block runs, released at its end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Coroutine, Generator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from holdfast.backends.bridge import run_inline
+from holdfast.errors import HoldfastError, LeaseLostError
+from holdfast.model.lease import LeaseTerms
+from holdfast.operations import arguments
+from holdfast.operations import lease as leasing
+from holdfast.operations.services import Services
+
+if TYPE_CHECKING:
+    import asyncio
+
+RENEWALS = 3  # so many within a lease's time: one or two may fail
+
+
+L = TypeVar("L", bound="_Held")
+
+
+async def acquire(
+    services: Services, kind: type[L], session_id: str, seconds: float, wait: float, holder: str | None
+) -> L:
+    from holdfast import processes
+
+    seconds = arguments.seconds("seconds", seconds, least=0.05)
+    wait = arguments.seconds("wait", wait, least=0)
+    name = processes.default_holder() if holder is None else arguments.name("holder", holder)
+    token, until = await leasing.acquire(services, session_id, holder=name, seconds=seconds, wait=wait)
+    return kind(services, session_id, name, seconds, token, until)
+
+
+class _Held(LeaseTerms):
+    def __init__(
+        self, services: Services, session_id: str, holder: str, seconds: float, token: int, until: int
+    ) -> None:
+        super().__init__(session_id, holder, seconds, token, until)
+        self._services = services
+
+    async def _renew(self) -> None:
+        self.expires_at_us = await leasing.renew(self._services, self)
+
+    async def _renew_once(self) -> bool:
+        """False once it is lost. When the store can't be reached, the next time may be in time."""
+        try:
+            await self._renew()
+        except LeaseLostError:
+            return False
+        except HoldfastError:
+            return self._services.now_us() < self.expires_at_us
+        return True
+
+    async def _release(self) -> bool:
+        return await leasing.release(self._services, self)
+
+
+class Lease(_Held):
+    """The right to write to a session. `async with` renews it in the background and releases it at the end."""
+
+    _renewing: asyncio.Task[None] | None = None
+
+    async def renew(self) -> None:
+        """Makes it last for its `seconds` from now on. `LeaseLostError` if it is over."""
+        await self._renew()
+
+    async def release(self) -> bool:
+        """Ends it; False if it was over already."""
+        self._stop_renewing()
+        return await self._release()
+
+    async def __aenter__(self) -> Self:
+        import asyncio
+
+        if self._renewing is None:
+            self._renewing = asyncio.create_task(self._keep_renewing())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.release()
+        except HoldfastError:
+            if error is None:
+                raise
+
+    async def _keep_renewing(self) -> None:
+        import asyncio
+
+        while True:
+            await asyncio.sleep(self.seconds / RENEWALS)
+            if not await self._renew_once():
+                return
+
+    def _stop_renewing(self) -> None:
+        if self._renewing is not None:
+            self._renewing.cancel()
+            self._renewing = None
+
+
+class Acquiring:
+    """`await client.lease(...)` gives a lease to renew and release by hand, `async with client.lease(...)` one that
+    is looked after."""
+
+    def __init__(self, acquire: Callable[[], Coroutine[Any, Any, Lease]]) -> None:
+        self._acquire = acquire
+        self._lease: Lease | None = None
+
+    def __await__(self) -> Generator[Any, None, Lease]:
+        return self._acquire().__await__()
+
+    async def __aenter__(self) -> Lease:
+        self._lease = await self._acquire()
+        return await self._lease.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._lease is not None
+        await self._lease.__aexit__(kind, error, trace)
+
+
+class SyncLease(_Held):
+    """`Lease` without `await`; `with` renews it from a thread of its own."""
+
+    _stop: threading.Event | None = None
+
+    def renew(self) -> None:
+        run_inline(self._renew())
+
+    def release(self) -> bool:
+        self._stop_renewing()
+        return run_inline(self._release())
+
+    def __enter__(self) -> Self:
+        if self._stop is None:
+            self._stop = threading.Event()
+            name = f"holdfast lease {self.session_id:.30}"
+            threading.Thread(target=self._keep_renewing, args=(self._stop,), name=name, daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.release()
+        except HoldfastError:
+            if error is None:
+                raise
+
+    def _keep_renewing(self, stop: threading.Event) -> None:
+        while not stop.wait(self.seconds / RENEWALS):
+            if not run_inline(self._renew_once()):
+                return
+
+    def _stop_renewing(self) -> None:
+        if self._stop is not None:
+            self._stop.set()
+            self._stop = None
