@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 
 from holdfast import CheckpointExpiredError, CheckpointNotFoundError, SyncClient, UsageError
+from holdfast.backends.bridge import run_inline
+from holdfast.model import ids
+from holdfast.objects import record
+from holdfast.operations.expire import BY_HAND, bury_all
 from support import SOME_ID, Clock, Store, messages
 
 
@@ -87,6 +91,44 @@ class TestExpire:
             timed.restore(by_hand)
         with pytest.raises(CheckpointExpiredError, match=r"2027-01-15 08:01:00 UTC \(its TTL of 60 s\)"):
             timed.restore(by_ttl)
+
+
+class TestExpiringManyAtOnce:
+    """What retention and collection do: `bury_all`."""
+
+    def expire_all(self, client: SyncClient, saved: list[str]) -> list[str]:
+        services = client._services
+        found = [one for one in run_inline(services.backend.records([ids.from_text(id_) for id_ in saved])) if one]
+        read = [(one, record.unpack(services.codec, one.data)) for one in found]
+        return [ids.to_text(id_) for id_ in run_inline(bury_all(services, read[0][1].tree, read, BY_HAND))]
+
+    def test_takes_few_commits_and_moves_each_head_to_what_is_left(self, store: Store):
+        client, recorder = store.recorded()
+        saved = [client.save("a", session_id="s", execution_state={"x": i}) for i in range(450)]
+        client.fork(saved[9], session_id="t")
+        client.rollback("t", to=saved[440])
+        recorder.forget()
+        assert sorted(self.expire_all(client, saved[1:])) == sorted(saved[1:])
+        assert recorder.calls["commit_all"] == 3
+        assert client.latest(session_id="s").checkpoint_id == client.latest(session_id="t").checkpoint_id == saved[0]
+        assert client.verify().ok
+        with pytest.raises(CheckpointExpiredError):
+            client.restore(saved[-1])
+
+    def test_leaves_out_what_somebody_else_expired_meanwhile(self, store: Store):
+        client, recorder = store.recorded()
+        saved = [client.save("a", session_id="s", execution_state={"x": i}) for i in range(6)]
+        other = store.client()
+
+        def interfere(_: object) -> None:
+            recorder.before_commit = None
+            other.expire(saved[3])
+            other.save("b", session_id="s")
+
+        recorder.before_commit = interfere
+        assert self.expire_all(client, saved[2:]) == [saved[2], saved[4], saved[5]]
+        assert [entry.agent_id for entry in client.timeline(session_id="s")] == ["b", "a", "a"]
+        assert client.verify().ok
 
 
 class TestTimeToLive:

@@ -15,6 +15,7 @@ from holdfast.backends.port import (
     Commit,
     CommitConflict,
     Record,
+    RecordWrite,
     Row,
     RowKey,
     Run,
@@ -30,6 +31,10 @@ def open_url(url: str) -> MemoryBackend:
     if url not in ("memory:", "memory://"):
         raise UsageError(f"{url!r} is not a memory store: the URL is 'memory://', and each opening is a new store")
     return MemoryBackend()
+
+
+def _record_writes(commit: Commit) -> list[RecordWrite]:
+    return [*commit.replace_records] if commit.record is None else [commit.record, *commit.replace_records]
 
 
 class MemoryBackend:
@@ -85,7 +90,7 @@ class MemoryBackend:
             record = self._records.get(id_)
             if record is None or not record.data.startswith(prefix):
                 raise CommitConflict("require", id_)
-        if (write_record := commit.record) is not None:
+        for write_record in _record_writes(commit):
             known = self._records.get(write_record.id)
             if write_record.replaces is not None:
                 if known is None or known.data != write_record.replaces:
@@ -106,7 +111,7 @@ class MemoryBackend:
             self._blobs[hash_] = (data, max(now, before + 1))
         for write in commit.rows:
             self._put_row(write.key, write.value)
-        if (record := commit.record) is not None:
+        for record in _record_writes(commit):
             self._records[record.id] = Record(record.id, record.session, record.sequence, record.data)
             self._sessions.setdefault(record.session, {})[record.sequence] = record.id
         for id_, data in commit.delete_records:

@@ -151,6 +151,7 @@ class Commit:
 
     tree: bytes
     record: RecordWrite | None = None
+    replace_records: Sequence[RecordWrite] = ()  # more of them, each with `replaces`; no id twice
     runs: Sequence[RunWrite] = ()
     blobs: Mapping[bytes, bytes] = field(default_factory=dict)
     rows: Sequence[RowWrite] = ()

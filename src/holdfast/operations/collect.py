@@ -29,7 +29,7 @@ from holdfast.model.reports import CollectionReport
 from holdfast.objects import collect as pure
 from holdfast.objects import record, rows
 from holdfast.objects.record import Stored
-from holdfast.operations.expire import BY_TTL, bury
+from holdfast.operations.expire import BY_TTL, bury_all
 from holdfast.operations.inspect import all_records
 from holdfast.operations.services import Services
 
@@ -81,29 +81,35 @@ async def collect(services: Services, *, dry_run: bool = False) -> CollectionRep
 
 
 async def _expire_by_ttl(services: Services, *, dry_run: bool) -> int:
-    count = 0
+    ending: dict[bytes, list[tuple[Record, Stored]]] = {}
     now = services.now_us()
     async for found in all_records(services):
         stored = record.unpack(services.codec, found.data, expected_id=found.id)
-        if stored.is_tombstone or not stored.is_expired(now):
-            continue
-        if not dry_run:
-            try:
-                await bury(services, found, stored, BY_TTL)
-            except CommitConflict:
-                continue  # a head moved just now: next time
-        count += 1
-    return count
+        if not stored.is_tombstone and stored.is_expired(now):
+            ending.setdefault(stored.tree, []).append((found, stored))
+    if dry_run:
+        return sum(map(len, ending.values()))
+    return sum([len(await bury_all(services, tree, of_tree, BY_TTL)) for tree, of_tree in ending.items()])
 
 
 async def _forget_expired(services: Services) -> None:
     """Drops the bytes kept for undoing. From here on, these expiries are final."""
-    kept = await services.backend.scan(rows.EXPIRED)
-    for key, row in kept:
-        try:
-            await services.backend.commit(Commit(tree=key.tree, rows=[RowWrite(key, None, row.version)]))
-        except CommitConflict:
-            continue  # undone or dropped by somebody else
+    kept: dict[bytes, list[RowWrite]] = {}
+    for key, row in await services.backend.scan(rows.EXPIRED):
+        kept.setdefault(key.tree, []).append(RowWrite(key, None, row.version))
+    for tree, writes in kept.items():
+        for start in range(0, len(writes), BATCH):
+            await _drop(services, tree, writes[start : start + BATCH])
+
+
+async def _drop(services: Services, tree: bytes, writes: list[RowWrite]) -> None:
+    """Together; or, if somebody else has undone or dropped one of them, one by one."""
+    try:
+        await services.backend.commit(Commit(tree=tree, rows=writes))
+    except CommitConflict:
+        if len(writes) > 1:
+            for write in writes:
+                await _drop(services, tree, [write])
 
 
 Heads = dict[RowKey, tuple[int, rows.Head]]

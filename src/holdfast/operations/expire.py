@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from holdfast.backends.port import Commit, CommitConflict, Record, RecordWrite, RowKey, RowWrite
 from holdfast.objects import record, rows
 from holdfast.objects.record import Stored
@@ -9,42 +11,74 @@ from holdfast.operations import reading
 from holdfast.operations.services import Services
 
 BY_HAND, BY_TTL = "expired by hand", "time to live"
+BURIED_AT_ONCE = 200  # in one commit
+
+Found = tuple[Record, Stored]  # a record as it is stored, and as it reads
 
 
 async def expire(services: Services, id_: bytes) -> bool:
     """True if it is expired now, False if it was not there or had expired before. Children keep working."""
-    while True:
-        [found] = await services.backend.records([id_])
-        if found is None:
-            return False
-        stored = record.unpack(services.codec, found.data, expected_id=id_)
-        if stored.is_tombstone:
-            return False
-        try:
-            await bury(services, found, stored, BY_HAND)
-        except CommitConflict:
-            continue  # a head moved, or somebody else expired it: look again
-        return not stored.is_expired(services.now_us())
+    [found] = await services.backend.records([id_])
+    if found is None:
+        return False
+    stored = record.unpack(services.codec, found.data, expected_id=id_)
+    if stored.is_tombstone:
+        return False
+    was_readable = not stored.is_expired(services.now_us())
+    return bool(await bury_all(services, stored.tree, [(found, stored)], BY_HAND)) and was_readable
 
 
-async def bury(services: Services, found: Record, stored: Stored, why: str) -> None:
-    """Puts a tombstone in the record's place, keeps its bytes in a row until they are collected, and moves the heads
-    that stand at it to its nearest live ancestor."""
-    heads = []
-    ancestor = None
-    for key, row in await services.backend.scan(rows.HEAD, tree=stored.tree):
+async def bury_all(services: Services, tree: bytes, ending: Sequence[Found], why: str) -> list[bytes]:
+    """Expires checkpoints of one tree, many in one commit. Gives the ids of those that it has put a tombstone in the
+    place of; who is not among them was expired or collected by somebody else meanwhile.
+
+    The bytes of what could still be read are kept in rows until they are collected. Heads that stand at one of them
+    move to its nearest live ancestor. Whoever dies half way has expired some, and moved heads no further than that.
+    """
+    buried: list[bytes] = []
+    oldest_first = sorted(ending, key=lambda pair: pair[1].sequence)  # so that a head moves once, mostly
+    for start in range(0, len(oldest_first), BURIED_AT_ONCE):
+        batch = oldest_first[start : start + BURIED_AT_ONCE]
+        while batch:
+            try:
+                await services.backend.commit(await _burial(services, tree, batch, why))
+            except CommitConflict:  # a head moved, or somebody else expired one of them: look again
+                batch = await _not_buried(services, batch)
+            else:
+                buried += [stored.id for _, stored in batch]
+                break
+    return buried
+
+
+async def _burial(services: Services, tree: bytes, batch: Sequence[Found], why: str) -> Commit:
+    """The commit that puts tombstones in the places of these records, and moves the heads that stand at them."""
+    now = services.now_us()
+    ending = {stored.id: stored for _, stored in batch}
+    writes: list[RowWrite] = []
+    ancestors: dict[bytes, None] = {}
+    for key, row in await services.backend.scan(rows.HEAD, tree=tree):
         head = rows.unpack_head(key, row)
-        if head.checkpoint == stored.id:
-            ancestor = ancestor or await reading.nearest_live(services, stored.parent)
+        if head.checkpoint in ending:
+            ancestor = await reading.nearest_live(services, ending[head.checkpoint].parent, but_not=ending)
+            if ancestor is not None:
+                ancestors[ancestor.id] = None
             moved = head._replace(checkpoint=ancestor.id if ancestor else None)
-            heads.append(RowWrite(key, moved.pack(key), row.version))
+            writes.append(RowWrite(key, moved.pack(key), row.version))
             services.memory.drop(key.key)
-    kept = RowKey(rows.EXPIRED, stored.id, stored.tree)
-    tombstone = record.pack_tombstone(services.codec, stored, services.now_us(), why)
-    await services.backend.commit(
-        Commit(
-            tree=stored.tree,
-            record=RecordWrite(found.id, found.session, found.sequence, tombstone, replaces=found.data),
-            rows=[*heads, RowWrite(kept, rows.protect(kept, found.data))],
-        )
+    replacements = []
+    for found, stored in batch:
+        tombstone = record.pack_tombstone(services.codec, stored, now, why)
+        replacements.append(RecordWrite(found.id, found.session, found.sequence, tombstone, replaces=found.data))
+        if not stored.is_expired(now):  # otherwise undoing would bring nothing back
+            kept = RowKey(rows.EXPIRED, stored.id, tree)
+            writes.append(RowWrite(kept, rows.protect(kept, found.data)))
+    return Commit(
+        tree=tree, replace_records=replacements, rows=writes, require=[(id_, record.LIVE) for id_ in ancestors]
     )
+
+
+async def _not_buried(services: Services, batch: Sequence[Found]) -> list[Found]:
+    """Those that are still there, as they are now, and no tombstones."""
+    again = await services.backend.records([found.id for found, _ in batch])
+    read = [(found, record.unpack(services.codec, found.data, expected_id=found.id)) for found in again if found]
+    return [(found, stored) for found, stored in read if not stored.is_tombstone]

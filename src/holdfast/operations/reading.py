@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from datetime import timedelta
 from typing import Any
 
@@ -83,8 +84,10 @@ async def find_head(services: Services, session: bytes, tree: bytes) -> tuple[ro
     return (rows.unpack_head(key, row), row) if row else None
 
 
-async def nearest_live(services: Services, id_: bytes | None) -> Stored | None:
-    """The checkpoint of that id or its nearest ancestor that has not expired, None if all have."""
+async def nearest_live(
+    services: Services, id_: bytes | None, *, but_not: Container[bytes] = frozenset()
+) -> Stored | None:
+    """The checkpoint of that id or its nearest ancestor that has not expired, and is not `but_not`; None if all have."""
     now = services.now_us()
     while id_ is not None:
         stored = await find_record(services, id_)
@@ -93,7 +96,7 @@ async def nearest_live(services: Services, id_: bytes | None) -> Stored | None:
                 f"checkpoint {ids.to_text(id_)} is not there, though it is the head or an ancestor of another: the store "
                 "is damaged. Run `verify`; other checkpoints can still be restored by their ids"
             )
-        if not stored.is_expired(now):
+        if not stored.is_expired(now) and id_ not in but_not:
             return stored
         id_ = stored.parent
     return None

@@ -93,6 +93,22 @@ class RecordContract(Harness):
         self.write(record=record(1, b"full")._replace(replaces=b""))
         equal(self.backend.records([record_id(1, TREE)]), [as_read(record(1, b"full"))], "replaces=b'' is not None")
 
+    def test_replacing_several_at_once(self) -> None:
+        self.write_records(1, 2, 3)
+        ended = [record(n, b"tombstone %d" % n)._replace(replaces=b"record %d" % n) for n in (1, 3)]
+        self.commit(Commit(TREE, record(4), replace_records=ended))
+        found = [got.data for got in self.backend.session_records(b"run-001")]
+        equal(found, [b"record 4", b"tombstone 3", b"record 2", b"tombstone 1"], "all are replaced, beside a new one")
+
+    def test_replacing_several_is_all_or_nothing(self) -> None:
+        self.write_records(1, 2, 3)
+        good, bad = (record(n, b"new")._replace(replaces=b"record 1") for n in (1, 2))
+        missing = record(9, b"new")._replace(replaces=b"record 9")
+        for wrong in (bad, missing):
+            self.refused(Commit(TREE, replace_records=[good, wrong]), "replace", "one of them has other bytes, or none")
+        also = record(3, b"new")._replace(replaces=b"other")
+        self.refused(Commit(TREE, record(4), replace_records=[good, also]), "replace", "nor is the new record written")
+
     def test_require(self) -> None:
         self.write_records(1)
         id_ = record_id(1, TREE)
