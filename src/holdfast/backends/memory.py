@@ -34,7 +34,7 @@ def open_url(url: str) -> MemoryBackend:
 
 
 def _record_writes(commit: Commit) -> list[RecordWrite]:
-    return [*commit.replace_records] if commit.record is None else [commit.record, *commit.replace_records]
+    return [*commit.more_records] if commit.record is None else [commit.record, *commit.more_records]
 
 
 class MemoryBackend:

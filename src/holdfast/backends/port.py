@@ -151,7 +151,7 @@ class Commit:
 
     tree: bytes
     record: RecordWrite | None = None
-    replace_records: Sequence[RecordWrite] = ()  # more of them, each with `replaces`; no id twice
+    more_records: Sequence[RecordWrite] = ()  # new ones or with `replaces`; no id twice, no number of a session twice
     runs: Sequence[RunWrite] = ()
     blobs: Mapping[bytes, bytes] = field(default_factory=dict)
     rows: Sequence[RowWrite] = ()

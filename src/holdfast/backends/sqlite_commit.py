@@ -44,8 +44,8 @@ def carry_out(connection: sqlite3.Connection, commit: Commit) -> None:
             raise CommitConflict("require", id_)
     if commit.record is not None:
         _check_record(connection, commit.record)
-    for replacement in commit.replace_records:
-        _check_record(connection, replacement)
+    for record in commit.more_records:
+        _check_record(connection, record)
     versions = []
     for write in commit.rows:
         version, value = row_now(connection, write.key)
@@ -65,8 +65,8 @@ def carry_out(connection: sqlite3.Connection, commit: Commit) -> None:
         )
     if commit.record is not None:
         _write_record(connection, commit.record)
-    for replacement in commit.replace_records:
-        _write_record(connection, replacement)
+    for record in commit.more_records:
+        _write_record(connection, record)
     for write, version in zip(commit.rows, versions, strict=True):
         if write.value is None:
             connection.execute("DELETE FROM row WHERE space = ? AND key = ? AND tree = ?", write.key)

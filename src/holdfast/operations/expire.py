@@ -72,9 +72,7 @@ async def _burial(services: Services, tree: bytes, batch: Sequence[Found], why: 
         if not stored.is_expired(now):  # otherwise undoing would bring nothing back
             kept = RowKey(rows.EXPIRED, stored.id, tree)
             writes.append(RowWrite(kept, rows.protect(kept, found.data)))
-    return Commit(
-        tree=tree, replace_records=replacements, rows=writes, require=[(id_, record.LIVE) for id_ in ancestors]
-    )
+    return Commit(tree=tree, more_records=replacements, rows=writes, require=[(id_, record.LIVE) for id_ in ancestors])
 
 
 async def _not_buried(services: Services, batch: Sequence[Found]) -> list[Found]:

@@ -96,7 +96,7 @@ class RecordContract(Harness):
     def test_replacing_several_at_once(self) -> None:
         self.write_records(1, 2, 3)
         ended = [record(n, b"tombstone %d" % n)._replace(replaces=b"record %d" % n) for n in (1, 3)]
-        self.commit(Commit(TREE, record(4), replace_records=ended))
+        self.commit(Commit(TREE, record(4), more_records=ended))
         found = [got.data for got in self.backend.session_records(b"run-001")]
         equal(found, [b"record 4", b"tombstone 3", b"record 2", b"tombstone 1"], "all are replaced, beside a new one")
 
@@ -105,9 +105,29 @@ class RecordContract(Harness):
         good, bad = (record(n, b"new")._replace(replaces=b"record 1") for n in (1, 2))
         missing = record(9, b"new")._replace(replaces=b"record 9")
         for wrong in (bad, missing):
-            self.refused(Commit(TREE, replace_records=[good, wrong]), "replace", "one of them has other bytes, or none")
+            self.refused(Commit(TREE, more_records=[good, wrong]), "replace", "one of them has other bytes, or none")
         also = record(3, b"new")._replace(replaces=b"other")
-        self.refused(Commit(TREE, record(4), replace_records=[good, also]), "replace", "nor is the new record written")
+        self.refused(Commit(TREE, record(4), more_records=[good, also]), "replace", "nor is the new record written")
+
+    def test_several_records_in_one_commit(self) -> None:
+        self.write_records(1)
+        several = [record(2), record(3, b"three", session=b"other"), record(1, b"new")._replace(replaces=b"record 1")]
+        self.commit(Commit(TREE, record(4), more_records=several))
+        found = [(got.sequence, got.data) for got in self.backend.session_records(b"run-001")]
+        equal(found, [(4, b"record 4"), (2, b"record 2"), (1, b"new")], "new and replaced ones, beside the first")
+        equal([got.data for got in self.backend.session_records(b"other")], [b"three"], "of any session")
+        self.commit(Commit(TREE, more_records=[record(5)]))
+        equal(len(self.backend.session_records(b"run-001")), 4, "without a first one, too")
+
+    def test_several_records_are_written_all_or_none(self) -> None:
+        self.write_records(1, 2)
+        taken, number = record(1), record(9)._replace(sequence=2)
+        for wrong in (taken, number):
+            self.refused(Commit(TREE, record(3), more_records=[record(4), wrong]), "record", "an id or number is taken")
+        for wrong in (record(2, b"new")._replace(replaces=b"other"), record(9)._replace(replaces=b"record 9")):
+            self.refused(
+                Commit(TREE, more_records=[record(4), wrong]), "replace", "one of them has other bytes, or none"
+            )
 
     def test_require(self) -> None:
         self.write_records(1)

@@ -47,8 +47,8 @@ def decide(view: Changes, commit: Commit) -> None:
         _write_run(view, run)
     if commit.record is not None:
         _write_record(view, commit.record)
-    for replacement in commit.replace_records:
-        _write_record(view, replacement)
+    for record in commit.more_records:
+        _write_record(view, record)
     now = time.time_ns() // 1000
     for hash_, data in commit.blobs.items():
         _write_blob(view, hash_, data, now)
