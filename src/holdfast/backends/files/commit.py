@@ -47,8 +47,8 @@ def decide(view: Changes, commit: Commit) -> None:
         _write_run(view, run)
     if commit.record is not None:
         _write_record(view, commit.record)
-    for record in commit.more_records:
-        _write_record(view, record)
+    for write in commit.more_records:
+        _write_record(view, write)
     now = time.time_ns() // 1000
     for hash_, data in commit.blobs.items():
         _write_blob(view, hash_, data, now)
