@@ -86,6 +86,10 @@ class MemoryBackend:
             replaces = run.first < tail
             if tail != run.tail or (replaces and not any(known.first == run.first for known in runs)):
                 raise CommitConflict("run", run.log)
+        for key, version in commit.require_rows:
+            required = self._rows.get(key)
+            if version != (required.version if required else ABSENT):
+                raise CommitConflict("row", key)
         for id_, prefix in commit.require:
             record = self._records.get(id_)
             if record is None or not record.data.startswith(prefix):

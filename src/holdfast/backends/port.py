@@ -16,7 +16,7 @@ store can keep a tree in one shard, but for its `STORE` rows: these may become v
 rest is refused.
 
 The conditions of a commit are checked together with its changes, with nothing in between: each `RowWrite.expect`,
-each `RunWrite.tail`, each id in `require`, each `replaces`, and that a new record's id is not taken (nor its session's
+each `RunWrite.tail`, each id in `require`, each row in `require_rows`, each `replaces`, and that a new record's id is not taken (nor its session's
 sequence number). If one does not hold, nothing is changed and `CommitConflict` says which. Deletions are not
 conditions: what is no longer as named is left alone.
 
@@ -156,6 +156,7 @@ class Commit:
     blobs: Mapping[bytes, bytes] = field(default_factory=dict)
     rows: Sequence[RowWrite] = ()
     require: Sequence[tuple[bytes, bytes]] = ()  # (id, prefix): a record must be there whose data begins with it
+    require_rows: Sequence[tuple[RowKey, int]] = ()  # (key, version or ABSENT): a row of the tree that must be so
     delete_records: Sequence[tuple[bytes, bytes]] = ()  # (id, data): deleted if there with that data, else left alone
     delete_runs: Sequence[RunDelete] = ()
     delete_blobs: Mapping[bytes, int] = field(default_factory=dict)  # hash → deleted if last written before this (µs)

@@ -129,7 +129,7 @@ def _is_plain(commit: Commit) -> bool:
     """Whether it only adds: a record, at most one run to each log's end, rows."""
     if commit.blobs or commit.require or commit.delete_records or commit.delete_runs or commit.delete_blobs:
         return False
-    if commit.record is None or commit.record.replaces is not None or commit.more_records:
+    if commit.record is None or commit.record.replaces is not None or commit.more_records or commit.require_rows:
         return False
     for run in commit.runs:
         if run.first != run.tail:

@@ -42,6 +42,9 @@ def carry_out(connection: sqlite3.Connection, commit: Commit) -> None:
         found = connection.execute("SELECT substr(data, 1, ?) FROM record WHERE id = ?", (len(prefix), id_)).fetchone()
         if found is None or (found[0] or b"") != prefix:  # of nothing, substr gives NULL
             raise CommitConflict("require", id_)
+    for key, expected in commit.require_rows:
+        if row_now(connection, key)[0] != expected:
+            raise CommitConflict("row", key)
     if commit.record is not None:
         _check_record(connection, commit.record)
     for record in commit.more_records:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.backends.port import ABSENT, ANY_VERSION, STORE, Commit, Row, RowKey, RowWrite
-from holdfast.testing.harness import OTHER_TREE, TREE, Harness, equal, head, holds
+from holdfast.backends.port import ABSENT, ANY_VERSION, STORE, Commit, CommitConflict, Row, RowKey, RowWrite
+from holdfast.testing.harness import OTHER_TREE, TREE, Harness, equal, head, holds, record
 from holdfast.testing.identifiers import HOSTILE
 
 KEY = RowKey("head", b"run-001", TREE)
@@ -53,6 +53,41 @@ class RowContract(Harness):
         equal(self.row(), Row(b"b", 2), "a row that is as expected is written")
         self.write(rows=(RowWrite(KEY, b"c", 2, b"b"), RowWrite(RowKey("head", b"other", TREE), b"x", ABSENT)))
         equal(self.row(), Row(b"c", 3), "of several rows each is compared with its own value")
+
+    def test_a_row_can_be_required_without_being_written(self) -> None:
+        other = RowKey("head", b"other", TREE)
+        self.commit(Commit(TREE, rows=[head(b"a", ABSENT)], require_rows=[(other, ABSENT)]))
+        equal(self.row(), Row(b"a", 1), "a row that was required to be absent is absent")
+        equal(self.row(other), None, "a required row is not written")
+        self.refused(Commit(TREE, record(1), require_rows=[(KEY, ABSENT)]), "row", "a row that must be absent is there")
+        self.refused(Commit(TREE, record(1), require_rows=[(KEY, 2)]), "row", "a required row has another version")
+        self.refused(Commit(TREE, record(1), require_rows=[(other, 1)]), "row", "a required row is not there")
+        self.refused(
+            Commit(TREE, record(1), rows=[head(b"b", 1)], require_rows=[(KEY, 1), (other, 1)]),
+            "row",
+            "one of several required rows is not as required",
+        )
+        self.commit(Commit(TREE, record(1), rows=[head(b"b", 1)], require_rows=[(KEY, 1), (other, ABSENT)]))
+        equal(self.row(), Row(b"b", 2), "a row may be required and written at once: what counts is what it was")
+
+    def test_required_rows_are_compared_with_what_earlier_commits_of_the_same_call_left(self) -> None:
+        other = RowWrite(RowKey("pin", b"x", TREE), b"x", ABSENT)
+        gone = other._replace(value=None, expect=1)
+        kinds = [
+            Commit(TREE, record(1), rows=[head(b"1", ABSENT)]),
+            Commit(TREE, record(2), rows=[head(b"2", 1), other]),
+            Commit(TREE, record(3), rows=[head(b"3", 2)], require_rows=[(other.key, ABSENT)]),
+            Commit(TREE, record(3), rows=[head(b"3", 2)], require_rows=[(other.key, 1)]),
+            Commit(TREE, rows=[gone]),
+            Commit(TREE, record(4), rows=[head(b"4", 3)], require_rows=[(other.key, 1)]),
+            Commit(TREE, record(4), rows=[head(b"4", 3)], require_rows=[(other.key, ABSENT), (KEY, 3)]),
+        ]
+        equal(
+            [type(outcome) for outcome in self.backend.commit_all(kinds)],
+            [type(None), type(None), CommitConflict, type(None), type(None), CommitConflict, type(None)],
+            "required rows are compared with the effects of earlier commits",
+        )
+        equal(self.row(), Row(b"4", 4), "the head")
 
     def test_deleting_a_row(self) -> None:
         self.write(rows=(head(b"a", ABSENT),))

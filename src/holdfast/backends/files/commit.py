@@ -41,6 +41,10 @@ def decide(view: Changes, commit: Commit) -> None:
         record = record_at(view, layout.record_path(id_))
         if record is None or not record.data.startswith(prefix):
             raise CommitConflict("require", id_)
+    for key, version in commit.require_rows:  # as it was before this commit, which may write the same row
+        known = _row_at(view, layout.row_path(key))
+        if version != (known.version if known else ABSENT):
+            raise CommitConflict("row", key)
     for row in commit.rows:
         _write_row(view, row)
     for run in commit.runs:
@@ -63,10 +67,14 @@ def decide(view: Changes, commit: Commit) -> None:
             view.remove(path)
 
 
+def _row_at(view: View, path: str) -> Row | None:
+    raw = view.read(path)
+    return None if raw is None else envelope.read_row(raw, path)[1]
+
+
 def _write_row(view: Changes, write: RowWrite) -> None:
     path = layout.row_path(write.key)
-    raw = view.read(path)
-    now = None if raw is None else envelope.read_row(raw, path)[1]
+    now = _row_at(view, path)
     version = now.version if now else ABSENT
     if write.expect not in (ANY_VERSION, version) or (write.was is not None and (not now or now.value != write.was)):
         raise CommitConflict("row", write.key)
