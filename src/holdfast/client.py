@@ -34,6 +34,7 @@ from holdfast.operations.services import LogNumbers, Services
 
 if TYPE_CHECKING:
     from holdfast.leases import Acquiring
+    from holdfast.model.holds import Pin, Tag
     from holdfast.model.listing import Session, Timeline, Tree
     from holdfast.model.reports import CollectionReport, ForkReport, RollbackReport, Stats, VerifyReport
     from holdfast.store import ClientStore
@@ -372,6 +373,51 @@ class Client(Opening):
         return leases.Acquiring(lambda: leases.acquire(self._services, leases.Lease, name, seconds, wait, holder))
 
     # -- keeping the store -------------------------------------------------------------------------------------------
+
+    async def pin(self, checkpoint_id: str, note: str | None = None) -> Pin:
+        """Keeps the checkpoint until it is unpinned: it can't be expired, no policy chooses it, and its TTL does not end
+        it. Pinning it again changes the note."""
+        from holdfast.operations import pins as pinning
+
+        return await pinning.pin(self._services, ids.from_text(checkpoint_id), arguments.optional_name("note", note))
+
+    async def unpin(self, checkpoint_id: str) -> bool:
+        """Lets a pinned checkpoint go on like any other; False if it was not pinned. One whose TTL is over has expired
+        with that."""
+        from holdfast.operations import pins as pinning
+
+        return await pinning.unpin(self._services, ids.from_text(checkpoint_id))
+
+    async def pins(self, session_id: str | None = None) -> list[Pin]:
+        """The pinned checkpoints, of all sessions or of one, the one pinned last first."""
+        from holdfast.operations import pins as pinning
+
+        return await pinning.pins(self._services, arguments.optional_name("session_id", session_id))
+
+    async def tag(self, name: str, checkpoint_id: str, *, force: bool = False) -> Tag:
+        """Gives the checkpoint a name, of which there is one in the store. What has a name is kept like what is pinned.
+        A name that stands elsewhere moves only with `force`."""
+        from holdfast.operations import tags as tagging
+
+        return await tagging.tag(self._services, arguments.tag(name), ids.from_text(checkpoint_id), force=force)
+
+    async def untag(self, name: str) -> bool:
+        """Removes the name, and nothing else; False if there is no such tag."""
+        from holdfast.operations import tags as tagging
+
+        return await tagging.untag(self._services, arguments.name("name", name))
+
+    async def tagged(self, name: str) -> Tag | None:
+        """The tag of that name, None if there is none."""
+        from holdfast.operations import tags as tagging
+
+        return await tagging.tagged(self._services, arguments.name("name", name))
+
+    async def tags(self) -> list[Tag]:
+        """All tags, by name."""
+        from holdfast.operations import tags as tagging
+
+        return await tagging.tags(self._services)
 
     async def gc(self, *, dry_run: bool = False) -> CollectionReport:
         """Ends what has outlived its TTL, and removes what no live checkpoint needs. Safe beside other writers."""

@@ -18,6 +18,7 @@ from holdfast.operations import arguments
 
 if TYPE_CHECKING:
     from holdfast.leases import SyncLease
+    from holdfast.model.holds import Pin, Tag
     from holdfast.model.listing import Session, Timeline, Tree
     from holdfast.model.reports import CollectionReport, ForkReport, RollbackReport, Stats, VerifyReport
     from holdfast.store import SyncClientStore
@@ -143,6 +144,27 @@ class SyncClient(Opening):
 
         name = arguments.name("session_id", session_id)
         return run_inline(leases.acquire(self._services, leases.SyncLease, name, seconds, wait, holder))
+
+    def pin(self, checkpoint_id: str, note: str | None = None) -> Pin:
+        return run_inline(self._client.pin(checkpoint_id, note))
+
+    def unpin(self, checkpoint_id: str) -> bool:
+        return run_inline(self._client.unpin(checkpoint_id))
+
+    def pins(self, session_id: str | None = None) -> list[Pin]:
+        return run_inline(self._client.pins(session_id))
+
+    def tag(self, name: str, checkpoint_id: str, *, force: bool = False) -> Tag:
+        return run_inline(self._client.tag(name, checkpoint_id, force=force))
+
+    def untag(self, name: str) -> bool:
+        return run_inline(self._client.untag(name))
+
+    def tagged(self, name: str) -> Tag | None:
+        return run_inline(self._client.tagged(name))
+
+    def tags(self) -> list[Tag]:
+        return run_inline(self._client.tags())
 
     def gc(self, *, dry_run: bool = False) -> CollectionReport:
         return run_inline(self._client.gc(dry_run=dry_run))

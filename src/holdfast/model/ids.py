@@ -38,6 +38,12 @@ def from_text(text: str) -> bytes:
         ) from error
 
 
+def is_like_id(text: str) -> bool:
+    """Whether it reads like an id, or like the last digits of one."""
+    digits = text.replace("-", "")
+    return len(digits) >= SHORT_ID_LENGTH and all(digit in "0123456789abcdefABCDEF" for digit in digits)
+
+
 def short(text: str) -> str:
     """The last eight digits: random, so they tell apart checkpoints of one second, which the first digits don't."""
     return text[-SHORT_ID_LENGTH:]

@@ -69,6 +69,17 @@ def optional_name(what: str, value: Any) -> str | None:
     return None if value is None else name(what, value)
 
 
+def tag(value: Any) -> str:
+    """A tag's name: text that can't be taken for a checkpoint's id or the end of one."""
+    text = name("name", value)
+    if not text or ids.is_like_id(text):
+        raise UsageError(
+            f"{text!r:.60} can't be a tag: it must have at least one character, and must not read like the id of a "
+            "checkpoint. Take a word, such as 'before-refactoring'"
+        )
+    return text
+
+
 def optional_id(value: Any) -> bytes | None:
     return None if value is None else ids.from_text(value)
 

@@ -29,6 +29,7 @@ from holdfast.model.reports import CollectionReport
 from holdfast.objects import collect as pure
 from holdfast.objects import record, rows
 from holdfast.objects.record import Stored
+from holdfast.operations import reading, tags
 from holdfast.operations.expire import BY_TTL, bury_all
 from holdfast.operations.inspect import all_records
 from holdfast.operations.services import Services
@@ -39,6 +40,8 @@ BATCH = 200
 
 async def collect(services: Services, *, dry_run: bool = False) -> CollectionReport:
     """Removes what can go; with `dry_run` only says what would. What is marked dead by a dry run's TTL is counted."""
+    if not dry_run:
+        await tags.settle_all(services)
     expired = await _expire_by_ttl(services, dry_run=dry_run)
     if not dry_run:
         await _forget_expired(services)
@@ -82,10 +85,9 @@ async def collect(services: Services, *, dry_run: bool = False) -> CollectionRep
 
 async def _expire_by_ttl(services: Services, *, dry_run: bool) -> int:
     ending: dict[bytes, list[tuple[Record, Stored]]] = {}
-    now = services.now_us()
     async for found in all_records(services):
         stored = record.unpack(services.codec, found.data, expected_id=found.id)
-        if not stored.is_tombstone and stored.is_expired(now):
+        if not stored.is_tombstone and await reading.is_over(services, stored):
             ending.setdefault(stored.tree, []).append((found, stored))
     if dry_run:
         return sum(map(len, ending.values()))
@@ -134,11 +136,10 @@ Trees = dict[bytes, list[tuple[Record, Stored]] | None]  # a tree's tombstones; 
 
 async def _mark(services: Services, marks: pure.Marks, heads: Heads, *, dry_run: bool) -> Trees:
     trees: Trees = {}
-    now = services.now_us()
 
-    def mark(found: Record) -> None:
+    async def mark(found: Record) -> None:
         stored = record.unpack(services.codec, found.data, expected_id=found.id)
-        if stored.is_tombstone or (dry_run and stored.is_expired(now)):
+        if stored.is_tombstone or (dry_run and await reading.is_over(services, stored)):
             tombstones = trees.setdefault(stored.tree, [])
             if tombstones is not None:
                 tombstones.append((found, stored))
@@ -147,14 +148,14 @@ async def _mark(services: Services, marks: pure.Marks, heads: Heads, *, dry_run:
             marks.mark(stored.manifest())
 
     async for found in all_records(services):
-        mark(found)
+        await mark(found)
     for key, (version, _) in (await _heads(services)).items():
         known_version, known_head = heads.get(key, (0, rows.Head(None, 0)))
         if version != known_version:
             for found in await services.backend.session_records(key.key):
                 if found.sequence <= known_head.sequence:
                     break
-                mark(found)
+                await mark(found)
     for key, row in [] if dry_run else await services.backend.scan(rows.EXPIRED):
         # Expired since step 1, and can still be undone.
         original = record.unpack(services.codec, rows.content(key, row), expected_id=key.key)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.backends.port import Commit, CommitConflict, Record, RecordWrite, RowKey, RowWrite
-from holdfast.objects import record, rows
+from holdfast.backends.port import ABSENT, Commit, CommitConflict, Record, RecordWrite, RowKey, RowWrite
+from holdfast.errors import ConflictError
+from holdfast.model import ids
+from holdfast.objects import holds, record, rows
+from holdfast.objects.holds import Hold
 from holdfast.objects.record import Stored
-from holdfast.operations import reading
+from holdfast.operations import reading, tags
 from holdfast.operations.services import Services
 
 BY_HAND, BY_TTL = "expired by hand", "time to live"
@@ -17,20 +20,41 @@ Found = tuple[Record, Stored]  # a record as it is stored, and as it reads
 
 
 async def expire(services: Services, id_: bytes) -> bool:
-    """True if it is expired now, False if it was not there or had expired before. Children keep working."""
-    [found] = await services.backend.records([id_])
-    if found is None:
-        return False
-    stored = record.unpack(services.codec, found.data, expected_id=id_)
-    if stored.is_tombstone:
-        return False
-    was_readable = not stored.is_expired(services.now_us())
-    return bool(await bury_all(services, stored.tree, [(found, stored)], BY_HAND)) and was_readable
+    """True if it is expired now, False if it was not there or had expired before. Children keep working. What is pinned
+    or tagged is refused."""
+    while True:
+        [found] = await services.backend.records([id_])
+        if found is None:
+            return False
+        stored = record.unpack(services.codec, found.data, expected_id=id_)
+        if stored.is_tombstone:
+            return False
+        was_readable = not stored.is_expired(services.now_us())
+        if await bury_all(services, stored.tree, [(found, stored)], BY_HAND):
+            return was_readable
+        # Somebody else has expired it, or something holds it; a hold may also be one that its tag has left.
+        _refuse_if_held(await tags.settle(services, holds.hold_key(id_, stored.tree)), id_)
+
+
+def _refuse_if_held(hold: Hold, id_: bytes) -> None:
+    id_text = ids.to_text(id_)
+    if hold.pinned_at_us is not None:
+        note = f" ({rows.session_name(hold.note)!r:.60})" if hold.note else ""
+        raise ConflictError(
+            f"checkpoint {id_text} is pinned{note}: it is kept until `unpin` "
+            f"(`holdfast pin --remove {ids.short(id_text)}`) lets it go"
+        )
+    if hold.tags:
+        names = ", ".join(f"{rows.session_name(name)!r:.60}" for name in hold.tags)
+        raise ConflictError(
+            f"checkpoint {id_text} is tagged {names}: what has a name is kept. `untag` (`holdfast tag --delete NAME`) "
+            "lets it go"
+        )
 
 
 async def bury_all(services: Services, tree: bytes, ending: Sequence[Found], why: str) -> list[bytes]:
     """Expires checkpoints of one tree, many in one commit. Gives the ids of those that it has put a tombstone in the
-    place of; who is not among them was expired or collected by somebody else meanwhile.
+    place of; who is not among them is pinned or tagged, or was expired or collected by somebody else meanwhile.
 
     The bytes of what could still be read are kept in rows until they are collected. Heads that stand at one of them
     move to its nearest live ancestor. Whoever dies half way has expired some, and moved heads no further than that.
@@ -42,8 +66,8 @@ async def bury_all(services: Services, tree: bytes, ending: Sequence[Found], why
         while batch:
             try:
                 await services.backend.commit(await _burial(services, tree, batch, why))
-            except CommitConflict:  # a head moved, or somebody else expired one of them: look again
-                batch = await _not_buried(services, batch)
+            except CommitConflict:  # a head moved, or somebody else expired or pinned one of them: look again
+                batch = await _not_buried(services, tree, batch)
             else:
                 buried += [stored.id for _, stored in batch]
                 break
@@ -72,11 +96,20 @@ async def _burial(services: Services, tree: bytes, batch: Sequence[Found], why: 
         if not stored.is_expired(now):  # otherwise undoing would bring nothing back
             kept = RowKey(rows.EXPIRED, stored.id, tree)
             writes.append(RowWrite(kept, rows.protect(kept, found.data)))
-    return Commit(tree=tree, more_records=replacements, rows=writes, require=[(id_, record.LIVE) for id_ in ancestors])
+    return Commit(
+        tree=tree,
+        more_records=replacements,
+        rows=writes,
+        require=[(id_, record.LIVE) for id_ in ancestors],
+        require_rows=[(holds.hold_key(id_, tree), ABSENT) for id_ in ending],
+    )
 
 
-async def _not_buried(services: Services, batch: Sequence[Found]) -> list[Found]:
-    """Those that are still there, as they are now, and no tombstones."""
-    again = await services.backend.records([found.id for found, _ in batch])
-    read = [(found, record.unpack(services.codec, found.data, expected_id=found.id)) for found in again if found]
+async def _not_buried(services: Services, tree: bytes, batch: Sequence[Found]) -> list[Found]:
+    """Those that are still there, as they are now, no tombstones, and not held."""
+    wanted = [found.id for found, _ in batch]
+    again = await services.backend.records(wanted)
+    held = await services.backend.rows([holds.hold_key(id_, tree) for id_ in wanted])
+    free = [found for found, hold in zip(again, held, strict=True) if found is not None and hold is None]
+    read = [(found, record.unpack(services.codec, found.data, expected_id=found.id)) for found in free]
     return [(found, stored) for found, stored in read if not stored.is_tombstone]

@@ -8,7 +8,7 @@ from holdfast.backends.port import Record
 from holdfast.errors import CorruptError, HoldfastError
 from holdfast.model import ids
 from holdfast.model.reports import Problem, Stats, VerifyReport
-from holdfast.objects import assemble, record, rows
+from holdfast.objects import assemble, holds, record, rows
 from holdfast.objects.assemble import Prefix
 from holdfast.objects.record import Stored
 from holdfast.operations import reading
@@ -36,7 +36,7 @@ async def verify(services: Services, session_id: str | None = None) -> VerifyRep
     async for found in all_records(services) if only is None else _session_records(services, only):
         try:
             stored = reading.listed_record(services, found)
-            if stored.is_expired(services.now_us()):
+            if await reading.is_over(services, stored):
                 expired += 1
                 continue
             checked += 1
@@ -45,6 +45,7 @@ async def verify(services: Services, session_id: str | None = None) -> VerifyRep
         except HoldfastError as error:
             problems.append(Problem(checkpoint_id=ids.to_text(found.id), message=str(error)))
     problems += await _check_heads(services, only)
+    problems += await _check_holds(services) if only is None else []
     return VerifyReport(checked=checked, expired=expired, ended_chains=ended, problems=tuple(problems))
 
 
@@ -108,13 +109,32 @@ async def _check_heads(services: Services, only: bytes | None) -> list[Problem]:
     return problems
 
 
+async def _check_holds(services: Services) -> list[Problem]:
+    """Pins and tags can be read, and what they keep is there."""
+    problems = []
+    for key, row in [*await services.backend.scan(holds.PIN), *await services.backend.scan(holds.TAG)]:
+        held = key.key if key.space == holds.PIN else b""
+        try:
+            if key.space == holds.PIN:
+                holds.unpack_hold(key, row)
+            else:
+                held = holds.unpack_tag(key, row).checkpoint
+            stored = await reading.find_record(services, held)
+            if stored is None or stored.is_tombstone:
+                raise CorruptError(f"checkpoint {ids.to_text(held)} is pinned or tagged, but is not there")
+        except HoldfastError as error:
+            if await services.backend.rows([key]) == [row]:  # else it was let go while we looked
+                problems.append(Problem(checkpoint_id=ids.to_text(held) if held else "", message=str(error)))
+    return problems
+
+
 async def stats(services: Services) -> Stats:
     usage = await services.backend.usage()
     capabilities = services.backend.capabilities
     logical = live = expired = 0
     async for found in all_records(services):
         stored = record.unpack(services.codec, found.data, expected_id=found.id)
-        if stored.is_expired(services.now_us()):
+        if await reading.is_over(services, stored):
             expired += 1
         else:
             live += 1

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.backends.port import ABSENT, Record, Row, RowKey
 from holdfast.errors import CheckpointExpiredError, CheckpointNotFoundError, CorruptError
 from holdfast.model import ids
-from holdfast.objects import assemble, record, rows
+from holdfast.objects import assemble, holds, record, rows
 from holdfast.objects.manifest import Manifest
 from holdfast.objects.record import EPOCH, Stored
 from holdfast.operations.memory import Line
@@ -41,9 +41,18 @@ async def live_record(services: Services, id_: bytes) -> Stored:
             f"there is no checkpoint {ids.to_text(id_)} in {services.backend.capabilities.location}: it was never "
             "saved here, or its whole tree was collected. `holdfast sessions` lists what is there"
         )
-    if stored.is_expired(services.now_us()):
+    if await is_over(services, stored):
         raise CheckpointExpiredError(_expiry(stored))
     return stored
+
+
+async def is_over(services: Services, stored: Stored) -> bool:
+    """Whether a checkpoint may no longer be read: it was expired, or its time to live is over and neither a pin nor a tag
+    holds it. That is looked up only then: a checkpoint without a time to live costs nothing here."""
+    if stored.is_tombstone or not stored.is_expired(services.now_us()):
+        return stored.is_tombstone
+    [hold] = await services.backend.rows([holds.hold_key(stored.id, stored.tree)])
+    return hold is None
 
 
 def _expiry(stored: Stored) -> str:
@@ -88,7 +97,6 @@ async def nearest_live(
     services: Services, id_: bytes | None, *, but_not: Container[bytes] = frozenset()
 ) -> Stored | None:
     """The checkpoint of that id or its nearest ancestor that has not expired, and is not `but_not`; None if all have."""
-    now = services.now_us()
     while id_ is not None:
         stored = await find_record(services, id_)
         if stored is None:
@@ -96,7 +104,7 @@ async def nearest_live(
                 f"checkpoint {ids.to_text(id_)} is not there, though it is the head or an ancestor of another: the store "
                 "is damaged. Run `verify`; other checkpoints can still be restored by their ids"
             )
-        if not stored.is_expired(now) and id_ not in but_not:
+        if id_ not in but_not and not await is_over(services, stored):
             return stored
         id_ = stored.parent
     return None
@@ -146,7 +154,8 @@ async def confirmed_line(services: Services, session: bytes) -> Line:
 
 
 def remembered_line(services: Services, session: bytes) -> Line | None:
-    """Where a session stands, as this process remembers it."""
+    """Where a session stands, as this process remembers it; not if the time to live of its tip is over: the store
+    knows whether something holds that."""
     line = services.memory.get(session)
     return None if line is None or (line.tip is not None and line.tip.is_expired(services.now_us())) else line
 

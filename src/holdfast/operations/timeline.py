@@ -30,7 +30,6 @@ async def timeline(
     checkpoint leaves a tombstone.
     """
     session = rows.session_key(session_id)
-    now = services.now_us()
     line = await reading.confirmed_line(services, session)
     entries: list[Checkpoint] = []
     expected: int | None = None
@@ -46,7 +45,7 @@ async def timeline(
                 break
             expected -= 1
             stored = reading.listed_record(services, found, session)
-            if stored.is_expired(now):
+            if await reading.is_over(services, stored):
                 continue
             if agent_id is None or agent_id in (stored.header["agent"], stored.header.get("to")):
                 entries.append(record.checkpoint(services.codec, stored))
@@ -87,7 +86,6 @@ async def sessions(services: Services, *, agent_id: str | None = None, limit: in
 
 async def _sessions_of(services: Services, page: Sequence[tuple[RowKey, Row]]) -> list[Session]:
     """The sessions of these head rows. Their records are read at once; only expired ones need a second look."""
-    now = services.now_us()
     heads: list[tuple[RowKey, rows.Head]] = []
     for key, row in page:
         try:
@@ -102,7 +100,7 @@ async def _sessions_of(services: Services, page: Sequence[tuple[RowKey, Row]]) -
         found = next(records)
         try:
             tip = record.unpack(services.codec, found.data, expected_id=found.id) if found else None
-            if tip is None or tip.is_expired(now):
+            if tip is None or await reading.is_over(services, tip):
                 tip = await reading.nearest_live(services, head.checkpoint)
             if tip is not None:
                 sessions.append(_session(services, rows.session_name(key.key), key.tree, head, tip))
@@ -130,7 +128,6 @@ async def tree(services: Services, session_id: str) -> Tree:
     tree_id = await reading.find_tree(services, rows.session_key(session_id))
     if tree_id is None:
         raise CheckpointNotFoundError(f"there is no session {session_id!r:.60}. `sessions` lists those that are there")
-    now = services.now_us()
     entries: dict[str, Checkpoint] = {}
     expired: dict[str, str | None] = {}
     heads: dict[str, str] = {}
@@ -141,7 +138,7 @@ async def tree(services: Services, session_id: str) -> Tree:
             heads[rows.session_name(key.key)] = ids.to_text(tip.id)
         for found in await services.backend.session_records(key.key):
             stored = reading.listed_record(services, found, key.key)
-            if stored.is_expired(now):
+            if await reading.is_over(services, stored):
                 expired[ids.to_text(stored.id)] = ids.to_text(stored.parent) if stored.parent else None
             else:
                 entries[ids.to_text(stored.id)] = record.checkpoint(services.codec, stored)
