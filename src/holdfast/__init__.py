@@ -20,6 +20,9 @@ from holdfast.errors import (
     HoldfastError,
     LeaseHeldError,
     LeaseLostError,
+    MigrationError,
+    MissingMigrationError,
+    NewerStateError,
     NewerVersionError,
     StateNotLoadedError,
     StoreError,
@@ -36,7 +39,17 @@ if TYPE_CHECKING:
     from holdfast.leases import Lease, SyncLease
     from holdfast.model.builder import CheckpointBuilder
     from holdfast.model.listing import Session, Timeline, Tree
-    from holdfast.model.reports import CollectionReport, ForkReport, Problem, RollbackReport, Stats, VerifyReport
+    from holdfast.model.migrations import Migrations, migration
+    from holdfast.model.reports import (
+        CollectionReport,
+        ForkReport,
+        MigrationProblem,
+        MigrationReport,
+        Problem,
+        RollbackReport,
+        Stats,
+        VerifyReport,
+    )
     from holdfast.store import CheckpointData, CheckpointMetadata, CheckpointStore
 
 __version__ = "0.1.0"
@@ -61,6 +74,12 @@ __all__ = [
     "LeaseHeldError",
     "LeaseLostError",
     "Limits",
+    "MigrationError",
+    "MigrationProblem",
+    "MigrationReport",
+    "Migrations",
+    "MissingMigrationError",
+    "NewerStateError",
     "NewerVersionError",
     "Problem",
     "RollbackReport",
@@ -79,6 +98,7 @@ __all__ = [
     "UsageError",
     "VerifyReport",
     "__version__",
+    "migration",
     "register",
 ]
 
@@ -92,6 +112,9 @@ _LAZY = {
     "FileCheckpoints": "holdfast.filecheckpoints",
     "ForkReport": "holdfast.model.reports",
     "Lease": "holdfast.leases",
+    "MigrationProblem": "holdfast.model.reports",
+    "MigrationReport": "holdfast.model.reports",
+    "Migrations": "holdfast.model.migrations",
     "Problem": "holdfast.model.reports",
     "RollbackReport": "holdfast.model.reports",
     "Session": "holdfast.model.listing",
@@ -101,6 +124,7 @@ _LAZY = {
     "Timeline": "holdfast.model.listing",
     "Tree": "holdfast.model.listing",
     "VerifyReport": "holdfast.model.reports",
+    "migration": "holdfast.model.migrations",
 }
 
 

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -25,6 +25,7 @@ from holdfast.model import ids
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.framework import Framework
 from holdfast.model.lease import DEFAULT_SECONDS, LeaseTerms, Process
+from holdfast.model.migrations import Migrations, default_migrations
 from holdfast.operations import arguments
 from holdfast.operations import restore as restoring
 from holdfast.operations import save as saving
@@ -36,7 +37,14 @@ if TYPE_CHECKING:
     from holdfast.leases import Acquiring
     from holdfast.model.holds import Pin, Tag
     from holdfast.model.listing import Session, Timeline, Tree
-    from holdfast.model.reports import CollectionReport, ForkReport, RollbackReport, Stats, VerifyReport
+    from holdfast.model.reports import (
+        CollectionReport,
+        ForkReport,
+        MigrationReport,
+        RollbackReport,
+        Stats,
+        VerifyReport,
+    )
     from holdfast.store import ClientStore
 
 DEFAULT_PATH = ".holdfast/store.db"
@@ -68,9 +76,10 @@ class Opening:
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         types: TypeRegistry | None = None,
         limits: Limits | None = None,
+        migrations: Migrations | None = None,
     ) -> None:
         """A client on a backend. `cache_bytes` caps what is remembered to make saves cheaper; `types` is a registry of
-        its own instead of the process-wide one; `limits` bound what a state may be."""
+        its own instead of the process-wide one, and so is `migrations`; `limits` bound what a state may be."""
         self._services = Services(
             backend=self._bridge(backend),
             codec=Codec(types, limits or Limits()),
@@ -80,6 +89,7 @@ class Opening:
             logs=LogNumbers(),
             this_process=_this_process,
             has_ended=_has_ended,
+            migrations=default_migrations if migrations is None else migrations,
         )
 
     def _bridge(self, backend: BlockingBackend) -> Bridge:
@@ -93,11 +103,14 @@ class Opening:
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         types: TypeRegistry | None = None,
         limits: Limits | None = None,
+        migrations: Migrations | None = None,
         **options: Any,
     ) -> Self:
         """A client on the store at `url`: `sqlite:///relative.db`, `sqlite:////absolute.db`, `file:///directory`,
         `memory://`, or what an installed package offers. Further options are the backend's."""
-        return cls(open_backend(url, **options), cache_bytes=cache_bytes, types=types, limits=limits)
+        return cls(
+            open_backend(url, **options), cache_bytes=cache_bytes, types=types, limits=limits, migrations=migrations
+        )
 
     @classmethod
     def sqlite(
@@ -109,6 +122,7 @@ class Opening:
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         types: TypeRegistry | None = None,
         limits: Limits | None = None,
+        migrations: Migrations | None = None,
     ) -> Self:
         """A client on one SQLite file, made if it is not there. With `durability="fast"` a power cut may lose the last
         saves (never tear one); `kill -9` loses nothing in either mode. `timeout` is how long to wait for other
@@ -116,7 +130,7 @@ class Opening:
         from holdfast.backends.sqlite import SqliteBackend
 
         backend = SqliteBackend(path, durability=durability, timeout=timeout)
-        return cls(backend, cache_bytes=cache_bytes, types=types, limits=limits)
+        return cls(backend, cache_bytes=cache_bytes, types=types, limits=limits, migrations=migrations)
 
     @classmethod
     def files(
@@ -127,12 +141,13 @@ class Opening:
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         types: TypeRegistry | None = None,
         limits: Limits | None = None,
+        migrations: Migrations | None = None,
     ) -> Self:
         """A client on a directory of files that can be looked into and copied."""
         from holdfast.backends.files import FilesBackend
 
         backend = FilesBackend(directory, durability=durability)
-        return cls(backend, cache_bytes=cache_bytes, types=types, limits=limits)
+        return cls(backend, cache_bytes=cache_bytes, types=types, limits=limits, migrations=migrations)
 
     @classmethod
     def memory(
@@ -141,11 +156,12 @@ class Opening:
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         types: TypeRegistry | None = None,
         limits: Limits | None = None,
+        migrations: Migrations | None = None,
     ) -> Self:
         """A client on a store that is gone with the process."""
         from holdfast.backends.memory import MemoryBackend
 
-        return cls(MemoryBackend(), cache_bytes=cache_bytes, types=types, limits=limits)
+        return cls(MemoryBackend(), cache_bytes=cache_bytes, types=types, limits=limits, migrations=migrations)
 
     @classmethod
     def from_env(cls, variable: str = "HOLDFAST_URL") -> Self:
@@ -186,6 +202,7 @@ class Client(Opening):
         lease: LeaseTerms | None = None,
         tasks: Any = None,
         app_version: str | None = None,
+        state_version: int | None = None,
         **metadata: Any,
     ) -> str:
         """Saves a checkpoint, which becomes the head of its session, and returns its id. It is durable then.
@@ -195,7 +212,9 @@ class Client(Opening):
         elements and is left out of `execution_state`: the cost is then that of the new elements. `checkpoint_id` makes
         a repetition safe: the same id with the same content is a no-op. `expect_head` refuses to save
         (`ConflictError`) unless the session stands there. Under a `lease` of `client.lease(session_id)`, nobody else
-        may write to the session. Any other keyword is metadata.
+        may write to the session. `state_version` numbers the form of the caller's states; left out, it is the newest
+        that the migrations of this agent lead to, else 1, and a state that follows a higher version of the same agent
+        is refused (`NewerStateError`). Any other keyword is metadata.
         """
         session_id = arguments.session_under(lease, session_id)
         request = SaveRequest(
@@ -215,12 +234,14 @@ class Client(Opening):
             lease=lease,
             tasks=tasks,
             app_version=arguments.optional_name("app_version", app_version),
+            state_version=arguments.state_version(state_version),
         )
         return ids.to_text((await saving.save(self._services, request)).id)
 
-    async def restore(self, checkpoint_id: str, verify: bool = True) -> Checkpoint:
-        """The checkpoint with its state, checked against its checksum. Only reads; the state is the caller's."""
-        return await restoring.restore(self._services, ids.from_text(checkpoint_id), verify=verify)
+    async def restore(self, checkpoint_id: str, verify: bool = True, *, migrate: bool = True) -> Checkpoint:
+        """The checkpoint with its state, checked against its checksum, and brought to the newest version that the
+        migrations of its agent lead to (not with `migrate=False`). Only reads; the state is the caller's."""
+        return await restoring.restore(self._services, ids.from_text(checkpoint_id), verify=verify, migrate=migrate)
 
     async def handoff(
         self,
@@ -268,8 +289,11 @@ class Client(Opening):
 
     # -- finding -----------------------------------------------------------------------------------------------------
 
-    async def latest(self, agent_id: str | None = None, session_id: str | None = None) -> Checkpoint | None:
-        """The checkpoint a session stands at, with its state; without `session_id`, of the session saved to last."""
+    async def latest(
+        self, agent_id: str | None = None, session_id: str | None = None, *, migrate: bool = True
+    ) -> Checkpoint | None:
+        """The checkpoint a session stands at, with its state, as `restore` gives it; without `session_id`, of the session
+        saved to last."""
         from holdfast.operations import timeline as listing
 
         agent = arguments.optional_name("agent_id", agent_id)
@@ -278,7 +302,8 @@ class Client(Opening):
             if not found:
                 return None
             session_id = found[0].session_id
-        return await restoring.latest(self._services, arguments.name("session_id", session_id), agent)
+        name = arguments.name("session_id", session_id)
+        return await restoring.latest(self._services, name, agent, migrate=migrate)
 
     async def get(self, checkpoint_id: str) -> Checkpoint:
         """The checkpoint without its state."""
@@ -328,6 +353,7 @@ class Client(Opening):
             tasks=checkpoint.tasks,
             workspace=arguments.optional_name("workspace", checkpoint.workspace),
             app_version=arguments.optional_name("app_version", checkpoint.app_version),
+            state_version=arguments.state_version(checkpoint.state_version),
             handoff_target=arguments.optional_name("handoff_target", checkpoint.handoff_target),
             handoff_schema=arguments.optional_name("handoff_schema", checkpoint.handoff_schema),
         )
@@ -430,6 +456,27 @@ class Client(Opening):
         from holdfast.operations import inspect as inspecting
 
         return await inspecting.verify(self._services, arguments.optional_name("session_id", session_id))
+
+    async def check_migrations(
+        self,
+        session_id: str | None = None,
+        agent_id: str | None = None,
+        *,
+        every: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> MigrationReport:
+        """Restores and migrates the heads of all sessions, or of one, or of an agent's, and says which would not resume
+        with the migrations and types that are registered here; with `every`, all checkpoints. Changes nothing.
+        `progress` is called with how many are done, and how many there are."""
+        from holdfast.operations import migrate as migrating
+
+        return await migrating.check(
+            self._services,
+            session_id=arguments.optional_name("session_id", session_id),
+            agent_id=arguments.optional_name("agent_id", agent_id),
+            every=every,
+            progress=progress,
+        )
 
     async def stats(self) -> Stats:
         """How much is stored, and how much it would be without sharing."""

@@ -6,6 +6,9 @@
     ├── CheckpointNotFoundError   nothing of that id or name               (also LookupError)
     ├── CheckpointExpiredError    it was there, and was expired            (also LookupError)
     ├── NewerVersionError         written by a newer holdfast
+    ├── MigrationError            a state can't be brought to the version that this program has
+    │   ├── MissingMigrationError no registered migration leads there
+    │   └── NewerStateError       written by a newer program               (also NewerVersionError)
     ├── CorruptError              the stored bytes are not what was saved
     ├── ConflictError             somebody else was first
     │   ├── LeaseHeldError        another holds the session's lease        (.holder, .expires_at)
@@ -57,6 +60,18 @@ class CheckpointExpiredError(HoldfastError, LookupError):
 
 class NewerVersionError(HoldfastError):
     """The bytes were written by a newer holdfast. They are left untouched: upgrade to read them."""
+
+
+class MigrationError(HoldfastError):
+    """A stored state can't be brought to the version that this program's states have. What is stored is unchanged."""
+
+
+class MissingMigrationError(MigrationError):
+    """No registered migration leads from the stored version to the newest one (see `holdfast.migration`)."""
+
+
+class NewerStateError(MigrationError, NewerVersionError):
+    """The state has a higher version than this program knows: a newer program has saved it."""
 
 
 class CorruptError(HoldfastError):

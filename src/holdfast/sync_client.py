@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,13 +14,21 @@ from holdfast.codec.types import TypeRegistry
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.framework import Framework
 from holdfast.model.lease import DEFAULT_SECONDS, LeaseTerms
+from holdfast.model.migrations import Migrations
 from holdfast.operations import arguments
 
 if TYPE_CHECKING:
     from holdfast.leases import SyncLease
     from holdfast.model.holds import Pin, Tag
     from holdfast.model.listing import Session, Timeline, Tree
-    from holdfast.model.reports import CollectionReport, ForkReport, RollbackReport, Stats, VerifyReport
+    from holdfast.model.reports import (
+        CollectionReport,
+        ForkReport,
+        MigrationReport,
+        RollbackReport,
+        Stats,
+        VerifyReport,
+    )
     from holdfast.store import SyncClientStore
 
 
@@ -42,8 +50,9 @@ class SyncClient(Opening):
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         types: TypeRegistry | None = None,
         limits: Limits | None = None,
+        migrations: Migrations | None = None,
     ) -> None:
-        self._client = _Inline(backend, cache_bytes=cache_bytes, types=types, limits=limits)
+        self._client = _Inline(backend, cache_bytes=cache_bytes, types=types, limits=limits, migrations=migrations)
         self._services = self._client._services
 
     def save(
@@ -64,6 +73,7 @@ class SyncClient(Opening):
         lease: LeaseTerms | None = None,
         tasks: Any = None,
         app_version: str | None = None,
+        state_version: int | None = None,
         **metadata: Any,
     ) -> str:
         return run_inline(
@@ -83,12 +93,13 @@ class SyncClient(Opening):
                 lease=lease,
                 tasks=tasks,
                 app_version=app_version,
+                state_version=state_version,
                 **metadata,
             )
         )
 
-    def restore(self, checkpoint_id: str, verify: bool = True) -> Checkpoint:
-        return run_inline(self._client.restore(checkpoint_id, verify))
+    def restore(self, checkpoint_id: str, verify: bool = True, *, migrate: bool = True) -> Checkpoint:
+        return run_inline(self._client.restore(checkpoint_id, verify, migrate=migrate))
 
     def handoff(
         self,
@@ -107,8 +118,10 @@ class SyncClient(Opening):
     def expire(self, checkpoint_id: str) -> bool:
         return run_inline(self._client.expire(checkpoint_id))
 
-    def latest(self, agent_id: str | None = None, session_id: str | None = None) -> Checkpoint | None:
-        return run_inline(self._client.latest(agent_id, session_id))
+    def latest(
+        self, agent_id: str | None = None, session_id: str | None = None, *, migrate: bool = True
+    ) -> Checkpoint | None:
+        return run_inline(self._client.latest(agent_id, session_id, migrate=migrate))
 
     def get(self, checkpoint_id: str) -> Checkpoint:
         return run_inline(self._client.get(checkpoint_id))
@@ -171,6 +184,16 @@ class SyncClient(Opening):
 
     def verify(self, session_id: str | None = None) -> VerifyReport:
         return run_inline(self._client.verify(session_id))
+
+    def check_migrations(
+        self,
+        session_id: str | None = None,
+        agent_id: str | None = None,
+        *,
+        every: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> MigrationReport:
+        return run_inline(self._client.check_migrations(session_id, agent_id, every=every, progress=progress))
 
     def stats(self) -> Stats:
         return run_inline(self._client.stats())

@@ -182,11 +182,12 @@ class TestSaveCheckpoint:
             .tasks([1])
             .workspace("snap-1")
             .app_version("9")
+            .state_version(2)
             .build()
         )
         assert client.save_checkpoint(built) == built.checkpoint_id
         restored = client.restore(built.checkpoint_id)
-        decided_by_the_store = {"checksum", "created_at", "tree_id", "sequence"}
+        decided_by_the_store = {"checksum", "created_at", "tree_id", "sequence", "stored_state_version"}
         for name, value in built.as_dict().items():
             if name not in decided_by_the_store:
                 assert getattr(restored, name) == value, name

@@ -72,6 +72,7 @@ def _print(checkpoint: Checkpoint) -> None:
         "handed to": printable(checkpoint.handoff_target or "", VALUE_LIMIT),
         "framework": str(checkpoint.framework),
         "app version": printable(checkpoint.app_version or "", VALUE_LIMIT),
+        "version": "" if checkpoint.state_version in (None, 1) else f"{checkpoint.state_version} (of the state)",
         "checksum": f"{checkpoint.checksum} (verified)",
     }
     for title, text in facts.items():

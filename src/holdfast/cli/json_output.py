@@ -48,6 +48,7 @@ def checkpoint_fields(checkpoint: Checkpoint) -> dict[str, Any]:
         "tasks": shown(checkpoint.tasks),
         "workspace": checkpoint.workspace,
         "app_version": checkpoint.app_version,
+        "state_version": checkpoint.state_version,
         "schema_version": checkpoint.schema_version,
         "checksum": checkpoint.checksum,
     }

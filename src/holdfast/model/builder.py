@@ -61,6 +61,10 @@ class CheckpointBuilder:
     def app_version(self, version: str) -> CheckpointBuilder:
         return self._set(app_version=version)
 
+    def state_version(self, version: int) -> CheckpointBuilder:
+        """The version of the state's own schema (see `holdfast.migration`)."""
+        return self._set(state_version=version)
+
     def build(self) -> Checkpoint:
         fields = {"session_id": str(uuid.uuid4())} | self._fields
         return Checkpoint(

@@ -19,8 +19,9 @@ STATE_FIELDS = ("execution_state", "agent_context")
 class Checkpoint:
     """One agent at one moment. Never updated, only followed by a child.
 
-    The fields that only a store can know (`checksum`, `sequence`, `tree_id`) are empty until it was saved. Entries
-    of a timeline carry everything but the state: reading `execution_state` or `agent_context` there raises
+    The fields that only a store can know (`checksum`, `sequence`, `tree_id`) are empty until it was saved.
+    `state_version` is the version of the state here, `stored_state_version` that of the stored one, which a restore may
+    have migrated; `schema_version` is that of holdfast's own envelope. Entries of a timeline carry everything but the state: reading `execution_state` or `agent_context` there raises
     `StateNotLoadedError`, which names `restore`.
     """
 
@@ -45,6 +46,8 @@ class Checkpoint:
     workspace: str | None = None
     tasks: Any = None
     app_version: str | None = None
+    state_version: int | None = None
+    stored_state_version: int | None = None
 
     @classmethod
     def assembled(cls, fields: dict[str, Any]) -> Checkpoint:

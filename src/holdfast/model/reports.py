@@ -62,6 +62,36 @@ class VerifyReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MigrationProblem:
+    """A checkpoint that would not resume. `reason` is one of missing_migration, newer_state, migration_failed,
+    unknown_type, unsupported_value, corrupt, newer_holdfast, error. What could not be read is empty or 0."""
+
+    session_id: str
+    checkpoint_id: str
+    agent_id: str
+    state_version: int
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrationReport:
+    """What `check_migrations` found: of `checked` checkpoints, `migrating` would be migrated when they are restored, and
+    `problems` would not resume with the migrations and types that are registered."""
+
+    checked: int
+    migrating: int = 0
+    problems: tuple[MigrationProblem, ...] = field(default_factory=tuple)
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
     """What a store holds. `logical_bytes` is what the checkpoints' states would take if each were stored whole;
     `stored_bytes` is what they do take, the store's own overhead included."""

@@ -24,6 +24,7 @@ from holdfast.errors import CorruptError, NewerVersionError
 from holdfast.model import ids, schema
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.framework import Framework
+from holdfast.model.migrations import FIRST_VERSION
 from holdfast.objects import manifest as manifests
 from holdfast.objects.manifest import Manifest
 
@@ -62,6 +63,10 @@ class Stored(NamedTuple):
     @property
     def sequence(self) -> int:
         return self.header["seq"]  # type: ignore[no-any-return]  # see id
+
+    @property
+    def state_version(self) -> int:
+        return self.header.get("sv", FIRST_VERSION)  # type: ignore[no-any-return]  # see id
 
     @property
     def expires_at_us(self) -> int | None:
@@ -156,8 +161,11 @@ def _header(codec: Codec, packed: bytes) -> dict[str, Any]:
     return header
 
 
-def checkpoint(codec: Codec, stored: Stored, state: tuple[Any, Any] | None = None) -> Checkpoint:
-    """The checkpoint of a record; without a state, as a timeline shows it."""
+def checkpoint(
+    codec: Codec, stored: Stored, state: tuple[Any, Any] | None = None, *, state_version: int | None = None
+) -> Checkpoint:
+    """The checkpoint of a record; without a state, as a timeline shows it. `state_version` is that of a state that was
+    migrated."""
     header = stored.header
     if header.get("kid"):
         raise NewerVersionError(f"{ids.to_text(stored.id)} is encrypted, which this holdfast can't read yet. Upgrade")
@@ -183,6 +191,8 @@ def checkpoint(codec: Codec, stored: Stored, state: tuple[Any, Any] | None = Non
         "workspace": header.get("ws"),
         "tasks": codec.decode(header["tasks"]) if "tasks" in header else None,
         "app_version": header.get("app"),
+        "state_version": state_version or stored.state_version,
+        "stored_state_version": stored.state_version,
     }
     if state is not None:
         fields["execution_state"], fields["agent_context"] = state

@@ -12,13 +12,14 @@ from holdfast.errors import UsageError
 from holdfast.model import ids
 from holdfast.model.framework import Framework
 from holdfast.model.lease import LeaseTerms
+from holdfast.model.migrations import check_version
 from holdfast.objects.manifest import Path
 from holdfast.objects.split import ROOTS
 
 PARAMETERS = frozenset(
     (
         "agent_id", "framework", "execution_state", "session_id", "parent_id", "context", "step_index", "step_name",
-        "ttl_seconds", "checkpoint_id", "append", "expect_head", "lease", "tasks", "app_version",
+        "ttl_seconds", "checkpoint_id", "append", "expect_head", "lease", "tasks", "app_version", "state_version",
     )
 )  # fmt: skip
 RESERVED = frozenset(
@@ -52,6 +53,7 @@ class SaveRequest:
     tasks: Any = None
     workspace: str | None = None
     app_version: str | None = None
+    state_version: int | None = None
     handoff_target: str | None = None
     handoff_schema: str | None = None
 
@@ -111,6 +113,10 @@ def limit(value: Any) -> int | None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
         raise UsageError(f"limit is {value!r}: it must be a whole number from 0 on, or None for all")
     return value
+
+
+def state_version(value: Any) -> int | None:
+    return None if value is None else check_version("state_version", value)
 
 
 def ttl(value: Any) -> float | None:

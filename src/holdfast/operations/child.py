@@ -8,9 +8,11 @@ from typing import Any
 from holdfast.backends.port import ABSENT, Commit, RecordWrite, RowKey, RowWrite, RunWrite
 from holdfast.model import ids
 from holdfast.model.framework import Framework
+from holdfast.model.migrations import FIRST_VERSION
 from holdfast.objects import record, rows
 from holdfast.objects.manifest import Manifest
 from holdfast.objects.record import Stored
+from holdfast.operations import state_versions
 from holdfast.operations.arguments import SaveRequest
 from holdfast.operations.memory import Line
 from holdfast.operations.services import Services
@@ -37,6 +39,9 @@ def fields_of(services: Services, request: SaveRequest) -> dict[str, Any]:
         fields["ws"] = request.workspace
     if request.app_version is not None:
         fields["app"] = request.app_version
+    version = state_versions.of_save(services, request)
+    if version != FIRST_VERSION:
+        fields["sv"] = version
     return fields
 
 

@@ -19,7 +19,7 @@ from holdfast.operations.memory import Line
 from holdfast.operations.save import MAX_ATTEMPTS
 from holdfast.operations.services import Services
 
-_OF_THE_CALLER = ("agent", "fw", "ttl", "meta", "tasks", "ws", "app")
+_OF_THE_CALLER = ("agent", "fw", "ttl", "meta", "tasks", "ws", "app", "sv")
 
 
 async def fork(

@@ -6,12 +6,13 @@ from collections.abc import Awaitable
 from typing import Any
 
 from holdfast.backends.port import CommitConflict
-from holdfast.errors import ConflictError, CorruptError, StoreError, UsageError
+from holdfast.errors import ConflictError, CorruptError, NewerStateError, StoreError, UsageError
 from holdfast.model import ids
+from holdfast.model.migrations import FIRST_VERSION
 from holdfast.objects import plan, rows
 from holdfast.objects.record import Stored
 from holdfast.objects.split import KnownList, Split
-from holdfast.operations import appends, reading
+from holdfast.operations import appends, reading, state_versions
 from holdfast.operations import lease as leasing
 from holdfast.operations.arguments import SaveRequest
 from holdfast.operations.child import child, fields_of
@@ -44,7 +45,7 @@ async def save(services: Services, request: SaveRequest) -> Stored:
             else:
                 async with services.backend.turn(session):
                     stored, line, outcome = await attempt.commit(await reading.current_line(services, session))
-        except (CorruptError, UsageError):
+        except (CorruptError, UsageError, NewerStateError):
             tip = attempt.line.tip if attempt.line else None
             if tip is None or tip.id == doubted:
                 raise
@@ -93,6 +94,7 @@ class _Attempt:
         if not _stands_at_parent(services, request, line):
             line = await _at_parent(services, request, self.session)
         self.line = line
+        state_versions.check_parent(services, request, self.fields.get("sv", FIRST_VERSION), line.tip)
         if self._split is None or self._base is None or self._base.tip is not line.tip:
             self._split = await _split(services, request, line, self._split)
             self._base = line

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from holdfast.backends.port import ABSENT, Backend, Commit, CommitConflict, RowWrite
 from holdfast.codec.codec import Codec
 from holdfast.model.lease import Process
+from holdfast.model.migrations import Migrations
 from holdfast.objects import rows
 from holdfast.operations.memory import LineMemory
 
@@ -68,3 +69,4 @@ class Services:
     logs: LogNumbers
     this_process: Callable[[], Process]
     has_ended: Callable[[Process], bool]
+    migrations: Migrations
