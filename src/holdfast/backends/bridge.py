@@ -21,6 +21,7 @@ from holdfast.backends.port import (
     BlobInfo,
     BlockingBackend,
     Capabilities,
+    Change,
     Commit,
     Record,
     Row,
@@ -53,6 +54,8 @@ class Bridge:
 
     def __init__(self, backend: BlockingBackend) -> None:
         self.backend = backend
+        self.committed = 0  # batches; changed by whoever commits, and only one does at a time
+        self._is_closed = False
 
     @property
     def capabilities(self) -> Capabilities:
@@ -68,6 +71,9 @@ class Bridge:
         raise NotImplementedError
 
     async def sleep(self, seconds: float) -> None:
+        raise NotImplementedError
+
+    def wait_for_commit(self, seen: int, seconds: float) -> Awaitable[bool]:
         raise NotImplementedError
 
     async def records(self, ids: Sequence[bytes]) -> list[Record | None]:
@@ -98,6 +104,12 @@ class Bridge:
 
     async def page_records(self, after: bytes | None, limit: int) -> list[Record]:
         return await self._call(self.backend.page_records, after, limit)
+
+    async def changes(self, after: int, limit: int) -> list[Change]:
+        return await self._call(self.backend.changes, after, limit)
+
+    async def last_change(self) -> int:
+        return await self._call(self.backend.last_change)
 
     async def page_runs(self, after: tuple[int, int] | None, limit: int) -> list[RunInfo]:
         return await self._call(self.backend.page_runs, after, limit)
@@ -143,6 +155,7 @@ class Inline(Bridge):
         self._queue: SimpleQueue[_Waiting] = SimpleQueue()
         self._leading_turns = threading.Lock()
         self._turns: WeakValueDictionary[bytes, _ThreadTurn] = WeakValueDictionary()
+        self._listeners: set[threading.Event] = set()
 
     async def _call(self, method: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         return method(*args, **kwargs)
@@ -158,6 +171,27 @@ class Inline(Bridge):
 
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251 - there is no event loop
+
+    async def wait_for_commit(self, seen: int, seconds: float) -> bool:
+        news = threading.Event()
+        self._listeners.add(news)
+        try:
+            # Looked at after the listener is known, as those who commit count before they look for listeners: one of
+            # the two sees the other.
+            if self.committed == seen and not self._is_closed:
+                news.wait(seconds)
+        finally:
+            self._listeners.discard(news)
+        return not self._is_closed
+
+    async def close(self) -> None:
+        await super().close()
+        self._is_closed = True
+        self._tell()
+
+    def _tell(self) -> None:
+        for news in tuple(self._listeners):
+            news.set()
 
     async def _outcome(self, mine: _Waiting) -> None:
         while not mine.outcome:
@@ -177,6 +211,9 @@ class Inline(Bridge):
         finally:
             for entry, outcome in zip(waiting, outcomes, strict=True):
                 entry.outcome.append(outcome)
+            self.committed += 1
+            if self._listeners:
+                self._tell()
 
 
 class _Job(NamedTuple):
@@ -205,6 +242,7 @@ class Offload(Bridge):
         self._is_alone = True
         self._starting = threading.Lock()
         self._turns: WeakValueDictionary[tuple[int, bytes], asyncio.Lock] = WeakValueDictionary()
+        self._listeners: set[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = set()
         self._thread_of: int | None = None  # the process the thread runs in: a forked child needs its own
 
     async def _call(self, method: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -225,8 +263,33 @@ class Offload(Bridge):
 
         await asyncio.sleep(seconds)
 
+    async def wait_for_commit(self, seen: int, seconds: float) -> bool:
+        from asyncio import get_running_loop
+
+        loop = get_running_loop()
+        listener = loop, loop.create_future()
+        timer = loop.call_later(seconds, _wake, listener[1])
+        self._listeners.add(listener)
+        try:
+            # As in `Inline`: counting comes before looking for listeners, listening before looking at the count.
+            if self.committed == seen and not self._is_closed:
+                await listener[1]
+        finally:
+            self._listeners.discard(listener)
+            timer.cancel()
+        return not self._is_closed
+
+    def _tell(self) -> None:
+        for loop, future in tuple(self._listeners):
+            try:
+                loop.call_soon_threadsafe(_wake, future)
+            except RuntimeError:  # the loop was closed, and whoever listened there is gone with it
+                self._listeners.discard((loop, future))
+
     async def close(self) -> None:
         await super().close()
+        self._is_closed = True
+        self._tell()
         self._queue.put(None)  # ends the thread; a call after this starts another, which says that it is closed
         self._thread_of = None
 
@@ -269,6 +332,9 @@ class Offload(Bridge):
             commits = [job for job in jobs if job.commit is not None]
             if commits:
                 _deliver(self._commit(commits))
+                self.committed += 1
+                if self._listeners:
+                    self._tell()
             for job in jobs:
                 if job.call is not None:
                     _deliver([_answer(job)])
@@ -314,6 +380,11 @@ def _resolve(answers: list[_Answer]) -> None:
             job.future.set_exception(StoreError(f"the store stopped unexpectedly: {error!r}"))
         else:
             job.future.set_exception(error)
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _drain(queue: SimpleQueue[Any]) -> list[Any]:

@@ -12,6 +12,7 @@ from holdfast.backends.port import (
     ANY_VERSION,
     BlobInfo,
     Capabilities,
+    Change,
     Commit,
     CommitConflict,
     Record,
@@ -42,6 +43,8 @@ class MemoryBackend:
         self._lock = threading.Lock()
         self._records: dict[bytes, Record] = {}
         self._sessions: dict[bytes, dict[int, bytes]] = {}
+        self._order: list[bytes | None] = []  # ids by position, the first is 1; None where a record was deleted
+        self._positions: dict[bytes, int] = {}
         self._runs: dict[int, list[Run]] = {}
         self._blobs: dict[bytes, tuple[bytes, int]] = {}
         self._rows: dict[RowKey, Row] = {}
@@ -116,12 +119,16 @@ class MemoryBackend:
         for write in commit.rows:
             self._put_row(write.key, write.value)
         for record in _record_writes(commit):
+            if record.replaces is None:
+                self._order.append(record.id)
+                self._positions[record.id] = len(self._order)
             self._records[record.id] = Record(record.id, record.session, record.sequence, record.data)
             self._sessions.setdefault(record.session, {})[record.sequence] = record.id
         for id_, data in commit.delete_records:
             known = self._records.get(id_)
             if known is not None and known.data == data:
                 del self._records[id_]
+                self._order[self._positions.pop(id_) - 1] = None
                 del self._sessions[known.session][known.sequence]
         for delete in commit.delete_runs:
             runs = self._runs.get(delete.log, [])
@@ -210,6 +217,23 @@ class MemoryBackend:
             order = sorted(self._records)
             start = 0 if after is None else bisect_right(order, after)
             return [self._records[id_] for id_ in order[start : start + limit]]
+
+    def changes(self, after: int, limit: int) -> list[Change]:
+        with self._lock:
+            self._check_open()
+            found: list[Change] = []
+            for position in range(after + 1, len(self._order) + 1):
+                id_ = self._order[position - 1]
+                if len(found) == limit:
+                    break
+                if id_ is not None:
+                    found.append(Change(position, self._records[id_]))
+            return found
+
+    def last_change(self) -> int:
+        with self._lock:
+            self._check_open()
+            return len(self._order)
 
     def page_runs(self, after: tuple[int, int] | None, limit: int) -> list[RunInfo]:
         with self._lock:

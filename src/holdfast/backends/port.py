@@ -20,6 +20,16 @@ each `RunWrite.tail`, each id in `require`, each row in `require_rows`, each `re
 sequence number). If one does not hold, nothing is changed and `CommitConflict` says which. Deletions are not
 conditions: what is no longer as named is left alone.
 
+Every new record gets a *position*, a whole number from 1 on: `changes` gives the records in that order, and a reader that
+remembers the last position it was given goes on from there. For that a position is never given twice, not even after
+the record that had the highest one was deleted; and once a reader was given a position (or `last_change` has named
+it), no record appears at a lower one. A commit that could see another one's effects has the higher positions, so within
+a session they rise with the sequence numbers; the records of one commit have theirs in its order. Numbers may be left
+out. A record that is replaced keeps its position; a deleted one's is simply not there any more. Where writers exclude
+each other, a counter does. Where they don't, a position that is drawn before its transaction commits may become visible
+after higher ones: then `changes` and `last_change` must stop below the lowest position that is drawn and not decided.
+Readers may be made to wait, never to skip.
+
 Blocking backends implement `BlockingBackend`; `bridge.py` makes them awaitable. Identifiers from outside (sessions,
 row keys) are any bytes: they are data, never part of SQL, of a path or of a key's structure. The contract is spelled
 out as tests in `holdfast.testing`, which every backend runs.
@@ -91,6 +101,13 @@ class Record(NamedTuple):
     session: bytes
     sequence: int
     data: bytes
+
+
+class Change(NamedTuple):
+    """A record and its position in the order in which records became visible."""
+
+    position: int
+    record: Record
 
 
 class RunWrite(NamedTuple):
@@ -242,6 +259,13 @@ class BlockingBackend(Protocol):
     def page_records(self, after: bytes | None, limit: int) -> list[Record]:
         """Records in the order of their ids, from the first one greater than `after`: for walking the whole store."""
 
+    def changes(self, after: int, limit: int) -> list[Change]:
+        """Records in the order in which they became visible, from the first position greater than `after` (0 for the
+        beginning), at most `limit`. It is asked again and again: nothing new must be cheap to say."""
+
+    def last_change(self) -> int:
+        """The highest position so far, 0 if there was none: no record will appear at it or below it."""
+
     def page_runs(self, after: tuple[int, int] | None, limit: int) -> list[RunInfo]:
         """Runs in the order of (log, first), from the first one greater than `after`, without their data."""
 
@@ -273,6 +297,14 @@ class Backend(Protocol):
     async def sleep(self, seconds: float) -> None:
         """Lets time pass, without keeping an event loop from its work."""
 
+    @property
+    def committed(self) -> int:
+        """A number that is another one after every commit made through this object."""
+
+    def wait_for_commit(self, seen: int, seconds: float) -> Awaitable[bool]:
+        """Waits until `committed` is no longer `seen`, until there may be news from elsewhere, or for so many seconds.
+        False if this object was closed: there will be no news."""
+
     async def records(self, ids: Sequence[bytes]) -> list[Record | None]: ...
 
     async def session_records(
@@ -293,6 +325,10 @@ class Backend(Protocol):
     ) -> list[tuple[RowKey, Row]]: ...  # fmt: skip
 
     async def page_records(self, after: bytes | None, limit: int) -> list[Record]: ...
+
+    async def changes(self, after: int, limit: int) -> list[Change]: ...
+
+    async def last_change(self) -> int: ...
 
     async def page_runs(self, after: tuple[int, int] | None, limit: int) -> list[RunInfo]: ...
 

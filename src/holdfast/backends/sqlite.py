@@ -23,6 +23,7 @@ from holdfast.backends.port import (
     MAX_LOG_ELEMENTS,
     BlobInfo,
     Capabilities,
+    Change,
     Commit,
     CommitConflict,
     Record,
@@ -94,7 +95,7 @@ class SqliteBackend:
     def _alone(self, commit: Commit) -> BaseException | None:
         def carry_out(connection: sqlite3.Connection) -> None:
             connection.execute("BEGIN IMMEDIATE")
-            sqlite_commit.carry_out(connection, commit)
+            sqlite_commit.carry_out(connection, commit, sqlite_commit.last_record(connection))
             connection.execute("COMMIT")
 
         try:
@@ -207,6 +208,22 @@ class SqliteBackend:
             return [Record(*_typed(row, RECORD_TYPES)) for row in rows]
 
         return self._read(read)
+
+    def changes(self, after: int, limit: int) -> list[Change]:
+        def read(connection: sqlite3.Connection) -> list[Change]:
+            # `n` is the key that the table is stored by: if there is nothing new, this looks at its last page only.
+            rows = connection.execute(
+                "SELECT record.n, record.id, session.id, sequence, data FROM record "
+                "JOIN session ON session.n = record.session WHERE record.n > ? ORDER BY record.n LIMIT ?",
+                (after, limit),
+            )
+            typed = (_typed(row, (int, *RECORD_TYPES)) for row in rows)
+            return [Change(n, Record(*columns)) for n, *columns in typed]
+
+        return self._read(read)
+
+    def last_change(self) -> int:
+        return self._read(sqlite_commit.last_record)
 
     def page_runs(self, after: tuple[int, int] | None, limit: int) -> list[RunInfo]:
         def read(connection: sqlite3.Connection) -> list[RunInfo]:

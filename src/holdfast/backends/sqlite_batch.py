@@ -18,18 +18,21 @@ REMEMBERED = 50_000
 
 
 class Known:
-    """What this process knows of the store, as of `data_version`: rows, logs' tails, sessions' numbers."""
+    """What this process knows of the store, as of `data_version`: rows, logs' tails, sessions' numbers, and the number
+    of the record that was written last."""
 
     def __init__(self) -> None:
         self.data_version: int | None = None
         self.rows: dict[RowKey, tuple[int, bytes | None]] = {}
         self.tails: dict[int, int] = {}
         self.sessions: dict[bytes, int] = {}
+        self.last_record: int | None = None
 
     def forget(self) -> None:
         self.rows.clear()
         self.tails.clear()
         self.sessions.clear()
+        self.last_record = None
 
     def is_large(self) -> bool:
         return len(self.rows) + len(self.tails) + len(self.sessions) > REMEMBERED
@@ -61,7 +64,7 @@ class Batch:
                     self._gather(commit)
                 else:
                     self._write()
-                    sqlite_commit.carry_out(connection, commit)
+                    known.last_record = sqlite_commit.carry_out(connection, commit, self._last_record())
                     self._forget(commit)
             except CommitConflict as conflict:
                 outcomes.append(conflict)
@@ -102,7 +105,12 @@ class Batch:
             if session is None:
                 session = sqlite_commit.new_session(connection, record.session)
             known.sessions[record.session] = session
-        self._records.append(sqlite_commit.record_columns(record, session))
+        n = known.last_record = self._last_record() + 1
+        self._records.append(sqlite_commit.record_columns(record, n, session))
+
+    def _last_record(self) -> int:
+        last = self._known.last_record
+        return sqlite_commit.last_record(self._connection) if last is None else last
 
     def _write(self) -> None:
         """Writes what was gathered."""

@@ -22,8 +22,8 @@ from holdfast.backends.port import (
 
 PUT_RUN = "INSERT INTO run VALUES (?, ?, ?)"
 PUT_RECORD = (
-    "INSERT INTO record (id, session, sequence, data, agent_id, framework, step_index, step_name, parent, "
-    "created_at_us, expires_at_us, handoff_target) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO record (n, id, session, sequence, data, agent_id, framework, step_index, step_name, parent, "
+    "created_at_us, expires_at_us, handoff_target) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 PUT_ROW = (
     "INSERT INTO row (space, key, tree, version, value) VALUES (?, ?, ?, ?, ?) "
@@ -31,8 +31,9 @@ PUT_ROW = (
 )
 
 
-def carry_out(connection: sqlite3.Connection, commit: Commit) -> None:
-    """Carries out a commit of any kind, or raises `CommitConflict` before anything is changed."""
+def carry_out(connection: sqlite3.Connection, commit: Commit, last: int) -> int:
+    """Carries out a commit of any kind, or raises `CommitConflict` before anything is changed. `last` is the number of the
+    last record so far; returns that of the last one then."""
     ends: dict[int, int] = {}  # of the logs that this commit has begun to write
     for run in commit.runs:
         if not ends.get(run.log) == run.first == run.tail:
@@ -67,9 +68,11 @@ def carry_out(connection: sqlite3.Connection, commit: Commit) -> None:
             (hash_, time.time_ns() // 1000, data),
         )
     if commit.record is not None:
-        _write_record(connection, commit.record)
+        last += commit.record.replaces is None
+        _write_record(connection, commit.record, last)
     for record in commit.more_records:
-        _write_record(connection, record)
+        last += record.replaces is None
+        _write_record(connection, record, last)
     for write, version in zip(commit.rows, versions, strict=True):
         if write.value is None:
             connection.execute("DELETE FROM row WHERE space = ? AND key = ? AND tree = ?", write.key)
@@ -77,6 +80,7 @@ def carry_out(connection: sqlite3.Connection, commit: Commit) -> None:
             connection.execute(PUT_ROW, (*write.key, version + 1, write.value))
     if commit.delete_records or commit.delete_runs or commit.delete_blobs:
         _delete(connection, commit)
+    return last
 
 
 def tail_of(connection: sqlite3.Connection, log: int) -> int:
@@ -107,6 +111,16 @@ def new_session(connection: sqlite3.Connection, session: bytes) -> int:
     return number
 
 
+def last_record(connection: sqlite3.Connection) -> int:
+    """The highest number that any record has or had: a record's number is its position, and never given again."""
+    found = connection.execute(
+        "SELECT max(coalesce((SELECT max(n) FROM record), 0), coalesce((SELECT max(n) FROM deleted), 0))"
+    ).fetchone()[0]
+    if type(found) is not int:
+        raise sqlite3.DatabaseError("malformed row: a record's number is no number")
+    return found
+
+
 def _check_tail(connection: sqlite3.Connection, run: RunWrite) -> None:
     if tail_of(connection, run.log) != run.tail:
         raise CommitConflict("run", run.log)
@@ -135,15 +149,15 @@ def _check_record(connection: sqlite3.Connection, record: RecordWrite) -> None:
         raise CommitConflict("record", record.id)
 
 
-def _write_record(connection: sqlite3.Connection, record: RecordWrite) -> None:
+def _write_record(connection: sqlite3.Connection, record: RecordWrite, n: int) -> None:
     if record.replaces is not None:
         connection.execute("UPDATE record SET data = ? WHERE id = ?", (record.data, record.id))
         return
     session = session_number(connection, record.session) or new_session(connection, record.session)
-    connection.execute(PUT_RECORD, record_columns(record, session))
+    connection.execute(PUT_RECORD, record_columns(record, n, session))
 
 
-def record_columns(record: RecordWrite, session: int) -> tuple[object, ...]:
+def record_columns(record: RecordWrite, n: int, session: int) -> tuple[object, ...]:
     """The values of `PUT_RECORD`."""
     labels = record.labels
     if labels is None:
@@ -159,7 +173,7 @@ def record_columns(record: RecordWrite, session: int) -> tuple[object, ...]:
             record.expires_at_us,
             _label(labels.handoff_target),
         )
-    return (record.id, session, record.sequence, record.data, *shown)
+    return (n, record.id, session, record.sequence, record.data, *shown)
 
 
 def _label(text: str | None) -> str | None:
@@ -168,12 +182,21 @@ def _label(text: str | None) -> str | None:
 
 
 def _delete(connection: sqlite3.Connection, commit: Commit) -> None:
-    for id_, data in commit.delete_records:
-        connection.execute("DELETE FROM record WHERE id = ? AND data = ?", (id_, data))
+    if commit.delete_records:
+        _delete_records(connection, commit)
     for delete in commit.delete_runs:
         _delete_run(connection, delete)
     for hash_, written_before in commit.delete_blobs.items():
         connection.execute("DELETE FROM blob WHERE hash = ? AND written_at_us < ?", (hash_, written_before))
+
+
+def _delete_records(connection: sqlite3.Connection, commit: Commit) -> None:
+    last = last_record(connection)
+    for id_, data in commit.delete_records:
+        connection.execute("DELETE FROM record WHERE id = ? AND data = ?", (id_, data))
+    if last_record(connection) < last:  # the table no longer tells which numbers were given out: now it is written down
+        connection.execute("DELETE FROM deleted")
+        connection.execute("INSERT INTO deleted VALUES (?)", (last,))
 
 
 def _delete_run(connection: sqlite3.Connection, delete: RunDelete) -> None:

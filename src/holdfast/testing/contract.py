@@ -21,6 +21,7 @@ A test that fails says which rule of `holdfast.backends.port` was broken, then w
 from __future__ import annotations
 
 from holdfast.testing.contract_blobs import BlobContract
+from holdfast.testing.contract_changes import ChangeContract
 from holdfast.testing.contract_commits import CommitContract
 from holdfast.testing.contract_records import RecordContract
 from holdfast.testing.contract_rows import RowContract
@@ -28,5 +29,7 @@ from holdfast.testing.contract_runs import RunContract
 from holdfast.testing.contract_sharing import SharingContract
 
 
-class BackendContract(RowContract, RunContract, RecordContract, BlobContract, CommitContract, SharingContract):
+class BackendContract(
+    RowContract, RunContract, RecordContract, BlobContract, CommitContract, ChangeContract, SharingContract
+):
     """Subclass it, name the class `Test…`, define `open_backend`."""

@@ -179,6 +179,8 @@ class SharingContract(Harness):
             "rows": lambda: backend.rows([HEAD]),
             "scan": lambda: backend.scan("head"),
             "page_records": lambda: backend.page_records(None, 1),
+            "changes": lambda: backend.changes(0, 1),
+            "last_change": backend.last_change,
             "page_runs": lambda: backend.page_runs(None, 1),
             "page_blobs": lambda: backend.page_blobs(None, 1),
             "usage": backend.usage,

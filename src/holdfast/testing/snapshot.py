@@ -16,6 +16,7 @@ class Snapshot:
     """What `dump` returns. Two are equal if they hold the same; when blobs were written is left out of that."""
 
     records: dict[bytes, Record]
+    positions: dict[bytes, int]  # as `changes` gives them
     sessions: dict[bytes, list[tuple[int, bytes]]]  # as the sessions list them: (sequence, id), newest first
     runs: dict[int, list[Run]]
     blobs: dict[bytes, bytes]
@@ -25,7 +26,7 @@ class Snapshot:
     def differences(self, other: Snapshot) -> list[str]:
         """One line for each thing that is not the same in both, times included; [] if nothing differs."""
         lines: list[str] = []
-        for kind in ("records", "sessions", "runs", "blobs", "rows", "written_at_us"):
+        for kind in ("records", "positions", "sessions", "runs", "blobs", "rows", "written_at_us"):
             ours: dict[Any, Any] = getattr(self, kind)
             theirs: dict[Any, Any] = getattr(other, kind)
             lines += [
@@ -45,6 +46,7 @@ def dump(backend: BlockingBackend, spaces: Sequence[str]) -> Snapshot:
     hashes = _written_at_us(backend)
     return Snapshot(
         records=records,
+        positions=_positions(backend),
         sessions={
             session: [(record.sequence, record.id) for record in backend.session_records(session)]
             for session in {record.session for record in records.values()}
@@ -66,6 +68,15 @@ def _records(backend: BlockingBackend) -> dict[bytes, Record]:
     while page := backend.page_records(after, PAGE):
         found |= {record.id: record for record in page}
         after = page[-1].id
+    return found
+
+
+def _positions(backend: BlockingBackend) -> dict[bytes, int]:
+    found: dict[bytes, int] = {}
+    after = 0
+    while page := backend.changes(after, PAGE):
+        found |= {record.id: position for position, record in page}
+        after = page[-1].position
     return found
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import stat
+import zlib
 from pathlib import Path
 
 import pytest
@@ -262,16 +263,21 @@ def test_the_layout(where: Path):
             f"blobs/{hash_[:2]}/{hash_}",
             f"rows/head/{TREE.hex()}/run-001.row",
             "rows/lease/_store/%52un%2f1.row",
+            "order",
         ]
     )
+    first, rest = (where / "order").read_bytes()[:20], (where / "order").read_bytes()[20:]
+    assert first == record_id(7, TREE) + zlib.crc32((1).to_bytes(8, "big") + record_id(7, TREE)).to_bytes(4, "big")
+    assert rest == bytes(3980)
     lines = (where / "sessions/run-001/0000000007.record").read_bytes().split(b"\n", 2)
     assert lines[0].startswith(b"holdfast record 1 crc32 ")
     about = json.loads(lines[1])
-    assert (about["agent_id"], about["step_name"], about["session"], about["id"]) == (
+    assert (about["agent_id"], about["step_name"], about["session"], about["id"], about["position"]) == (
         "buyer",
         "validate",
         "run-001",
         id_,
+        1,
     )
     assert lines[2] == b"record 7"
     by_id = where / f"records/07/{id_}.record"
@@ -314,7 +320,7 @@ def test_nothing_is_left_of_what_was_deleted(where: Path):
         ),
     )
     assert sorted(path.name for path in where.rglob("*")) == sorted(
-        ["holdfast.json", "lock", "staged", "records", "sessions", "logs", "blobs", "rows"]
+        ["holdfast.json", "lock", "order", "staged", "records", "sessions", "logs", "blobs", "rows"]
     )
 
 

@@ -278,7 +278,17 @@ def test_a_disk_that_fails_at_any_call_leaves_all_or_nothing(where: Path, number
         shutil.copytree(where.with_name("copy"), where)
         backend = FilesBackend(where)
         with monkeypatch.context() as patch:
-            for name in ("create", "twin", "move", "touch", "remove", "prune", "make_folder", "sync_folder"):
+            for name in (
+                "create",
+                "twin",
+                "move",
+                "touch",
+                "remove",
+                "prune",
+                "make_folder",
+                "sync_folder",
+                "write_at",
+            ):
                 patch.setattr(Disk, name, failing(name))
             calls = 0
             (outcome,) = backend.commit_all([second_commit()])
@@ -329,7 +339,7 @@ def test_a_directory_without_permission(where: Path):
 
 def test_a_twin_is_staged_after_what_it_is_a_twin_of(where: Path):
     FilesBackend(where).close()
-    changes = Changes(Disk(str(where), durable=True))
+    changes = Changes(Disk(str(where), durable=True), int)
     changes.remove("sessions/s/1")
     changes.put("records/aa/aa", b"x")
     changes.twin("sessions/s/1", "records/aa/aa")

@@ -4,6 +4,7 @@
     lock                                    flock: shared to read, exclusive to commit; always empty
     journal                                 a commit that is being carried out; absent at rest
     staged/                                 files of a commit that is being prepared; empty at rest
+    order                                   ids of records, in the order in which they came: `order.py`
     sessions/<session>/<sequence>.record    records, by their place in a session (10 digits)
     records/<xx>/<id>.record                the same files (hard links), by id; xx are its last two hex digits
     logs/<log>/<first>-<length>.run         runs, as they are (log and first: 10 digits)

@@ -7,13 +7,14 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from holdfast.backends.directories import make_directory
 from holdfast.backends.files import commit as commits
-from holdfast.backends.files import layout, queries
+from holdfast.backends.files import layout, order, queries
 from holdfast.backends.files.changes import Changes
 from holdfast.backends.files.disk import Disk, store_error
 from holdfast.backends.files.journal import Journal
@@ -21,6 +22,7 @@ from holdfast.backends.files.locking import StoreLock
 from holdfast.backends.port import (
     BlobInfo,
     Capabilities,
+    Change,
     Commit,
     CommitConflict,
     Record,
@@ -96,6 +98,8 @@ class FilesBackend:
                 self._disk.create(staged, about)
                 self._disk.move(staged, layout.ABOUT)
                 self._disk.sync_folder("")
+            if self._disk.info(layout.ORDER) is None:
+                order.build(self._disk, queries.ids(self._disk))
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
@@ -118,10 +122,10 @@ class FilesBackend:
     def _commit_together(self, wanted: Sequence[Commit]) -> list[BaseException | None]:
         """Raises `OSError` if nothing of them all was done."""
         self._journal.replay()  # should the one before have failed while it was applied
-        together = Changes(self._disk)
+        together = Changes(self._disk, cache(lambda: order.last_position(self._disk)))
         outcomes: list[BaseException | None] = []
         for commit in wanted:
-            alone = Changes(together)
+            alone = Changes(together, together.last_position)
             try:
                 commits.decide(alone, commit)
             except (CommitConflict, HoldfastError) as refusal:
@@ -168,6 +172,18 @@ class FilesBackend:
     def page_records(self, after: bytes | None, limit: int) -> list[Record]:
         with self._reading():
             return queries.page_records(self._disk, after, limit)
+
+    def changes(self, after: int, limit: int) -> list[Change]:
+        self._check_open()
+        with self._translated("read"):
+            if not order.has_news(self._disk, after):
+                return []
+        with self._reading():
+            return order.changes(self._disk, after, limit)
+
+    def last_change(self) -> int:
+        with self._reading():
+            return order.last_position(self._disk)
 
     def page_runs(self, after: tuple[int, int] | None, limit: int) -> list[RunInfo]:
         with self._reading():

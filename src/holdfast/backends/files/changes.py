@@ -7,6 +7,7 @@ earlier ones, and are then made durable together.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from holdfast.backends.files.disk import FileInfo
@@ -43,11 +44,14 @@ class View(Protocol):
 
 
 class Changes:
-    """At most one change for each path: the last one decided."""
+    """At most one change for each path: the last one decided; and the new records, in their order."""
 
-    def __init__(self, below: View) -> None:
+    def __init__(self, below: View, last_position: Callable[[], int]) -> None:
+        """`last_position` is that of the record that came last, below this view."""
         self._below = below
+        self._last_position = last_position
         self.by_path: dict[str, Change] = {}
+        self.new_records: list[bytes] = []
         self._by_folder: defaultdict[str, dict[str, bool]] = defaultdict(dict)  # name → it will be there
 
     # -- the store as it will be ---------------------------------------------------------------------------------------
@@ -84,6 +88,9 @@ class Changes:
             case _:
                 return self._below.info(path)
 
+    def last_position(self) -> int:
+        return self._last_position() + len(self.new_records)
+
     # -- deciding ------------------------------------------------------------------------------------------------------
 
     def put(self, path: str, data: bytes, time_us: int | None = None) -> None:
@@ -99,8 +106,14 @@ class Changes:
     def remove(self, path: str) -> None:
         self._change(path, Remove())
 
+    def add_record(self, id_: bytes) -> int:
+        """Gives a new record its position."""
+        self.new_records.append(id_)
+        return self.last_position()
+
     def absorb(self, later: Changes) -> None:
         """Takes over what was decided on top of this view."""
+        self.new_records += later.new_records
         for path, change in later.by_path.items():
             if isinstance(change, Touch):
                 self.touch(path, change.time_us)

@@ -107,7 +107,8 @@ def _write_record(view: Changes, write: RecordWrite) -> None:
         in_session = layout.session_path(write.session, write.sequence)
         if known is not None or view.info(in_session) is not None:
             raise CommitConflict("record", write.id)
-    view.put(path, envelope.record_file(write, known))
+    position = view.add_record(write.id) if write.replaces is None else None
+    view.put(path, envelope.record_file(write, known, position))
     view.twin(in_session, path)
 
 

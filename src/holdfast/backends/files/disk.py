@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from holdfast.errors import StoreError
@@ -84,6 +85,19 @@ class Disk:
             return None
         return FileInfo(found.st_size, found.st_mtime_ns // 1000)
 
+    @contextlib.contextmanager
+    def reading(self, path: str) -> Iterator[int | None]:
+        """A descriptor to read parts of a file by."""
+        try:
+            descriptor = os.open(self.at(path), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            yield None
+            return
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def create(self, path: str, data: bytes, time_us: int | None = None) -> None:
@@ -95,6 +109,19 @@ class Disk:
                 rest = rest[os.write(descriptor, rest) :]
             if time_us is not None:
                 os.utime(descriptor, ns=(time_us * 1000, time_us * 1000))
+            if self._durable:
+                sync_file(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def write_at(self, path: str, offset: int, data: bytes) -> None:
+        """Puts bytes into a file, which is made if it is not there; durable but for its name."""
+        descriptor = os.open(self.at(path), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        try:
+            rest = memoryview(data)
+            while rest:
+                written = os.pwrite(descriptor, rest, offset)
+                rest, offset = rest[written:], offset + written
             if self._durable:
                 sync_file(descriptor)
         finally:

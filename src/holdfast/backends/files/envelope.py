@@ -20,6 +20,7 @@ from holdfast.backends.port import Record, RecordWrite, Row, RowKey
 from holdfast.errors import CorruptError
 
 VERSION = 1
+POSITION = "position"
 
 
 class RecordFile(NamedTuple):
@@ -70,8 +71,9 @@ def read_row(raw: bytes, path: str) -> tuple[RowKey, Row]:
     return key, row
 
 
-def record_file(write: RecordWrite, known: RecordFile | None) -> bytes:
-    """The file of a record; one that replaces another keeps its place, and its labels if it brings none."""
+def record_file(write: RecordWrite, known: RecordFile | None, position: int | None) -> bytes:
+    """The file of a record; one that replaces another keeps its place, and its labels if it brings none. `position` is
+    that of a new one."""
     session, sequence = (known.record.session, known.record.sequence) if known else (write.session, write.sequence)
     about: dict[str, Any] = known.about if known else {}
     if write.labels is not None:
@@ -81,6 +83,8 @@ def record_file(write: RecordWrite, known: RecordFile | None) -> bytes:
     if write.expires_at_us is not None:
         about = {**about, "expires_at_us": write.expires_at_us}
     place = {"id": write.id.hex(), "session": quote_from_bytes(session), "sequence": sequence}
+    if position is not None:
+        place[POSITION] = position
     return wrap("record", {**about, **place}, write.data, cover_content=False)
 
 

@@ -1,10 +1,11 @@
 """Making changes all at once: stage, commit, apply.
 
-1. *Stage*: every new file is written and synced as `staged/<n>`, its folder is made. Nobody looks there. All that
-   needs space is done now, so that a full disk is met before the commit, not in the middle of it.
+1. *Stage*: every new file is written and synced as `staged/<n>`, its folder is made, and room in `order`. Nobody looks
+   there. All that needs space is done now, so that a full disk is met before the commit, not in the middle of it.
 2. *Commit*: the list of moves, touches and removals is written to `staged/journal`, synced and renamed to `journal`,
    the directory synced. That rename is the commit: before it nothing has happened, after it everything has.
-3. *Apply*: moves, touches and removals, in this order; the folders are synced, then `journal` is removed.
+3. *Apply*: moves, touches and removals, in this order; the new records' places in `order` are filled in (`order.py`);
+   the folders are synced, then `journal` is removed.
 
 Whoever takes the lock and finds a `journal` applies it before doing anything else, so that what a dead process left
 behind is never seen half done. Applying twice is harmless: a staged file that is gone has been moved already, and no
@@ -18,14 +19,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.backends.files import envelope, layout
+from holdfast.backends.files import envelope, layout, order
 from holdfast.backends.files.changes import Change, Changes, Put, Remove, Touch, Twin
 from holdfast.backends.files.disk import Disk
 from holdfast.errors import CorruptError
 
+_ID = re.compile("[0-9a-f]{32}")
 JOURNAL_STAGED = f"{layout.STAGED}/journal"
 
 
@@ -54,6 +57,11 @@ class Journal:
         self.clear()
         try:
             plan = self._stage(changes.by_path)
+            if changes.new_records:
+                last = changes.last_position()
+                order.make_room(self._disk, last)
+                ids = [id_.hex() for id_ in changes.new_records]
+                plan["order"] = [last - len(ids) + 1, ids]
             self.reached("staged")
             self._disk.create(JOURNAL_STAGED, envelope.wrap("journal", plan))
             self._disk.sync_folder(layout.STAGED)
@@ -86,6 +94,8 @@ class Journal:
             return
         plan, _ = envelope.unwrap("journal", raw, layout.JOURNAL)
         _check(plan)
+        if plan.get("order") and plan["order"][0] > order.last_position(self._disk) + 1:
+            raise _not_ours("gives records places that do not follow the others'")
         self._apply(plan)
 
     def _stage(self, by_path: dict[str, Change]) -> dict[str, Any]:
@@ -118,6 +128,10 @@ class Journal:
         for path in plan["removals"]:
             self._disk.remove(path)
             self.reached("removed")
+        if plan.get("order"):
+            first, ids = plan["order"]
+            order.put(self._disk, first, [bytes.fromhex(id_) for id_ in ids])
+            self.reached("ordered")
         thinned = dict.fromkeys(os.path.dirname(path) for path in plan["removals"])
         for folder in thinned:
             self._disk.prune(folder)
@@ -142,16 +156,25 @@ def _check(plan: dict[str, Any]) -> None:
     try:
         sources = [source for source, _ in plan["moves"]]
         paths = [path for _, path in plan["moves"]] + [path for path, _ in plan["touches"]] + plan["removals"]
-        sound = all(_within(path, layout.CONTENT) for path in paths) and all(
-            _within(source, (layout.STAGED,)) for source in sources
+        first, ids = plan.get("order") or (1, [])
+        sound = (
+            all(_within(path, layout.CONTENT) for path in paths)
+            and all(_within(source, (layout.STAGED,)) for source in sources)
+            and isinstance(first, int)
+            and first > 0
+            and all(_ID.fullmatch(id_) for id_ in ids)
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         sound = False
     if not sound:
-        raise CorruptError(
-            "the journal names files that are not the store's own: it was not written by holdfast. "
-            "Move the file 'journal' away to open the store without the commit it stands for"
-        )
+        raise _not_ours("names files that are not the store's own")
+
+
+def _not_ours(why: str) -> CorruptError:
+    return CorruptError(
+        f"the journal {why}: it was not written by holdfast. "
+        "Move the file 'journal' away to open the store without the commit it stands for"
+    )
 
 
 def _within(path: str, folders: tuple[str, ...]) -> bool:

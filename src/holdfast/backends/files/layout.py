@@ -13,6 +13,7 @@ ABOUT = "holdfast.json"
 LOCK = "lock"
 JOURNAL = "journal"
 STAGED = "staged"
+ORDER = "order"
 
 RECORDS = "records"
 SESSIONS = "sessions"

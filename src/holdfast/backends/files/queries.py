@@ -13,8 +13,8 @@ from holdfast.backends.port import BlobInfo, Record, Row, RowKey, Run, RunInfo, 
 from holdfast.errors import CorruptError
 
 
-def records(disk: Disk, ids: Sequence[bytes]) -> list[Record | None]:
-    return [record_at(disk, layout.record_path(id_)) for id_ in ids]
+def records(disk: Disk, wanted: Sequence[bytes]) -> list[Record | None]:
+    return [record_at(disk, layout.record_path(id_)) for id_ in wanted]
 
 
 def session_records(disk: Disk, session: bytes, before: int | None, limit: int | None) -> list[Record]:
@@ -26,14 +26,14 @@ def session_records(disk: Disk, session: bytes, before: int | None, limit: int |
 
 def find_ids(disk: Disk, ending: str, limit: int) -> list[bytes]:
     wanted = ending.lower()
-    found = (id_ for id_ in _ids(disk, wanted[-2:] if len(wanted) >= 2 else "") if id_.hex().endswith(wanted))
+    found = (id_ for id_ in ids(disk, wanted[-2:] if len(wanted) >= 2 else "") if id_.hex().endswith(wanted))
     return heapq.nsmallest(limit, found)
 
 
 def page_records(disk: Disk, after: bytes | None, limit: int) -> list[Record]:
     """A record whose first lines are damaged is passed on as it is, and one that its session has lost as one of no
     session: those who walk over a store want to meet them."""
-    page = heapq.nsmallest(limit, (id_ for id_ in _ids(disk) if after is None or id_ > after))
+    page = heapq.nsmallest(limit, (id_ for id_ in ids(disk) if after is None or id_ > after))
     found: list[Record] = []
     for id_ in page:
         path = layout.record_path(id_)
@@ -145,7 +145,7 @@ def usage(disk: Disk) -> Usage:
     )
 
 
-def _ids(disk: Disk, last_two: str = "") -> Iterator[bytes]:
+def ids(disk: Disk, last_two: str = "") -> Iterator[bytes]:
     """All ids, or those whose hex digits end so, in no order."""
     for folder in disk.names(layout.RECORDS):
         if last_two in ("", folder):

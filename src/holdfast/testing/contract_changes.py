@@ -1,0 +1,199 @@
+"""The contract: the order in which records became visible."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from functools import partial
+
+from holdfast.backends.port import BlockingBackend, Change, Commit, CommitConflict, Record
+from holdfast.testing.contract_sharing import in_threads
+from holdfast.testing.harness import OTHER_TREE, TREE, Harness, equal, holds, record, record_id, sha256, skip
+
+SESSIONS = 4
+PER_SESSION = 25
+
+
+class ChangeContract(Harness):
+    def all_changes(self, backend: BlockingBackend | None = None) -> list[Change]:
+        return (backend or self.backend).changes(0, 1000)
+
+    def sequences(self, after: int = 0) -> list[int]:
+        return [change.record.sequence for change in self.backend.changes(after, 1000)]
+
+    def save(self, number: int, backend: BlockingBackend | None = None) -> None:
+        self.commit(Commit(TREE, record(number)), backend)
+
+    def delete(self, *numbers: int) -> None:
+        self.commit(Commit(TREE, delete_records=[(record_id(n, TREE), b"record %d" % n) for n in numbers]))
+
+    def test_changes_come_in_the_order_of_commits(self) -> None:
+        equal(self.all_changes(), [], "an empty store has no changes")
+        equal(self.backend.last_change(), 0, "last_change of an empty store")
+        for number in (5, 3, 9, 1):  # neither the order of ids nor of sequence numbers is that of commits
+            tree = TREE if number % 2 else OTHER_TREE
+            self.commit(Commit(tree, record(number, session=b"s%d" % number, tree=tree)))
+        found = self.all_changes()
+        equal(
+            [change.record for change in found],
+            [Record(record_id(n, TREE), b"s%d" % n, n, b"record %d" % n) for n in (5, 3, 9, 1)],
+            "changes gives whole records, of all sessions and trees, in the order in which they were committed",
+        )
+        positions = [change.position for change in found]
+        holds(positions == sorted(set(positions)) and positions[0] > 0, f"positions rise, from 1 on: {positions}")
+        equal(self.backend.last_change(), positions[-1], "last_change is the position of the last one")
+
+    def test_reading_on_from_a_position(self) -> None:
+        for number in range(1, 11):
+            self.save(number)
+        walked: list[int] = []
+        after = 0
+        while page := self.backend.changes(after, 3):
+            holds(len(page) <= 3, f"changes(limit=3) gave {len(page)}")
+            walked += [change.record.sequence for change in page]
+            after = page[-1].position
+        equal(walked, list(range(1, 11)), "paging by position meets every record once, in order")
+        equal(self.backend.changes(self.backend.last_change(), 9), [], "after the last one there is none")
+        self.save(11)
+        equal(self.sequences(after), [11], "what is new is after the last position that was read")
+
+    def test_commits_that_go_together_keep_their_order(self) -> None:
+        blob = {sha256(b"b"): b"b"}  # commits of several kinds, in case they are carried out in different ways
+        commits = [Commit(TREE, record(n), blobs=blob if n % 3 == 0 else {}) for n in range(1, 21)]
+        commits.insert(7, Commit(TREE, record(2)))  # refused
+        outcomes = self.backend.commit_all(commits)
+        equal([type(outcome) for outcome in outcomes].count(CommitConflict), 1, "one of them is refused")
+        equal(self.sequences(), list(range(1, 21)), "commits of one commit_all are in its order; a refused one is not")
+
+    def test_the_records_of_one_commit_keep_their_order(self) -> None:
+        self.save(1)
+        ended = record(1, b"dead")._replace(replaces=b"record 1")
+        self.commit(Commit(TREE, record(3), more_records=[record(2), ended, record(4)]))
+        self.commit(Commit(TREE, more_records=[record(5), record(6)]))
+        self.save(7)
+        equal(self.sequences(), [1, 3, 2, 4, 5, 6, 7], "`record` comes first, then `more_records` as they are given")
+
+    def test_a_replaced_record_keeps_its_position(self) -> None:
+        for number in (1, 2, 3):
+            self.save(number)
+        before = self.all_changes()
+        self.commit(Commit(TREE, record(1, b"dead")._replace(replaces=b"record 1")))
+        after = self.all_changes()
+        equal([change.position for change in after], [change.position for change in before], "positions are kept")
+        equal([change.record.data for change in after], [b"dead", b"record 2", b"record 3"], "with the bytes of now")
+        equal(self.backend.changes(before[-1].position, 9), [], "replacing a record is no change")
+
+    def test_rows_and_blobs_are_no_changes(self) -> None:
+        self.save(1)
+        last = self.backend.last_change()
+        self.write(blobs=(b"one",))
+        equal((self.backend.last_change(), self.sequences()), (last, [1]), "only new records are changes")
+
+    def test_a_deleted_record_is_not_there_any_more(self) -> None:
+        for number in range(1, 6):
+            self.save(number)
+        self.delete(1, 3)
+        equal(self.sequences(), [2, 4, 5], "the others keep their places")
+
+    def test_no_position_is_given_twice(self) -> None:
+        """Neither after the newest record was deleted, nor after all were, nor if the id is used again."""
+        given: set[int] = set()
+        for number in (1, 2, 3):
+            self.save(number)
+        for deleted in ((3,), (1, 2, 3), (3,)):
+            given |= {change.position for change in self.all_changes()}
+            self.delete(*deleted)
+            last = self.backend.last_change()
+            holds(last >= max(given), f"last_change went back from {max(given)} to {last}")
+            self.save(3)
+            (newest,) = self.backend.changes(last, 9)
+            holds(newest.position > max(given), f"position {newest.position} was given before: {sorted(given)}")
+            equal(
+                [change.record.id for change in self.all_changes()].count(record_id(3, TREE)), 1,
+                "a record whose id was deleted and used again is one change",
+            )  # fmt: skip
+
+    def test_no_position_is_given_twice_within_one_call(self) -> None:
+        self.save(1)
+        last = self.backend.last_change()
+        delete = Commit(TREE, delete_records=[(record_id(1, TREE), b"record 1")])
+        equal(
+            self.backend.commit_all([delete, Commit(TREE, record(2)), Commit(TREE, record(3))]),
+            [None] * 3,
+            "the newest record is deleted, and two are added",
+        )
+        equal(self.sequences(last), [2, 3], "they have positions that nobody had")
+        delete = Commit(TREE, delete_records=[(record_id(3, TREE), b"record 3")])
+        last = self.backend.last_change()
+        equal(self.backend.commit_all([Commit(TREE, record(4)), delete, Commit(TREE, record(5))]), [None] * 3, "again")
+        equal(self.sequences(last), [4, 5], "and so in the other order")
+
+    def test_positions_after_opening_again(self) -> None:
+        if not self.backend.capabilities.durable:
+            skip("capabilities.durable is False")
+        for number in (1, 2, 3):
+            self.save(number)
+        before = self.all_changes()
+        self.delete(3)
+        self.backend.close()
+        self.backend = self.open_again()
+        equal(self.all_changes(), before[:2], "positions are kept when the store is closed and opened again")
+        self.save(4)
+        equal(self.sequences(before[-1].position), [4], "and that of a record deleted before is not given again")
+
+    def test_two_handles_see_the_same_changes(self) -> None:
+        second = self._another_handle()
+        for number in range(1, 13):
+            self.save(number, (self.backend, second)[number % 2])
+            if number == 7:
+                self.delete(7)
+        expected = [n for n in range(1, 13) if n != 7]
+        equal(self.sequences(), expected, "records of both handles in the order of their commits")
+        equal(self.all_changes(second), self.all_changes(), "both handles see the same positions")
+
+    def test_following_many_writers(self) -> None:
+        self.follow([self.backend])
+
+    def test_following_writers_through_several_handles(self) -> None:
+        self.follow([self.backend, self._another_handle(), self._another_handle()])
+
+    def follow(self, backends: Sequence[BlockingBackend]) -> None:
+        """Writers add to sessions of their own; a reader goes on from the last position it was given, all the time."""
+        met: list[tuple[bytes, int]] = []
+        done = threading.Event()
+        left = list(range(SESSIONS))
+
+        def write(number: int) -> None:
+            backend = backends[number % len(backends)]
+            for sequence in range(1, PER_SESSION + 1):
+                id_ = 100 * number + sequence
+                write = record(id_, session=b"s%d" % number)._replace(sequence=sequence)
+                blobs = {sha256(b"b"): b"b"} if sequence % 7 == 0 else {}
+                self.commit(Commit(TREE, write, blobs=blobs), backend)
+            left.pop()
+            if not left:
+                done.set()
+
+        def read() -> None:
+            reader, after = backends[-1], 0
+            while True:
+                was_done = done.is_set()
+                page = reader.changes(after, 7)
+                met.extend((change.record.session, change.record.sequence) for change in page)
+                if page:
+                    after = page[-1].position
+                elif was_done or len(met) > SESSIONS * PER_SESSION:
+                    return
+
+        in_threads(read, *(partial(write, number) for number in range(SESSIONS)))
+        for number in range(SESSIONS):
+            equal(
+                [sequence for session, sequence in met if session == b"s%d" % number],
+                list(range(1, PER_SESSION + 1)),
+                "who goes on from the last position it was given meets every record once, each session's in order",
+            )
+
+    def _another_handle(self) -> BlockingBackend:
+        if not self.backend.capabilities.shared:
+            skip("capabilities.shared is False")
+        return self.open_again()
