@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from holdfast.model.reports import (
         CollectionReport,
         ForkReport,
+        ImportedReport,
         MigrationReport,
         RollbackReport,
         Stats,
@@ -397,6 +398,24 @@ class Client(Opening):
 
         name = arguments.name("session_id", session_id)
         return leases.Acquiring(lambda: leases.acquire(self._services, leases.Lease, name, seconds, wait, holder))
+
+    # -- moving in ---------------------------------------------------------------------------------------------------
+
+    async def import_checkpnt(self, path: str | os.PathLike[str], *, dry_run: bool = False) -> ImportedReport:
+        """Takes over what checkpnt 0.1 has saved to its SQLite database, which stays as it is. Importing it again does
+        nothing; a session that has gone on here since is never taken back."""
+        from holdfast.importers import checkpnt
+
+        return await checkpnt.import_database(self._services, path, dry_run=dry_run)
+
+    async def import_providerprotocol(
+        self, directory: str | os.PathLike[str] = ".checkpoints", *, dry_run: bool = False
+    ) -> ImportedReport:
+        """Takes over the sessions of a `.checkpoints/` directory, as @providerprotocol/agents and `FileCheckpoints` write
+        it. It stays as it is; importing it again takes over what is new there."""
+        from holdfast.importers import providerprotocol
+
+        return await providerprotocol.import_directory(self._services, directory, dry_run=dry_run)
 
     # -- keeping the store -------------------------------------------------------------------------------------------
 

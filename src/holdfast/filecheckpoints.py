@@ -292,7 +292,8 @@ class _Files:
             return found
         if beside_is_ours:
             raise _damaged(self._disk.at(f"{folder}/{DATA}"), "it does not begin as one")
-        return _Found(self._foreign_metadata(folder, session_id, found.state), found.state)
+        said = self._foreign_said(folder)
+        return _Found(self._foreign_metadata(folder, session_id, found.state, said), found.state)
 
     def _is_of(self, folder: str, session_id: str) -> bool:
         """Whether the folder holds this session: another program's folder may have the name that we give another."""
@@ -310,10 +311,13 @@ class _Files:
         head = self._head(session_id) if Path(self._disk.at(session_id)).is_dir() else None
         return session_id if head is not None and not _is_ours(head) else None
 
-    def _foreign_metadata(self, folder: str, session_id: str, state: Any) -> CheckpointMetadata:
-        """What another program's `metadata.json` says, and where it says nothing, what the state does."""
+    def _foreign_said(self, folder: str) -> dict[str, Any]:
+        """What another program's `metadata.json` says; nothing if there is none."""
         said = self._read_json(f"{folder}/{METADATA}")
-        said = said if isinstance(said, dict) else {}
+        return said if isinstance(said, dict) else {}
+
+    def _foreign_metadata(self, folder: str, session_id: str, state: Any, said: dict[str, Any]) -> CheckpointMetadata:
+        """What was said of the session and, where nothing was, what the state says."""
         changed = Path(self._disk.at(f"{folder}/{DATA}")).stat().st_mtime
         written = datetime.fromtimestamp(changed, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return CheckpointMetadata(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.model.reports import (
         CollectionReport,
         ForkReport,
+        ImportedReport,
         MigrationReport,
         RollbackReport,
         Stats,
@@ -178,6 +180,14 @@ class SyncClient(Opening):
 
     def tags(self) -> list[Tag]:
         return run_inline(self._client.tags())
+
+    def import_checkpnt(self, path: str | os.PathLike[str], *, dry_run: bool = False) -> ImportedReport:
+        return run_inline(self._client.import_checkpnt(path, dry_run=dry_run))
+
+    def import_providerprotocol(
+        self, directory: str | os.PathLike[str] = ".checkpoints", *, dry_run: bool = False
+    ) -> ImportedReport:
+        return run_inline(self._client.import_providerprotocol(directory, dry_run=dry_run))
 
     def gc(self, *, dry_run: bool = False) -> CollectionReport:
         return run_inline(self._client.gc(dry_run=dry_run))

@@ -113,3 +113,38 @@ class Stats:
     def ratio(self) -> float:
         """How many times the states would be larger if each were stored whole."""
         return self.logical_bytes / self.stored_bytes if self.stored_bytes else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportRemark:
+    """Something to know about one row or file of the source. `where` says which, `checkpoint_id` is the source's own."""
+
+    where: str
+    checkpoint_id: str | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedReport:
+    """What was taken over from another program, or would be.
+
+    `imported` checkpoints are new here, `already` ones were here before. Of the imported ones, `recovered` are such that
+    the program itself can no longer restore. `expired` ones had outlived their time to live and were left out.
+    `skipped` lists what could not be read or saved, `warnings` what was imported with a remark; `sessions` are those
+    that were imported to.
+    """
+
+    source: str
+    dry_run: bool
+    imported: int = 0
+    already: int = 0
+    recovered: int = 0
+    expired: int = 0
+    sessions: tuple[str, ...] = ()
+    skipped: tuple[ImportRemark, ...] = ()
+    warnings: tuple[ImportRemark, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything that has not expired is here now."""
+        return not self.skipped

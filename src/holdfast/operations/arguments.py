@@ -34,7 +34,8 @@ MAX_NAME_BYTES = 64 * 1024
 
 @dataclass(slots=True, kw_only=True)
 class SaveRequest:
-    """What is to be saved, checked. `append` maps paths to the elements that follow the parent's list there."""
+    """What is to be saved, checked. `append` maps paths to the elements that follow the parent's list there.
+    `created_at_us` is for importers alone: when another program saved it."""
 
     agent_id: str
     session_id: str
@@ -56,6 +57,7 @@ class SaveRequest:
     state_version: int | None = None
     handoff_target: str | None = None
     handoff_schema: str | None = None
+    created_at_us: int | None = None
 
 
 def name(what: str, value: Any) -> str:

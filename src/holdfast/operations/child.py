@@ -42,6 +42,8 @@ def fields_of(services: Services, request: SaveRequest) -> dict[str, Any]:
     version = state_versions.of_save(services, request)
     if version != FIRST_VERSION:
         fields["sv"] = version
+    if request.created_at_us is not None:
+        fields["at"] = request.created_at_us
     return fields
 
 

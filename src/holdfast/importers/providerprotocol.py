@@ -1,0 +1,155 @@
+"""Importing a `.checkpoints/` directory: one state for each session, as @providerprotocol/agents or our own
+`FileCheckpoints` keeps it.
+
+    {dir}/{session}/checkpoint.json    the state
+    {dir}/{session}/metadata.json      {"sessionId", "checkpointId", "timestamp", "step", "agentId"}
+
+The program writes the two files one after the other, in place: either may be half of one, or older than the other. The
+state is what counts. The program keeps no history; importing again after it has saved adds a checkpoint to the session.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import CheckpointNotFoundError, CorruptError, HoldfastError, StoreError, UsageError
+from holdfast.filecheckpoints import DATA, METADATA, _Files
+from holdfast.importers.target import Target
+from holdfast.model import ids
+from holdfast.model.migrations import FIRST_VERSION
+from holdfast.model.reports import ImportedReport
+from holdfast.objects.record import Stored, microseconds
+from holdfast.operations import arguments
+from holdfast.operations.arguments import SaveRequest
+from holdfast.operations.services import Services
+from holdfast.store import CheckpointMetadata, agent_of, step_of
+
+IMPORTED_FROM = "imported_from"
+NAME = "providerprotocol"
+
+
+async def import_directory(
+    services: Services, directory: str | os.PathLike[str], *, dry_run: bool = False
+) -> ImportedReport:
+    """Saves the state of every session that can be read. Reads only; again takes over what is new."""
+    root = _root(directory)
+    work = _Import(services, root, dry_run=dry_run)
+    try:
+        for folder in _folders(root):
+            await work.take(folder)
+    except OSError as error:
+        raise StoreError(f"{root} could not be read: {error.strerror}") from error
+    return work.target.report(str(root))
+
+
+def _root(directory: str | os.PathLike[str]) -> Path:
+    root = Path(directory)
+    if not root.is_dir():
+        raise CheckpointNotFoundError(f"there is no directory {root}")
+    if (root / DATA).exists():
+        raise UsageError(f"{root} is the folder of one session: name the directory that it is in")
+    return root
+
+
+class _Import:
+    def __init__(self, services: Services, root: Path, *, dry_run: bool) -> None:
+        def was_imported(head: Stored) -> bool:
+            meta = head.header.get("meta")
+            return meta is not None and services.codec.decode(meta).get(IMPORTED_FROM) == NAME
+
+        self.target = Target(services, dry_run=dry_run, may_follow=was_imported)
+        self._files = _Files(root)
+
+    async def take(self, folder: str) -> None:
+        remarks: list[str] = []
+        try:
+            metadata, state, id_ = self._read(folder, remarks)
+            created_at = datetime.fromisoformat(metadata.timestamp)
+            arguments.name("session_id", metadata.session_id)
+        except (HoldfastError, ValueError, OSError) as error:
+            self.target.skip(folder, None, str(error))
+            return
+        theirs = metadata.checkpoint_id or None
+        request = SaveRequest(
+            agent_id=metadata.agent_id,
+            session_id=metadata.session_id,
+            execution_state=state,
+            agent_context={},
+            step_index=metadata.step,
+            metadata={IMPORTED_FROM: NAME} | ({"providerprotocol_id": theirs} if theirs else {}),
+            checkpoint_id=id_,
+            created_at_us=microseconds(created_at),
+            state_version=FIRST_VERSION,  # migrations bring it up to date when it is read
+        )
+        await self.target.put(request, folder, theirs, remarks=remarks)
+
+    def _read(self, folder: str, remarks: list[str]) -> tuple[CheckpointMetadata, Any, bytes]:
+        """What the folder holds, and the id that it gets. Raises an error that says why it can't be taken."""
+        if Path(self._files.root, folder).is_symlink():
+            raise ValueError("it is a link, which is not followed")
+        found = self._files._read_data(folder)
+        if found is None:
+            raise ValueError(f"it has no {DATA}")
+        if found.metadata is not None:
+            if self._files._folder(found.metadata.session_id) != folder:
+                raise ValueError(f"its {DATA} belongs to session {found.metadata.session_id!r:.60}")
+            return found.metadata, found.state, ids.from_text(found.metadata.checkpoint_id)
+        if not isinstance(found.state, dict):
+            raise ValueError(f"its {DATA} holds a {type(found.state).__name__}, not a state")  # noqa: TRY004 - as above
+        said = self._said(folder, found.state, remarks)
+        metadata = self._files._foreign_metadata(folder, folder, found.state, said)
+        return metadata, found.state, _our_id(metadata, found.state, said.get("timestamp"))
+
+    def _said(self, folder: str, state: dict[str, Any], remarks: list[str]) -> dict[str, Any]:
+        """What `metadata.json` says of this state; nothing, with a remark, where it can't be gone by."""
+        instead = f"date, step and agent are taken from {DATA}"
+        try:
+            said = self._files._foreign_said(folder)
+        except CorruptError:
+            remarks.append(f"its {METADATA} can't be read: {instead}")
+            return {}
+        if not said:
+            remarks.append(f"it has no {METADATA}: {instead}")
+            return {}
+        named = said.get("sessionId", folder)
+        if named != folder:
+            raise ValueError(f"its {METADATA} belongs to session {named!r:.60}: the two files may be of two sessions")
+        is_whole = _is_moment(said.get("timestamp")) and "session_id" not in said
+        # The program copies these from the state.
+        is_of_it = said.get("step") == step_of(state) and said.get("agentId") == agent_of(state, "unknown")
+        if not is_whole or not is_of_it:
+            remarks.append(f"its {METADATA} was not written with this {DATA}: {instead}")
+            return {}
+        return said
+
+
+def _folders(root: Path) -> Iterator[str]:
+    """What may be a session: a folder with one of the two files, or with nothing below it, or a link. Of a session whose
+    id has a slash in it, the program makes nested folders."""
+    for where, folders, files in os.walk(root):
+        name = os.path.relpath(where, root)
+        if name != "." and (not folders or DATA in files or METADATA in files):
+            yield name
+        folders.sort()
+        yield from (os.path.relpath(path, root) for one in folders if (path := Path(where, one)).is_symlink())
+
+
+def _is_moment(text: Any) -> bool:
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except (TypeError, ValueError):
+        return False
+
+
+def _our_id(metadata: CheckpointMetadata, state: Any, timestamp: str | None) -> bytes:
+    """Follows from what was saved: the same is imported once, and no id of the program's is gone by that may belong to
+    another state. Dates of files are left out: a copy has others."""
+    text = json.dumps([NAME, metadata.session_id, metadata.checkpoint_id, state], sort_keys=True)
+    ms = microseconds(datetime.fromisoformat(timestamp)) // 1000 if timestamp else 0
+    return ids.make(ms & (1 << 48) - 1, 0, hashlib.sha256(text.encode()).digest()[:8])

@@ -1,0 +1,128 @@
+"""The store that is imported to: saves under ids that follow from the source, and keeps the report.
+
+Importing again does nothing, since the ids are the same. A session that has gone on here since is never moved back:
+its new rows are left out, and reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from holdfast.errors import HoldfastError, StoreError
+from holdfast.model import ids
+from holdfast.model.reports import ImportedReport, ImportRemark
+from holdfast.objects import rows
+from holdfast.objects.record import Stored
+from holdfast.objects.split import Split
+from holdfast.operations import reading, rollback
+from holdfast.operations import save as saving
+from holdfast.operations.arguments import SaveRequest
+from holdfast.operations.child import fields_of
+from holdfast.operations.services import Services
+
+
+class Target:
+    """`may_follow` says of a session's head whether it is one that was imported from this source."""
+
+    def __init__(self, services: Services, *, dry_run: bool, may_follow: Callable[[Stored], bool]) -> None:
+        self._services = services
+        self._dry_run = dry_run
+        self._may_follow = may_follow
+        self._closed: dict[str, str | None] = {}  # by session: why nothing new may be saved to it
+        self._heads: dict[str, bytes] = {}  # what was saved last to each session
+        self._imported = self._already = self._recovered = 0
+        self.expired = 0
+        self._skipped: list[ImportRemark] = []
+        self._warnings: list[ImportRemark] = []
+
+    def skip(self, where: str, checkpoint_id: str | None, reason: str) -> None:
+        self._skipped.append(ImportRemark(where=where, checkpoint_id=checkpoint_id, message=reason))
+
+    def warn(self, where: str, checkpoint_id: str | None, message: str) -> None:
+        self._warnings.append(ImportRemark(where=where, checkpoint_id=checkpoint_id, message=message))
+
+    def now_us(self) -> int:
+        return self._services.now_us()
+
+    async def put(
+        self,
+        request: SaveRequest,
+        where: str,
+        their_id: str | None,
+        *,
+        remarks: Iterable[str] = (),
+        recovered: bool = False,
+    ) -> bool:
+        """Saves the checkpoint, unless it is here already; then `remarks` become warnings. Whether it can be followed
+        now: it can't if it was skipped, which is reported, or was imported before and has expired since."""
+        assert request.checkpoint_id is not None
+        try:
+            known = await reading.find_record(self._services, request.checkpoint_id)
+            if known is not None:
+                return await self._is_same(request, known, where, their_id)
+            closed = await self._why_closed(request.session_id)
+            if closed is not None:
+                self.skip(where, their_id, closed)
+                return False
+            if self._dry_run:
+                self._check(request)
+            else:
+                await saving.save(self._services, request)
+        except StoreError:
+            raise  # the store is full, gone or locked: the next row would meet the same
+        except HoldfastError as error:
+            self.skip(where, their_id, str(error))
+            return False
+        for remark in remarks:
+            self.warn(where, their_id, remark)
+        self._imported += 1
+        self._recovered += recovered
+        self._heads[request.session_id] = request.checkpoint_id
+        return True
+
+    async def stand_at(self, session_id: str, newest: bytes) -> None:
+        """Moves the head of a session that was saved to, if what was saved last is not its newest checkpoint."""
+        last = self._heads.get(session_id)
+        if last is not None and last != newest and not self._dry_run:
+            await rollback.rollback(self._services, session_id, newest, expect_head=last)
+
+    def report(self, source: str) -> ImportedReport:
+        return ImportedReport(
+            source=source,
+            dry_run=self._dry_run,
+            imported=self._imported,
+            already=self._already,
+            recovered=self._recovered,
+            expired=self.expired,
+            sessions=tuple(self._heads),
+            skipped=tuple(self._skipped),
+            warnings=tuple(self._warnings),
+        )
+
+    async def _is_same(self, request: SaveRequest, known: Stored, where: str, their_id: str | None) -> bool:
+        if known.is_tombstone:
+            self._already += 1
+            return False
+        # Its place may differ from what we would choose today (a parent has expired since): its content may not.
+        root = await saving._content(self._services, request, known)
+        if known.session == request.session_id and root == known.root:
+            self._already += 1
+            return True
+        self.skip(where, their_id, f"checkpoint {ids.to_text(known.id)} is here already, with other content")
+        return False
+
+    async def _why_closed(self, session_id: str) -> str | None:
+        if session_id not in self._closed:
+            line = await reading.standing(self._services, rows.session_key(session_id))
+            self._closed[session_id] = (
+                None
+                if line.tip is None or self._may_follow(line.tip)
+                else f"session {session_id!r:.60} is in this store already and stands at {ids.to_text(line.tip.id)}, which "
+                "was not imported from here: to append older checkpoints would take it back. Import to another store"
+            )
+        return self._closed[session_id]
+
+    def _check(self, request: SaveRequest) -> None:
+        """Raises what saving would, as far as it lies in the values."""
+        fields_of(self._services, request)
+        Split(self._services.codec, lambda _: None).take(request.execution_state, request.agent_context)
