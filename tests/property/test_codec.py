@@ -65,7 +65,7 @@ def test_joined_is_each_joined(items):
     each = codec.encode_each(items)
     assert each == [codec.encode(item) for item in items]
     assert codec.encode_joined(items) == b"".join(each)
-    assert same(codec.decode_joined(len(items), b"".join(each)), items)
+    assert same(codec.decode_joined([(len(items), b"".join(each))]), items)
 
 
 @relaxed

@@ -73,7 +73,7 @@ class TestRuns:
         high = data.draw(st.integers(low, len(everything)))
         span = Span(1, 100 + low, 100 + high)
         overlapping = [run for run in stored if run.first < span.end and run.first + run.length > span.first]
-        assert b"".join(runs.payload(span, overlapping)) == b"".join(everything[low:high])
+        assert b"".join(data for _, data in runs.payload(span, overlapping)) == b"".join(everything[low:high])
         assert runs.elements(span, overlapping) == everything[low:high]
 
     @given(st.lists(items.filter(bool), min_size=2, max_size=4), st.data())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.codec.decoding import Decoder, Resolve
+from holdfast.codec.decoding import Decoder, Joined, Resolve
 from holdfast.codec.exact import ExactEncoder, check_items
 from holdfast.codec.fast import QuickEncoder, holds_native_traps
 from holdfast.codec.limits import Limits
@@ -108,9 +108,9 @@ class Codec:
         """
         return Decoder(self.types, self.limits, resolve).decode(data)
 
-    def decode_joined(self, count: int, *payload: bytes | memoryview) -> list[Any]:
-        """The `count` items whose joined encodings `payload` is, in any number of pieces."""
-        return Decoder(self.types, self.limits, None).decode_joined(count, payload)
+    def decode_joined(self, pieces: Sequence[Joined]) -> list[Any]:
+        """The items of all pieces; each is a number of items and their joined encodings."""
+        return Decoder(self.types, self.limits, None).decode_joined(pieces)
 
     def take_apart(self, value: Any, path: str = "") -> Typed | None:
         """A registered object as its name and parts; None for anything else."""

@@ -26,22 +26,25 @@ def assemble(
     content = skeleton.inline
     if content is None:
         span, found = next(answers)
-        content = b"".join(runs.payload(span, found, inflate))
+        content = b"".join(data for _, data in runs.payload(span, found, inflate))
     _check("the skeleton", [content], skeleton.size, skeleton.digest, verify=verify)
     lists: list[Any] = []
     for entry in manifest.lists:
-        pieces: list[memoryview] = []
+        pieces: list[tuple[int, memoryview]] = []
         for _ in entry.spans:
             span, found = next(answers)
             pieces += runs.payload(span, found, inflate)
-        _check(f"the list {split.path_text(entry.path)}", pieces, entry.size, entry.digest, verify=verify)
-        lists.append(codec.decode_joined(entry.length, *pieces))
-    contents = [
+        contents = [data for _, data in pieces]
+        _check(f"the list {split.path_text(entry.path)}", contents, entry.size, entry.digest, verify=verify)
+        if sum(count for count, _ in pieces) != entry.length:
+            _mismatch(f"the list {split.path_text(entry.path)}")
+        lists.append(codec.decode_joined(pieces))
+    blob_contents = [
         _blob(blob.hash, blob.size, found, verify=verify) for blob, found in zip(manifest.blobs, blobs, strict=True)
     ]
 
     def resolve(kind: int, index: int) -> object:
-        parts: Sequence[Any] = lists if kind == split.LIST else contents
+        parts: Sequence[Any] = lists if kind == split.LIST else blob_contents
         if not 0 <= index < len(parts):
             raise CorruptError("a state refers to a part that its manifest does not have: run `verify`")
         return parts[index] if kind == split.LIST else split.blob_value(kind, parts[index])
@@ -87,7 +90,7 @@ def check_lists(
     skeleton = manifest.skeleton
     content = skeleton.inline
     if skeleton.span is not None:
-        content = b"".join(runs.payload(skeleton.span, stored[skeleton.span]))
+        content = b"".join(data for _, data in runs.payload(skeleton.span, stored[skeleton.span]))
     _check("the skeleton", [content or b""], skeleton.size, skeleton.digest, verify=True)
     for entry in manifest.lists:
         of_entry = [check for check in checks if check.entry is entry]
@@ -95,7 +98,7 @@ def check_lists(
         hasher = before.hasher.copy() if before else hashlib.sha256()
         size = before.size if before else 0
         for check in of_entry:
-            for piece in runs.payload(check.span, stored[check.span]) if check.span in stored else ():
+            for _, piece in runs.payload(check.span, stored[check.span]) if check.span in stored else ():
                 hasher.update(piece)
                 size += len(piece)
         if size != entry.size or hasher.digest() != entry.digest:

@@ -91,7 +91,7 @@ class Planner:
         if image.hasher is None:
             hasher = hashlib.sha256()
             for span in parent.spans:
-                for piece in runs.payload(span, self._stored[span]):
+                for _, piece in runs.payload(span, self._stored[span]):
                     hasher.update(piece)
             if hasher.digest() != parent.digest:
                 raise CorruptError(

@@ -35,14 +35,16 @@ def unpack(run: Run) -> list[bytes]:
     return [bytes(content[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def payload(span: Span, runs: Iterable[Run], inflate: ZstdDecompressor | None = None) -> list[memoryview]:
-    """The bytes of all elements of a span, in pieces. The runs must cover it without a gap."""
+def payload(span: Span, runs: Iterable[Run], inflate: ZstdDecompressor | None = None) -> list[tuple[int, memoryview]]:
+    """The bytes of all elements of a span, in pieces: how many elements, and their bytes. The runs must cover it without
+    a gap."""
     pieces, reached = [], span.first
     for run in runs:
         if run.first > reached or run.length <= 0:
             break
-        pieces.append(_piece(run, reached, span.end, inflate))
-        reached = min(run.first + run.length, span.end)
+        end = min(run.first + run.length, span.end)
+        pieces.append((end - reached, _piece(run, reached, end, inflate)))
+        reached = end
     if reached != span.end:
         raise CorruptError(
             f"elements {reached} to {span.end} of log {span.log} are missing: the store is damaged. Run `verify` "
@@ -52,8 +54,8 @@ def payload(span: Span, runs: Iterable[Run], inflate: ZstdDecompressor | None = 
 
 
 def _piece(run: Run, first: int, end: int, inflate: ZstdDecompressor | None) -> memoryview:
-    """The bytes of the elements `[first, end)` of the log, as far as they lie in this run."""
-    low, high = max(first - run.first, 0), min(end - run.first, run.length)
+    """The bytes of the elements `[first, end)` of the log, which lie in this run."""
+    low, high = first - run.first, end - run.first
     if low == 0 and high == run.length:
         return memoryview(frame.content(run.data, inflate))[4 * run.length :]  # all: the table need not be read
     content, ends = _table(run, inflate)

@@ -121,8 +121,8 @@ class Split:
             if kind == LIST:
                 image = self.lists[index]
                 if image.groups is None:
-                    return Appended(self.codec.decode_joined(len(image.fresh), *image.fresh))
-                return self.codec.decode_joined(image.length, *image.groups.stretches)
+                    return Appended(self.codec.decode_joined([(1, element) for element in image.fresh]))
+                return self.codec.decode_joined(image.groups.pieces())
             return blob_value(kind, self.blob_contents[self.blobs[index].hash])
 
         execution_state, agent_context = self.codec.decode(self.skeleton, resolve)

@@ -121,11 +121,11 @@ def test_joined_lists_of_every_header_size(count):
     items = [7] * count
     joined = codec.encode_joined(items)
     assert joined == b"\x07" * count
-    assert codec.decode_joined(count, joined) == items
+    assert codec.decode_joined([(count, joined)]) == items
     with pytest.raises(CorruptError):
-        codec.decode_joined(count + 1, joined)
+        codec.decode_joined([(count + 1, joined)])
     with pytest.raises(CorruptError):
-        codec.decode_joined(count, joined + b"\x07")
+        codec.decode_joined([(count, joined + b"\x07")])
 
 
 def nest(depth, wrap):
