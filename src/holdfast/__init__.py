@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from holdfast.filecheckpoints import FileCheckpoints, SyncFileCheckpoints
     from holdfast.leases import Lease, SyncLease
     from holdfast.model.builder import CheckpointBuilder
+    from holdfast.model.holds import Pin, Tag
     from holdfast.model.listing import Session, Timeline, Tree
     from holdfast.model.migrations import Migrations, migration
     from holdfast.model.reports import (
@@ -46,10 +47,15 @@ if TYPE_CHECKING:
         MigrationProblem,
         MigrationReport,
         Problem,
+        RetentionReport,
         RollbackReport,
+        SessionRetention,
+        SessionUsage,
         Stats,
+        StoreUsage,
         VerifyReport,
     )
+    from holdfast.model.retention import Retention
     from holdfast.store import CheckpointData, CheckpointMetadata, CheckpointStore
 
 __version__ = "0.1.0"
@@ -81,15 +87,22 @@ __all__ = [
     "MissingMigrationError",
     "NewerStateError",
     "NewerVersionError",
+    "Pin",
     "Problem",
+    "Retention",
+    "RetentionReport",
     "RollbackReport",
     "Session",
+    "SessionRetention",
+    "SessionUsage",
     "StateNotLoadedError",
     "Stats",
     "StoreError",
+    "StoreUsage",
     "SyncClient",
     "SyncFileCheckpoints",
     "SyncLease",
+    "Tag",
     "Timeline",
     "Tree",
     "TypeRegistry",
@@ -115,12 +128,19 @@ _LAZY = {
     "MigrationProblem": "holdfast.model.reports",
     "MigrationReport": "holdfast.model.reports",
     "Migrations": "holdfast.model.migrations",
+    "Pin": "holdfast.model.holds",
     "Problem": "holdfast.model.reports",
+    "Retention": "holdfast.model.retention",
+    "RetentionReport": "holdfast.model.reports",
     "RollbackReport": "holdfast.model.reports",
     "Session": "holdfast.model.listing",
+    "SessionRetention": "holdfast.model.reports",
+    "SessionUsage": "holdfast.model.reports",
     "Stats": "holdfast.model.reports",
+    "StoreUsage": "holdfast.model.reports",
     "SyncFileCheckpoints": "holdfast.filecheckpoints",
     "SyncLease": "holdfast.leases",
+    "Tag": "holdfast.model.holds",
     "Timeline": "holdfast.model.listing",
     "Tree": "holdfast.model.listing",
     "VerifyReport": "holdfast.model.reports",

@@ -34,6 +34,8 @@ from holdfast.operations.memory import LineMemory
 from holdfast.operations.services import LogNumbers, Services
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from holdfast.leases import Acquiring
     from holdfast.model.holds import Pin, Tag
     from holdfast.model.listing import Session, Timeline, Tree
@@ -42,10 +44,13 @@ if TYPE_CHECKING:
         ForkReport,
         ImportedReport,
         MigrationReport,
+        RetentionReport,
         RollbackReport,
         Stats,
+        StoreUsage,
         VerifyReport,
     )
+    from holdfast.model.retention import Retention
     from holdfast.store import ClientStore
 
 DEFAULT_PATH = ".holdfast/store.db"
@@ -463,6 +468,47 @@ class Client(Opening):
         from holdfast.operations import tags as tagging
 
         return await tagging.tags(self._services)
+
+    async def unexpire(self, checkpoint_id: str) -> bool:
+        """Undoes `expire`, as long as `gc` has not run since; False if it had not expired. Sessions that stood at it stand
+        at its ancestor now: `rollback` moves them back."""
+        from holdfast.operations import unexpire as unexpiring
+
+        return await unexpiring.unexpire(self._services, ids.from_text(checkpoint_id))
+
+    async def retain(
+        self,
+        policy: Retention | None = None,
+        *,
+        keep_last: int | None = None,
+        keep_every: int | None = None,
+        older_than: timedelta | None = None,
+        max_bytes: int | None = None,
+        session_id: str | None = None,
+        agent_id: str | None = None,
+        dry_run: bool = True,
+    ) -> RetentionReport:
+        """Lets go what a policy does not keep: expires it, and collects. A dry run unless `dry_run=False`.
+
+        What sessions stand at, what is pinned or tagged, and all that is younger than `older_than` always stays.
+        `keep_last=N` keeps the newest N of each session, `keep_every=N` each Nth. With `max_bytes` only as much goes,
+        oldest first, as needed for that. `session_id` and `agent_id` narrow what may go.
+        """
+        from holdfast.operations import retain as retaining
+
+        return await retaining.retain(
+            self._services,
+            arguments.policy(policy, keep_last, keep_every, older_than, max_bytes),
+            session_id=arguments.optional_name("session_id", session_id),
+            agent_id=arguments.optional_name("agent_id", agent_id),
+            dry_run=dry_run,
+        )
+
+    async def du(self, session_id: str | None = None) -> StoreUsage:
+        """What the store takes, by session and by kind; with `session_id` that one alone is listed."""
+        from holdfast.operations import usage
+
+        return await usage.du(self._services, arguments.optional_name("session_id", session_id))
 
     async def gc(self, *, dry_run: bool = False) -> CollectionReport:
         """Ends what has outlived its TTL, and removes what no live checkpoint needs. Safe beside other writers."""

@@ -19,6 +19,8 @@ from holdfast.model.migrations import Migrations
 from holdfast.operations import arguments
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from holdfast.leases import SyncLease
     from holdfast.model.holds import Pin, Tag
     from holdfast.model.listing import Session, Timeline, Tree
@@ -27,10 +29,13 @@ if TYPE_CHECKING:
         ForkReport,
         ImportedReport,
         MigrationReport,
+        RetentionReport,
         RollbackReport,
         Stats,
+        StoreUsage,
         VerifyReport,
     )
+    from holdfast.model.retention import Retention
     from holdfast.store import SyncClientStore
 
 
@@ -188,6 +193,37 @@ class SyncClient(Opening):
         self, directory: str | os.PathLike[str] = ".checkpoints", *, dry_run: bool = False
     ) -> ImportedReport:
         return run_inline(self._client.import_providerprotocol(directory, dry_run=dry_run))
+
+    def unexpire(self, checkpoint_id: str) -> bool:
+        return run_inline(self._client.unexpire(checkpoint_id))
+
+    def retain(
+        self,
+        policy: Retention | None = None,
+        *,
+        keep_last: int | None = None,
+        keep_every: int | None = None,
+        older_than: timedelta | None = None,
+        max_bytes: int | None = None,
+        session_id: str | None = None,
+        agent_id: str | None = None,
+        dry_run: bool = True,
+    ) -> RetentionReport:
+        return run_inline(
+            self._client.retain(
+                policy,
+                keep_last=keep_last,
+                keep_every=keep_every,
+                older_than=older_than,
+                max_bytes=max_bytes,
+                session_id=session_id,
+                agent_id=agent_id,
+                dry_run=dry_run,
+            )
+        )
+
+    def du(self, session_id: str | None = None) -> StoreUsage:
+        return run_inline(self._client.du(session_id))
 
     def gc(self, *, dry_run: bool = False) -> CollectionReport:
         return run_inline(self._client.gc(dry_run=dry_run))

@@ -38,6 +38,69 @@ class CollectionReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRetention:
+    """What a policy lets go of a session: the ids of its checkpoints, oldest first, and how many stay."""
+
+    session_id: str
+    going: tuple[str, ...]
+    kept: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionReport:
+    """What `retain` let go, or would. Bytes are those of records, runs, blobs and rows, without the store's own overhead;
+    `bytes_after` is measured or, in a dry run, an estimate. `sessions` are those that lose something."""
+
+    dry_run: bool
+    sessions: tuple[SessionRetention, ...]
+    going: int
+    kept: int
+    bytes_before: int
+    bytes_after: int
+    store_bytes_before: int
+    store_bytes_after: int | None = None  # what the store takes as a whole; only known when it is done
+    max_bytes: int | None = None
+
+    @property
+    def fits(self) -> bool:
+        """Whether what is stored takes no more than the policy's `max_bytes`; True if it has none."""
+        return self.max_bytes is None or self.bytes_after <= self.max_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionUsage:
+    """What a session takes. `exclusive_bytes` is what would be freed if all of it went; `shared_bytes` is what it needs
+    together with other sessions, such as its forks."""
+
+    session_id: str
+    checkpoints: int
+    record_bytes: int
+    tombstone_bytes: int
+    exclusive_bytes: int  # of its live checkpoints: records, and what only they refer to
+    shared_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreUsage:
+    """What a store takes: `total_bytes`, by kind and by use. The kinds (records, tombstones, runs, blobs, rows, overhead)
+    add up to it. So do the uses: all sessions' `exclusive_bytes`, `shared_bytes` (counted once), `unused_bytes` (what
+    `gc` would free, about), `tombstone_bytes`, `row_bytes` without those that are unused, and `overhead_bytes`.
+    """
+
+    sessions: tuple[SessionUsage, ...]  # what takes most first
+    total_bytes: int
+    record_bytes: int  # of live checkpoints
+    tombstone_bytes: int
+    run_bytes: int
+    blob_bytes: int
+    row_bytes: int
+    overhead_bytes: int  # the store's own: pages, indexes, the WAL, blocks of a file system
+    shared_bytes: int
+    unused_bytes: int
+    unused_row_bytes: int  # of these, rows: expired checkpoints that can still be undone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     checkpoint_id: str
     message: str

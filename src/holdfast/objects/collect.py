@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Collection, Iterable
 
 from holdfast.backends.port import Run, RunDelete, RunInfo, Span
 from holdfast.objects import runs
@@ -20,15 +21,21 @@ class Marks:
         self._merged: dict[int, list[tuple[int, int]]] = {}
 
     def mark(self, manifest: Manifest) -> None:
-        for span in manifest.spans():
+        self.add(manifest.spans(), [blob.hash for blob in manifest.blobs])
+
+    def add(self, spans: Iterable[Span], blobs: Iterable[bytes]) -> None:
+        for span in spans:
             self._spans.setdefault(span.log, set()).add((span.first, span.end))
-        self.blobs.update(blob.hash for blob in manifest.blobs)
+        self.blobs.update(blobs)
         self._merged.clear()
+
+    def logs(self) -> Collection[int]:
+        return self._spans.keys()
 
     def live_parts(self, run: RunInfo) -> list[tuple[int, int]]:
         """The stretches `[first, end)` of the run's elements that something refers to."""
         end_of_run = run.first + run.length
-        stretches = self._stretches(run.log)
+        stretches = self.stretches(run.log)
         at = max(bisect_right(stretches, (run.first, 1 << 62)) - 1, 0)
         parts = []
         for first, end in stretches[at:]:
@@ -38,7 +45,7 @@ class Marks:
                 parts.append((max(first, run.first), min(end, end_of_run)))
         return parts
 
-    def _stretches(self, log: int) -> list[tuple[int, int]]:
+    def stretches(self, log: int) -> list[tuple[int, int]]:
         """The marked spans of a log, merged and in order."""
         merged = self._merged.get(log)
         if merged is None:

@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import UsageError
 from holdfast.model import ids
@@ -15,6 +15,11 @@ from holdfast.model.lease import LeaseTerms
 from holdfast.model.migrations import check_version
 from holdfast.objects.manifest import Path
 from holdfast.objects.split import ROOTS
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from holdfast.model.retention import Retention
 
 PARAMETERS = frozenset(
     (
@@ -82,6 +87,23 @@ def tag(value: Any) -> str:
             "checkpoint. Take a word, such as 'before-refactoring'"
         )
     return text
+
+
+def policy(
+    given: Any, keep_last: int | None, keep_every: int | None, older_than: timedelta | None, max_bytes: int | None
+) -> Retention:
+    """A policy as such, or by its rules."""
+    from holdfast.model.retention import Retention
+
+    if given is None:
+        return Retention(keep_last=keep_last, keep_every=keep_every, older_than=older_than, max_bytes=max_bytes)
+    if not isinstance(given, Retention):
+        raise UsageError(
+            f"policy is a {type(given).__name__}: it must be a Retention, or be given as keyword arguments"
+        )
+    if (keep_last, keep_every, older_than, max_bytes) != (None, None, None, None):
+        raise UsageError("give a policy or its rules, not both")
+    return given
 
 
 def optional_id(value: Any) -> bytes | None:

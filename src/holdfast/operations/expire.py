@@ -15,6 +15,7 @@ from holdfast.operations.services import Services
 
 BY_HAND, BY_TTL = "expired by hand", "time to live"
 BURIED_AT_ONCE = 200  # in one commit
+MAX_ATTEMPTS = 200
 
 Found = tuple[Record, Stored]  # a record as it is stored, and as it reads
 
@@ -52,26 +53,46 @@ def _refuse_if_held(hold: Hold, id_: bytes) -> None:
         )
 
 
-async def bury_all(services: Services, tree: bytes, ending: Sequence[Found], why: str) -> list[bytes]:
+async def bury_all(
+    services: Services, tree: bytes, ending: Sequence[Found], why: str, *, keep_heads: bool = False
+) -> list[bytes]:
     """Expires checkpoints of one tree, many in one commit. Gives the ids of those that it has put a tombstone in the
-    place of; who is not among them is pinned or tagged, or was expired or collected by somebody else meanwhile.
+    place of; who is not among them is pinned or tagged, was expired or collected by somebody else meanwhile, or is in
+    such demand that many attempts met a change.
 
     The bytes of what could still be read are kept in rows until they are collected. Heads that stand at one of them
-    move to its nearest live ancestor. Whoever dies half way has expired some, and moved heads no further than that.
+    move to its nearest live ancestor; with `keep_heads`, what a session stands at is left instead, also if it has come
+    there just now. Whoever dies half way has expired some, and moved heads no further than that.
     """
     buried: list[bytes] = []
+    heads: list[tuple[RowKey, int]] = []
     oldest_first = sorted(ending, key=lambda pair: pair[1].sequence)  # so that a head moves once, mostly
     for start in range(0, len(oldest_first), BURIED_AT_ONCE):
         batch = oldest_first[start : start + BURIED_AT_ONCE]
-        while batch:
+        for _ in range(MAX_ATTEMPTS):
+            if keep_heads:
+                batch, heads = await _not_stood_at(services, tree, batch)
+            if not batch:
+                break
+            commit = await _burial(services, tree, batch, why)
+            commit.require_rows = [*commit.require_rows, *heads]
             try:
-                await services.backend.commit(await _burial(services, tree, batch, why))
+                await services.backend.commit(commit)
             except CommitConflict:  # a head moved, or somebody else expired or pinned one of them: look again
                 batch = await _not_buried(services, tree, batch)
             else:
                 buried += [stored.id for _, stored in batch]
                 break
     return buried
+
+
+async def _not_stood_at(
+    services: Services, tree: bytes, batch: Sequence[Found]
+) -> tuple[list[Found], list[tuple[RowKey, int]]]:
+    """Those that no session stands at, and the heads' rows that say so, as a commit can require them."""
+    heads = await services.backend.scan(rows.HEAD, tree=tree)
+    stood_at = {rows.unpack_head(key, row).checkpoint for key, row in heads}
+    return [pair for pair in batch if pair[1].id not in stood_at], [(key, row.version) for key, row in heads]
 
 
 async def _burial(services: Services, tree: bytes, batch: Sequence[Found], why: str) -> Commit:

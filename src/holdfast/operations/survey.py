@@ -1,0 +1,94 @@
+"""A survey: one pass over all records, runs and blobs of a store, without any state. What `retain` and `du` begin with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from holdfast.backends.port import BlobInfo, RunInfo, Span, Usage
+from holdfast.objects import record, rows
+from holdfast.objects.record import Stored
+from holdfast.operations import reading
+from holdfast.operations.inspect import all_records
+from holdfast.operations.services import Services
+
+PAGE = 1000
+ROWS_AT_ONCE = 200
+BY_SURVEY = "surveyed"  # the tombstones that are only measured say so
+
+
+class Live(NamedTuple):
+    """A live checkpoint: what it is, and what it refers to."""
+
+    id: bytes
+    tree: bytes
+    session: str
+    sequence: int
+    agent_id: str
+    created_at_us: int
+    size: int  # of its record
+    tombstone_size: int  # of what would take its place
+    spans: tuple[Span, ...]
+    blobs: tuple[bytes, ...]
+
+
+@dataclass(slots=True)
+class Survey:
+    """What a store holds. Runs and blobs are listed after the records: what a checkpoint refers to is among them, or was
+    replaced by something that covers it."""
+
+    usage: Usage
+    live: list[Live] = field(default_factory=list)
+    tombstones: dict[str, int] = field(default_factory=dict)  # bytes, by session
+    ended_bytes: int = 0  # of records whose time to live is over
+    ended_tombstone_bytes: int = 0  # of what will take their places
+    undoable_bytes: int = 0  # of the rows that keep expired records
+    runs: list[RunInfo] = field(default_factory=list)
+    blobs: list[BlobInfo] = field(default_factory=list)
+
+
+async def survey(services: Services) -> Survey:
+    found = Survey(await services.backend.usage())
+    async for one in all_records(services):
+        stored = record.unpack(services.codec, one.data, expected_id=one.id)
+        if stored.is_tombstone:
+            found.tombstones[stored.session] = found.tombstones.get(stored.session, 0) + len(one.data)
+        elif await reading.is_over(services, stored):
+            found.ended_bytes += len(one.data)
+            found.ended_tombstone_bytes += _tombstone_size(services, stored)
+        else:
+            found.live.append(_live(services, stored, len(one.data)))
+    await _list_undoable(services, found)
+    runs, blobs = found.runs, found.blobs
+    while page := await services.backend.page_runs((runs[-1].log, runs[-1].first) if runs else None, PAGE):
+        runs += page
+    while page_of_blobs := await services.backend.page_blobs(blobs[-1].hash if blobs else None, PAGE):
+        blobs += page_of_blobs
+    return found
+
+
+async def _list_undoable(services: Services, found: Survey) -> None:
+    after: bytes | None = None
+    while page := await services.backend.scan(rows.EXPIRED, after=after, limit=ROWS_AT_ONCE):
+        found.undoable_bytes += sum(len(row.value) for _, row in page)
+        after = page[-1][0].key
+
+
+def _live(services: Services, stored: Stored, size: int) -> Live:
+    manifest = stored.manifest()
+    return Live(
+        id=stored.id,
+        tree=stored.tree,
+        session=stored.session,
+        sequence=stored.sequence,
+        agent_id=stored.header["agent"],
+        created_at_us=stored.header["at"],
+        size=size,
+        tombstone_size=_tombstone_size(services, stored),
+        spans=tuple(manifest.spans()),
+        blobs=tuple(blob.hash for blob in manifest.blobs),
+    )
+
+
+def _tombstone_size(services: Services, stored: Stored) -> int:
+    return len(record.pack_tombstone(services.codec, stored, services.now_us(), BY_SURVEY))

@@ -1,0 +1,72 @@
+"""du: what takes how much, by session and by kind."""
+
+from __future__ import annotations
+
+from holdfast.errors import CheckpointNotFoundError
+from holdfast.model.reports import SessionUsage, StoreUsage
+from holdfast.objects.collect import Marks
+from holdfast.objects.usage import Shares
+from holdfast.operations.services import Services
+from holdfast.operations.survey import Survey, survey
+
+
+async def du(services: Services, session_id: str | None = None) -> StoreUsage:
+    """What the store takes; with `session_id`, `sessions` holds that one alone. No state is read."""
+    found = await survey(services)
+    report = _report(found)
+    if session_id is None:
+        return report
+    [*of_session] = (one for one in report.sessions if one.session_id == session_id)
+    if not of_session:
+        raise CheckpointNotFoundError(f"there is no session {session_id!r:.60}. `sessions` lists those that are there")
+    return _with_sessions(report, of_session)
+
+
+def _report(found: Survey) -> StoreUsage:
+    names = sorted({live.session for live in found.live} | found.tombstones.keys())
+    numbers = {name: number for number, name in enumerate(names)}
+    marks = [Marks() for _ in names]
+    checkpoints, records = [0] * len(names), [0] * len(names)
+    for live in found.live:
+        number = numbers[live.session]
+        marks[number].add(live.spans, live.blobs)
+        checkpoints[number] += 1
+        records[number] += live.size
+    shares = Shares(len(names))
+    shares.add_runs(found.runs, marks)
+    shares.add_blobs(found.blobs, marks)
+    sessions = [
+        SessionUsage(
+            session_id=name,
+            checkpoints=checkpoints[number],
+            record_bytes=records[number],
+            tombstone_bytes=found.tombstones.get(name, 0),
+            exclusive_bytes=records[number] + shares.alone[number],
+            shared_bytes=shares.referred[number] - shares.alone[number],
+        )
+        for name, number in numbers.items()
+    ]
+    kinds = {
+        "record_bytes": sum(records) + found.ended_bytes,
+        "tombstone_bytes": sum(found.tombstones.values()),
+        "run_bytes": sum(run.size for run in found.runs),
+        "blob_bytes": sum(blob.size for blob in found.blobs),
+        "row_bytes": found.usage.row_bytes,
+    }
+    counted = sum(kinds.values())
+    total = max(found.usage.total_bytes, counted)  # less only if somebody has written meanwhile
+    return StoreUsage(
+        sessions=tuple(sorted(sessions, key=lambda one: one.exclusive_bytes + one.shared_bytes, reverse=True)),
+        total_bytes=total,
+        **kinds,
+        overhead_bytes=total - counted,
+        shared_bytes=shares.shared,
+        unused_bytes=shares.unused + found.ended_bytes + found.undoable_bytes,
+        unused_row_bytes=found.undoable_bytes,
+    )
+
+
+def _with_sessions(report: StoreUsage, sessions: list[SessionUsage]) -> StoreUsage:
+    from dataclasses import replace
+
+    return replace(report, sessions=tuple(sessions))
