@@ -3,18 +3,20 @@ to turn, and child processes."""
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from holdfast import Client, SyncClient
 from holdfast.backends.files import FilesBackend
 from holdfast.backends.memory import MemoryBackend
-from holdfast.backends.port import BlockingBackend, Commit
+from holdfast.backends.port import BlockingBackend, Capabilities, Commit
 from holdfast.backends.sqlite import SqliteBackend
 
 BACKENDS = ("memory", "files", "sqlite")
@@ -104,6 +106,31 @@ class Recorder:
             return attribute(*args, **kwargs)
 
         return call
+
+
+class _Awaitable:
+    """A backend whose verbs are coroutines that give way once, as those of a network do."""
+
+    def __init__(self, inner: BlockingBackend) -> None:
+        self.inner = inner
+        self.batches: list[int] = []
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return replace(self.inner.capabilities, awaitable=True)
+
+    def __getattr__(self, verb: str) -> Callable[..., Any]:
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            await asyncio.sleep(0)
+            if verb == "commit_all":
+                self.batches.append(len(args[0]))
+            return getattr(self.inner, verb)(*args, **kwargs)
+
+        return call
+
+
+def as_awaitable(inner: BlockingBackend) -> Any:
+    return _Awaitable(inner)
 
 
 class Clock:

@@ -11,10 +11,10 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from holdfast.backends.bridge import Bridge, Offload
-from holdfast.backends.port import BlockingBackend
+from holdfast.backends.port import AnyBackend
 from holdfast.backends.url import open_backend
 from holdfast.codec.codec import Codec
 from holdfast.codec.limits import Limits
@@ -36,6 +36,7 @@ from holdfast.operations.services import LogNumbers, Services
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from holdfast.backends.port import AsyncBackend, BlockingBackend
     from holdfast.leases import Acquiring
     from holdfast.model.holds import Pin, Tag
     from holdfast.model.listing import Session, Timeline, Tree
@@ -77,7 +78,7 @@ class Opening:
 
     def __init__(
         self,
-        backend: BlockingBackend,
+        backend: AnyBackend,
         *,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         types: TypeRegistry | None = None,
@@ -98,7 +99,7 @@ class Opening:
             migrations=default_migrations if migrations is None else migrations,
         )
 
-    def _bridge(self, backend: BlockingBackend) -> Bridge:
+    def _bridge(self, backend: AnyBackend) -> Bridge:
         raise NotImplementedError
 
     @classmethod
@@ -185,8 +186,12 @@ class Opening:
 class Client(Opening):
     """Keeps agents' places. `async with Client.sqlite() as client:` opens the default store, one local file."""
 
-    def _bridge(self, backend: BlockingBackend) -> Bridge:
-        return Offload(backend)
+    def _bridge(self, backend: AnyBackend) -> Bridge:
+        if backend.capabilities.awaitable:
+            from holdfast.backends.direct import Direct
+
+            return Direct(cast("AsyncBackend", backend))
+        return Offload(cast("BlockingBackend", backend))
 
     # -- the five operations -----------------------------------------------------------------------------------------
 

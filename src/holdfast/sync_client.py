@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from holdfast.backends.bridge import Bridge, Inline, run_inline
-from holdfast.backends.port import BlockingBackend
+from holdfast.backends.port import AnyBackend
 from holdfast.client import DEFAULT_CACHE_BYTES, Client, Opening
 from holdfast.codec.limits import Limits
 from holdfast.codec.types import TypeRegistry
@@ -21,6 +21,7 @@ from holdfast.operations import arguments
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from holdfast.backends.port import AsyncBackend, BlockingBackend
     from holdfast.leases import SyncLease
     from holdfast.model.holds import Pin, Tag
     from holdfast.model.listing import Session, Timeline, Tree
@@ -42,8 +43,12 @@ if TYPE_CHECKING:
 class _Inline(Client):
     """A client whose coroutines never suspend."""
 
-    def _bridge(self, backend: BlockingBackend) -> Bridge:
-        return Inline(backend)
+    def _bridge(self, backend: AnyBackend) -> Bridge:
+        if backend.capabilities.awaitable:
+            from holdfast.backends.loop_thread import blocking
+
+            return Inline(blocking(cast("AsyncBackend", backend)))
+        return Inline(cast("BlockingBackend", backend))
 
 
 class SyncClient(Opening):
@@ -52,7 +57,7 @@ class SyncClient(Opening):
 
     def __init__(
         self,
-        backend: BlockingBackend,
+        backend: AnyBackend,
         *,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         types: TypeRegistry | None = None,

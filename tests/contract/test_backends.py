@@ -6,14 +6,22 @@ import pytest
 
 from holdfast.backends.files import FilesBackend
 from holdfast.backends.memory import MemoryBackend
-from holdfast.backends.port import BlockingBackend
+from holdfast.backends.port import AsyncBackend, BlockingBackend
 from holdfast.backends.sqlite import SqliteBackend
 from holdfast.testing import BackendContract
+from support import as_awaitable
 
 
 class TestMemory(BackendContract):
     def open_backend(self, where: Path) -> BlockingBackend:
         return MemoryBackend()
+
+
+class TestAwaitable(BackendContract):
+    """A backend whose verbs are coroutines takes the same tests."""
+
+    def open_backend(self, where: Path) -> AsyncBackend:
+        return as_awaitable(MemoryBackend())
 
 
 class TestFiles(BackendContract):

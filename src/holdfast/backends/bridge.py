@@ -1,4 +1,4 @@
-"""Bridges: one way to await a store that blocks, whether there is an event loop or not.
+"""Bridges: one way to await a store, whether there is an event loop or not.
 
 Operations are coroutines that await the port and nothing else. `Inline` answers them on the spot, so a coroutine never
 suspends and `run_inline` can step it without an event loop: that is the whole of the sync client. `Offload` answers
@@ -50,16 +50,17 @@ def run_inline(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 class Bridge:
-    """The awaitable port over a blocking backend; how a call is carried out is the subclass's."""
+    """The awaitable port over a backend; how a call is carried out is the subclass's."""
 
-    def __init__(self, backend: BlockingBackend) -> None:
+    def __init__(self, backend: Any) -> None:
         self.backend = backend
         self.committed = 0  # batches; changed by whoever commits, and only one does at a time
         self._is_closed = False
 
     @property
     def capabilities(self) -> Capabilities:
-        return self.backend.capabilities
+        capabilities: Capabilities = self.backend.capabilities
+        return capabilities
 
     async def _call(self, method: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         raise NotImplementedError
@@ -226,31 +227,13 @@ class _Job(NamedTuple):
 _Answer = tuple[_Job, Any, BaseException | None]
 
 
-class Offload(Bridge):
-    """Answers from one daemon thread, started at the first call. What the tasks of an event loop ask for in one turn of
-    the loop goes to the thread together, and its commits share a transaction.
+class LoopBridge(Bridge):
+    """What bridges have in common whose callers run in event loops, in one or in several."""
 
-    The thread is a daemon, so a program that never closes its client ends all the same: what was acknowledged is
-    durable already.
-    """
-
-    def __init__(self, backend: BlockingBackend) -> None:
+    def __init__(self, backend: Any) -> None:
         super().__init__(backend)
-        self._queue: SimpleQueue[list[_Job] | None] = SimpleQueue()
-        self._gathered: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
-        # Whether what was handed over last was a single job, and the thread kept up: then nobody is waited for.
-        self._is_alone = True
-        self._starting = threading.Lock()
         self._turns: WeakValueDictionary[tuple[int, bytes], asyncio.Lock] = WeakValueDictionary()
         self._listeners: set[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = set()
-        self._thread_of: int | None = None  # the process the thread runs in: a forked child needs its own
-
-    async def _call(self, method: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        answer: T = await self._submit(None, lambda: method(*args, **kwargs))
-        return answer
-
-    def commit(self, commit: Commit) -> Awaitable[None]:
-        return self._submit(commit, None)
 
     def turn(self, key: bytes) -> AbstractAsyncContextManager[object]:
         import asyncio
@@ -290,6 +273,34 @@ class Offload(Bridge):
         await super().close()
         self._is_closed = True
         self._tell()
+
+
+class Offload(LoopBridge):
+    """Answers from one daemon thread, started at the first call. What the tasks of an event loop ask for in one turn of
+    the loop goes to the thread together, and its commits share a transaction.
+
+    The thread is a daemon, so a program that never closes its client ends all the same: what was acknowledged is
+    durable already.
+    """
+
+    def __init__(self, backend: BlockingBackend) -> None:
+        super().__init__(backend)
+        self._queue: SimpleQueue[list[_Job] | None] = SimpleQueue()
+        self._gathered: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
+        # Whether what was handed over last was a single job, and the thread kept up: then nobody is waited for.
+        self._is_alone = True
+        self._starting = threading.Lock()
+        self._thread_of: int | None = None  # the process the thread runs in: a forked child needs its own
+
+    async def _call(self, method: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        answer: T = await self._submit(None, lambda: method(*args, **kwargs))
+        return answer
+
+    def commit(self, commit: Commit) -> Awaitable[None]:
+        return self._submit(commit, None)
+
+    async def close(self) -> None:
+        await super().close()
         self._queue.put(None)  # ends the thread; a call after this starts another, which says that it is closed
         self._thread_of = None
 

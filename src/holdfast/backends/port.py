@@ -30,7 +30,8 @@ each other, a counter does. Where they don't, a position that is drawn before it
 after higher ones: then `changes` and `last_change` must stop below the lowest position that is drawn and not decided.
 Readers may be made to wait, never to skip.
 
-Blocking backends implement `BlockingBackend`; `bridge.py` makes them awaitable. Identifiers from outside (sessions,
+Blocking backends implement `BlockingBackend`, `bridge.py` makes them awaitable; those behind a network implement
+`AsyncBackend`, `direct.py` is their bridge, and `loop_thread.py` makes them blocking for who has no event loop. Identifiers from outside (sessions,
 row keys) are any bytes: they are data, never part of SQL, of a path or of a key's structure. The contract is spelled
 out as tests in `holdfast.testing`, which every backend runs.
 """
@@ -197,6 +198,7 @@ class Capabilities:
     shared: bool = True  # several processes may use it at once
     durability: str = "full"
     location: str = ""  # where it is, for people
+    awaitable: bool = False  # its verbs are coroutines: it is an `AsyncBackend`
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +282,58 @@ class BlockingBackend(Protocol):
 
     def close(self) -> None:
         """Releases everything. Calls after it raise `StoreError`. Closing twice is allowed."""
+
+
+class AsyncBackend(Protocol):
+    """A store that is reached over a network: the verbs of `BlockingBackend`, with the same meanings, as coroutines.
+
+    They may be called from several event loops, one after the other or at once in several threads: what belongs to a
+    loop (connections, locks) is kept for each of them.
+    """
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """With `awaitable=True`."""
+
+    async def commit_all(self, commits: Sequence[Commit]) -> list[BaseException | None]: ...
+
+    async def records(self, ids: Sequence[bytes]) -> list[Record | None]: ...
+
+    async def session_records(
+        self, session: bytes, *, before: int | None = None, limit: int | None = None
+    ) -> list[Record]: ...
+
+    async def find_ids(self, ending: str, limit: int = 2) -> list[bytes]: ...
+
+    async def runs(self, spans: Sequence[Span]) -> list[list[Run]]: ...
+
+    async def blobs(self, hashes: Sequence[bytes]) -> list[bytes | None]: ...
+
+    async def rows(self, keys: Sequence[RowKey]) -> list[Row | None]: ...
+
+    async def scan(
+        self, space: str, *, tree: bytes | None = None, prefix: bytes = b"", after: bytes | None = None,
+        limit: int | None = None,
+    ) -> list[tuple[RowKey, Row]]: ...  # fmt: skip
+
+    async def page_records(self, after: bytes | None, limit: int) -> list[Record]: ...
+
+    async def changes(self, after: int, limit: int) -> list[Change]: ...
+
+    async def last_change(self) -> int: ...
+
+    async def page_runs(self, after: tuple[int, int] | None, limit: int) -> list[RunInfo]: ...
+
+    async def page_blobs(self, after: bytes | None, limit: int) -> list[BlobInfo]: ...
+
+    async def usage(self) -> Usage: ...
+
+    async def compact(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+AnyBackend = BlockingBackend | AsyncBackend
 
 
 class Backend(Protocol):

@@ -1,7 +1,7 @@
 """From a URL to a backend: our own schemes, then those that installed packages offer.
 
 A package offers one by an entry point in the group `holdfast.backends`, named by the scheme, which leads to a callable
-`open_url(url, **options)` that returns a `BlockingBackend`.
+`open_url(url, **options)` that returns a `BlockingBackend` or an `AsyncBackend`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from holdfast.backends.port import BlockingBackend
+from holdfast.backends.port import AnyBackend
 from holdfast.errors import UsageError
 
 ENTRY_POINTS = "holdfast.backends"
@@ -20,7 +20,7 @@ OWN = {
 }
 
 
-def open_backend(url: str, **options: Any) -> BlockingBackend:
+def open_backend(url: str, **options: Any) -> AnyBackend:
     """The store at that URL; options are the backend's own."""
     scheme, separator, _ = url.partition(":")
     if not separator:
@@ -36,7 +36,7 @@ def open_backend(url: str, **options: Any) -> BlockingBackend:
             raise UsageError(f"no backend for {scheme!r} in {url!r}: known are {', '.join(known)}")
         opener = next(iter(found)).load()
     try:
-        backend: BlockingBackend = opener(url, **options)
+        backend: AnyBackend = opener(url, **options)
     except TypeError as error:
         raise UsageError(f"{url!r} can't be opened with the options {sorted(options)}: {error}") from error
     return backend

@@ -6,9 +6,11 @@ import hashlib
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from holdfast.backends.port import (
+    AnyBackend,
+    AsyncBackend,
     BlockingBackend,
     Commit,
     CommitConflict,
@@ -92,7 +94,7 @@ class Harness:
     _opened: list[BlockingBackend]
     _folder: tempfile.TemporaryDirectory[str]
 
-    def open_backend(self, where: Path) -> BlockingBackend:
+    def open_backend(self, where: Path) -> AnyBackend:
         """Opens a store, empty if this `where` is new: a directory that exists, is empty, and is removed afterwards.
 
         Opening the same `where` again reaches the same store, if the backend's capabilities say durable or shared.
@@ -113,7 +115,13 @@ class Harness:
 
     def open_again(self) -> BlockingBackend:
         """One more handle on this test's store."""
-        backend = self.open_backend(self.where)
+        opened = self.open_backend(self.where)
+        if opened.capabilities.awaitable:
+            from holdfast.backends.loop_thread import blocking
+
+            backend = blocking(cast("AsyncBackend", opened))
+        else:
+            backend = cast("BlockingBackend", opened)
         self._opened.append(backend)
         return backend
 

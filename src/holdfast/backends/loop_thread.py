@@ -1,0 +1,67 @@
+"""An event loop in a thread: makes a backend whose verbs are coroutines usable where there is no event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar, cast
+
+from holdfast.backends.port import AsyncBackend, BlockingBackend, Capabilities
+
+T = TypeVar("T")
+
+
+def blocking(backend: AsyncBackend) -> BlockingBackend:
+    """The same backend with blocking verbs, for any thread."""
+    return cast("BlockingBackend", _Blocking(backend))
+
+
+class _Blocking:
+    """Each verb runs in a loop of this object's own, in a daemon thread that is started at the first call."""
+
+    def __init__(self, backend: AsyncBackend) -> None:
+        self._backend = backend
+        self._starting = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._process: int | None = None  # a forked child has no threads of its parent: it needs a loop of its own
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._backend.capabilities
+
+    def __getattr__(self, verb: str) -> Callable[..., Any]:
+        method = getattr(self._backend, verb)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return self._run(method(*args, **kwargs))
+
+        return call
+
+    def close(self) -> None:
+        self._run(self._backend.close())
+        with self._starting:
+            if self._loop is not None and self._process == os.getpid():
+                self._loop.call_soon_threadsafe(self._loop.stop)
+            self._loop = None
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._running_loop()).result()
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        with self._starting:
+            if self._loop is None or self._process != os.getpid():
+                self._loop = asyncio.new_event_loop()
+                self._process = os.getpid()
+                thread = threading.Thread(target=_serve, args=(self._loop,), name="holdfast", daemon=True)
+                thread.start()
+            return self._loop
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
