@@ -35,9 +35,11 @@ from holdfast.model.framework import Framework
 from holdfast.sync_client import SyncClient
 
 if TYPE_CHECKING:
+    from holdfast.claims import Claim, SyncClaim
     from holdfast.filecheckpoints import FileCheckpoints, SyncFileCheckpoints
     from holdfast.leases import Lease, SyncLease
     from holdfast.model.builder import CheckpointBuilder
+    from holdfast.model.handoff import Handoff, HandoffStatus
     from holdfast.model.holds import Pin, Tag
     from holdfast.model.listing import Session, Timeline, Tree
     from holdfast.model.migrations import Migrations, migration
@@ -68,6 +70,7 @@ __all__ = [
     "CheckpointMetadata",
     "CheckpointNotFoundError",
     "CheckpointStore",
+    "Claim",
     "Client",
     "CollectionReport",
     "ConflictError",
@@ -75,6 +78,8 @@ __all__ = [
     "FileCheckpoints",
     "ForkReport",
     "Framework",
+    "Handoff",
+    "HandoffStatus",
     "HoldfastError",
     "Lease",
     "LeaseHeldError",
@@ -99,6 +104,7 @@ __all__ = [
     "Stats",
     "StoreError",
     "StoreUsage",
+    "SyncClaim",
     "SyncClient",
     "SyncFileCheckpoints",
     "SyncLease",
@@ -121,9 +127,12 @@ _LAZY = {
     "CheckpointData": "holdfast.store",
     "CheckpointMetadata": "holdfast.store",
     "CheckpointStore": "holdfast.store",
+    "Claim": "holdfast.claims",
     "CollectionReport": "holdfast.model.reports",
     "FileCheckpoints": "holdfast.filecheckpoints",
     "ForkReport": "holdfast.model.reports",
+    "Handoff": "holdfast.model.handoff",
+    "HandoffStatus": "holdfast.model.handoff",
     "Lease": "holdfast.leases",
     "MigrationProblem": "holdfast.model.reports",
     "MigrationReport": "holdfast.model.reports",
@@ -138,6 +147,7 @@ _LAZY = {
     "SessionUsage": "holdfast.model.reports",
     "Stats": "holdfast.model.reports",
     "StoreUsage": "holdfast.model.reports",
+    "SyncClaim": "holdfast.claims",
     "SyncFileCheckpoints": "holdfast.filecheckpoints",
     "SyncLease": "holdfast.leases",
     "Tag": "holdfast.model.holds",

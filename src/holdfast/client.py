@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from holdfast.backends.port import AsyncBackend, BlockingBackend
-    from holdfast.leases import Acquiring
+    from holdfast.claims import Claim
+    from holdfast.leases import Acquiring, Lease
+    from holdfast.model.handoff import Handoff
     from holdfast.model.holds import Pin, Tag
     from holdfast.model.listing import Session, Timeline, Tree
     from holdfast.model.reports import (
@@ -395,7 +397,7 @@ class Client(Opening):
 
     def lease(
         self, session_id: str, *, seconds: float = DEFAULT_SECONDS, wait: float = 0.0, holder: str | None = None
-    ) -> Acquiring:
+    ) -> Acquiring[Lease]:
         """The right to be the only writer of a session: `async with client.lease("s") as lease:`, then
         `save(..., lease=lease)`.
 
@@ -408,6 +410,38 @@ class Client(Opening):
 
         name = arguments.name("session_id", session_id)
         return leases.Acquiring(lambda: leases.acquire(self._services, leases.Lease, name, seconds, wait, holder))
+
+    async def inbox(self, agent_id: str, *, include_claimed: bool = False) -> list[Handoff]:
+        """What was handed to the agent and can be claimed, the oldest first. With `include_claimed` also what somebody
+        has claimed, gone on from or handed on."""
+        from holdfast.operations import inbox as listing
+
+        name = arguments.name("agent_id", agent_id)
+        return await listing.inbox(self._services, name, include_claimed=include_claimed)
+
+    def claim(
+        self,
+        handoff_id: str,
+        agent_id: str,
+        *,
+        seconds: float = DEFAULT_SECONDS,
+        wait: float = 0.0,
+        holder: str | None = None,
+        claim_id: str | None = None,
+    ) -> Acquiring[Claim]:
+        """Takes a handoff for the agent it is addressed to: `async with client.claim(id, "b") as claim:` gives
+        `claim.checkpoint`, with its state, and `claim.lease`, for `save(..., lease=claim.lease)`.
+
+        Exactly one gets it; everybody else gets a `ConflictError` that says who has it. The session stands at the handoff
+        then; if somebody saved to it since, `claim.moved_from` says where it stood. The lease lasts, is renewed and
+        ends as that of `lease`. A claim that ends before anything was saved under it leaves the handoff open for the
+        next one. `claim_id` makes a repetition after an unclear failure safe.
+        """
+        from holdfast import claims
+        from holdfast.leases import Acquiring
+
+        request = claims.request(handoff_id, agent_id, seconds, wait, holder, claim_id)
+        return Acquiring(lambda: claims.claim(self._services, request))
 
     # -- moving in ---------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@
     │   └── LeaseLostError        this holder's lease is over
     ├── UnknownTypeError          the data names a type nobody registered
     ├── StateNotLoadedError       a timeline entry was asked for its state (also AttributeError)
-    └── StoreError                the store could not be read or written   (.checkpoint_id)
+    └── StoreError                the store could not be read or written   (.checkpoint_id, .claim_id)
 
 Each message says what happened, why, and what to do next. `exit_code` is what the command line exits with.
 """
@@ -111,9 +111,11 @@ class StoreError(HoldfastError):
     """The store could not be read or written: disk full, I/O error, locked for too long, closed.
 
     When a save may or may not have been stored, `checkpoint_id` is the id it would have: repeating the save with
-    `checkpoint_id=error.checkpoint_id` is safe.
+    `checkpoint_id=error.checkpoint_id` is safe. When a claim may or may not have been made, `claim_id` is its id:
+    repeating the claim with `claim_id=error.claim_id` is safe.
     """
 
-    def __init__(self, message: str, checkpoint_id: str | None = None) -> None:
+    def __init__(self, message: str, checkpoint_id: str | None = None, claim_id: str | None = None) -> None:
         super().__init__(message)
         self.checkpoint_id = checkpoint_id
+        self.claim_id = claim_id

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from holdfast.backends.bridge import run_inline
 from holdfast.errors import HoldfastError, LeaseLostError
@@ -26,13 +26,17 @@ L = TypeVar("L", bound="_Held")
 async def acquire(
     services: Services, kind: type[L], session_id: str, seconds: float, wait: float, holder: str | None
 ) -> L:
+    seconds, wait, name = checked(seconds, wait, holder)
+    token, until = await leasing.acquire(services, session_id, holder=name, seconds=seconds, wait=wait)
+    return kind(services, session_id, name, seconds, token, until)
+
+
+def checked(seconds: float, wait: float, holder: str | None) -> tuple[float, float, str]:
     from holdfast import processes
 
     seconds = arguments.seconds("seconds", seconds, least=0.05)
     wait = arguments.seconds("wait", wait, least=0)
-    name = processes.default_holder() if holder is None else arguments.name("holder", holder)
-    token, until = await leasing.acquire(services, session_id, holder=name, seconds=seconds, wait=wait)
-    return kind(services, session_id, name, seconds, token, until)
+    return seconds, wait, processes.default_holder() if holder is None else arguments.name("holder", holder)
 
 
 class _Held(LeaseTerms):
@@ -103,26 +107,37 @@ class Lease(_Held):
             self._renewing = None
 
 
-class Acquiring:
+class _LookedAfter(Protocol):
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+A = TypeVar("A", bound=_LookedAfter)
+
+
+class Acquiring(Generic[A]):
     """`await client.lease(...)` gives a lease to renew and release by hand, `async with client.lease(...)` one that
-    is looked after."""
+    is looked after. The same for `client.claim(...)`."""
 
-    def __init__(self, acquire: Callable[[], Coroutine[Any, Any, Lease]]) -> None:
+    def __init__(self, acquire: Callable[[], Coroutine[Any, Any, A]]) -> None:
         self._acquire = acquire
-        self._lease: Lease | None = None
+        self._acquired: A | None = None
 
-    def __await__(self) -> Generator[Any, None, Lease]:
+    def __await__(self) -> Generator[Any, None, A]:
         return self._acquire().__await__()
 
-    async def __aenter__(self) -> Lease:
-        self._lease = await self._acquire()
-        return await self._lease.__aenter__()
+    async def __aenter__(self) -> A:
+        self._acquired = await self._acquire()
+        return await self._acquired.__aenter__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._lease is not None
-        await self._lease.__aexit__(kind, error, trace)
+        assert self._acquired is not None
+        await self._acquired.__aexit__(kind, error, trace)
 
 
 class SyncLease(_Held):

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from holdfast.backends.port import AsyncBackend, BlockingBackend
+    from holdfast.claims import SyncClaim
     from holdfast.leases import SyncLease
+    from holdfast.model.handoff import Handoff
     from holdfast.model.holds import Pin, Tag
     from holdfast.model.listing import Session, Timeline, Tree
     from holdfast.model.reports import (
@@ -229,6 +231,25 @@ class SyncClient(Opening):
 
     def du(self, session_id: str | None = None) -> StoreUsage:
         return run_inline(self._client.du(session_id))
+
+    def inbox(self, agent_id: str, *, include_claimed: bool = False) -> list[Handoff]:
+        return run_inline(self._client.inbox(agent_id, include_claimed=include_claimed))
+
+    def claim(
+        self,
+        handoff_id: str,
+        agent_id: str,
+        *,
+        seconds: float = DEFAULT_SECONDS,
+        wait: float = 0.0,
+        holder: str | None = None,
+        claim_id: str | None = None,
+    ) -> SyncClaim:
+        """`with client.claim(id, "b") as claim:` renews its lease from a thread of its own."""
+        from holdfast import claims
+
+        request = claims.request(handoff_id, agent_id, seconds, wait, holder, claim_id)
+        return run_inline(claims.sync_claim(self._services, request))
 
     def gc(self, *, dry_run: bool = False) -> CollectionReport:
         return run_inline(self._client.gc(dry_run=dry_run))

@@ -23,6 +23,9 @@ class Process(NamedTuple):
 class LeaseTerms:
     """What a holder has in hand: give it to `save`, `rollback` and `handoff` as `lease`."""
 
+    claimed: bytes | None = None
+    """The handoff that it was taken with, by `claim`."""
+
     def __init__(self, session_id: str, holder: str, seconds: float, token: int, expires_at_us: int) -> None:
         self.session_id = session_id
         self.holder = holder

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from holdfast.model import tree as trees
 from holdfast.model.checkpoint import Checkpoint
+from holdfast.model.handoff import Handoff
 
 
 def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
@@ -48,12 +49,13 @@ class Timeline(list[Checkpoint]):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tree:
     """All checkpoints of a tree, newest first (children before parents); `heads` by session; `expired` with their
-    parents, so that lines of descent can be followed through them."""
+    parents, so that lines of descent can be followed through them; `handoffs` by their ids, with what became of them."""
 
     tree_id: str
     entries: tuple[Checkpoint, ...]
     heads: Mapping[str, str]
     expired: Mapping[str, str | None] = field(default_factory=dict)
+    handoffs: Mapping[str, Handoff] = field(default_factory=dict)
 
     @property
     def parents(self) -> dict[str, str | None]:

@@ -9,7 +9,7 @@ from holdfast.backends.port import ABSENT, Commit, RecordWrite, RowKey, RowWrite
 from holdfast.model import ids
 from holdfast.model.framework import Framework
 from holdfast.model.migrations import FIRST_VERSION
-from holdfast.objects import record, rows
+from holdfast.objects import inbox, record, rows
 from holdfast.objects.manifest import Manifest
 from holdfast.objects.record import Stored
 from holdfast.operations import state_versions
@@ -57,11 +57,12 @@ def child(
     id_: bytes | None = None,
     step_index: int | None = None,
     lease: rows.Lease | None = None,
+    claimed: bytes | None = None,
     runs: Sequence[RunWrite] = (),
     blobs: Mapping[bytes, bytes] | None = None,
 ) -> tuple[Commit, Stored, Line]:
-    """The commit that makes `parent`'s child the head of the line, under `lease`, the record, and the line it leads
-    to."""
+    """The commit that makes `parent`'s child the head of the line, under `lease`, which was taken with the handoff
+    `claimed`; the record, and the line it leads to."""
     tree = line.tree or (parent.tree if parent else None)
     if id_ is None:
         id_ = services.new_id(ids.tree_tag(tree) if tree else None)
@@ -86,6 +87,8 @@ def child(
     if line.tree is None:
         session_row = RowKey(rows.SESSION, session)
         row_writes.append(RowWrite(session_row, rows.protect(session_row, tree), ABSENT))
+    if "to" in header or (parent is not None and "to" in parent.header):
+        row_writes += inbox.changes(stored, parent, claimed=claimed, holder=lease.holder if lease else None)
     # A parent that is the head can't expire unseen: that would move the head.
     required = [(parent.id, record.LIVE)] if parent is not None and parent.id != line.head.checkpoint else []
     commit = Commit(

@@ -29,7 +29,7 @@ from holdfast.model.reports import CollectionReport
 from holdfast.objects import collect as pure
 from holdfast.objects import record, rows
 from holdfast.objects.record import Stored
-from holdfast.operations import reading, tags
+from holdfast.operations import inbox, reading, tags
 from holdfast.operations.expire import BY_TTL, bury_all
 from holdfast.operations.inspect import all_records
 from holdfast.operations.services import Services
@@ -70,6 +70,8 @@ async def collect(services: Services, *, dry_run: bool = False) -> CollectionRep
         if dead_blobs:
             await services.backend.commit(Commit(tree=STORE, delete_blobs=dead_blobs))
     records, record_bytes = await _bury_trees(services, trees, dry_run=dry_run)
+    if not dry_run:
+        await inbox.forget(services)
     if not dry_run and (deletes or dead_blobs or records):
         await services.backend.compact()
     return CollectionReport(

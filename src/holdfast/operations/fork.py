@@ -87,9 +87,10 @@ async def handoff(
     lease: LeaseTerms | None = None,
 ) -> Stored:
     """A child of that checkpoint, in its session, addressed to another agent. It keeps the source's agent, metadata
-    and time to live, and becomes the session's head. A lease under which it is made ends with it."""
+    and time to live, and becomes the session's head. A lease under which it is made ends with it. A handoff can be handed
+    on in the same way, back to where it came from too: it can't be claimed any more then."""
     source = await reading.live_record(services, id_)
-    if target_agent_id == source.header["agent"]:
+    if target_agent_id == source.header["agent"] and "to" not in source.header:
         raise UsageError(f"{target_agent_id!r:.60} made this checkpoint itself: a handoff goes to another agent")
     fields = _same(source) | {"session": source.session, "name": f"handoff_to_{target_agent_id}", "to": target_agent_id}
     if schema is not None:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from holdfast.backends.port import ABSENT, Commit, CommitConflict, RowKey, RowWrite
 from holdfast.errors import ConflictError, LeaseHeldError, LeaseLostError
 from holdfast.model.lease import LeaseTerms
-from holdfast.objects import rows
+from holdfast.objects import record, rows
 from holdfast.operations import reading
 from holdfast.operations.memory import Line
 from holdfast.operations.services import Services
@@ -29,7 +29,7 @@ def allows(services: Services, head: rows.Head, lease: LeaseTerms | None) -> boo
     """Whether a session that stands so may be written to: with that lease, or, for None, by anybody."""
     held = head.lease
     if lease is None:
-        return held is None or not _is_alive(services, held)
+        return held is None or not is_alive(services, held)
     return held is not None and head.fence == lease.token and services.now_us() < held.expires_at_us
 
 
@@ -66,14 +66,22 @@ async def acquire(
     deadline = services.now_us() + round(wait * 1e6)
     for _ in range(MAX_ATTEMPTS):
         line = await reading.confirmed_line(services, session)
-        while not allows(services, line.head, None) and services.now_us() < deadline:
-            await services.backend.sleep(min(LOOK_AGAIN_SECONDS, max(deadline - services.now_us(), 0) / 1e6))
+        while not allows(services, line.head, None) and await look_again(services, deadline):
             line = await reading.confirmed_line(services, session)
         head = granted(services, session_id, line.head, holder=holder, seconds=seconds)
         if await moved(services, session, line, head):
             assert head.lease is not None
             return head.fence, head.lease.expires_at_us
-    raise _overtaken(session_id)
+    raise overtaken(session_id)
+
+
+async def look_again(services: Services, deadline_us: int) -> bool:
+    """Lets a moment pass; False, at once, after the deadline."""
+    left = (deadline_us - services.now_us()) / 1e6
+    if left <= 0:
+        return False
+    await services.backend.sleep(min(LOOK_AGAIN_SECONDS, left))
+    return True
 
 
 def granted(services: Services, session_id: str, head: rows.Head, *, holder: str, seconds: float) -> rows.Head:
@@ -81,11 +89,15 @@ def granted(services: Services, session_id: str, head: rows.Head, *, holder: str
     if not allows(services, head, None):
         assert head.lease is not None
         raise _held(session_id, head.lease, "wait until it is released or runs out")
-    now = services.now_us()
     # Tokens rise within a session, and are not met again when a collected session's name is used anew.
-    token = max(head.fence + 1, now)
-    lease = rows.Lease(now + round(seconds * 1e6), rows.session_key(holder), services.this_process())
-    return head._replace(fence=token, lease=lease)
+    token = max(head.fence + 1, services.now_us())
+    return head._replace(fence=token, lease=for_seconds(services, holder, seconds))
+
+
+def for_seconds(services: Services, holder: str, seconds: float) -> rows.Lease:
+    """A lease of this process for so many seconds from now on."""
+    expires_at_us = services.now_us() + round(seconds * 1e6)
+    return rows.Lease(expires_at_us, rows.session_key(holder), services.this_process())
 
 
 async def renew(services: Services, lease: LeaseTerms) -> int:
@@ -98,7 +110,7 @@ async def renew(services: Services, lease: LeaseTerms) -> int:
         head = line.head._replace(lease=line.head.lease._replace(expires_at_us=expires_at_us))
         if await moved(services, session, line, head):
             return expires_at_us
-    raise _overtaken(lease.session_id)
+    raise overtaken(lease.session_id)
 
 
 async def release(services: Services, lease: LeaseTerms) -> bool:
@@ -111,7 +123,7 @@ async def release(services: Services, lease: LeaseTerms) -> bool:
             return False
         if await moved(services, session, line, line.head._replace(lease=None)):
             return True
-    raise _overtaken(lease.session_id)
+    raise overtaken(lease.session_id)
 
 
 async def _line_under(services: Services, session: bytes, lease: LeaseTerms) -> Line:
@@ -128,19 +140,25 @@ async def moved(
 ) -> bool:
     """Puts `head` in the place of the line's, together with further rows of its tree; False if somebody was first.
 
-    Only the lease may differ, not the checkpoint: so what this process remembers of the line goes on being true.
+    If only the lease differs, what this process remembers of the line goes on being true. If the head moves to another
+    checkpoint, which must be live, it is forgotten.
     """
     tree = line.tree or services.new_id(None)  # a session without checkpoints gets its tree now
     key = rows.head_key(session, tree)
     value = head.pack(key)
-    writes = [RowWrite(key, value, line.version, line.head_value), *also]
+    commit = Commit(tree=tree, rows=[RowWrite(key, value, line.version, line.head_value), *also])
     if line.tree is None:
         session_row = RowKey(rows.SESSION, session)
-        writes.append(RowWrite(session_row, rows.protect(session_row, tree), ABSENT))
+        commit.rows = [*commit.rows, RowWrite(session_row, rows.protect(session_row, tree), ABSENT)]
     next_line = replace(line, tree=tree, version=line.version + 1, head=head, head_value=value)
-    services.memory.put(session, next_line)
+    if head.checkpoint == line.head.checkpoint:
+        services.memory.put(session, next_line)
+    else:
+        assert head.checkpoint is not None
+        commit.require = [(head.checkpoint, record.LIVE)]
+        services.memory.drop(session)
     try:
-        await services.backend.commit(Commit(tree=tree, rows=writes))
+        await services.backend.commit(commit)
     except CommitConflict:
         services.memory.drop_failed(session, next_line)
         return False
@@ -153,7 +171,7 @@ async def moved(
 # -- words -----------------------------------------------------------------------------------------------------------
 
 
-def _is_alive(services: Services, held: rows.Lease) -> bool:
+def is_alive(services: Services, held: rows.Lease) -> bool:
     """Whether a lease counts: it has not run out, and its holder is not known to have died."""
     return services.now_us() < held.expires_at_us and not services.has_ended(held.process)
 
@@ -164,7 +182,7 @@ def _held(session_id: str, held: rows.Lease, remedy: str) -> LeaseHeldError:
     return LeaseHeldError(message, holder, datetime.fromtimestamp(held.expires_at_us / 1e6, UTC))
 
 
-def _overtaken(session_id: str) -> ConflictError:
+def overtaken(session_id: str) -> ConflictError:
     return ConflictError(f"session {session_id!r:.60} is being written by too many at once: try again")
 
 

@@ -108,6 +108,7 @@ class _Attempt:
             id_=request.checkpoint_id,
             step_index=request.step_index,
             lease=line.head.lease if request.lease else None,  # without one: one that is over is cleared away
+            claimed=request.lease.claimed if request.lease else None,
             runs=planned.runs,
             blobs=planned.blobs,
         )

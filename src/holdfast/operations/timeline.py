@@ -13,7 +13,7 @@ from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.listing import Session, Timeline, Tree
 from holdfast.objects import record, rows
 from holdfast.objects.record import Stored
-from holdfast.operations import reading
+from holdfast.operations import inbox, reading
 from holdfast.operations.services import Services
 
 PAGE = 200
@@ -142,7 +142,13 @@ async def tree(services: Services, session_id: str) -> Tree:
                 expired[ids.to_text(stored.id)] = ids.to_text(stored.parent) if stored.parent else None
             else:
                 entries[ids.to_text(stored.id)] = record.checkpoint(services.codec, stored)
-    return Tree(tree_id=ids.to_text(tree_id), entries=_newest_first(entries, expired), expired=expired, heads=heads)
+    return Tree(
+        tree_id=ids.to_text(tree_id),
+        entries=_newest_first(entries, expired),
+        expired=expired,
+        heads=heads,
+        handoffs={handoff.handoff_id: handoff for handoff in await inbox.of_tree(services, tree_id)},
+    )
 
 
 def _newest_first(entries: dict[str, Checkpoint], expired: dict[str, str | None]) -> tuple[Checkpoint, ...]:
