@@ -6,8 +6,6 @@ Operations other than save and restore are imported when they are called: `impor
 from __future__ import annotations
 
 import os
-import threading
-import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
@@ -15,23 +13,16 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from holdfast.backends.bridge import Bridge, Offload
 from holdfast.backends.port import AnyBackend
-from holdfast.backends.url import open_backend
-from holdfast.codec.codec import Codec
-from holdfast.codec.limits import Limits
-from holdfast.codec.types import TypeRegistry
 from holdfast.errors import UsageError
-from holdfast.idsource import IdSource
 from holdfast.model import ids
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.framework import Framework
-from holdfast.model.lease import DEFAULT_SECONDS, LeaseTerms, Process
-from holdfast.model.migrations import Migrations, default_migrations
+from holdfast.model.lease import DEFAULT_SECONDS, LeaseTerms
+from holdfast.opening import Opening
 from holdfast.operations import arguments
 from holdfast.operations import restore as restoring
 from holdfast.operations import save as saving
 from holdfast.operations.arguments import SaveRequest
-from holdfast.operations.memory import LineMemory
-from holdfast.operations.services import LogNumbers, Services
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -55,134 +46,6 @@ if TYPE_CHECKING:
     )
     from holdfast.model.retention import Retention
     from holdfast.store import ClientStore
-
-DEFAULT_PATH = ".holdfast/store.db"
-DEFAULT_DIRECTORY = ".holdfast/store"
-DEFAULT_CACHE_BYTES = 32 * 1024 * 1024
-
-_ids = IdSource()
-
-
-def _this_process() -> Process:
-    from holdfast import processes
-
-    return processes.this_process()
-
-
-def _has_ended(process: Process) -> bool:
-    from holdfast import processes
-
-    return processes.has_ended(process)
-
-
-class Opening:
-    """The ways to open a client; the same for both kinds."""
-
-    def __init__(
-        self,
-        backend: AnyBackend,
-        *,
-        cache_bytes: int = DEFAULT_CACHE_BYTES,
-        types: TypeRegistry | None = None,
-        limits: Limits | None = None,
-        migrations: Migrations | None = None,
-    ) -> None:
-        """A client on a backend. `cache_bytes` caps what is remembered to make saves cheaper; `types` is a registry of
-        its own instead of the process-wide one, and so is `migrations`; `limits` bound what a state may be."""
-        self._services = Services(
-            backend=self._bridge(backend),
-            codec=Codec(types, limits or Limits()),
-            new_id=_ids.new,
-            now_us=lambda: time.time_ns() // 1000,
-            memory=LineMemory(cache_bytes, threading.Lock()),
-            logs=LogNumbers(),
-            this_process=_this_process,
-            has_ended=_has_ended,
-            migrations=default_migrations if migrations is None else migrations,
-        )
-
-    def _bridge(self, backend: AnyBackend) -> Bridge:
-        raise NotImplementedError
-
-    @classmethod
-    def open(
-        cls,
-        url: str,
-        *,
-        cache_bytes: int = DEFAULT_CACHE_BYTES,
-        types: TypeRegistry | None = None,
-        limits: Limits | None = None,
-        migrations: Migrations | None = None,
-        **options: Any,
-    ) -> Self:
-        """A client on the store at `url`: `sqlite:///relative.db`, `sqlite:////absolute.db`, `file:///directory`,
-        `memory://`, or what an installed package offers. Further options are the backend's."""
-        return cls(
-            open_backend(url, **options), cache_bytes=cache_bytes, types=types, limits=limits, migrations=migrations
-        )
-
-    @classmethod
-    def sqlite(
-        cls,
-        path: str | os.PathLike[str] = DEFAULT_PATH,
-        *,
-        durability: str = "full",
-        timeout: float = 30.0,
-        cache_bytes: int = DEFAULT_CACHE_BYTES,
-        types: TypeRegistry | None = None,
-        limits: Limits | None = None,
-        migrations: Migrations | None = None,
-    ) -> Self:
-        """A client on one SQLite file, made if it is not there. With `durability="fast"` a power cut may lose the last
-        saves (never tear one); `kill -9` loses nothing in either mode. `timeout` is how long to wait for other
-        writers."""
-        from holdfast.backends.sqlite import SqliteBackend
-
-        backend = SqliteBackend(path, durability=durability, timeout=timeout)
-        return cls(backend, cache_bytes=cache_bytes, types=types, limits=limits, migrations=migrations)
-
-    @classmethod
-    def files(
-        cls,
-        directory: str | os.PathLike[str] = DEFAULT_DIRECTORY,
-        *,
-        durability: str = "full",
-        cache_bytes: int = DEFAULT_CACHE_BYTES,
-        types: TypeRegistry | None = None,
-        limits: Limits | None = None,
-        migrations: Migrations | None = None,
-    ) -> Self:
-        """A client on a directory of files that can be looked into and copied."""
-        from holdfast.backends.files import FilesBackend
-
-        backend = FilesBackend(directory, durability=durability)
-        return cls(backend, cache_bytes=cache_bytes, types=types, limits=limits, migrations=migrations)
-
-    @classmethod
-    def memory(
-        cls,
-        *,
-        cache_bytes: int = DEFAULT_CACHE_BYTES,
-        types: TypeRegistry | None = None,
-        limits: Limits | None = None,
-        migrations: Migrations | None = None,
-    ) -> Self:
-        """A client on a store that is gone with the process."""
-        from holdfast.backends.memory import MemoryBackend
-
-        return cls(MemoryBackend(), cache_bytes=cache_bytes, types=types, limits=limits, migrations=migrations)
-
-    @classmethod
-    def from_env(cls, variable: str = "HOLDFAST_URL") -> Self:
-        """A client on the store that the environment names; the default SQLite file where it names none."""
-        url = os.environ.get(variable)
-        return cls.open(url) if url else cls.sqlite()
-
-    def __repr__(self) -> str:
-        capabilities = self._services.backend.capabilities
-        return (
-            f"<{type(self).__name__} {capabilities.name} {capabilities.location} durability={capabilities.durability}>"
-        )
 
 
 class Client(Opening):

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from holdfast.backends.bridge import Bridge, Inline, run_inline
 from holdfast.backends.port import AnyBackend
-from holdfast.client import DEFAULT_CACHE_BYTES, Client, Opening
+from holdfast.client import Client
 from holdfast.codec.limits import Limits
 from holdfast.codec.types import TypeRegistry
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.framework import Framework
 from holdfast.model.lease import DEFAULT_SECONDS, LeaseTerms
 from holdfast.model.migrations import Migrations
+from holdfast.opening import DEFAULT_CACHE_BYTES, Opening
 from holdfast.operations import arguments
 
 if TYPE_CHECKING:
