@@ -147,6 +147,9 @@ class SyncClient(Opening):
     def sessions(self, agent_id: str | None = None, limit: int | None = None) -> list[Session]:
         return run_inline(self._client.sessions(agent_id, limit))
 
+    def session_ids(self, prefix: str = "", limit: int | None = None) -> list[str]:
+        return run_inline(self._client.session_ids(prefix, limit))
+
     def session(self, session_id: str) -> Session | None:
         return run_inline(self._client.session(session_id))
 

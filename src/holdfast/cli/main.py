@@ -6,14 +6,18 @@ import importlib
 import keyword
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from holdfast.cli.printable import printable_lines
 from holdfast.errors import HoldfastError
 
-COMMANDS = ("demo", "sessions", "timeline", "show", "import", "verify", "doctor")
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+COMMANDS = ("demo", "sessions", "timeline", "show", "import", "verify", "migrate", "doctor", "completion")
+COMPLETING = "_HOLDFAST_COMPLETE"  # click's variable: a shell asks what could follow
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells count
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE
 
@@ -30,7 +34,18 @@ class Commands(click.Group):
         module = importlib.import_module(f"holdfast.cli.cmd_{cmd_name}")
         # A command whose name is a word of Python's own has an underscore after it: `import_`.
         command: click.Command = getattr(module, f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name)
+        if COMPLETING in os.environ:
+            from holdfast.cli.completion import complete_by_name
+
+            complete_by_name(command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The names of commands, without importing them all for their help."""
+        from click.shell_completion import CompletionItem
+
+        names = [CompletionItem(name) for name in COMMANDS if name.startswith(incomplete)]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -83,6 +98,10 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    if COMPLETING in os.environ:
+        from holdfast.cli.completion import complete_by_name
+
+        complete_by_name(cli)
     try:
         cli(prog_name="holdfast")
     except KeyboardInterrupt:  # while a command was still being imported

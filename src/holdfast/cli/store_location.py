@@ -47,19 +47,23 @@ class StoreLocation:
     def __str__(self) -> str:
         return str(self.path) if self.path is not None else str(self.url)
 
-    def open(self) -> SyncClient:
+    def open(self, *, registered: bool = False) -> SyncClient:
+        """A client that shows any state as it is stored; with `registered`, one with this process's types and
+        migrations."""
         from holdfast.cli.unregistered import AnyTypes
+        from holdfast.model.migrations import Migrations
         from holdfast.sync_client import SyncClient
 
+        types, migrations = (None, None) if registered else (AnyTypes(), Migrations())
         if self.path is None:
-            return SyncClient.open(str(self.url), types=AnyTypes())
+            return SyncClient.open(str(self.url), types=types, migrations=migrations)
         if self.kind == "files":
-            return SyncClient.files(self.path, types=AnyTypes())
-        return SyncClient.sqlite(self.path, types=AnyTypes())
+            return SyncClient.files(self.path, types=types, migrations=migrations)
+        return SyncClient.sqlite(self.path, types=types, migrations=migrations)
 
 
-def open_store(named: str | None) -> SyncClient:
-    return locate(named).open()
+def open_store(named: str | None, *, registered: bool = False) -> SyncClient:
+    return locate(named).open(registered=registered)
 
 
 def open_or_make_store(named: str | None) -> SyncClient:

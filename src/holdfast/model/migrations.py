@@ -90,6 +90,9 @@ class Migrations:
 
         return add
 
+    def __len__(self) -> int:
+        return sum(map(len, self._steps.values()))
+
     def newest(self, agent_id: str) -> int | None:
         """The version that this agent's states have here; None if no migration says so."""
         newest = self._newest

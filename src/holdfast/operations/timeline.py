@@ -72,6 +72,24 @@ async def session(services: Services, session_id: str) -> Session | None:
     return _session(services, session_id, line.tree, line.head, line.tip)
 
 
+async def session_ids(services: Services, prefix: str, limit: int | None) -> list[str]:
+    """The names of the sessions that begin so and stand at a checkpoint."""
+    names: list[str] = []
+    after: bytes | None = None
+    while limit is None or len(names) < limit:
+        page = await services.backend.scan(rows.HEAD, prefix=rows.session_key(prefix), after=after, limit=PAGE)
+        if not page:
+            break
+        for key, row in page:
+            try:
+                if rows.unpack_head(key, row).checkpoint is not None:
+                    names.append(rows.session_name(key.key))
+            except HoldfastError as error:
+                _leave_out(key, error)
+        after = page[-1][0].key
+    return names[:limit]
+
+
 async def sessions(services: Services, *, agent_id: str | None = None, limit: int | None = None) -> list[Session]:
     """The sessions, the one saved to last first; with `agent_id` those whose head the agent made or was handed."""
     listed: list[Session] = []
