@@ -193,3 +193,19 @@ class TestTree:
         shown = quick.tree("s")._repr_html_()
         assert shown.count("●") == 3
         assert "&lt;begin&gt;" in shown
+
+
+def test_names_of_sessions_by_how_they_begin(client):
+    names = [f"run-{number:03}" for number in range(250)]
+    for name in (*names, "other", "ünï", "", "a\ud800"):
+        client.save("a", session_id=name)
+    gone = client.save("a", session_id="run-gone")
+    client.expire(gone)
+    assert client.session_ids("run-") == names
+    assert client.session_ids("run-24") == names[240:]
+    assert client.session_ids("run-", limit=3) == names[:3]
+    assert client.session_ids("run-", limit=225) == names[:225]
+    assert client.session_ids("ü") == ["ünï"]
+    assert client.session_ids("a\ud800") == ["a\ud800"]
+    assert client.session_ids("nobody") == client.session_ids(limit=0) == []
+    assert sorted(client.session_ids()) == sorted(session.session_id for session in client.sessions())

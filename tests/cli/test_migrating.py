@@ -54,6 +54,23 @@ def test_all_would_resume(run_process, agent):
     )
     assert "imported, and says so" in done.stderr
     assert "migrating" in done.stderr
+    assert "checking" not in done.stderr
+
+
+def test_a_bar_is_shown_on_a_terminal_only(agent, tmp_path):
+    import os
+    import pty
+
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}
+    command = [sys.executable, "-m", "holdfast", "migrate", "--check", "--import", "billing_agent"]
+    done = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=theirs, env=environment, check=True)
+    os.close(theirs)
+    with os.fdopen(ours, "rb") as terminal:
+        seen = terminal.read1(1 << 16)
+    assert b"checking" in seen
+    assert b"2/2" in seen
+    assert done.stdout == b"checked 2 sessions: 2 would resume (1 of them migrated), 0 would not\n"
 
 
 def test_some_would_not(run_process, agent, tmp_path):

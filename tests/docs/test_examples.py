@@ -19,6 +19,16 @@ EXPECTED = {
     "declared_appends": [["append=", "the same 150 messages"]],
     "fork_and_compare": [["trip-by-air", "plane", "they part after step 1, 'search'"]],
     "async_agent": [["250 durable saves", "50 conversations, of 5 to 5"], ["50 conversations, of 10 to 10"]],
+    "migrate_state": [
+        [
+            "user-8 would not resume: migration_failed",
+            "version 1 is restored as version 2:",
+            "{'role': 'user', 'text': 'hello'}",
+            "stored: [2, 1]",
+            "refused: session 'user-7' stands at",
+        ]
+    ]
+    * 2,
     "own_types": [["Decimal('199.90')", "refused, with nothing stored: execution_state.tools.db"]],
 }
 
