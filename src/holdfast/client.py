@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from holdfast.backends.port import AsyncBackend, BlockingBackend
+    from holdfast.bundles import Place
     from holdfast.claims import Claim
     from holdfast.leases import Acquiring, Lease
+    from holdfast.model.bundle import ExportReport, ImportReport
     from holdfast.model.handoff import Handoff
     from holdfast.model.holds import Pin, Tag
     from holdfast.model.listing import Session, Timeline, Tree
@@ -457,6 +459,48 @@ class Client(Opening):
         from holdfast.operations import inspect as inspecting
 
         return await inspecting.stats(self._services)
+
+    async def export(
+        self,
+        target: Place,
+        session_id: str | Sequence[str] | None = None,
+        *,
+        whole_tree: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> ExportReport:
+        """Writes everything, or these sessions, to one portable file (a path, or a file opened for binary writing) that
+        `import_` reads into any store. The same content gives the same bytes. Sessions come with those they were
+        forked from; with `whole_tree` also with all others of their trees. `progress(done, of_all)` is called now
+        and then."""
+        from holdfast import bundles
+        from holdfast.operations.export import Export
+
+        given = [session_id] if isinstance(session_id, str) else session_id
+        names = None if given is None else [arguments.name("session_id", name) for name in given]
+        return await bundles.write(
+            self._services.backend,
+            target,
+            lambda: Export(self._services, names, whole_trees=whole_tree, progress=progress),
+        )
+
+    async def import_(
+        self,
+        source: Place,
+        *,
+        on_conflict: str = "error",
+        dry_run: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> ImportReport:
+        """Takes over what `export` wrote (a path, or a file opened for binary reading). All of the file is checked first;
+        a tree is imported whole or not at all. What is there already stays as it is, so importing twice is safe. What is
+        there with other content is a `ConflictError`; with `on_conflict="skip"` its tree is left out and reported.
+        With `dry_run` nothing is written."""
+        from holdfast import bundles
+        from holdfast.operations.import_ import import_bundle
+
+        skip = arguments.one_of("on_conflict", on_conflict, ("error", "skip")) == "skip"
+        async with bundles.reading(self._services.backend, source) as opened:
+            return await import_bundle(self._services, opened, skip_conflicts=skip, dry_run=dry_run, progress=progress)
 
     def as_store(self, agent_id: str = "agent") -> ClientStore:
         """The plain five-method `CheckpointStore` that agent loops with a pluggable store expect."""

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from holdfast.backends.port import AsyncBackend, BlockingBackend
+    from holdfast.bundles import Place
     from holdfast.claims import SyncClaim
     from holdfast.leases import SyncLease
+    from holdfast.model.bundle import ExportReport, ImportReport
     from holdfast.model.handoff import Handoff
     from holdfast.model.holds import Pin, Tag
     from holdfast.model.listing import Session, Timeline, Tree
@@ -273,6 +275,26 @@ class SyncClient(Opening):
 
     def stats(self) -> Stats:
         return run_inline(self._client.stats())
+
+    def export(
+        self,
+        target: Place,
+        session_id: str | Sequence[str] | None = None,
+        *,
+        whole_tree: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> ExportReport:
+        return run_inline(self._client.export(target, session_id, whole_tree=whole_tree, progress=progress))
+
+    def import_(
+        self,
+        source: Place,
+        *,
+        on_conflict: str = "error",
+        dry_run: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> ImportReport:
+        return run_inline(self._client.import_(source, on_conflict=on_conflict, dry_run=dry_run, progress=progress))
 
     def as_store(self, agent_id: str = "agent") -> SyncClientStore:
         """The plain five-method store, without `await`."""

@@ -71,6 +71,9 @@ class Bridge:
     def turn(self, key: bytes) -> AbstractAsyncContextManager[object]:
         raise NotImplementedError
 
+    async def aside(self, call: Callable[[], T]) -> T:
+        return await self._call(call)
+
     async def sleep(self, seconds: float) -> None:
         raise NotImplementedError
 

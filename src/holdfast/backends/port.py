@@ -38,10 +38,12 @@ out as tests in `holdfast.testing`, which every backend runs.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
+
+T = TypeVar("T")
 
 STORE = b""
 
@@ -347,6 +349,9 @@ class Backend(Protocol):
 
     def turn(self, key: bytes) -> AbstractAsyncContextManager[object]:
         """Lets the holders of one key, within this process, go one after the other."""
+
+    async def aside(self, call: Callable[[], T]) -> T:
+        """Carries out something else that blocks (reading or writing a file) in the way that the store is called."""
 
     async def sleep(self, seconds: float) -> None:
         """Lets time pass, without keeping an event loop from its work."""

@@ -124,6 +124,13 @@ def _pack(codec: Codec, prefix: bytes, header: dict[str, Any], body: bytes, root
     return head + zlib.crc32(head).to_bytes(4, "big"), Stored(header, body, root, checksum, prefix == TOMBSTONE)
 
 
+def with_manifest(data: bytes, manifest: Manifest) -> bytes:
+    """The record with other places for the same content: header, root and checksum stay as they are."""
+    header_end = 8 + int.from_bytes(data[4:8], "little")
+    head = data[:header_end] + manifest.pack() + data[-68:-4]
+    return head + zlib.crc32(head).to_bytes(4, "big")
+
+
 def unpack(codec: Codec, data: bytes, *, expected_id: bytes | None = None) -> Stored:
     """Reads a record and checks it against its CRC and checksum, and that it is the one that was asked for."""
     if data[:2] != MAGIC or len(data) < 76:

@@ -74,6 +74,12 @@ def name(what: str, value: Any) -> str:
     return str(value)
 
 
+def one_of(what: str, value: Any, choices: Sequence[str]) -> str:
+    if value not in choices:
+        raise UsageError(f"{what} is {value!r:.60}: it must be one of {', '.join(map(repr, choices))}")
+    return str(value)
+
+
 def optional_name(what: str, value: Any) -> str | None:
     return None if value is None else name(what, value)
 

@@ -1,0 +1,42 @@
+"""Which rows go with a checkpoint to another store. All that is named here, and nothing else.
+
+Heads and sessions are not here: a bundle has them in a form of its own, without leases. Rows that keep expired records,
+and log numbers, are a store's own business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import ormsgpack
+
+from holdfast.backends.port import STORE, RowKey
+from holdfast.objects.bundle import RowEntry
+
+# Rows of a tree.
+OF_TREE: dict[str, Callable[[bytes, bytes], bytes]] = {
+    "pin": lambda key, _: key,
+    "inbox": lambda key, _: key[-16:],
+}
+# Rows of the store.
+OF_STORE: dict[str, Callable[[bytes, bytes], bytes]] = {
+    "tag": lambda _, content: _first(content),
+}
+
+
+def checkpoint_of(entry: RowEntry) -> bytes | None:
+    """The checkpoint that a row is about; None if the row is of no kind that may be carried elsewhere."""
+    about = (OF_STORE if entry.of_store else OF_TREE).get(entry.space)
+    return about(entry.key, entry.content) if about else None
+
+
+def key_of(entry: RowEntry, tree: bytes) -> RowKey:
+    return RowKey(entry.space, entry.key, STORE if entry.of_store else tree)
+
+
+def _first(content: bytes) -> bytes:
+    try:
+        first = ormsgpack.unpackb(content)[0]
+    except (ValueError, TypeError, IndexError, KeyError):
+        return b""
+    return first if type(first) is bytes else b""

@@ -1,0 +1,302 @@
+"""Reading a bundle: where its parts are, and whether every one of them is what was exported.
+
+A bundle is read at any place, so whoever gives one from a pipe keeps it in a file meanwhile. First all of it is checked;
+then each tree is looked up again when its turn comes. In memory is an index of one tree, and the records of one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.backends.port import MAX_LOG_ELEMENTS, Run, Span
+from holdfast.codec.codec import Codec
+from holdfast.errors import CorruptError, NewerVersionError
+from holdfast.model import ids
+from holdfast.objects import bundle, frame, portable, record, rows, runs
+from holdfast.objects.bundle import Counts, GraveEntry, RowEntry, SectionHead, TreeEntry, damaged
+from holdfast.objects.manifest import BlobEntry
+from holdfast.objects.record import Stored
+from holdfast.operations.contents import ContentCheck
+
+if TYPE_CHECKING:
+    from hashlib import _Hash as Hasher
+
+RUNS_AT_HAND = 16
+
+ReadAt = Callable[[int, int], Awaitable[bytes]]  # offset, size → as many bytes, or fewer at the end
+
+
+class RunPlace(NamedTuple):
+    first: int
+    length: int
+    offset: int  # of its section
+
+
+@dataclass(slots=True)
+class TreeIndex:
+    """Where the parts of a tree are. Offsets are of sections."""
+
+    entry: TreeEntry
+    end: int = 0
+    rows: list[RowEntry] = field(default_factory=list)
+    graves: list[GraveEntry] = field(default_factory=list)
+    runs: dict[int, list[RunPlace]] = field(default_factory=dict)
+    blobs: dict[bytes, int] = field(default_factory=dict)
+    records: list[int] = field(default_factory=list)
+
+
+class Summary(NamedTuple):
+    counts: Counts
+    digest: bytes  # of the whole file
+    trees: list[int]  # the offsets of their sections
+
+
+class Source:
+    def __init__(self, read: ReadAt, size: int) -> None:
+        self._read = read
+        self.size = size
+
+    async def exactly(self, offset: int, size: int) -> bytes:
+        if offset + size > self.size:
+            raise damaged("it ends too early")
+        data = await self._read(offset, size)
+        if len(data) != size:
+            raise damaged("it ends too early")
+        return data
+
+    async def head(self, offset: int) -> SectionHead:
+        return bundle.read_head(await self.exactly(offset, bundle.HEAD_BYTES))
+
+    async def payload(self, offset: int, kind: bytes) -> bytes:
+        """The payload of the section at that place, which must be of that kind; checked."""
+        head = await self.head(offset)
+        if head.kind != kind:
+            raise damaged("a section is not where it was")
+        return bundle.check(head, await self.exactly(offset + bundle.HEAD_BYTES, head.size))
+
+
+class RunReader:
+    """The runs of one tree of a bundle; the last few are kept at hand, inflated."""
+
+    def __init__(self, source: Source, index: TreeIndex) -> None:
+        self._source = source
+        self._index = index
+        self._at_hand: OrderedDict[int, Run] = OrderedDict()
+
+    async def pieces(self, span: Span) -> AsyncIterator[bytes]:
+        """The bytes of a span's elements."""
+        async for part, run in self._runs(span):
+            for piece in runs.payload(part, [run]):
+                yield bytes(piece)
+
+    async def elements(self, span: Span) -> AsyncIterator[list[bytes]]:
+        async for part, run in self._runs(span):
+            yield runs.elements(part, [run])
+
+    async def _runs(self, span: Span) -> AsyncIterator[tuple[Span, Run]]:
+        places = self._index.runs.get(span.log, [])
+        at = max(bisect_right(places, span.first, key=lambda place: place.first) - 1, 0)
+        reached = span.first
+        while reached < span.end:
+            if at >= len(places) or not places[at].first <= reached < places[at].first + places[at].length:
+                raise damaged("elements that a checkpoint refers to are missing")
+            place = places[at]
+            end = min(place.first + place.length, span.end)
+            yield Span(span.log, reached, end), await self.run(place)
+            reached, at = end, at + 1
+
+    async def run(self, place: RunPlace) -> Run:
+        run = self._at_hand.get(place.offset)
+        if run is None:
+            run = bundle.read_run(await self._source.payload(place.offset, bundle.ELEMENTS))
+            run = run._replace(data=frame.raw(frame.content(run.data)))
+            self._at_hand[place.offset] = run
+            if len(self._at_hand) > RUNS_AT_HAND:
+                self._at_hand.popitem(last=False)
+        else:
+            self._at_hand.move_to_end(place.offset)
+        return run
+
+
+async def index_tree(source: Source, offset: int, hasher: Hasher | None = None) -> TreeIndex:
+    """Where the parts of the tree at that place are. With `hasher`, every section is read, checked and hashed; without
+    it, what was checked before is only looked over."""
+    found: TreeIndex | None = None
+    kind = bundle.TREE
+    while True:
+        head = await source.head(offset)
+        if found is not None and (head.kind == bundle.TREE or head.kind not in bundle.ORDER):
+            break
+        if bundle.ORDER.find(head.kind) < bundle.ORDER.index(kind):
+            raise damaged("its sections are not in their order")
+        kind = head.kind
+        is_small = kind in (bundle.TREE, bundle.ROWS, bundle.GRAVES)
+        if hasher is None and not is_small:
+            size = min(head.size, max(bundle.PLACE_BYTES, bundle.HASH_BYTES))
+            payload = await source.exactly(offset + bundle.HEAD_BYTES, size)
+        else:
+            payload = await source.payload(offset, kind)
+        if hasher is not None:
+            hasher.update(await source.exactly(offset, bundle.HEAD_BYTES))
+            hasher.update(payload)
+        if found is None:
+            if kind != bundle.TREE:
+                raise damaged("a tree is missing")
+            found = TreeIndex(bundle.read_tree(payload))
+        else:
+            _note(found, kind, payload, offset)
+        offset += bundle.HEAD_BYTES + head.size
+    found.end = offset
+    _check_counts(found)
+    return found
+
+
+def _note(index: TreeIndex, kind: bytes, payload: bytes, offset: int) -> None:
+    if kind == bundle.ROWS:
+        index.rows += bundle.read_rows(payload)
+    elif kind == bundle.GRAVES:
+        index.graves += bundle.read_graves(payload)
+    elif kind == bundle.ELEMENTS:
+        log, first, count = bundle.read_place(payload)
+        places = index.runs.setdefault(log, [])
+        if first != (places[-1].first + places[-1].length if places else 0) or not count:
+            raise damaged("elements are missing, or there twice")
+        places.append(RunPlace(first, count, offset))
+    elif kind == bundle.BLOB:
+        hash_ = payload[: bundle.HASH_BYTES]
+        if hash_ in index.blobs or len(hash_) != bundle.HASH_BYTES:
+            raise damaged("a blob is there twice")
+        index.blobs[hash_] = offset
+    else:
+        index.records.append(offset)
+
+
+def _check_counts(index: TreeIndex) -> None:
+    entry = index.entry
+    lengths = {log: places[-1].first + places[-1].length for log, places in index.runs.items()}
+    if lengths != {log: length for log, length in enumerate(entry.logs) if length}:
+        raise damaged("elements are missing")
+    if max(entry.logs, default=0) > MAX_LOG_ELEMENTS:
+        raise damaged("a log has too many elements")
+    if (len(index.rows), len(index.graves), len(index.blobs)) != (entry.rows, entry.graves, entry.blobs):
+        raise damaged("rows or blobs are missing")
+
+
+async def tree_records(source: Source, codec: Codec, index: TreeIndex) -> list[tuple[bytes, Stored]]:
+    """The records of a tree, each checked by itself, and that they are those of its sessions, without a gap."""
+    found: list[tuple[bytes, Stored]] = []
+    for offset in index.records:
+        datas = bundle.read_records(await source.payload(offset, bundle.RECORDS))
+        found += [(data, record.unpack(codec, data)) for data in datas]
+    if len(found) != index.entry.records:
+        raise damaged("records are missing")
+    _check_tree(index, [stored for _, stored in found])
+    return found
+
+
+def _check_tree(index: TreeIndex, records: list[Stored]) -> None:
+    entry = index.entry
+    checksums: dict[bytes, bytes] = {}
+    numbers: dict[bytes, list[int]] = {head.session: [] for head in entry.heads}
+    places = []
+    for stored in records:
+        session = rows.session_key(stored.session)
+        if stored.tree != entry.tree or session not in numbers or stored.id in checksums:
+            raise damaged(f"checkpoint {ids.to_text(stored.id)} does not belong there")
+        checksums[stored.id] = stored.header["sum"] if stored.is_tombstone else stored.checksum
+        numbers[session].append(stored.sequence)
+        places.append((session, stored.sequence))
+    for grave in index.graves:
+        if grave.session not in numbers or grave.id in checksums:
+            raise damaged(f"checkpoint {ids.to_text(grave.id)} does not belong there")
+        checksums[grave.id] = grave.checksum
+        numbers[grave.session].append(grave.sequence)
+    for head in entry.heads:
+        if sorted(numbers[head.session]) != list(range(1, head.sequence + 1)):
+            raise damaged(f"checkpoints of session {rows.session_name(head.session)!r:.60} are missing")
+        if head.checkpoint is not None and head.checkpoint not in checksums:
+            raise damaged(f"session {rows.session_name(head.session)!r:.60} stands at a checkpoint that is not there")
+    for stored in records:
+        known = checksums.get(stored.parent) if stored.parent is not None else None
+        if known is not None and not stored.is_tombstone and not stored.header["psum"].startswith(known):
+            raise damaged(f"the parent of {ids.to_text(stored.id)} is not the one it was saved after")
+    if places != sorted(places) or [grave.id for grave in index.graves] != sorted(grave.id for grave in index.graves):
+        raise damaged("its records are not in their order")
+    for row in index.rows:
+        about = portable.checkpoint_of(row)
+        if about is None:
+            raise NewerVersionError(
+                f"the file has rows of a kind ({row.space!r:.40}) that this holdfast does not know: nothing was imported. "
+                "Upgrade holdfast"
+            )
+        if about not in checksums:
+            raise damaged("a row is about a checkpoint that is not there")
+
+
+async def check(source: Source, codec: Codec, progress: Callable[[int, int], None]) -> Summary:
+    """Reads everything, and raises unless all of it is as it was exported."""
+    preamble = await source.exactly(0, min(len(bundle.PREAMBLE), source.size))
+    bundle.check_preamble(preamble)
+    hasher = hashlib.sha256(preamble)
+    offset = len(bundle.PREAMBLE)
+    announced = bundle.read_header(await source.payload(offset, bundle.HEADER))
+    size = bundle.HEAD_BYTES + (await source.head(offset)).size
+    hasher.update(await source.exactly(offset, size))
+    offset += size
+    counts, trees, before = Counts(), list[int](), b""
+    for _ in range(announced):
+        trees.append(offset)
+        index = await index_tree(source, offset, hasher)
+        if index.entry.tree <= before:
+            raise damaged("its trees are not in their order")
+        before, offset = index.entry.tree, index.end
+        counts = counts.plus(await _check_contents(source, codec, index))
+        progress(offset, source.size)
+    stated, digest = bundle.read_trailer(await source.payload(offset, bundle.TRAILER))
+    size = bundle.HEAD_BYTES + (await source.head(offset)).size
+    if stated != counts or digest != hasher.digest():
+        raise damaged("its trailer does not match what stands before it")
+    hasher.update(await source.exactly(offset, size))
+    if offset + size != source.size:
+        raise damaged("something follows its end")
+    return Summary(counts, hasher.digest(), trees)
+
+
+async def _check_contents(source: Source, codec: Codec, index: TreeIndex) -> Counts:
+    records = await tree_records(source, codec, index)
+    content = ContentCheck(RunReader(source, index).pieces)
+    blobs: dict[bytes, BlobEntry] = {}
+    live = 0
+    for _, stored in records:
+        if stored.is_tombstone:
+            continue
+        live += 1
+        try:
+            manifest = stored.manifest()
+            await content.check(manifest)
+        except CorruptError as error:
+            raise damaged(f"of checkpoint {ids.to_text(stored.id)}: {error}") from error
+        if any(span.log >= len(index.entry.logs) for span in manifest.spans()):
+            raise damaged("a checkpoint refers to a log that is not there")
+        blobs.update((blob.hash, blob) for blob in manifest.blobs)
+    if blobs.keys() != index.blobs.keys():
+        raise damaged("blobs are missing, or nobody's")
+    for hash_, offset in index.blobs.items():
+        data = await source.payload(offset, bundle.BLOB)
+        whole = frame.content(data[bundle.HASH_BYTES :])
+        if hashlib.sha256(whole).digest() != hash_ or len(whole) != blobs[hash_].size:
+            raise damaged(f"the blob {hash_.hex()[:12]} is not what was saved")
+    return Counts(
+        1,
+        len(index.entry.heads),
+        live,
+        len(records) - live + len(index.graves),
+        sum(index.entry.logs),
+        len(index.blobs),
+        len(index.rows),
+    )

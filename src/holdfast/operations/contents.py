@@ -1,0 +1,99 @@
+"""Contents: reading the elements of logs in pieces of bounded size, and checking lists against their digests."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING
+
+from holdfast.backends.port import Backend, Span
+from holdfast.errors import CorruptError
+from holdfast.objects import runs, split
+from holdfast.objects.manifest import Manifest
+
+if TYPE_CHECKING:
+    from hashlib import _Hash as Hasher
+
+CHUNK_BYTES = 512 * 1024
+MAX_ELEMENTS = 4096  # asked for at once
+REMEMBERED = 512
+
+Pieces = Callable[[Span], AsyncIterator[bytes]]
+
+
+async def elements(backend: Backend, span: Span) -> AsyncIterator[list[bytes]]:
+    """The elements of a span, some at a time: about as many as `CHUNK_BYTES` hold, judged by those before."""
+    count, first = 16, span.first
+    while first < span.end:
+        asked = Span(span.log, first, min(first + count, span.end))
+        [found] = await backend.runs([asked])
+        reached = found[-1].first + found[-1].length if found else 0
+        part = Span(span.log, first, min(max(reached, asked.end), span.end))
+        chunk = runs.elements(part, found)
+        yield chunk
+        first = part.end
+        size = sum(map(len, chunk))
+        count = max(1, min(MAX_ELEMENTS, 4 * len(chunk), CHUNK_BYTES * len(chunk) // max(size, 1)))
+
+
+class ContentCheck:
+    """Checks the skeletons and lists of checkpoints. Of successive ones that share the beginning of a list, only what
+    was added is read."""
+
+    def __init__(self, pieces: Pieces) -> None:
+        self._pieces = pieces
+        # By spans, the last one without its end: what was hashed up to which end.
+        self._hashed: OrderedDict[tuple[Span, ...], tuple[int, int, Hasher]] = OrderedDict()
+
+    async def check(self, manifest: Manifest) -> None:
+        skeleton = manifest.skeleton
+        hasher, size = hashlib.sha256(skeleton.inline or b""), len(skeleton.inline or b"")
+        if skeleton.span is not None:
+            size += await self._feed(hasher, skeleton.span)
+        if (size, hasher.digest()) != (skeleton.size, skeleton.digest):
+            raise _mismatch("the skeleton")
+        for entry in manifest.lists:
+            size, hasher = await self._list(entry.spans)
+            if (size, hasher.digest()) != (entry.size, entry.digest):
+                raise _mismatch(f"the list {split.path_text(entry.path)}")
+            if sum(span.end - span.first for span in entry.spans) != entry.length:
+                raise _mismatch(f"the list {split.path_text(entry.path)}")
+
+    async def _list(self, spans: tuple[Span, ...]) -> tuple[int, Hasher]:
+        done, size, hasher = 0, 0, hashlib.sha256()
+        rest = list(spans)
+        for count in range(len(spans), 0, -1):
+            known = self._hashed.get(_open_ended(spans[:count]))
+            last = spans[count - 1]
+            if known is not None and (known[0] == last.end or (count == len(spans) and known[0] < last.end)):
+                done, size, hasher = count - 1, known[1], known[2].copy()
+                rest = [Span(last.log, known[0], last.end), *spans[count:]]
+                break
+        for number, span in enumerate(rest, start=done):
+            size += await self._feed(hasher, span)
+            self._remember(spans[: number + 1], size, hasher)
+        return size, hasher
+
+    def _remember(self, spans: tuple[Span, ...], size: int, hasher: Hasher) -> None:
+        key = _open_ended(spans)
+        self._hashed[key] = (spans[-1].end, size, hasher.copy())
+        self._hashed.move_to_end(key)
+        if len(self._hashed) > REMEMBERED:
+            self._hashed.popitem(last=False)
+
+    async def _feed(self, hasher: Hasher, span: Span) -> int:
+        size = 0
+        if span.first < span.end:
+            async for piece in self._pieces(span):
+                hasher.update(piece)
+                size += len(piece)
+        return size
+
+
+def _open_ended(spans: tuple[Span, ...]) -> tuple[Span, ...]:
+    return (*spans[:-1], spans[-1]._replace(end=-1))
+
+
+def _mismatch(what: str) -> CorruptError:
+    return CorruptError(f"{what} is not what was saved: its digest does not match")

@@ -1,0 +1,288 @@
+"""export: trees as one portable stream of bytes, checked on the way out. See `objects/bundle.py`.
+
+A tree is exported as it stood when its heads were read: rows about its checkpoints are read before the heads, records up
+to each head's number after them. What is saved meanwhile is left out. What expires meanwhile stays readable until it is
+collected; if that happens, too, `OvertakenError` says that the export must begin again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+from holdfast.backends.port import STORE, Record, Span
+from holdfast.errors import CheckpointNotFoundError, ConflictError, CorruptError
+from holdfast.model import ids
+from holdfast.objects import bundle, frame, portable, record, rows, runs
+from holdfast.objects.bundle import Counts, GraveEntry, HeadEntry, RowEntry, TreeEntry
+from holdfast.objects.bundle_layout import Numbering
+from holdfast.objects.record import Stored
+from holdfast.operations import reading
+from holdfast.operations.contents import ContentCheck, elements
+from holdfast.operations.services import Services
+
+PAGE = 200
+
+Progress = Callable[[int, int], None]  # done, of all
+
+
+class OvertakenError(ConflictError):
+    """What was being exported has expired and was collected meanwhile."""
+
+
+@dataclass(slots=True)
+class _Tree:
+    tree: bytes
+    heads: list[HeadEntry] = field(default_factory=list)
+    rows: list[RowEntry] = field(default_factory=list)
+    graves: list[GraveEntry] = field(default_factory=list)
+    records: list[tuple[bytes, Stored]] = field(default_factory=list)
+
+    def live(self) -> list[tuple[bytes, Stored]]:
+        return [(data, stored) for data, stored in self.records if not stored.is_tombstone]
+
+
+class Export:
+    """One export. `chunks` is to be read to its end; what was exported is then in `counts`, `size` and `digest`."""
+
+    def __init__(
+        self,
+        services: Services,
+        sessions: Collection[str] | None = None,
+        *,
+        whole_trees: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
+        self._services = services
+        self._sessions = sessions
+        self._whole_trees = whole_trees
+        self._progress = progress or (lambda _done, _all: None)
+        self._done = 0
+        self._all = 0
+        self._hasher = hashlib.sha256()
+        self.counts = Counts()
+        self.size = 0
+
+    @property
+    def digest(self) -> bytes:
+        """Of all bytes."""
+        return self._hasher.digest()
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        trees = await self._chosen()
+        tags = await self._store_rows()
+        yield self._counted(bundle.PREAMBLE + bundle.header(len(trees)))
+        for tree in sorted(trees):
+            async for chunk in self._tree(tree, trees[tree], tags):
+                yield self._counted(chunk)
+        yield self._counted(bundle.trailer(self.counts, self._hasher.digest()))
+
+    def _counted(self, chunk: bytes) -> bytes:
+        self._hasher.update(chunk)
+        self.size += len(chunk)
+        return chunk
+
+    # -- what is to be exported --------------------------------------------------------------------------------------
+
+    async def _chosen(self) -> dict[bytes, set[bytes] | None]:
+        """The trees, each with the sessions to begin with; None means all."""
+        trees: dict[bytes, set[bytes] | None] = {}
+        if self._sessions is None:
+            after: bytes | None = None
+            while page := await self._services.backend.scan(rows.HEAD, after=after, limit=PAGE):
+                for key, row in page:
+                    sequence = rows.unpack_head(key, row).sequence
+                    if sequence:  # else the session was only leased so far
+                        trees[key.tree] = None
+                        self._all += sequence
+                after = page[-1][0].key
+            return trees
+        for name in self._sessions:
+            session = rows.session_key(name)
+            tree = await reading.find_tree(self._services, session)
+            found = await reading.find_head(self._services, session, tree) if tree else None
+            if tree is None or found is None or not found[0].sequence:
+                raise CheckpointNotFoundError(
+                    f"there is no session {name!r:.60}. `sessions` lists those that are there"
+                )
+            chosen = trees.setdefault(tree, None if self._whole_trees else set())
+            if chosen is not None:
+                chosen.add(session)
+            self._all += found[0].sequence
+        return trees
+
+    async def _store_rows(self) -> dict[bytes, list[RowEntry]]:
+        """The rows of the store that are about checkpoints, by these."""
+        found: dict[bytes, list[RowEntry]] = {}
+        for space in sorted(portable.OF_STORE):
+            for entry in await self._rows(space, STORE):
+                found.setdefault(portable.checkpoint_of(entry) or b"", []).append(entry)
+        return found
+
+    async def _rows(self, space: str, tree: bytes) -> list[RowEntry]:
+        return [
+            RowEntry(space, key.key, rows.content(key, row), tree == STORE)
+            for key, row in await self._services.backend.scan(space, tree=tree)
+        ]
+
+    # -- a tree ------------------------------------------------------------------------------------------------------
+
+    async def _tree(
+        self, id_: bytes, sessions: set[bytes] | None, store_rows: dict[bytes, list[RowEntry]]
+    ) -> AsyncIterator[bytes]:
+        tree = await self._read(id_, sessions, store_rows)
+        numbering = Numbering()
+        blobs: dict[bytes, int] = {}
+        for _, stored in tree.live():
+            manifest = stored.manifest()
+            numbering.note(manifest)
+            blobs.update((blob.hash, blob.size) for blob in manifest.blobs)
+        numbering.settle()
+        lengths = numbering.lengths
+        yield bundle.tree(
+            TreeEntry(id_, tuple(tree.heads), lengths, len(tree.rows), len(tree.graves), len(blobs), len(tree.records))
+        )
+        for chunk in (*bundle.rows(tree.rows), *bundle.graves(tree.graves)):
+            yield chunk
+        try:
+            await self._check(tree)
+            async for chunk in self._elements(numbering, sum(head.sequence for head in tree.heads)):
+                yield chunk
+            for hash_ in sorted(blobs):
+                yield bundle.blob(hash_, await self._blob(hash_, blobs[hash_]))
+        except CorruptError:
+            await self._refuse_if_collected(tree)
+            raise
+        moved = (
+            data if stored.is_tombstone else record.with_manifest(data, numbering.moved(stored.manifest()))
+            for data, stored in tree.records
+        )
+        for chunk in bundle.records(moved):
+            yield chunk
+        tombstones = sum(stored.is_tombstone for _, stored in tree.records) + len(tree.graves)
+        checkpoints = len(tree.live())
+        self.counts = self.counts.plus(
+            Counts(1, len(tree.heads), checkpoints, tombstones, sum(lengths), len(blobs), len(tree.rows))
+        )
+        self._done += sum(head.sequence for head in tree.heads)
+        self._progress(self._done, max(self._all, self._done))
+
+    async def _read(self, id_: bytes, sessions: set[bytes] | None, store_rows: dict[bytes, list[RowEntry]]) -> _Tree:
+        """Everything but contents, as of when the heads were read."""
+        tree = _Tree(id_)
+        about = [entry for space in sorted(portable.OF_TREE) for entry in await self._rows(space, id_)]
+        heads: dict[bytes, rows.Head] = {}
+        for key, row in await self._services.backend.scan(rows.HEAD, tree=id_):
+            head = rows.unpack_head(key, row)
+            if head.sequence:
+                heads[key.key] = head
+        by_session: dict[bytes, list[tuple[bytes, Stored]]] = {}
+        known: set[bytes] = set()
+        wanted = sorted(heads if sessions is None else sessions)
+        while wanted:
+            for session in wanted:
+                if session not in heads:
+                    raise _overtaken(id_)
+                by_session[session] = await self._records(session, heads[session].sequence, id_)
+                known.update(stored.id for _, stored in by_session[session])
+            wanted = await self._needed_too(by_session, heads, known) if sessions is not None else []
+        for session in sorted(by_session):
+            head = heads[session]
+            tree.heads.append(HeadEntry(session, head.checkpoint, head.sequence))
+            tree.records += by_session[session]
+        if not tree.heads:
+            raise _overtaken(id_)
+        tree.rows = sorted(
+            entry
+            for entry in [*about, *(entry for checkpoint in known for entry in store_rows.get(checkpoint, ()))]
+            if portable.checkpoint_of(entry) in known
+        )
+        return tree
+
+    async def _records(self, session: bytes, last: int, tree: bytes) -> list[tuple[bytes, Stored]]:
+        """The records of a session in the order of their numbers, up to that one."""
+        found: list[tuple[bytes, Stored]] = []
+        for start in range(0, last, PAGE):
+            end = min(start + PAGE, last)
+            page = await self._services.backend.session_records(session, before=end + 1, limit=end - start)
+            found += [
+                (one.data, reading.listed_record(self._services, one, session))
+                for one in reversed(page)
+                if one.sequence > start
+            ]
+        if [stored.sequence for _, stored in found] != list(range(1, last + 1)):
+            raise CorruptError(f"checkpoints of session {rows.session_name(session)!r:.60} are missing: run `verify`")
+        if any(stored.tree != tree for _, stored in found):
+            raise CorruptError(f"session {rows.session_name(session)!r:.60} is listed under another tree: run `verify`")
+        return found
+
+    async def _needed_too(
+        self,
+        by_session: dict[bytes, list[tuple[bytes, Stored]]],
+        heads: dict[bytes, rows.Head],
+        known: set[bytes],
+    ) -> list[bytes]:
+        """The sessions that these were forked from, or stand in: without them they would not be whole."""
+        parents = {stored.parent for records in by_session.values() for _, stored in records}
+        parents |= {heads[session].checkpoint for session in by_session}
+        missing = sorted(id_ for id_ in parents if id_ is not None and id_ not in known)
+        found: Sequence[Record | None] = await self._services.backend.records(missing) if missing else []
+        return sorted({one.session for one in found if one is not None} - by_session.keys())
+
+    # -- contents ----------------------------------------------------------------------------------------------------
+
+    async def _check(self, tree: _Tree) -> None:
+        check = ContentCheck(self._pieces)
+        for _, stored in tree.live():
+            try:
+                await check.check(stored.manifest())
+            except CorruptError as error:
+                raise CorruptError(
+                    f"checkpoint {ids.to_text(stored.id)} can't be exported: {error}. Run `verify`; what it names can be "
+                    "expired, the rest exported"
+                ) from error
+
+    async def _pieces(self, span: Span) -> AsyncIterator[bytes]:
+        async for chunk in elements(self._services.backend, span):
+            yield b"".join(chunk)
+
+    async def _elements(self, numbering: Numbering, weight: int) -> AsyncIterator[bytes]:
+        """The elements of each log, in runs that are cut by their sizes alone. `weight` is what the tree counts in the
+        progress that is told."""
+        total, done = sum(numbering.lengths), 0
+        for number, log, stretches in numbering.sources():
+            first, size, gathered = 0, 0, list[bytes]()
+            for stretch in stretches:
+                async for chunk in elements(self._services.backend, Span(log, *stretch)):
+                    done += len(chunk)
+                    self._progress(self._done + weight * done // total, max(self._all, self._done + weight))
+                    for element in chunk:
+                        gathered.append(element)
+                        size += len(element)
+                        if size >= runs.SEAL_BYTES:
+                            yield bundle.elements(number, first, len(gathered), runs.pack(gathered, seal=True))
+                            first, size, gathered = first + len(gathered), 0, []
+            if gathered:
+                yield bundle.elements(number, first, len(gathered), runs.pack(gathered, seal=True))
+
+    async def _blob(self, hash_: bytes, size: int) -> bytes:
+        [found] = await self._services.backend.blobs([hash_])
+        content = frame.content(found) if found is not None else b""
+        if found is None or len(content) != size or hashlib.sha256(content).digest() != hash_:
+            raise CorruptError(f"the blob {hash_.hex()[:12]} is missing or not what was saved: run `verify`")
+        return frame.compressed(content)
+
+    async def _refuse_if_collected(self, tree: _Tree) -> None:
+        """Raises `OvertakenError` if what could not be read has expired since."""
+        live = [stored.id for _, stored in tree.live()]
+        for start in range(0, len(live), PAGE):
+            for found in await self._services.backend.records(live[start : start + PAGE]):
+                if found is None or not found.data.startswith(record.LIVE):
+                    raise _overtaken(tree.tree)
+
+
+def _overtaken(tree: bytes) -> OvertakenError:
+    return OvertakenError(
+        f"checkpoints of tree {ids.to_text(tree)} have expired and were collected while they were exported. Export again"
+    )

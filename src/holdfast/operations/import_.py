@@ -1,0 +1,438 @@
+"""import: the trees of a bundle into this store, each whole or not at all.
+
+The file is checked to its last byte before anything is written (`bundle_source.py`), and every tree is compared with what
+is here. Then a tree is taken over in one commit: its records, heads and sessions. What it holds, if that is more than a
+commit should carry, is written before, in commits of `STAGED_BYTES`. Each of these has a checkpoint of its own, in a
+session of its own without a head, that refers to what the commit writes: so a collection beside us leaves it alone, as
+it does with any checkpoint's. The tree's commit requires that these are still there, and removes them. Should we die
+before it, they outlive us by their time to live, and are then collected like everything else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from holdfast.backends.port import ABSENT, Commit, CommitConflict, RecordWrite, RowKey, RowWrite, RunWrite, Span
+from holdfast.codec.parts import Ref
+from holdfast.errors import ConflictError, HoldfastError
+from holdfast.model import ids
+from holdfast.model import tree as trees
+from holdfast.model.bundle import ImportReport, SkippedTree
+from holdfast.objects import bundle, portable, record, rows, runs
+from holdfast.objects.bundle import HeadEntry
+from holdfast.objects.bundle_layout import Placement, Stretch, Stretches, tails
+from holdfast.objects.manifest import BlobEntry, ListEntry, Manifest, Skeleton, Tail
+from holdfast.objects.record import Stored
+from holdfast.operations import lease, reading
+from holdfast.operations.bundle_source import RunReader, Source, TreeIndex, check, index_tree, tree_records
+from holdfast.operations.export import Progress
+from holdfast.operations.services import Services
+
+PAGE = 500
+STAGED_BYTES = 4 * 1024 * 1024
+STAGED_FOR_SECONDS = 24 * 3600
+MAX_ATTEMPTS = 5
+
+
+@dataclass(slots=True)
+class _Difference:
+    """What a tree of the bundle brings that is not here."""
+
+    new: list[tuple[bytes, Stored]] = field(default_factory=list)
+    known: list[tuple[Stored, Stored]] = field(default_factory=list)  # live in both: theirs, ours
+    there: int = 0
+    head_writes: list[RowWrite] = field(default_factory=list)
+    moved: list[bytes] = field(default_factory=list)  # sessions
+
+    def live(self) -> list[tuple[bytes, Stored]]:
+        return [(data, stored) for data, stored in self.new if not stored.is_tombstone]
+
+
+async def import_bundle(
+    services: Services,
+    source: Source,
+    *,
+    skip_conflicts: bool = False,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> ImportReport:
+    said = progress or (lambda _done, _all: None)
+    summary = await check(source, services.codec, lambda done, size: said(done, 2 * size))
+    report = ImportReport(dry_run=dry_run, digest=summary.digest.hex(), size=source.size, **summary.counts._asdict())
+    skipped: list[SkippedTree] = []
+    if dry_run or (not skip_conflicts and len(summary.trees) > 1):
+        # All of them are compared before the first one is written: a conflict leaves the store as it was.
+        for offset in summary.trees:
+            index = await index_tree(source, offset)
+            try:
+                found = await _compare(services, source, index)
+            except ConflictError as error:
+                if not skip_conflicts:
+                    raise
+                skipped.append(_skipped(index, error))
+            else:
+                report = _counted(report, found) if dry_run else report
+    for offset in [] if dry_run else summary.trees:
+        index = await index_tree(source, offset)
+        try:
+            report = _counted(report, await _take_over(services, source, index))
+        except ConflictError as error:
+            if not skip_conflicts:
+                raise ConflictError(
+                    f"{error}. Of the trees in the file, {report.imported_trees} were imported"
+                ) from error
+            skipped.append(_skipped(index, error))
+        said(source.size + index.end, 2 * source.size)
+    said(2 * source.size, 2 * source.size)
+    return replace(report, skipped=tuple(skipped))
+
+
+def _skipped(index: TreeIndex, error: ConflictError) -> SkippedTree:
+    return SkippedTree(
+        tree_id=ids.to_text(index.entry.tree),
+        sessions=tuple(rows.session_name(head.session) for head in index.entry.heads),
+        message=str(error),
+    )
+
+
+def _counted(report: ImportReport, found: _Difference) -> ImportReport:
+    return replace(
+        report,
+        imported_trees=report.imported_trees + bool(found.new or found.head_writes),
+        imported_sessions=report.imported_sessions + len(found.moved),
+        imported=report.imported + len(found.new),
+        already_there=report.already_there + found.there,
+    )
+
+
+# -- comparing -------------------------------------------------------------------------------------------------------
+
+
+async def _compare(services: Services, source: Source, index: TreeIndex) -> _Difference:
+    """What is not here; `ConflictError` if what is here differs."""
+    records = await tree_records(source, services.codec, index)
+    found = _Difference()
+    ours: dict[bytes, Stored] = {}
+    for start in range(0, len(records), PAGE):
+        page = records[start : start + PAGE]
+        for (data, theirs), known in zip(
+            page, await services.backend.records([stored.id for _, stored in page]), strict=True
+        ):
+            if known is None:
+                found.new.append((data, theirs))
+                continue
+            mine = record.unpack(services.codec, known.data, expected_id=theirs.id)
+            ours[mine.id] = mine
+            if (_checksum(mine), mine.session, mine.sequence) != (_checksum(theirs), theirs.session, theirs.sequence):
+                raise ConflictError(
+                    f"checkpoint {ids.to_text(theirs.id)} of session {theirs.session!r:.60} is there already, with other "
+                    "content: nothing of its tree was imported"
+                )
+            found.there += 1
+            if not (mine.is_tombstone or theirs.is_tombstone):
+                found.known.append((theirs, mine))
+    new_numbers: dict[bytes, int] = {}
+    for _, stored in found.new:
+        new_numbers.setdefault(rows.session_key(stored.session), stored.sequence)
+    of_tree = _Family([stored for _, stored in records], ours)
+    for head in index.entry.heads:
+        writes = await _head_writes(services, index.entry.tree, head, new_numbers.get(head.session), of_tree)
+        if writes:
+            found.head_writes += writes
+            found.moved.append(head.session)
+    return found
+
+
+class _Family:
+    """Who descends from whom in a tree, and who has expired, there or here."""
+
+    def __init__(self, theirs: Sequence[Stored], ours: dict[bytes, Stored]) -> None:
+        self._parents = {stored.id: stored.parent for stored in theirs}
+        self._expired = {stored.id for stored in (*theirs, *ours.values()) if stored.is_tombstone}
+
+    def standing(self, id_: bytes | None) -> bytes | None:
+        """The checkpoint itself, or the nearest ancestor that has not expired."""
+        if id_ is None:
+            return None
+        return next((one for one in trees.ancestors(self._parents, id_) if one not in self._expired), None)
+
+    def leads_to(self, ancestor: bytes | None, id_: bytes | None) -> bool:
+        if ancestor is None:
+            return True
+        return id_ is not None and ancestor in trees.ancestors(self._parents, id_)
+
+
+async def _head_writes(
+    services: Services, tree: bytes, theirs: HeadEntry, first_new: int | None, family: _Family
+) -> list[RowWrite]:
+    """What makes the session stand as it does in the bundle; nothing if it is there already, or further on."""
+    name = rows.session_name(theirs.session)
+    head_key, session_key = rows.head_key(theirs.session, tree), RowKey(rows.SESSION, theirs.session)
+    here = await reading.find_tree(services, theirs.session)
+    if here is None:
+        value = rows.Head(theirs.checkpoint, theirs.sequence).pack(head_key)
+        return [
+            RowWrite(head_key, value, ABSENT),
+            RowWrite(session_key, rows.protect(session_key, tree), ABSENT),
+        ]
+    found = await reading.find_head(services, theirs.session, tree) if here == tree else None
+    if found is None:
+        raise ConflictError(
+            f"session {name!r:.60} is there already, in another tree ({ids.to_text(here)}): nothing of the tree "
+            f"{ids.to_text(tree)} was imported"
+        )
+    ours, row = found
+    if first_new is not None and first_new <= ours.sequence:
+        raise ConflictError(
+            f"session {name!r:.60} has gone another way here since its number {first_new - 1}: nothing of its tree was "
+            "imported"
+        )
+    standing = family.standing(ours.checkpoint)
+    if theirs.sequence <= ours.sequence:
+        if theirs.sequence == ours.sequence and standing != family.standing(theirs.checkpoint):
+            raise ConflictError(
+                f"session {name!r:.60} stands elsewhere here ({_id(ours.checkpoint)}) than in the file "
+                f"({_id(theirs.checkpoint)}): nothing of its tree was imported. Every checkpoint of it is there: "
+                "`rollback` moves the session"
+            )
+        return []
+    if not family.leads_to(standing, theirs.checkpoint):
+        raise ConflictError(
+            f"session {name!r:.60} stands here at {_id(ours.checkpoint)}, which is no ancestor of where it stands in the "
+            f"file ({_id(theirs.checkpoint)}): nothing of its tree was imported"
+        )
+    lease.refuse(services, name, ours, None)
+    head = ours._replace(checkpoint=theirs.checkpoint, sequence=theirs.sequence)
+    return [RowWrite(head_key, head.pack(head_key), row.version, row.value)]
+
+
+def _checksum(stored: Stored) -> bytes:
+    return stored.header["sum"] if stored.is_tombstone else stored.checksum
+
+
+def _id(id_: bytes | None) -> str:
+    return ids.to_text(id_) if id_ else "nothing"
+
+
+# -- taking over -----------------------------------------------------------------------------------------------------
+
+
+async def _take_over(services: Services, source: Source, index: TreeIndex) -> _Difference:
+    closed: set[int] = set()
+    for _ in range(MAX_ATTEMPTS):
+        found = await _compare(services, source, index)
+        if not (found.new or found.head_writes):
+            return found
+        transfer = _Transfer(services, source, index, found, closed)
+        try:
+            await transfer.carry_out()
+        except CommitConflict as conflict:
+            # Somebody was first, or something that we rely on has expired: look again.
+            if conflict.kind == "run":
+                closed.add(conflict.detail)
+            await transfer.undo()
+        except HoldfastError:
+            await transfer.undo()
+            raise
+        else:
+            for session in found.moved:
+                services.memory.drop(session)
+            return found
+    raise ConflictError(
+        f"the tree {ids.to_text(index.entry.tree)} is being written by others at the same time: it was not imported. "
+        "Try again"
+    )
+
+
+class _Transfer:
+    """One tree on its way into the store."""
+
+    def __init__(
+        self, services: Services, source: Source, index: TreeIndex, found: _Difference, closed: set[int]
+    ) -> None:
+        self._closed = closed  # logs that somebody else has gone on in
+        self._services = services
+        self._source = source
+        self._index = index
+        self._found = found
+        self._placement = Placement()
+        self._runs: list[RunWrite] = []
+        self._blobs: dict[bytes, bytes] = {}
+        self._entries: list[ListEntry] = []  # of the runs
+        self._blob_entries: list[BlobEntry] = []
+        self._size = 0
+        self._staged: list[tuple[bytes, bytes]] = []
+
+    async def carry_out(self) -> None:
+        tree, found = self._index.entry.tree, self._found
+        for theirs, ours in found.known:
+            self._placement.learn(theirs.manifest(), ours.manifest(), ours.id)
+        manifests = [stored.manifest() for _, stored in found.live()]
+        await self._write_elements(manifests)
+        await self._write_blobs(manifests)
+        writes = [self._record_write(data, stored) for data, stored in found.new]
+        relied_on = sorted(self._placement.relied_on)
+        await self._services.backend.commit(
+            Commit(
+                tree=tree,
+                more_records=writes,
+                runs=self._runs,
+                blobs=self._blobs,
+                rows=[*found.head_writes, *await self._row_writes()],
+                require=[(id_, record.LIVE) for id_ in (*(id_ for id_, _ in self._staged), *relied_on)],
+                delete_records=self._staged,
+            )
+        )
+
+    async def undo(self) -> None:
+        """Removes what holds what was written so far: the next collection takes it."""
+        if self._staged:
+            await self._services.backend.commit(Commit(tree=self._index.entry.tree, delete_records=self._staged))
+
+    def _record_write(self, data: bytes, stored: Stored) -> RecordWrite:
+        if not stored.is_tombstone:
+            data = record.with_manifest(data, self._placement.moved(stored.manifest()))
+        session = rows.session_key(stored.session)
+        return RecordWrite(stored.id, session, stored.sequence, data, stored.labels(), stored.expires_at_us)
+
+    async def _row_writes(self) -> list[RowWrite]:
+        """The rows about the checkpoints that are new. Those about others are this store's own business."""
+        new = {stored.id for _, stored in self._found.new}
+        entries = [entry for entry in self._index.rows if portable.checkpoint_of(entry) in new]
+        keys = [portable.key_of(entry, self._index.entry.tree) for entry in entries]
+        writes = []
+        for entry, key, row in zip(entries, keys, await self._services.backend.rows(keys), strict=True):
+            if row is None:
+                writes.append(RowWrite(key, rows.protect(key, entry.content), ABSENT))
+            elif rows.content(key, row) != entry.content:
+                name = entry.key.decode("utf-8", "backslashreplace")
+                raise ConflictError(
+                    f"the {entry.space} {name!r:.60} is there already, and stands for something else: nothing of the tree "
+                    f"{ids.to_text(self._index.entry.tree)} was imported. Remove it here, or there, and try again"
+                )
+        return writes
+
+    # -- contents ----------------------------------------------------------------------------------------------------
+
+    async def _write_elements(self, manifests: Sequence[Manifest]) -> None:
+        wanted: dict[int, Stretches] = {}
+        for manifest in manifests:
+            for span in manifest.spans():
+                wanted.setdefault(span.log, Stretches()).add(span.first, span.end)
+        reader = RunReader(self._source, self._index)
+        for log in sorted(wanted):
+            missing = self._placement.missing(log, wanted[log])
+            if not missing:
+                continue
+            to, at = await self._place_for(log, missing)
+            for first, end in missing:
+                self._placement.put(log, first, end, to, at)
+                async for elements in _regrouped(reader.elements(Span(log, first, end))):
+                    await self._add_run(to, at, elements)
+                    at += len(elements)
+        for tail in (tail for manifest in manifests for tail in tails(manifest)):
+            if not self._placement.has_tail(tail):
+                self._placement.open(tail.log, await self._new_log())
+
+    async def _place_for(self, log: int, missing: Sequence[Stretch]) -> tuple[int, int]:
+        """Where to write what is missing of a log: at the end of ours, if it goes on where ours ends, as a save would;
+        otherwise in a new one."""
+        [(first, _), *more] = missing
+        ours = self._placement.end_of(log, first) if not more else None
+        if ours is not None and ours[0] not in self._closed and await self._is_tail(*ours):
+            return ours
+        return await self._new_log(), 0
+
+    async def _is_tail(self, log: int, end: int) -> bool:
+        """Whether the log ends there. That it still does when it is written to is a condition of the commit."""
+        [found] = await self._services.backend.runs([Span(log, end - 1, end + 1)])
+        beyond = await self._services.backend.page_runs((log, end - 1), 1)
+        ends_there = bool(found) and found[-1].first + found[-1].length == end
+        return ends_there and not (beyond and beyond[0].log == log)
+
+    async def _new_log(self) -> int:
+        [number] = await self._services.logs.take(self._services.backend, 1)
+        return number
+
+    async def _add_run(self, log: int, first: int, elements: list[bytes]) -> None:
+        content = b"".join(elements)
+        end = first + len(elements)
+        data = runs.pack(elements, seal=True)
+        self._runs.append(RunWrite(log, first, len(elements), data, tail=first))
+        self._entries.append(
+            ListEntry(
+                path=("execution_state", len(self._entries)),
+                length=len(elements),
+                size=len(content),
+                digest=hashlib.sha256(content).digest(),
+                has_bytes=True,
+                spans=(Span(log, first, end),),
+                tail=Tail(log, end, end, 0),
+            )
+        )
+        await self._grown(len(data))
+
+    async def _write_blobs(self, manifests: Sequence[Manifest]) -> None:
+        inherited = {blob.hash: ours.id for _, ours in self._found.known for blob in ours.manifest().blobs}
+        wanted = {blob.hash: blob for manifest in manifests for blob in manifest.blobs}
+        for hash_ in sorted(wanted):
+            if hash_ in inherited:
+                self._placement.relied_on.add(inherited[hash_])
+                continue
+            payload = await self._source.payload(self._index.blobs[hash_], bundle.BLOB)
+            self._blobs[hash_] = payload[bundle.HASH_BYTES :]
+            self._blob_entries.append(wanted[hash_])
+            await self._grown(len(payload))
+
+    async def _grown(self, size: int) -> None:
+        self._size += size
+        if self._size >= STAGED_BYTES:
+            await self._stage()
+
+    async def _stage(self) -> None:
+        """Commits what has gathered, with a checkpoint that refers to it."""
+        services = self._services
+        id_ = services.new_id(ids.tree_tag(self._index.entry.tree))
+        skeleton = b"\x92" + b"".join(
+            services.codec.encode(value, name, parts=True)
+            for name, value in (
+                ("execution_state", [Ref(0, number) for number in range(len(self._entries))]),
+                ("agent_context", [Ref(2, number) for number in range(len(self._blob_entries))]),
+            )
+        )
+        manifest = Manifest(
+            Skeleton(len(skeleton), hashlib.sha256(skeleton).digest(), skeleton, None, None),
+            tuple(self._entries),
+            tuple(self._blob_entries),
+        )
+        session_id = f"importing {ids.to_text(id_)}"
+        header = {
+            "id": id_,
+            "seq": 1,
+            "at": services.now_us(),
+            "agent": "holdfast import",
+            "session": session_id,
+            "ttl": STAGED_FOR_SECONDS,
+        }
+        data, stored = record.pack(services.codec, header, manifest)
+        write = RecordWrite(id_, rows.session_key(session_id), 1, data, stored.labels(), stored.expires_at_us)
+        self._staged.append((id_, data))
+        await services.backend.commit(Commit(tree=id_, record=write, runs=self._runs, blobs=self._blobs))
+        self._runs, self._blobs, self._entries, self._blob_entries, self._size = [], {}, [], [], 0
+
+
+async def _regrouped(chunks: AsyncIterator[list[bytes]]) -> AsyncIterator[list[bytes]]:
+    """The elements in stretches of at least `SEAL_BYTES`, and a last one that may be shorter."""
+    gathered: list[bytes] = []
+    size = 0
+    async for chunk in chunks:
+        for element in chunk:
+            gathered.append(element)
+            size += len(element)
+            if size >= runs.SEAL_BYTES:
+                yield gathered
+                gathered, size = [], 0
+    if gathered:
+        yield gathered
