@@ -230,7 +230,7 @@ async def _take_over(services: Services, source: Source, index: TreeIndex) -> _D
             await transfer.carry_out()
         except CommitConflict as conflict:
             # Somebody was first, or something that we rely on has expired: look again.
-            if conflict.kind == "run":
+            if conflict.kind == "run" and isinstance(conflict.detail, int):
                 closed.add(conflict.detail)
             await transfer.undo()
         except HoldfastError:
