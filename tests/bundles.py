@@ -30,7 +30,7 @@ def exported(client: SyncClient, session_id: str | Sequence[str] | None = None, 
     return file.getvalue()
 
 
-def imported(client: SyncClient, data: bytes, **options: Any) -> holdfast.model.reports.ImportReport:
+def imported(client: SyncClient, data: bytes, **options: Any) -> holdfast.model.bundle.ImportReport:
     return client.import_(io.BytesIO(data), **options)
 
 
@@ -59,6 +59,8 @@ def fill(client: SyncClient, steps: int = 40, prefix: str = "") -> list[str]:
     client.save("small", execution_state={"n": 2}, session_id=f"{prefix}small", ttl_seconds=1e9)
     client.rollback(main, ids[steps - 4])
     ids.append(client.save("writer", execution_state={"messages": history[:30]}, session_id=main))
+    client.pin(ids[1], "the first good one")
+    client.tag(f"{prefix}release", ids[5])
     for gone in ids[2 : steps // 3 : 2]:
         client.expire(gone)
     return [*ids, forked]
@@ -70,6 +72,8 @@ def equal_stores(a: SyncClient, b: SyncClient, same: Callable[[Any, Any], bool] 
     assert {name: one.head.checkpoint_id for name, one in sessions.items()} == {
         one.session_id: one.head.checkpoint_id for one in b.sessions()
     }
+    assert a.pins() == b.pins()
+    assert a.tags() == b.tags()
     for name, one in sessions.items():
         here, there = a.timeline(session_id=name, limit=None), b.timeline(session_id=name, limit=None)
         assert [entry.checksum for entry in here] == [entry.checksum for entry in there]

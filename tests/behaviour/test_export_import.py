@@ -246,6 +246,27 @@ def test_expiry_on_either_side_is_no_conflict(client: SyncClient, quick: SyncCli
     assert client.verify().problems == ()
 
 
+def test_pins_and_tags_come_with_their_checkpoints(client: SyncClient, quick: SyncClient) -> None:
+    ids = [quick.save("a", execution_state={"n": n}, session_id="s") for n in range(3)]
+    quick.pin(ids[0], "note")
+    quick.tag("release", ids[1])
+    data = exported(quick)
+    imported(client, data)
+    assert [(pin.checkpoint_id, pin.note) for pin in client.pins()] == [(ids[0], "note")]
+    assert [(tag.name, tag.checkpoint_id) for tag in client.tags()] == [("release", ids[1])]
+    client.unpin(ids[0])
+    imported(client, data)  # what is there already is this store's own business
+    assert client.pins() == []
+
+
+def test_a_tag_that_stands_elsewhere_is_a_conflict(client: SyncClient, quick: SyncClient) -> None:
+    quick.tag("release", quick.save("a", execution_state={"n": 1}, session_id="s"))
+    client.tag("release", client.save("a", execution_state={"n": 1}, session_id="t"))
+    with pytest.raises(ConflictError, match="tag 'release' is there already"):
+        imported(client, exported(quick))
+    assert client.session("s") is None
+
+
 def test_a_leased_session_is_not_gone_on_with(client: SyncClient, quick: SyncClient) -> None:
     quick.save("a", execution_state={"n": 1}, session_id="s")
     imported(client, exported(quick))

@@ -11,16 +11,17 @@ from collections.abc import Callable
 import ormsgpack
 
 from holdfast.backends.port import STORE, RowKey
+from holdfast.objects import holds
 from holdfast.objects.bundle import RowEntry
 
 # Rows of a tree.
 OF_TREE: dict[str, Callable[[bytes, bytes], bytes]] = {
-    "pin": lambda key, _: key,
+    holds.PIN: lambda key, _: key,
     "inbox": lambda key, _: key[-16:],
 }
 # Rows of the store.
 OF_STORE: dict[str, Callable[[bytes, bytes], bytes]] = {
-    "tag": lambda _, content: _first(content),
+    holds.TAG: lambda _, content: _first(content),
 }
 
 

@@ -91,7 +91,7 @@ class RunReader:
     async def pieces(self, span: Span) -> AsyncIterator[bytes]:
         """The bytes of a span's elements."""
         async for part, run in self._runs(span):
-            for piece in runs.payload(part, [run]):
+            for _, piece in runs.payload(part, [run]):
                 yield bytes(piece)
 
     async def elements(self, span: Span) -> AsyncIterator[list[bytes]]:

@@ -1,0 +1,163 @@
+"""Comparing a tree of a bundle with what is here: what is new, what is there already, and what contradicts.
+
+A checkpoint that is here with the same checksum is the same one, wherever its parts are stored. That it has expired on
+one side only is no contradiction: it stays as it is here. A session may be here, too, as far as the bundle has it, further, or
+less far; it may not have gone another way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from holdfast.backends.port import ABSENT, RowKey, RowWrite
+from holdfast.errors import ConflictError
+from holdfast.model import ids
+from holdfast.model import tree as trees
+from holdfast.objects import portable, record, rows
+from holdfast.objects.bundle import HeadEntry
+from holdfast.objects.record import Stored
+from holdfast.operations import lease, reading
+from holdfast.operations.bundle_source import Source, TreeIndex, tree_records
+from holdfast.operations.services import Services
+
+PAGE = 500
+
+
+@dataclass(slots=True)
+class Difference:
+    """What a tree of the bundle brings that is not here."""
+
+    new: list[tuple[bytes, Stored]] = field(default_factory=list)
+    known: list[tuple[Stored, Stored]] = field(default_factory=list)  # live in both: theirs, ours
+    there: int = 0
+    head_writes: list[RowWrite] = field(default_factory=list)
+    row_writes: list[RowWrite] = field(default_factory=list)
+    moved: list[bytes] = field(default_factory=list)  # sessions
+
+    def live(self) -> list[tuple[bytes, Stored]]:
+        return [(data, stored) for data, stored in self.new if not stored.is_tombstone]
+
+
+async def compare(services: Services, source: Source, index: TreeIndex) -> Difference:
+    """What is not here; `ConflictError` if what is here differs."""
+    records = await tree_records(source, services.codec, index)
+    found = Difference()
+    ours: dict[bytes, Stored] = {}
+    for start in range(0, len(records), PAGE):
+        page = records[start : start + PAGE]
+        for (data, theirs), known in zip(
+            page, await services.backend.records([stored.id for _, stored in page]), strict=True
+        ):
+            if known is None:
+                found.new.append((data, theirs))
+                continue
+            mine = record.unpack(services.codec, known.data, expected_id=theirs.id)
+            ours[mine.id] = mine
+            if (_checksum(mine), mine.session, mine.sequence) != (_checksum(theirs), theirs.session, theirs.sequence):
+                raise ConflictError(
+                    f"checkpoint {ids.to_text(theirs.id)} of session {theirs.session!r:.60} is there already, with other "
+                    "content: nothing of its tree was imported"
+                )
+            found.there += 1
+            if not (mine.is_tombstone or theirs.is_tombstone):
+                found.known.append((theirs, mine))
+    new_numbers: dict[bytes, int] = {}
+    for _, stored in found.new:
+        new_numbers.setdefault(rows.session_key(stored.session), stored.sequence)
+    of_tree = _Family([stored for _, stored in records], ours)
+    for head in index.entry.heads:
+        writes = await _head_writes(services, index.entry.tree, head, new_numbers.get(head.session), of_tree)
+        if writes:
+            found.head_writes += writes
+            found.moved.append(head.session)
+    found.row_writes = await _row_writes(services, index, {stored.id for _, stored in found.new})
+    return found
+
+
+class _Family:
+    """Who descends from whom in a tree, and who has expired, there or here."""
+
+    def __init__(self, theirs: Sequence[Stored], ours: dict[bytes, Stored]) -> None:
+        self._parents = {stored.id: stored.parent for stored in theirs}
+        self._expired = {stored.id for stored in (*theirs, *ours.values()) if stored.is_tombstone}
+
+    def standing(self, id_: bytes | None) -> bytes | None:
+        """The checkpoint itself, or the nearest ancestor that has not expired."""
+        if id_ is None:
+            return None
+        return next((one for one in trees.ancestors(self._parents, id_) if one not in self._expired), None)
+
+    def leads_to(self, ancestor: bytes | None, id_: bytes | None) -> bool:
+        if ancestor is None:
+            return True
+        return id_ is not None and ancestor in trees.ancestors(self._parents, id_)
+
+
+async def _head_writes(
+    services: Services, tree: bytes, theirs: HeadEntry, first_new: int | None, family: _Family
+) -> list[RowWrite]:
+    """What makes the session stand as it does in the bundle; nothing if it is there already, or further on."""
+    name = rows.session_name(theirs.session)
+    head_key, session_key = rows.head_key(theirs.session, tree), RowKey(rows.SESSION, theirs.session)
+    here = await reading.find_tree(services, theirs.session)
+    if here is None:
+        value = rows.Head(theirs.checkpoint, theirs.sequence).pack(head_key)
+        return [
+            RowWrite(head_key, value, ABSENT),
+            RowWrite(session_key, rows.protect(session_key, tree), ABSENT),
+        ]
+    found = await reading.find_head(services, theirs.session, tree) if here == tree else None
+    if found is None:
+        raise ConflictError(
+            f"session {name!r:.60} is there already, in another tree ({ids.to_text(here)}): nothing of the tree "
+            f"{ids.to_text(tree)} was imported"
+        )
+    ours, row = found
+    if first_new is not None and first_new <= ours.sequence:
+        raise ConflictError(
+            f"session {name!r:.60} has gone another way here since its number {first_new - 1}: nothing of its tree was "
+            "imported"
+        )
+    standing = family.standing(ours.checkpoint)
+    if theirs.sequence <= ours.sequence:
+        if theirs.sequence == ours.sequence and standing != family.standing(theirs.checkpoint):
+            raise ConflictError(
+                f"session {name!r:.60} stands elsewhere here ({_id(ours.checkpoint)}) than in the file "
+                f"({_id(theirs.checkpoint)}): nothing of its tree was imported. Every checkpoint of it is there: "
+                "`rollback` moves the session"
+            )
+        return []
+    if not family.leads_to(standing, theirs.checkpoint):
+        raise ConflictError(
+            f"session {name!r:.60} stands here at {_id(ours.checkpoint)}, which is no ancestor of where it stands in the "
+            f"file ({_id(theirs.checkpoint)}): nothing of its tree was imported"
+        )
+    lease.refuse(services, name, ours, None)
+    head = ours._replace(checkpoint=theirs.checkpoint, sequence=theirs.sequence)
+    return [RowWrite(head_key, head.pack(head_key), row.version, row.value)]
+
+
+async def _row_writes(services: Services, index: TreeIndex, new: Collection[bytes]) -> list[RowWrite]:
+    """The rows about checkpoints that are new. Those about others are this store's own business."""
+    entries = [entry for entry in index.rows if portable.checkpoint_of(entry) in new]
+    keys = [portable.key_of(entry, index.entry.tree) for entry in entries]
+    writes = []
+    for entry, key, row in zip(entries, keys, await services.backend.rows(keys), strict=True):
+        if row is None:
+            writes.append(RowWrite(key, rows.protect(key, entry.content), ABSENT))
+        elif rows.content(key, row) != entry.content:
+            name = entry.key.decode("utf-8", "backslashreplace")
+            raise ConflictError(
+                f"the {entry.space} {name!r:.60} is there already, and stands for something else: nothing of the tree "
+                f"{ids.to_text(index.entry.tree)} was imported. Remove it here, or there, and try again"
+            )
+    return writes
+
+
+def _checksum(stored: Stored) -> bytes:
+    return stored.header["sum"] if stored.is_tombstone else stored.checksum
+
+
+def _id(id_: bytes | None) -> str:
+    return ids.to_text(id_) if id_ else "nothing"
