@@ -34,6 +34,9 @@ class Direct(LoopBridge):
     async def _call(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return await method(*args, **kwargs)
 
+    async def aside(self, call: Callable[[], T]) -> T:
+        return await asyncio.to_thread(call)
+
     def commit(self, commit: Commit) -> Awaitable[None]:
         loop = asyncio.get_running_loop()
         lane = self._lanes.get(loop)

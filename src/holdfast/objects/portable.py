@@ -11,13 +11,13 @@ from collections.abc import Callable
 import ormsgpack
 
 from holdfast.backends.port import STORE, RowKey
-from holdfast.objects import holds
+from holdfast.objects import holds, inbox
 from holdfast.objects.bundle import RowEntry
 
 # Rows of a tree.
 OF_TREE: dict[str, Callable[[bytes, bytes], bytes]] = {
     holds.PIN: lambda key, _: key,
-    "inbox": lambda key, _: key[-16:],
+    inbox.INBOX: lambda key, _: key[-16:],
 }
 # Rows of the store.
 OF_STORE: dict[str, Callable[[bytes, bytes], bytes]] = {
