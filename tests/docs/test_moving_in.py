@@ -35,7 +35,11 @@ def test_every_command_runs(tmp_path, monkeypatch):
     assert len(commands) == 4
     for command in commands:
         done = subprocess.run(
-            [sys.executable, "-m", "holdfast", *shlex.split(command)[1:]], check=False, capture_output=True, text=True, timeout=60,
+            [sys.executable, "-m", "holdfast", *shlex.split(command)[1:]],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
         assert done.stdout
