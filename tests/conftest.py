@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from holdfast import SyncClient
+from servers.fixtures import postgres_dsn, redis_url  # noqa: F401 - fixtures are found by their names here
 from support import BACKENDS, Clock, Store
 
 # A test that takes long on a busy machine is no failure; examples are the same in every run of a check.

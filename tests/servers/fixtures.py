@@ -1,0 +1,47 @@
+"""Fixtures: one server of each kind for a test process, started when the first test asks for it.
+
+Under pytest-xdist every worker has its own: it takes a second of CPU, and no worker has to outlive another.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from servers.running import ServerUnavailable
+
+
+@pytest.fixture(scope="session")
+def postgres_dsn() -> Iterator[str]:
+    """Where there is a PostgreSQL. Tests share it: each takes a schema of its own (`fresh_schema`)."""
+    given = os.environ.get("HOLDFAST_TEST_POSTGRES")
+    if given:
+        yield given
+        return
+    from servers.postgres import Postgres
+
+    try:
+        server = Postgres()
+    except ServerUnavailable as reason:
+        pytest.skip(str(reason))
+    yield server.dsn
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> Iterator[str]:
+    """Where there is a Redis or Valkey. Tests share it: each takes a prefix of its own."""
+    given = os.environ.get("HOLDFAST_TEST_REDIS")
+    if given:
+        yield given
+        return
+    from servers.valkey import Valkey
+
+    try:
+        server = Valkey()
+    except ServerUnavailable as reason:
+        pytest.skip(str(reason))
+    yield server.url
+    server.stop()
