@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from holdfast.cli.import_file import import_file
 from holdfast.cli.options import json_option, store_option
 
 if TYPE_CHECKING:
@@ -22,13 +23,20 @@ OWN = "file"  # the command for holdfast's own portable files: the word may be l
 class Sources(click.Group):
     """Takes a first word that names no program for the path of a file that `holdfast export` wrote."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0].startswith("-") and args[0] not in ("-h", "--help"):  # `import --check FILE`, `import -`
+            args = [OWN, *args]
+        return super().parse_args(ctx, args)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in self.commands:
-            if OWN not in self.commands:
-                programs = ", ".join(f"`holdfast import {name}`" for name in self.commands)
-                raise click.UsageError(f"{args[0]!r} is no program that can be imported from: there is {programs}", ctx)
+            if not Path(args[0]).exists() and "." not in args[0] and "/" not in args[0]:
+                programs = ", ".join(f"`holdfast import {name}`" for name in self.commands if name != OWN)
+                raise click.UsageError(
+                    f"{args[0]!r} is neither a file nor a program that can be imported from: there is {programs}", ctx
+                )
             args = [OWN, *args]
         return super().resolve_command(ctx, args)
 
@@ -38,12 +46,16 @@ dry_run_option = click.option(
 )
 
 
-@click.group(name="import", cls=Sources, short_help="Take over what another program has saved.")
+@click.group(name="import", cls=Sources, short_help="Take over an exported file, or what another program has saved.")
 def import_() -> None:
-    """Take over what another program has saved. What is there stays untouched, and so does the source.
+    """Take over what `holdfast export` wrote (`holdfast import FILE`), or what another program has saved. What is there
+    stays untouched, and so does the source.
 
     Importing the same again does nothing. Each command takes --store, --dry-run and --json.
     """
+
+
+import_.add_command(import_file)
 
 
 @import_.command(short_help="From a checkpnt 0.1 SQLite database.")
