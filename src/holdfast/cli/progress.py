@@ -1,22 +1,25 @@
-"""A progress bar on stderr, for what takes long, and only where a person looks on."""
+"""A bar for work that takes long: on a terminal only, on stderr, gone when it is done."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 
-@contextmanager
-def progress_bar(what: str) -> Iterator[Callable[[int, int], None] | None]:
-    """To be told `done, of_all`; None where nobody looks on."""
+@contextlib.contextmanager
+def progress_bar(title: str) -> Iterator[Callable[[int, int], None] | None]:
+    """What is to be called with how many are done and how many there are; None where nobody would see it."""
     if not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, of_all: bar.update(task, completed=done, total=max(of_all, 1))
+    from holdfast.cli.tables import no_color
+
+    columns = TextColumn(title), BarColumn(), MofNCompleteColumn()
+    console = Console(file=sys.stderr, no_color=no_color())
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as shown:
+        task = shown.add_task(title)
+        yield lambda done, total: shown.update(task, completed=done, total=total)
