@@ -319,7 +319,8 @@ class Client(Opening):
 
     async def import_checkpnt(self, path: str | os.PathLike[str], *, dry_run: bool = False) -> ImportedReport:
         """Takes over what checkpnt 0.1 has saved to its SQLite database, which stays as it is. Importing it again does
-        nothing; a session that has gone on here since is never taken back."""
+        nothing; a session that has gone on here since is never taken back. The source is read in this thread: import a
+        large one with a `SyncClient`, or from the command line."""
         from holdfast.importers import checkpnt
 
         return await checkpnt.import_database(self._services, path, dry_run=dry_run)

@@ -172,6 +172,23 @@ def test_rows_without_a_parent_follow_what_their_agent_saved_before(client, sour
     assert client.latest(session_id="shared").checkpoint_id == made[-1]
 
 
+def test_handoffs_wait_for_the_agent_they_are_addressed_to_unless_it_went_on(client, source):
+    made = {}
+
+    async def fill(their: Filler) -> None:
+        await their.save("s", {"n": 0}, agent="clerk")
+        first = await their.save("s", {"n": 1}, agent="reader")
+        made["followed"] = await their.client.handoff(first, "clerk")
+        made["next"] = await their.save("s", {"n": 2}, agent="clerk")
+        made["waits"] = await their.client.handoff(made["next"], "reader")
+
+    source.fill(fill)
+    client.import_checkpnt(source.path)
+    assert client.get(made["next"]).parent_id == made["followed"]
+    assert [waiting.handoff_id for waiting in client.inbox("reader")] == [made["waits"]]
+    assert client.inbox("clerk") == []
+
+
 def test_parents_that_are_not_there(quick, source):
     made = {}
 

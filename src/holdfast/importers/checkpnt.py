@@ -62,7 +62,7 @@ class _Import:
         self.target = Target(services, dry_run=dry_run, may_follow=lambda head: head.id in self._ids)
         self._trees: dict[str, str] = {}  # of what is here now: by their id, the id of its tree's first row
         self._tree_of: dict[str, str] = {}  # by session
-        self._newest: dict[tuple[str, str] | str, Place] = {}  # by session, and by session and agent
+        self._newest: dict[tuple[str, str | None], Place] = {}  # by session and agent; with None, of any agent
 
     async def carry_out(self) -> None:
         order = sorted(self._valid(self._database.places()), key=_age)
@@ -72,8 +72,8 @@ class _Import:
         self._ids = {our_id(place) for place in order}
         for place in _parents_first(order, self._places):
             await self._take(place)
-        for session, newest in self._newest.items():
-            if isinstance(session, str):
+        for (session, agent), newest in self._newest.items():
+            if agent is None:
                 await self.target.stand_at(session, our_id(newest))
 
     def _valid(self, places: Iterable[Place]) -> Iterator[Place]:
@@ -136,13 +136,15 @@ class _Import:
         )
         unrestorable = bool(judged.datetimes) or judged.other_keys or not judged.matches
         if await self.target.put(request, where, id_, remarks=remarks, recovered=unrestorable):
-            self._note(place, parent)
+            self._note(place, parent, fields.get("handoff_target"))
 
-    def _note(self, place: Place, parent: Place | None) -> None:
+    def _note(self, place: Place, parent: Place | None, target: str | None) -> None:
+        """It is here: what comes later may follow it, be it of its agent or of the one it is handed to."""
         tree = self._trees[parent.checkpoint_id] if parent is not None else place.checkpoint_id
         self._trees[place.checkpoint_id] = tree
         self._tree_of.setdefault(place.session_id, tree)
-        for key in (place.session_id, (place.session_id, place.agent_id)):
+        for agent in {None, place.agent_id, target}:
+            key = place.session_id, agent
             newest = self._newest.get(key)
             if newest is None or _age(newest) <= _age(place):
                 self._newest[key] = place
@@ -153,8 +155,8 @@ class _Import:
         if found is not None and found.checkpoint_id == place.parent_id:
             return found
         if found is None:
-            key = (place.session_id, place.agent_id)
-            found = self._newest.get(key) or self._newest.get(place.session_id)
+            session = place.session_id
+            found = self._newest.get((session, place.agent_id)) or self._newest.get((session, None))
         if place.parent_id is not None:
             metadata["checkpnt_parent_id"] = place.parent_id
             instead = f"it follows {found.checkpoint_id}" if found is not None else "it begins a tree"

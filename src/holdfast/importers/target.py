@@ -83,8 +83,16 @@ class Target:
     async def stand_at(self, session_id: str, newest: bytes) -> None:
         """Moves the head of a session that was saved to, if what was saved last is not its newest checkpoint."""
         last = self._heads.get(session_id)
-        if last is not None and last != newest and not self._dry_run:
+        if last is None or last == newest or self._dry_run:
+            return
+        try:
             await rollback.rollback(self._services, session_id, newest, expect_head=last)
+        except StoreError:
+            raise
+        except HoldfastError as error:  # somebody else is at work in it
+            self.warn(
+                f"session {session_id!r:.60}", None, f"it stands at an older checkpoint than it did there: {error}"
+            )
 
     def report(self, source: str) -> ImportedReport:
         return ImportedReport(
