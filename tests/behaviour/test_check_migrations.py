@@ -89,6 +89,16 @@ def test_every_checkpoint(store, filled, migrations):
     assert (one.checked, [problem.checkpoint_id for problem in one.problems]) == (2, [filled["raises"]])
 
 
+def test_what_is_pinned_counts_after_its_time_and_what_is_not_does_not(store, clock):
+    client = store.client()
+    clock.rules(client)
+    pinned, _ = (client.save("chat", execution_state={"n": n}, session_id="s", ttl_seconds=60) for n in range(2))
+    client.pin(pinned)
+    assert client.check_migrations(every=True).checked == 2
+    clock.forward(61)
+    assert client.check_migrations(every=True).checked == 1
+
+
 @pytest.mark.parametrize(("every", "only"), [(False, None), (True, None), (False, "old"), (True, "old")])
 def test_progress_ends_where_it_said_it_would(store, filled, migrations, every, only):
     told = []

@@ -116,6 +116,15 @@ def test_nothing_is_made_by_looking(complete, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("shell", "word", "expected"), [("zsh", "2", "plain\nmain\n_\n"), ("fish", "m", "plain,main\n")]
+)
+def test_what_other_shells_ask_and_get(made, shell, word, expected):
+    asked = {"_HOLDFAST_COMPLETE": f"{shell}_complete", "COMP_WORDS": "holdfast timeline m", "COMP_CWORD": word}
+    result = CliRunner().invoke(cli, prog_name="holdfast", env=asked, catch_exceptions=False)
+    assert (result.stdout, result.stderr) == (expected, "")
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_scripts(run, shell):
     script = run("completion", shell).stdout

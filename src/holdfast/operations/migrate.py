@@ -117,7 +117,7 @@ async def _checkpoints(services: Services, only: bytes | None) -> Candidates:
 
 async def _live(services: Services, found: Record) -> Stored | None:
     stored = reading.listed_record(services, found)
-    return None if stored.is_expired(services.now_us()) else stored
+    return None if await reading.is_over(services, stored) else stored
 
 
 async def _attempted(reading_it: Coroutine[Any, Any, Stored | None]) -> Stored | HoldfastError | None:
