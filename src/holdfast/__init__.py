@@ -36,9 +36,11 @@ from holdfast.sync_client import SyncClient
 
 if TYPE_CHECKING:
     from holdfast.claims import Claim, SyncClaim
+    from holdfast.eventstreams import EventStream, SyncEventStream
     from holdfast.filecheckpoints import FileCheckpoints, SyncFileCheckpoints
     from holdfast.leases import Lease, SyncLease
     from holdfast.model.builder import CheckpointBuilder
+    from holdfast.model.event import Event
     from holdfast.model.handoff import Handoff, HandoffStatus
     from holdfast.model.holds import Pin, Tag
     from holdfast.model.listing import Session, Timeline, Tree
@@ -75,6 +77,8 @@ __all__ = [
     "CollectionReport",
     "ConflictError",
     "CorruptError",
+    "Event",
+    "EventStream",
     "FileCheckpoints",
     "ForkReport",
     "Framework",
@@ -106,6 +110,7 @@ __all__ = [
     "StoreUsage",
     "SyncClaim",
     "SyncClient",
+    "SyncEventStream",
     "SyncFileCheckpoints",
     "SyncLease",
     "Tag",
@@ -129,6 +134,8 @@ _LAZY = {
     "CheckpointStore": "holdfast.store",
     "Claim": "holdfast.claims",
     "CollectionReport": "holdfast.model.reports",
+    "Event": "holdfast.model.event",
+    "EventStream": "holdfast.eventstreams",
     "FileCheckpoints": "holdfast.filecheckpoints",
     "ForkReport": "holdfast.model.reports",
     "Handoff": "holdfast.model.handoff",
@@ -148,6 +155,7 @@ _LAZY = {
     "Stats": "holdfast.model.reports",
     "StoreUsage": "holdfast.model.reports",
     "SyncClaim": "holdfast.claims",
+    "SyncEventStream": "holdfast.eventstreams",
     "SyncFileCheckpoints": "holdfast.filecheckpoints",
     "SyncLease": "holdfast.leases",
     "Tag": "holdfast.model.holds",

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from holdfast.backends.port import AsyncBackend, BlockingBackend
     from holdfast.bundles import Place
     from holdfast.claims import Claim
+    from holdfast.eventstreams import EventStream
     from holdfast.leases import Acquiring, Lease
     from holdfast.model.bundle import ExportReport, ImportReport
     from holdfast.model.handoff import Handoff
@@ -333,6 +334,38 @@ class Client(Opening):
         from holdfast.importers import providerprotocol
 
         return await providerprotocol.import_directory(self._services, directory, dry_run=dry_run)
+
+    # -- following ---------------------------------------------------------------------------------------------------
+
+    def events(
+        self,
+        session_id: str | None = None,
+        agent_id: str | None = None,
+        after: str | None = None,
+        *,
+        follow: bool = True,
+        poll_seconds: float = 1.0,
+    ) -> EventStream:
+        """What is saved, as it comes: `async for event in client.events():`. Each event is a checkpoint or a handoff,
+        without its state; of one session, and of what the agent made or was handed, if these are given.
+
+        `after` is the `cursor` of the last event that was dealt with: what came after it is given, each once, in the
+        order of the saves, whatever happened meanwhile. "start" gives everything that is there; without it, what comes
+        from the first step on. What this client saves is given at once, what other processes save within
+        `poll_seconds`. With `follow=False` the stream ends when there is no more. It ends when the client is closed.
+        """
+        from holdfast import eventstreams
+
+        return eventstreams.open_stream(
+            self._services, session_id, agent_id, after, follow=follow, poll_seconds=poll_seconds
+        )
+
+    async def cursor(self) -> str:
+        """The cursor of now: `events(after=...)` gives what is saved from here on. Kept before the first event is dealt
+        with, it makes a restart miss nothing."""
+        from holdfast.operations import events
+
+        return (await events.now(self._services)).text
 
     # -- keeping the store -------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.backends.port import AsyncBackend, BlockingBackend
     from holdfast.bundles import Place
     from holdfast.claims import SyncClaim
+    from holdfast.eventstreams import SyncEventStream
     from holdfast.leases import SyncLease
     from holdfast.model.bundle import ExportReport, ImportReport
     from holdfast.model.handoff import Handoff
@@ -177,6 +178,25 @@ class SyncClient(Opening):
 
         name = arguments.name("session_id", session_id)
         return run_inline(leases.acquire(self._services, leases.SyncLease, name, seconds, wait, holder))
+
+    def events(
+        self,
+        session_id: str | None = None,
+        agent_id: str | None = None,
+        after: str | None = None,
+        *,
+        follow: bool = True,
+        poll_seconds: float = 1.0,
+    ) -> SyncEventStream:
+        """`for event in client.events():` blocks until there is one."""
+        from holdfast.eventstreams import SyncEventStream
+
+        return SyncEventStream(
+            self._client.events(session_id, agent_id, after, follow=follow, poll_seconds=poll_seconds)
+        )
+
+    def cursor(self) -> str:
+        return run_inline(self._client.cursor())
 
     def pin(self, checkpoint_id: str, note: str | None = None) -> Pin:
         return run_inline(self._client.pin(checkpoint_id, note))

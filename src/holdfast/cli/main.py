@@ -16,7 +16,9 @@ from holdfast.errors import HoldfastError
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-COMMANDS = ("demo", "sessions", "timeline", "show", "export", "import", "verify", "migrate", "doctor", "completion")
+COMMANDS = (
+    "demo", "sessions", "timeline", "show", "events", "export", "import", "verify", "migrate", "doctor", "completion",
+)  # fmt: skip
 COMPLETING = "_HOLDFAST_COMPLETE"  # click's variable: a shell asks what could follow
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells count
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE
