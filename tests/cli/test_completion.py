@@ -52,7 +52,9 @@ def test_commands_are_completed_without_importing_them():
     assert done.stdout == "[]\n"
 
 
-@pytest.mark.parametrize("words", [("timeline",), ("verify",), ("migrate", "--check", "--session"), ("show",)])
+@pytest.mark.parametrize(
+    "words", [("timeline",), ("verify",), ("migrate", "--check", "--session"), ("show",), ("export",)]
+)
 def test_sessions(complete, made, words):
     assert complete(*words, "m") == ["main"]
     assert complete(*words, "what") == ["what-if"]

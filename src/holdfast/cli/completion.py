@@ -70,7 +70,7 @@ class CheckpointRef(_Name):
                     yield entry.short_id
 
 
-class StorePath(click.types.StringParamType):
+class FilePath(click.types.StringParamType):
     def shell_complete(self, _ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         return [CompletionItem(incomplete, type="file")]
 
@@ -81,11 +81,13 @@ def _has_few_sessions(client: SyncClient) -> bool:
 
 _COMPLETED: dict[str, type[click.types.StringParamType]] = {
     "session": SessionName,
+    "sessions": SessionName,
     "agent": AgentName,
     "ref": CheckpointRef,
     "refs": CheckpointRef,
     "checkpoint": CheckpointRef,
-    "store": StorePath,
+    "file": FilePath,
+    "store": FilePath,
 }
 
 
