@@ -25,7 +25,7 @@ KEYS_SHOWN = 40
 def show(ref: str, state: bool, context: bool, path: str | None, store: str | None, as_json: bool) -> None:
     """Show a checkpoint, verified.
 
-    REF is its id, the last 8 or more digits of the id, or a session, which stands for the checkpoint it stands at.
+    REF is its id, the last 8 or more digits of the id, a tag, or a session, which stands for the checkpoint it stands at.
     A path names keys and positions: messages.-1.content is the content of the last message.
 
     Values that JSON has no word for are printed as {"$type": "datetime", "value": "..."}.
