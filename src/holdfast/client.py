@@ -435,7 +435,8 @@ class Client(Opening):
     ) -> RetentionReport:
         """Lets go what a policy does not keep: expires it, and collects. A dry run unless `dry_run=False`.
 
-        What sessions stand at, what is pinned or tagged, and all that is younger than `older_than` always stays.
+        What sessions stand at, what is pinned or tagged, handoffs that wait, and all that is younger than `older_than`
+        always stay.
         `keep_last=N` keeps the newest N of each session, `keep_every=N` each Nth. With `max_bytes` only as much goes,
         oldest first, as needed for that. `session_id` and `agent_id` narrow what may go.
         """

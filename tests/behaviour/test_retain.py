@@ -95,6 +95,19 @@ class TestPolicies:
         assert live(timed) == [second]
         assert timed.latest(session_id="s").checkpoint_id == second
 
+    def test_handoffs_stay_as_long_as_they_wait(self, client: SyncClient):
+        saved = grown(client, 2)
+        waiting = client.handoff(saved[-1], "b")
+        client.rollback("s", to=saved[-1])
+        client.save("a", session_id="s")
+        head = client.save("a", session_id="s")
+        client.retain(keep_last=0, dry_run=False)
+        assert live(client) == [waiting, head]
+        client.rollback("s", to=waiting)
+        taken_up = client.save("b", session_id="s")
+        client.retain(keep_last=0, dry_run=False)
+        assert live(client) == [taken_up]
+
     def test_of_one_session_or_agent(self, client: SyncClient):
         saved, others = grown(client, 3), grown(client, 3, "t")
         client.retain(keep_last=1, session_id="t", dry_run=False)

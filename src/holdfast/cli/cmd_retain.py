@@ -41,8 +41,8 @@ def retain(
 ) -> None:
     """Let go what a policy does not keep: expire it, and collect. Without --yes, only say what would go.
 
-    What a session stands at, what is pinned and what is tagged always stays. Everything else goes unless one of the
-    rules keeps it; with --max-bytes only as much of that, oldest first, as is needed. This can't be undone.
+    What a session stands at, what is pinned or tagged, and handoffs that wait always stay. Everything else goes unless
+    one of the rules keeps it; with --max-bytes only as much of that, oldest first, as is needed. This can't be undone.
     """
     from holdfast.cli.store_location import open_store
 

@@ -60,10 +60,11 @@ class AgentName(_Name):
 
 
 class CheckpointRef(_Name):
-    """A session, or the short id of one of the checkpoints that were saved last."""
+    """A session, a tag, or the short id of one of the checkpoints that were saved last."""
 
     def names(self, client: SyncClient, incomplete: str) -> Iterator[str]:
         yield from client.session_ids(incomplete, limit=SHOWN)
+        yield from (tag.name for tag in client.tags())
         if _DIGITS.fullmatch(incomplete) and _has_few_sessions(client):
             for session in client.sessions(limit=5):
                 for entry in client.timeline(session_id=session.session_id, limit=20):

@@ -2,7 +2,7 @@
 
 A checkpoint is *kept* if any of these holds:
 
-- it is protected: a session stands at it, it is pinned or tagged;
+- it is protected: a session stands at it, it is pinned or tagged, or it is a handoff that nobody has gone on from;
 - `keep_last=N`: it is one of the newest N of its session, by sequence number;
 - `keep_every=N`: its sequence number is a multiple of N;
 - `older_than`: it is younger than that.

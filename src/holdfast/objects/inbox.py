@@ -57,6 +57,11 @@ def handoff_id(key: RowKey) -> bytes:
     return key.key[-16:]
 
 
+def is_waiting(key: RowKey) -> bool:
+    """Whether nobody has gone on from the handoff of this row."""
+    return key.key[-17:-16] == WAITING
+
+
 def pack(key: RowKey, entry: Entry) -> bytes:
     return rows.protect(key, ormsgpack.packb(list(entry) if entry is not None else []))
 

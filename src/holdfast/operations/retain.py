@@ -12,7 +12,7 @@ from holdfast.backends.port import Usage
 from holdfast.model import ids, retention
 from holdfast.model.reports import RetentionReport, SessionRetention
 from holdfast.model.retention import Entry, Retention
-from holdfast.objects import holds, record, rows
+from holdfast.objects import holds, inbox, record, rows
 from holdfast.objects.collect import Marks
 from holdfast.objects.usage import left_after_collection
 from holdfast.operations import reading, tags
@@ -69,8 +69,10 @@ def content_bytes(usage: Usage) -> int:
 
 
 async def _protected(services: Services) -> set[bytes]:
-    """What no policy chooses: what sessions stand at, and what is pinned or tagged."""
+    """What no policy chooses: what sessions stand at, what is pinned or tagged, and handoffs that wait for somebody to go
+    on from them."""
     protected = {key.key for key, _ in await services.backend.scan(holds.PIN)}
+    protected |= {inbox.handoff_id(key) for key, _ in await services.backend.scan(inbox.INBOX) if inbox.is_waiting(key)}
     for key, row in await services.backend.scan(rows.HEAD):
         tip = await reading.nearest_live(services, rows.unpack_head(key, row).checkpoint)
         if tip is not None:
