@@ -65,8 +65,12 @@ def frame(data):
     return data[1:] if data[0] == 0 else zstandard.ZstdDecompressor().decompress(data[1:])
 
 
-def check(content, size, digest):
-    assert len(content) == size and hashlib.sha256(content).digest() == digest, "the content is damaged"
+def check(content, size, digest, link=b""):
+    """The content, if its digest is right; of a list, with the first link: a chain over blocks of 16,384 bytes."""
+    left = content
+    while link and len(left) >= 16384:
+        link, left = hashlib.sha256(link + left[:16384]).digest(), left[16384:]
+    assert len(content) == size and hashlib.sha256(link + left).digest() == digest, "the content is damaged"
     return content
 
 
@@ -107,9 +111,9 @@ def restore(path, checkpoint_id):
             [data] = store.execute("SELECT data FROM blob WHERE hash = ?", (hash_,)).fetchone()
             content = check(frame(data), size, hash_)
             return content.decode("utf-8", "surrogatepass") if kind == 1 else content
-        _, length, size, digest, _, spans, _ = lists[index]
+        _, length, size, digest, _, spans, *_ = lists[index]
         payload = b"".join(span(store, *spans[i : i + 3]) for i in range(0, len(spans), 3))
-        return read(b"\xdd" + length.to_bytes(4, "big") + check(payload, size, digest))
+        return read(b"\xdd" + length.to_bytes(4, "big") + check(payload, size, digest, bytes(32)))
 
     read = reader(resolve)
     skeleton = span(store, *place) if content is None else content

@@ -133,7 +133,9 @@ list_entries = st.builds(
     has_bytes=st.booleans(),
     spans=st.lists(spans, max_size=4).map(tuple),
     tail=tails,
-)
+    link=digests,
+    open_from=numbers,
+).map(lambda entry: entry if any(entry.link) else entry._replace(open_from=0))  # without a link all of it is open
 skeletons = st.builds(Skeleton, numbers, digests, st.binary(max_size=20), st.none(), st.none() | tails) | st.builds(
     Skeleton, numbers, digests, st.none(), spans, tails
 )

@@ -7,6 +7,8 @@ import asyncio
 import pytest
 
 from holdfast import Client, ConflictError, StoreError
+from holdfast.backends.port import Span
+from holdfast.model import ids
 from support import Recorder, Store, messages
 
 
@@ -47,6 +49,23 @@ def test_a_warm_declared_append_reads_nothing_at_all(store: Store):
     assert dict(recorder.calls) == {"commit_all": 1}
 
 
+@pytest.mark.parametrize("length", [20, 31, 400, 1000])
+def test_a_cold_declared_append_reads_the_end_of_the_list_only(store: Store, length: int):
+    """The digest's chain goes on from the link in the manifest: what is before the open block is not needed."""
+    store.client().save("a", session_id="s", execution_state={"m": messages(length)})
+    cold, recorder = store.recorded()
+    asked: list[Span] = []
+    runs = recorder.inner.runs
+    recorder.inner.runs = lambda spans: asked.extend(spans) or runs(spans)
+    saved = cold.save("a", session_id="s", append={"m": messages(1, length)})
+    assert sum(span.end - span.first for span in asked) <= 16 * 1024 // 500 + 2
+    recorder.inner.runs = runs
+    assert cold.restore(saved).execution_state == {"m": messages(length + 1)}
+    whole = store.client().save("a", session_id="t", execution_state={"m": messages(length + 1)})
+    assert root_of(recorder, saved) == root_of(recorder, whole)  # the digest says nothing of how the list came about
+    assert cold.verify().ok
+
+
 def test_a_list_that_only_looks_like_the_parents_is_not_taken_for_it(store: Store):
     """1, 1.0 and True are equal in Python and different here; so are -0.0 and 0.0, and bytes and bytearray."""
     pairs = [
@@ -66,6 +85,11 @@ def test_a_list_that_only_looks_like_the_parents_is_not_taken_for_it(store: Stor
             saved = client.save("a", session_id=session, execution_state={"m": [*messages(20), new]})
             restored = client.restore(saved).execution_state["m"][-1]
             assert repr(restored) == repr(new)
+
+
+def root_of(recorder: Recorder, checkpoint_id: str) -> bytes:
+    [found] = recorder.inner.records([ids.from_text(checkpoint_id)])
+    return found.data[-68:-36]
 
 
 class TestTheCacheMovesOnlyOnAcknowledgement:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from holdfast.backends.port import Run, Span
 from holdfast.codec.codec import Codec
 from holdfast.errors import CorruptError
 from holdfast.objects import frame, runs, split
+from holdfast.objects.chain import Chain, chain_of
 from holdfast.objects.manifest import BlobEntry, ListEntry, Manifest
-
-if TYPE_CHECKING:
-    from hashlib import _Hash as Hasher
 
 
 def assemble(
@@ -27,17 +25,14 @@ def assemble(
     if content is None:
         span, found = next(answers)
         content = b"".join(data for _, data in runs.payload(span, found, inflate))
-    _check("the skeleton", [content], skeleton.size, skeleton.digest, verify=verify)
+    _check("the skeleton", content, skeleton.size, skeleton.digest, verify=verify)
     lists: list[Any] = []
     for entry in manifest.lists:
         pieces: list[tuple[int, memoryview]] = []
         for _ in entry.spans:
             span, found = next(answers)
             pieces += runs.payload(span, found, inflate)
-        contents = [data for _, data in pieces]
-        _check(f"the list {split.path_text(entry.path)}", contents, entry.size, entry.digest, verify=verify)
-        if sum(count for count, _ in pieces) != entry.length:
-            _mismatch(f"the list {split.path_text(entry.path)}")
+        _check_list(entry, pieces, verify=verify)
         lists.append(codec.decode_joined(pieces))
     blob_contents = [
         _blob(blob.hash, blob.size, found, verify=verify) for blob, found in zip(manifest.blobs, blobs, strict=True)
@@ -58,7 +53,7 @@ class Prefix(NamedTuple):
 
     end: int
     size: int
-    hasher: Hasher
+    chain: Chain
 
 
 class Check(NamedTuple):
@@ -91,20 +86,20 @@ def check_lists(
     content = skeleton.inline
     if skeleton.span is not None:
         content = b"".join(data for _, data in runs.payload(skeleton.span, stored[skeleton.span]))
-    _check("the skeleton", [content or b""], skeleton.size, skeleton.digest, verify=True)
+    _check("the skeleton", content or b"", skeleton.size, skeleton.digest, verify=True)
     for entry in manifest.lists:
         of_entry = [check for check in checks if check.entry is entry]
         before = of_entry[0].before
-        hasher = before.hasher.copy() if before else hashlib.sha256()
+        chain = before.chain.copy() if before else Chain()
         size = before.size if before else 0
         for check in of_entry:
             for _, piece in runs.payload(check.span, stored[check.span]) if check.span in stored else ():
-                hasher.update(piece)
+                chain.update(piece)
                 size += len(piece)
-        if size != entry.size or hasher.digest() != entry.digest:
+        if size != entry.size or chain.digest() != entry.digest:
             _mismatch(f"the list {split.path_text(entry.path)}")
         if _is_prefix_of_log(entry):
-            hashed[entry.spans[0].log] = Prefix(entry.spans[0].end, size, hasher)
+            hashed[entry.spans[0].log] = Prefix(entry.spans[0].end, size, chain)
 
 
 def check_blobs(blobs: Sequence[BlobEntry], stored: Sequence[bytes | None]) -> None:
@@ -120,19 +115,23 @@ def _blob(hash_: bytes, size: int, found: bytes | None, *, verify: bool) -> byte
     if found is None:
         raise CorruptError(f"the blob {hash_.hex()[:12]} is missing: the store is damaged. Run `verify`")
     content = frame.content(found)
-    _check(f"the blob {hash_.hex()[:12]}", [content], size, hash_, verify=verify)
+    _check(f"the blob {hash_.hex()[:12]}", content, size, hash_, verify=verify)
     return content
 
 
-def _check(what: str, pieces: Sequence[bytes | memoryview], size: int, digest: bytes, *, verify: bool) -> None:
-    if sum(map(len, pieces)) != size:
+def _check(what: str, content: bytes, size: int, digest: bytes, *, verify: bool) -> None:
+    if len(content) != size or (verify and hashlib.sha256(content).digest() != digest):
         _mismatch(what)
-    if verify:
-        hasher = hashlib.sha256()
-        for piece in pieces:
-            hasher.update(piece)
-        if hasher.digest() != digest:
-            _mismatch(what)
+
+
+def _check_list(entry: ListEntry, pieces: Sequence[tuple[int, memoryview]], *, verify: bool) -> None:
+    contents = [data for _, data in pieces]
+    if (
+        sum(count for count, _ in pieces) != entry.length
+        or sum(map(len, contents)) != entry.size
+        or (verify and chain_of(contents).digest() != entry.digest)
+    ):
+        _mismatch(f"the list {split.path_text(entry.path)}")
 
 
 def _mismatch(what: str) -> NoReturn:

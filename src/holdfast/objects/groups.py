@@ -7,14 +7,11 @@ list of some megabytes at once.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from holdfast.codec.codec import Codec
-
-if TYPE_CHECKING:
-    from hashlib import _Hash as Hasher
+from holdfast.objects.chain import Chain
 
 GROUP = 64
 
@@ -56,12 +53,12 @@ class Groups(NamedTuple):
 EMPTY = Groups(0, 0, ())
 
 
-def encode(value: list[Any], length: int, codec: Codec, path: str, *, no_bytes: bool) -> tuple[Groups, Hasher]:
-    """The groups of the value's first `length` elements, and their hash. Not proven: see `Codec.encode_joined`."""
-    hasher = hashlib.sha256()
+def encode(value: list[Any], length: int, codec: Codec, path: str, *, no_bytes: bool) -> tuple[Groups, Chain]:
+    """The groups of the value's first `length` elements, and the chain over them. Not proven: see `Codec.encode_joined`."""
+    chain = Chain()
     stretches = []
     for start in range(0, length, GROUP):
         stretch = codec.encode_joined(value[start : min(start + GROUP, length)], path, no_bytes=no_bytes)
-        hasher.update(stretch)
+        chain.update(stretch)
         stretches.append(stretch)
-    return Groups(length, sum(map(len, stretches)), tuple(stretches)), hasher
+    return Groups(length, sum(map(len, stretches)), tuple(stretches)), chain

@@ -20,6 +20,7 @@ import ormsgpack
 
 from holdfast.backends.port import Span
 from holdfast.errors import CorruptError
+from holdfast.objects.chain import NO_LINK
 
 Path = tuple[str | int, ...]
 MAX_SPANS = 64
@@ -38,10 +39,12 @@ class ListEntry(NamedTuple):
     path: Path
     length: int
     size: int  # of all elements' encodings
-    digest: bytes  # SHA-256 of the elements' encodings, one after the other
+    digest: bytes  # of the elements' encodings, one after the other: see chain.py
     has_bytes: bool  # whether an element holds `bytes`, which takes a closer look to tell from a `bytearray`
     spans: tuple[Span, ...]
     tail: Tail  # of the log that takes this list's next elements
+    link: bytes = NO_LINK  # of the digest's chain, from which it goes on
+    open_from: int = 0  # the first element that has bytes after that link
 
 
 class BlobEntry(NamedTuple):
@@ -90,6 +93,7 @@ class Manifest(NamedTuple):
                 [skeleton.size, skeleton.digest, skeleton.inline, _listed(skeleton.span), _listed(skeleton.tail)],
                 [
                     [list(e.path), e.length, e.size, e.digest, e.has_bytes, _numbers(e.spans), list(e.tail)]
+                    + ([] if e.link == NO_LINK else [e.link, e.open_from])
                     for e in self.lists
                 ],
                 [list(blob) for blob in self.blobs],
@@ -104,8 +108,8 @@ def unpack(data: bytes) -> Manifest:
         manifest = Manifest(
             Skeleton(size, digest, inline, Span(*span) if span else None, Tail(*tail) if tail else None),
             tuple(
-                ListEntry(tuple(path), length, size, digest, has_bytes, _spans(spans), Tail(*tail))
-                for path, length, size, digest, has_bytes, spans, tail in lists
+                ListEntry(tuple(path), length, size, digest, has_bytes, _spans(spans), Tail(*tail), *chained)
+                for path, length, size, digest, has_bytes, spans, tail, *chained in lists
             ),
             tuple(BlobEntry(*blob) for blob in blobs),
         )
@@ -123,8 +127,8 @@ def _check_types(manifest: Manifest) -> None:
     numbers = [skeleton.size, *(number for place in (*manifest.spans(), *tails) for number in place)]
     digests = [skeleton.digest]
     for entry in manifest.lists:
-        numbers += (entry.length, entry.size)
-        digests.append(entry.digest)
+        numbers += (entry.length, entry.size, entry.open_from)
+        digests += (entry.digest, entry.link)
     for blob in manifest.blobs:
         numbers.append(blob.size)
         digests.append(blob.hash)

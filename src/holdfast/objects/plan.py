@@ -13,6 +13,7 @@ from holdfast.backends.port import MAX_LOG_ELEMENTS, Run, RunWrite, Span
 from holdfast.errors import CorruptError
 from holdfast.objects import frame, runs
 from holdfast.objects.align import Kept, align
+from holdfast.objects.chain import BLOCK, NO_LINK, Chain, chain_of, open_from
 from holdfast.objects.manifest import MAX_SPANS, ListEntry, Manifest, Skeleton, Tail
 from holdfast.objects.split import Image, Split
 
@@ -27,8 +28,8 @@ class Plan(NamedTuple):
 
 
 def wanted(split: Split, parent: Manifest | None) -> list[Span]:
-    """The spans whose runs the plan needs: of lists that were edited, of declared appends whose older elements this
-    process has not hashed, and the unsealed ends of logs that are due for sealing."""
+    """The spans whose runs the plan needs: of lists that were edited, the open blocks of lists that this process has not
+    seen and that are appended to, and the unsealed ends of logs that are due for sealing."""
     if parent is None:
         return []
     tail = parent.skeleton.tail
@@ -37,8 +38,10 @@ def wanted(split: Split, parent: Manifest | None) -> list[Span]:
         entry = image.proven or parent.list_at(image.path)
         if entry is None:
             continue
-        if image.proven is None or image.hasher is None:
+        if image.proven is None:
             spans += entry.spans
+        elif image.chain is None:
+            spans += _open_spans(entry)
         if image.proven is None or _is_due(entry.tail, sum(map(len, image.fresh))):
             spans.append(_unsealed(entry.tail))
     return spans
@@ -76,41 +79,33 @@ class Planner:
     def _list(self, image: Image, parent: ListEntry | None) -> ListEntry:
         if image.proven is not None:
             return self._followed(image, image.proven)
-        assert image.hasher is not None
+        assert image.chain is not None
         if parent is not None:
             spans, tail = self._edited(image, parent)
         else:
             span, tail = self._append(None, image.fresh)
             spans = [span]
-        return ListEntry(
-            image.path, image.length, image.size, image.hasher.digest(), image.has_bytes, tuple(spans), tail
-        )
+        return _entry(image, image.chain, 0, spans, tail)
 
     def _followed(self, image: Image, parent: ListEntry) -> ListEntry:
         """The parent's elements, and those that follow them."""
-        if image.hasher is None:
-            hasher = hashlib.sha256()
-            for span in parent.spans:
-                for _, piece in runs.payload(span, self._stored[span]):
-                    hasher.update(piece)
-            if hasher.digest() != parent.digest:
-                raise CorruptError(
-                    "the list to append to is damaged: run `verify`, and save on from an older checkpoint"
-                )
-            hasher.update(b"".join(image.fresh))
-            image.hasher = hasher
+        if image.chain is None:
+            image.chain = self._taken_up(parent)
+            image.chain.update(b"".join(image.fresh))
         if not image.fresh:
             return parent
         span, tail = self._append(parent.tail, image.fresh)
-        return ListEntry(
-            image.path,
-            image.length,
-            image.size,
-            image.hasher.digest(),
-            image.has_bytes,
-            tuple(_joined([*parent.spans, span])),
-            tail,
-        )
+        return _entry(image, image.chain, parent.open_from, _joined([*parent.spans, span]), tail)
+
+    def _taken_up(self, entry: ListEntry) -> Chain:
+        """The chain over a list of which nothing is known but its entry and the elements of its open block."""
+        chain = Chain(entry.link)
+        pieces = [data for span in _open_spans(entry) for _, data in runs.payload(span, self._stored[span])]
+        open_block = b"".join(pieces)
+        chain.update(open_block[len(open_block) - entry.size % BLOCK :])
+        if chain.digest() != entry.digest:
+            raise CorruptError("the list to append to is damaged: run `verify`, and save on from an older checkpoint")
+        return chain
 
     def _edited(self, image: Image, parent: ListEntry) -> tuple[list[Span], Tail]:
         old = self._intact_elements(parent)
@@ -141,7 +136,7 @@ class Planner:
             found = [element for span in entry.spans for element in runs.elements(span, self._stored[span])]
         except CorruptError:
             return []
-        return found if hashlib.sha256(b"".join(found)).digest() == entry.digest else []
+        return found if chain_of(found).digest() == entry.digest else []
 
     # -- skeleton ----------------------------------------------------------------------------------------------------
 
@@ -189,6 +184,25 @@ class Planner:
             first = run.first
             found[:0] = runs.unpack(run)
         return first, found
+
+
+def _entry(image: Image, chain: Chain, open_before: int, spans: Sequence[Span], tail: Tail) -> ListEntry:
+    return ListEntry(
+        image.path,
+        image.length,
+        image.size,
+        chain.digest(),
+        image.has_bytes,
+        tuple(spans),
+        tail,
+        chain.link,
+        open_from(open_before, image.length, image.size, image.fresh) if chain.link != NO_LINK else 0,
+    )
+
+
+def _open_spans(entry: ListEntry) -> list[Span]:
+    """Where the elements are that have bytes in the open block of the list's chain."""
+    return _cut(entry.spans, Kept(entry.open_from, entry.length))
 
 
 def _is_due(tail: Tail, size: int) -> bool:

@@ -14,19 +14,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ormsgpack
 
 from holdfast.codec.codec import Codec
 from holdfast.codec.parts import Ref, Typed
 from holdfast.errors import UnsupportedValueError
+from holdfast.objects.chain import Chain, chain_of
 from holdfast.objects.groups import EMPTY, Groups
 from holdfast.objects.groups import encode as encode_groups
 from holdfast.objects.manifest import BlobEntry, ListEntry, Path
-
-if TYPE_CHECKING:
-    from hashlib import _Hash as Hasher
 
 MIN_ITEMS = 8
 LONG_BYTES = 4096
@@ -39,14 +37,14 @@ _PLAIN = frozenset((int, float, bool, type(None)))
 
 
 class KnownList:
-    """What is known of a list of the parent: its entry and, if they are remembered, its encodings and running hash."""
+    """What is known of a list of the parent: its entry and, if they are remembered, its encodings and the chain over them."""
 
-    __slots__ = ("entry", "groups", "hasher")
+    __slots__ = ("chain", "entry", "groups")
 
-    def __init__(self, entry: ListEntry, groups: Groups | None, hasher: Hasher | None) -> None:
+    def __init__(self, entry: ListEntry, groups: Groups | None, chain: Chain | None) -> None:
         self.entry = entry
         self.groups = groups
-        self.hasher = hasher
+        self.chain = chain
 
 
 class Image:
@@ -54,7 +52,7 @@ class Image:
     `fresh` are then the elements that follow them, otherwise all. `groups` has all of them; it is None for a declared
     append, whose older elements were never given."""
 
-    __slots__ = ("fresh", "groups", "has_bytes", "hasher", "length", "path", "proven", "size")
+    __slots__ = ("chain", "fresh", "groups", "has_bytes", "length", "path", "proven", "size")
 
     def __init__(
         self,
@@ -64,7 +62,7 @@ class Image:
         groups: Groups | None,
         fresh: Sequence[bytes],
         proven: ListEntry | None,
-        hasher: Hasher | None,
+        chain: Chain | None,
         has_bytes: bool,
     ) -> None:
         self.path = path
@@ -72,7 +70,7 @@ class Image:
         self.groups = groups
         self.fresh = fresh
         self.proven = proven
-        self.hasher = hasher  # None until the older elements of a declared append were read and hashed
+        self.chain = chain  # None until that of a declared append was taken up where its parent's ended
         self.has_bytes = has_bytes
         self.size = (proven.size if proven else 0) + sum(map(len, fresh))
 
@@ -182,23 +180,23 @@ class Split:
         if known is not None and len(value) >= known.entry.length:
             proof = self._proof(known, value, text)
             if proof is not None:
-                groups, hasher = proof
+                groups, chain = proof
                 fresh = self.codec.encode_each(value[groups.length :], text, groups.length)
-                hasher.update(b"".join(fresh))
-                return self._made(path, len(value), groups.followed_by(fresh), fresh, known.entry, hasher)
+                chain.update(b"".join(fresh))
+                return self._made(path, len(value), groups.followed_by(fresh), fresh, known.entry, chain)
         elements = self.codec.encode_each(value, text, 0)
         groups = EMPTY.followed_by(elements)
-        return self._made(path, len(value), groups, elements, None, hashlib.sha256(groups.joined()))
+        return self._made(path, len(value), groups, elements, None, chain_of(groups.stretches))
 
-    def _proof(self, known: KnownList, value: list[Any], text: str) -> tuple[Groups, Hasher] | None:
-        """The encodings of the parent's elements and their running hash, if the value begins with exactly these."""
+    def _proof(self, known: KnownList, value: list[Any], text: str) -> tuple[Groups, Chain] | None:
+        """The encodings of the parent's elements and the chain over them, if the value begins with exactly these."""
         entry = known.entry
         no_bytes = not entry.has_bytes
-        if known.groups is not None and known.hasher is not None:
+        if known.groups is not None and known.chain is not None:
             begins = known.groups.begin(value, self.codec, text, no_bytes=no_bytes)
-            return (known.groups, known.hasher.copy()) if begins else None
-        groups, hasher = encode_groups(value, entry.length, self.codec, text, no_bytes=no_bytes)
-        return (groups, hasher) if groups.size == entry.size and hasher.digest() == entry.digest else None
+            return (known.groups, known.chain.copy()) if begins else None
+        groups, chain = encode_groups(value, entry.length, self.codec, text, no_bytes=no_bytes)
+        return (groups, chain) if groups.size == entry.size and chain.digest() == entry.digest else None
 
     def _made(
         self,
@@ -207,7 +205,7 @@ class Split:
         groups: Groups | None,
         fresh: Sequence[bytes],
         proven: ListEntry | None,
-        hasher: Hasher | None,
+        chain: Chain | None,
     ) -> Image:
         return Image(
             path=path,
@@ -215,7 +213,7 @@ class Split:
             groups=groups,
             fresh=fresh,
             proven=proven,
-            hasher=hasher,
+            chain=chain,
             has_bytes=(proven is not None and proven.has_bytes) or any(map(self.codec.holds_bytes, fresh)),
         )
 
@@ -224,10 +222,10 @@ class Split:
         assert known is not None, "the operation puts whole lists in the place of those that are no logs yet"
         entry = known.entry
         fresh = self.codec.encode_each(appended.elements, path_text(path), entry.length)
-        hasher = known.hasher.copy() if known.hasher else None
-        if hasher is not None:
-            hasher.update(b"".join(fresh))
-        self.lists.append(self._made(path, entry.length + len(fresh), None, fresh, entry, hasher))
+        chain = known.chain.copy() if known.chain else None
+        if chain is not None:
+            chain.update(b"".join(fresh))
+        self.lists.append(self._made(path, entry.length + len(fresh), None, fresh, entry, chain))
         return Ref(LIST, len(self.lists) - 1)
 
     def _blob(self, value: str | bytes) -> Ref:

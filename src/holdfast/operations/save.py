@@ -190,7 +190,7 @@ async def _plan(services: Services, split: Split, line: Line, closed: set[int]) 
 def _remember(services: Services, session: bytes, split: Split, line: Line) -> None:
     assert line.manifest is not None
     for image, entry in zip(split.lists, line.manifest.lists, strict=True):
-        line.lists[entry.path] = KnownList(entry, image.groups, image.hasher)
+        line.lists[entry.path] = KnownList(entry, image.groups, image.chain)
     services.memory.put(session, line)
 
 

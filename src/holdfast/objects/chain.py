@@ -1,0 +1,73 @@
+"""The digest of a long list: a chain of hashes over blocks of its elements' encodings.
+
+    link 0    32 zero bytes
+    link n    SHA-256 of link n-1 and the nth block of `BLOCK` bytes
+    digest    SHA-256 of the last link and the bytes after the last whole block
+
+A manifest keeps the last link. So whoever appends to a list that it has never seen, a new process at each step perhaps,
+goes on from there: it reads the elements of the open block, at most `BLOCK` bytes and a little, and not the list.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hashlib import _Hash as Hasher
+
+BLOCK = 16 * 1024
+NO_LINK = bytes(32)
+
+
+class Chain:
+    """The chain over what was given to `update` so far."""
+
+    __slots__ = ("_open", "_room", "link")
+
+    def __init__(self, link: bytes = NO_LINK) -> None:
+        self.link = link
+        self._open: Hasher = hashlib.sha256(link)
+        self._room = BLOCK
+
+    def update(self, data: bytes | memoryview) -> None:
+        if len(data) < self._room:
+            self._open.update(data)
+            self._room -= len(data)
+            return
+        view = memoryview(data)
+        while len(view) >= self._room:
+            self._open.update(view[: self._room])
+            view = view[self._room :]
+            self.link = self._open.digest()
+            self._open = hashlib.sha256(self.link)
+            self._room = BLOCK
+        self._open.update(view)
+        self._room -= len(view)
+
+    def digest(self) -> bytes:
+        return self._open.digest()
+
+    def copy(self) -> Chain:
+        copy = Chain.__new__(Chain)
+        copy.link, copy._open, copy._room = self.link, self._open.copy(), self._room
+        return copy
+
+
+def chain_of(pieces: Iterable[bytes | memoryview]) -> Chain:
+    chain = Chain()
+    for piece in pieces:
+        chain.update(piece)
+    return chain
+
+
+def open_from(before: int, length: int, size: int, fresh: Sequence[bytes]) -> int:
+    """The number of the first element with bytes in the open block, of a list of that length and size of which the
+    elements `fresh` are the last; `before` is what it was without them. The length if the block is empty."""
+    left = size % BLOCK
+    for number in range(len(fresh) - 1, -1, -1):
+        if left <= 0:
+            return length - len(fresh) + number + 1
+        left -= len(fresh[number])
+    return before if left > 0 else length - len(fresh)
