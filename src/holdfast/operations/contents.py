@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from holdfast.backends.port import Backend, Span
 from holdfast.errors import CorruptError
 from holdfast.objects import runs, split
+from holdfast.objects.chain import Chain
 from holdfast.objects.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class ContentCheck:
     def __init__(self, pieces: Pieces) -> None:
         self._pieces = pieces
         # By spans, the last one without its end: what was hashed up to which end.
-        self._hashed: OrderedDict[tuple[Span, ...], tuple[int, int, Hasher]] = OrderedDict()
+        self._hashed: OrderedDict[tuple[Span, ...], tuple[int, int, Chain]] = OrderedDict()
 
     async def check(self, manifest: Manifest) -> None:
         skeleton = manifest.skeleton
@@ -54,35 +55,35 @@ class ContentCheck:
         if (size, hasher.digest()) != (skeleton.size, skeleton.digest):
             raise _mismatch("the skeleton")
         for entry in manifest.lists:
-            size, hasher = await self._list(entry.spans)
-            if (size, hasher.digest()) != (entry.size, entry.digest):
+            size, chain = await self._list(entry.spans)
+            if (size, chain.digest()) != (entry.size, entry.digest):
                 raise _mismatch(f"the list {split.path_text(entry.path)}")
             if sum(span.end - span.first for span in entry.spans) != entry.length:
                 raise _mismatch(f"the list {split.path_text(entry.path)}")
 
-    async def _list(self, spans: tuple[Span, ...]) -> tuple[int, Hasher]:
-        done, size, hasher = 0, 0, hashlib.sha256()
+    async def _list(self, spans: tuple[Span, ...]) -> tuple[int, Chain]:
+        done, size, chain = 0, 0, Chain()
         rest = list(spans)
         for count in range(len(spans), 0, -1):
             known = self._hashed.get(_open_ended(spans[:count]))
             last = spans[count - 1]
             if known is not None and (known[0] == last.end or (count == len(spans) and known[0] < last.end)):
-                done, size, hasher = count - 1, known[1], known[2].copy()
+                done, size, chain = count - 1, known[1], known[2].copy()
                 rest = [Span(last.log, known[0], last.end), *spans[count:]]
                 break
         for number, span in enumerate(rest, start=done):
-            size += await self._feed(hasher, span)
-            self._remember(spans[: number + 1], size, hasher)
-        return size, hasher
+            size += await self._feed(chain, span)
+            self._remember(spans[: number + 1], size, chain)
+        return size, chain
 
-    def _remember(self, spans: tuple[Span, ...], size: int, hasher: Hasher) -> None:
+    def _remember(self, spans: tuple[Span, ...], size: int, chain: Chain) -> None:
         key = _open_ended(spans)
-        self._hashed[key] = (spans[-1].end, size, hasher.copy())
+        self._hashed[key] = (spans[-1].end, size, chain.copy())
         self._hashed.move_to_end(key)
         if len(self._hashed) > REMEMBERED:
             self._hashed.popitem(last=False)
 
-    async def _feed(self, hasher: Hasher, span: Span) -> int:
+    async def _feed(self, hasher: Hasher | Chain, span: Span) -> int:
         size = 0
         if span.first < span.end:
             async for piece in self._pieces(span):

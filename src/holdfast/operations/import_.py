@@ -21,6 +21,7 @@ from holdfast.model import ids
 from holdfast.model.bundle import ImportReport, SkippedTree
 from holdfast.objects import bundle, record, rows, runs
 from holdfast.objects.bundle_layout import Placement, Stretch, Stretches, tails
+from holdfast.objects.chain import chain_of
 from holdfast.objects.manifest import BlobEntry, ListEntry, Manifest, Skeleton, Tail
 from holdfast.objects.record import Stored
 from holdfast.operations.bundle_compare import Difference, compare
@@ -215,7 +216,7 @@ class _Transfer:
         return number
 
     async def _add_run(self, log: int, first: int, elements: list[bytes]) -> None:
-        content = b"".join(elements)
+        chain = chain_of(elements)
         end = first + len(elements)
         data = runs.pack(elements, seal=True)
         self._runs.append(RunWrite(log, first, len(elements), data, tail=first))
@@ -223,11 +224,12 @@ class _Transfer:
             ListEntry(
                 path=("execution_state", len(self._entries)),
                 length=len(elements),
-                size=len(content),
-                digest=hashlib.sha256(content).digest(),
+                size=sum(map(len, elements)),
+                digest=chain.digest(),
                 has_bytes=True,
                 spans=(Span(log, first, end),),
                 tail=Tail(log, end, end, 0),
+                link=chain.link,
             )
         )
         await self._grown(len(data))
