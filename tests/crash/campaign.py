@@ -15,6 +15,7 @@ BACKENDS = ("sqlite", "files")
 CRASH_POINTS = None if SOAK else 120  # for each backend; None is all of them
 ERROR_POINTS = None if SOAK else 24
 KILLS = int(os.environ.get("HOLDFAST_KILLS", "1000" if SOAK else "50"))  # over all backends
+HANDOFFS = 1000 if SOAK else 200  # that processes race for, on each backend
 POWER_CUTS = 20 if SOAK else 2  # for each backend
 
 
