@@ -20,6 +20,7 @@ from holdfast.backends.sqlite import SqliteBackend
 
 AGENT = "reviewer"
 BETWEEN_LOOK_AND_COMMIT = 0.002  # time for the others to come in between
+WORK = 0.01  # for which a handoff is in hand
 
 
 class Hesitant:
@@ -65,6 +66,7 @@ def go_on(client: SyncClient, handoff_id: str, name: str) -> None:
     except ConflictError:
         return
     say(claimed=handoff_id, by=name)
+    time.sleep(WORK)
     state = {**claim.checkpoint.execution_state, "reviewed_by": name}
     try:
         say(saved=client.save(AGENT, execution_state=state, lease=claim.lease), follows=handoff_id)

@@ -83,6 +83,7 @@ def _graph(client: SyncClient, session_id: str, limit: int | None, *, as_json: b
     if not as_json:
         sys.stdout.writelines(f"{line}\n" for line in graph.lines(tree, limit))
         return
+    from holdfast.cli.cmd_inbox import handoff_fields
     from holdfast.cli.json_output import checkpoint_fields, print_json
 
     parents = tree.parents
@@ -90,7 +91,16 @@ def _graph(client: SyncClient, session_id: str, limit: int | None, *, as_json: b
         {**checkpoint_fields(entry), "nearest_parent_id": parents[entry.checkpoint_id], "lane": row.lane}
         for entry, row in zip(tree.entries[:limit], tree.lanes(), strict=False)
     ]
-    print_json({"session_id": session_id, "tree_id": tree.tree_id, "heads": dict(tree.heads), "checkpoints": rows})
+    handoffs = [handoff_fields(handoff) for handoff in tree.handoffs.values()]
+    print_json(
+        {
+            "session_id": session_id,
+            "tree_id": tree.tree_id,
+            "heads": dict(tree.heads),
+            "handoffs": handoffs,
+            "checkpoints": rows,
+        }
+    )
 
 
 def _print_json(chosen: Session, entries: list[Checkpoint]) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from holdfast.model.checkpoint import Checkpoint
+    from holdfast.model.handoff import Handoff
     from holdfast.model.listing import Tree
     from holdfast.model.tree import LaneRow
 
@@ -48,11 +49,13 @@ def lines(tree: Tree, limit: int | None = None) -> list[str]:
     heads: dict[str, list[str]] = {}
     for session, head in tree.heads.items():
         heads.setdefault(head, []).append(session)
-    return aligned([_cells(row, by_id[str(row.node)], heads, draw) for row in tree.lanes()[:limit]], right=(2,))
+    return aligned([_cells(row, by_id[str(row.node)], tree, heads, draw) for row in tree.lanes()[:limit]], right=(2,))
 
 
-def _cells(row: LaneRow, entry: Checkpoint, heads: Mapping[str, list[str]], draw: Glyphs) -> tuple[str, ...]:
-    notes = [f"for {name(entry.handoff_target)}"] if entry.handoff_target else []
+def _cells(
+    row: LaneRow, entry: Checkpoint, tree: Tree, heads: Mapping[str, list[str]], draw: Glyphs
+) -> tuple[str, ...]:
+    notes = [_handoff(entry, tree.handoffs.get(entry.checkpoint_id))] if entry.handoff_target else []
     notes += [f"{draw.head} head of {name(session)}" for session in heads.get(entry.checkpoint_id, ())]
     return (
         lane_text(row, draw),
@@ -63,6 +66,14 @@ def _cells(row: LaneRow, entry: Checkpoint, heads: Mapping[str, list[str]], draw
         f"{entry.created_at:%Y-%m-%d %H:%M:%S}",
         "  ".join(notes),
     )
+
+
+def _handoff(entry: Checkpoint, handoff: Handoff | None) -> str:
+    """For whom it is, and what became of it."""
+    text = f"for {name(entry.handoff_target)}"
+    if handoff is None or handoff.by is None:
+        return text
+    return f"{text}: {handoff.status} by {name(handoff.by)}"
 
 
 def lane_text(row: LaneRow, draw: Glyphs) -> str:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 COMMANDS = (
-    "demo", "sessions", "timeline", "show", "events", "tag", "pin", "expire", "retain", "gc", "du", "export", "import",
-    "verify", "migrate", "doctor", "completion",
+    "demo", "sessions", "timeline", "show", "events", "handoff", "inbox", "claim", "release", "tag", "pin", "expire",
+    "retain", "gc", "du", "export", "import", "verify", "migrate", "doctor", "completion",
 )  # fmt: skip
 COMPLETING = "_HOLDFAST_COMPLETE"  # click's variable: a shell asks what could follow
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells count
