@@ -35,6 +35,7 @@ EXPECTED = {
 
 def test_every_example_is_tested():
     assert {path.stem for path in EXAMPLES.glob("*.py")} == EXPECTED.keys()
+    assert {path.parent.name for path in EXAMPLES.glob("*/*.py")} == {"handoff"}  # below, in two processes
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -59,4 +60,39 @@ def test_example(name, tmp_path):
 def test_example_says_how_to_run_it(name):
     docstring = ast.get_docstring(ast.parse((EXAMPLES / f"{name}.py").read_text()))
     assert docstring is not None
+    assert f"python examples/{name}.py" in docstring
+
+
+def _start(name, where):
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", EXAMPLES / name], cwd=where, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, encoding="utf-8",
+    )  # fmt: skip
+
+
+def _lines(*processes):
+    """What they printed, sorted; none of them complained."""
+    lines = []
+    for process in processes:
+        said, complained = process.communicate(timeout=60)
+        assert (process.returncode, complained) == (0, ""), complained
+        lines += said.splitlines()
+    return sorted(lines)
+
+
+def test_the_writer_and_two_reviewers_at_once(tmp_path):
+    topics = ("blade", "roots", "stem")
+    wrote = _lines(_start("handoff/writer.py", tmp_path))
+    assert wrote == sorted(f"wrote about the {topic}, handed to the reviewer" for topic in topics)
+    for verdict, then in (("say something about the sea", "rewrote"), ("approved", "")):
+        said = _lines(*(_start("handoff/reviewer.py", tmp_path) for _ in range(2)))
+        reviewed = [line for line in said if line.startswith("reviewed")]
+        assert reviewed == [f"reviewed the {topic}: {verdict}" for topic in topics]  # each by exactly one
+        again = _lines(_start("handoff/writer.py", tmp_path))
+        assert again == ([f"{then} the {topic}, handed to the reviewer again" for topic in topics] if then else [])
+
+
+@pytest.mark.parametrize("name", ["handoff/writer", "handoff/reviewer"])
+def test_each_half_says_how_to_run_it(name):
+    docstring = ast.get_docstring(ast.parse((EXAMPLES / f"{name}.py").read_text()))
     assert f"python examples/{name}.py" in docstring
