@@ -321,7 +321,7 @@ class TestEnding:
                         met.append(following.result())
                         in_vain = 0
                 assert steps(met) == [("s", number) for number in range(20)]
-                assert cancelled > 10
+                assert cancelled >= 10  # each read at least once
 
         asyncio.run(main())
 
