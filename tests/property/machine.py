@@ -54,6 +54,8 @@ class Kept:
     target: str | None = None
     buried: bool = False  # expired by hand, or by a collection
     gone: bool = False  # with its whole tree
+    pinned: bool = False
+    passed_on: bool = False  # a handoff that was handed on
 
 
 @dataclass
@@ -73,7 +75,7 @@ class Model:
 
     def is_live(self, kept: Kept) -> bool:
         outlived = kept.ttl is not None and self.clock.us >= kept.created_us + round(kept.ttl * 1_000_000)
-        return not (kept.buried or kept.gone or outlived)
+        return not (kept.buried or kept.gone or (outlived and not kept.pinned))
 
     def nearest_live(self, id_: str | None) -> Kept | None:
         while id_ is not None:
@@ -108,6 +110,19 @@ class Model:
         self.kept[id_] = kept
         self.lines[session] = Line(tree, id_, sequence)
         return kept
+
+    def let_go(self, keep_last: int, keep_every: int | None) -> set[str]:
+        """What a policy lets go."""
+        heads = {head.id for session in self.lines if (head := self.head(session))}
+        going = set()
+        for session in {kept.session for kept in self.live()}:
+            newest_first = sorted((k for k in self.live() if k.session == session), key=lambda k: -k.sequence)
+            for kept in newest_first[keep_last:]:
+                waits = kept.target is not None and not kept.passed_on
+                is_nth = keep_every is not None and kept.sequence % keep_every == 0
+                if not (kept.id in heads or kept.pinned or waits or is_nth):
+                    going.add(kept.id)
+        return going
 
     def collect(self) -> None:
         for kept in self.kept.values():
@@ -349,6 +364,7 @@ class StoreMachine(RuleBasedStateMachine):
                 self.clients[who].handoff(source, "approver")
             return source
         id_ = self.clients[who].handoff(source, "approver")
+        kept.passed_on = True
         self.model.add(
             id_, kept.session, kept, agent=kept.agent, state=copy.deepcopy(kept.state),
             context=copy.deepcopy(kept.context), ttl=kept.ttl, name="handoff_to_approver", metadata=kept.metadata,
@@ -372,6 +388,10 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(who=st.integers(0, 1), id_=consumes(checkpoints))
     def expire(self, who, id_) -> None:
         kept = self.model.kept[id_]
+        if kept.pinned:
+            with pytest.raises(ConflictError, match="unpin"):
+                self.clients[who].expire(id_)
+            return
         assert self.clients[who].expire(id_) is self.model.is_live(kept)
         if kept.gone:
             return
@@ -380,6 +400,34 @@ class StoreMachine(RuleBasedStateMachine):
             if line.head == id_:
                 nearest = self.model.nearest_live(id_)
                 line.head = nearest.id if nearest else None
+
+    @rule(who=st.integers(0, 1), id_=checkpoints, tags=st.booleans())
+    def pin(self, who, id_, tags) -> None:
+        kept = self.model.kept[id_]
+        if self.model.is_live(kept):
+            self.clients[who].pin(id_)
+            kept.pinned = True
+            return
+        with pytest.raises(CheckpointNotFoundError if kept.gone else CheckpointExpiredError):
+            self.clients[who].tag("name", id_) if tags else self.clients[who].pin(id_)
+
+    @rule(who=st.integers(0, 1), id_=checkpoints)
+    def unpin(self, who, id_) -> None:
+        kept = self.model.kept[id_]
+        assert self.clients[who].unpin(id_) is kept.pinned
+        kept.pinned = False
+
+    @rule(
+        who=st.integers(0, 1), keep_last=st.integers(0, 6), keep_every=st.none() | st.integers(1, 4), dry=st.booleans()
+    )
+    def retain(self, who, keep_last, keep_every, dry) -> None:
+        going = self.model.let_go(keep_last, keep_every)
+        report = self.clients[who].retain(keep_last=keep_last, keep_every=keep_every, dry_run=dry)
+        assert {id_ for session in report.sessions for id_ in session.going} == going
+        if not dry:
+            for id_ in going:
+                self.model.kept[id_].buried = True
+            self.model.collect()
 
     @rule(seconds=st.sampled_from([-5, 0.001, 15, 100]))
     def time_passes(self, seconds) -> None:
