@@ -189,8 +189,12 @@ class Client(Opening):
         return await restoring.get(self._services, ids.from_text(checkpoint_id))
 
     async def find(self, ending: str) -> list[str]:
-        """The ids that end in these hex digits, at most two: what a short id stands for."""
-        return [ids.to_text(id_) for id_ in await self._services.backend.find_ids(ending.replace("-", "").lower(), 2)]
+        """The ids that end in these hex digits, at most two: what a short id stands for. Expired ones, if no other."""
+        from holdfast.operations import graves
+
+        digits = ending.replace("-", "").lower()
+        found = await self._services.backend.find_ids(digits, 2) or await graves.find_ids(self._services, digits, 2)
+        return [ids.to_text(id_) for id_ in found]
 
     async def sessions(self, agent_id: str | None = None, limit: int | None = None) -> list[Session]:
         """The sessions, the one saved to last first."""

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from small_store import SmallStore, build, folder_in_memory
+from small_store import EXPIRED, SmallStore, build, folder_in_memory
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import CorruptError, HoldfastError
 
 WITH_THE_LONG_LIST = {"long", "longer", "fork", "branch", "handoff"}
 
@@ -155,7 +155,7 @@ def test_damage_is_named_and_the_rest_stays_readable(
     ids = store.knowledge.ids
     with store.client() as client:
         for name, id_ in ids.items():
-            if name in concerned | {"expired"}:
+            if name in {*concerned, *EXPIRED}:
                 with pytest.raises(HoldfastError):
                     client.restore(id_)
             else:
@@ -190,6 +190,44 @@ def test_a_deleted_record_that_a_session_stands_at_is_named(kind: str, folder: P
         assert client.restore(store.knowledge.ids["fork"]).session_id == "side"
 
 
+def lose_graves(store: SmallStore) -> None:
+    if store.kind == "sqlite":
+        sql(store, "DELETE FROM row WHERE space = 'graves'")
+    else:
+        for file in (store.path / "rows" / "graves").rglob("*.row"):
+            file.unlink()
+
+
+def damage_graves(store: SmallStore) -> None:
+    if store.kind == "sqlite":
+        [(key, value), *_] = sql(store, "SELECT key, value FROM row WHERE space = 'graves' ORDER BY length(value) DESC")
+        sql(store, "UPDATE row SET value = ? WHERE key = ?", value[:-9] + bytes([value[-9] ^ 4]) + value[-8:], key)
+    else:
+        file = max((store.path / "rows" / "graves").rglob("*.row"), key=lambda file: file.stat().st_size)
+        value = file.read_bytes()
+        file.write_bytes(value[:-9] + bytes([value[-9] ^ 4]) + value[-8:])
+
+
+@pytest.mark.parametrize("damage", [lose_graves, damage_graves])
+@pytest.mark.parametrize("kind", ["sqlite", "files"])
+def test_lost_or_damaged_graves_are_noticed_and_what_lives_stays_readable(
+    kind: str, damage: Callable[[SmallStore], None], folder: Path
+):
+    store = build(kind, folder, dense=False)
+    damage(store)
+    found, _ = store.contradictions()
+    assert not found
+    with store.client() as client:
+        problems = client.verify().problems
+        assert any("1 of the 7 checkpoints of session 'main' are missing" in problem.message for problem in problems)
+        with pytest.raises(CorruptError):
+            client.timeline(session_id="main")
+        with pytest.raises(HoldfastError):
+            client.restore(store.knowledge.ids["buried"])
+        for name in set(store.knowledge.ids) - {*EXPIRED}:
+            assert client.restore(store.knowledge.ids[name])
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "files"])
 def test_a_record_moved_to_another_session_is_named(kind: str, folder: Path):
     """It still restores, as what it is; no timeline shows it as what it is not."""
@@ -211,7 +249,7 @@ def test_a_record_moved_to_another_session_is_named(kind: str, folder: Path):
         with pytest.raises(HoldfastError):
             client.timeline(session_id="side")
         assert moved in {problem.checkpoint_id for problem in client.verify().problems}
-        for name in set(store.knowledge.ids) - {"after", "expired"}:
+        for name in set(store.knowledge.ids) - {"after", *EXPIRED}:
             assert client.restore(store.knowledge.ids[name])
 
 
@@ -232,7 +270,7 @@ def test_a_truncated_file_is_never_taken_for_whole(kind: str, folder: Path):
                 opened.truncate()
             for beside in ("-wal", "-shm", "-journal"):
                 file.with_name(file.name + beside).unlink(missing_ok=True)
-    assert store.contradictions() == ([], 1)
+    assert store.contradictions() == ([], len(EXPIRED))
 
 
 def test_a_lost_sector_is_never_taken_for_data(folder: Path):

@@ -429,6 +429,14 @@ class StoreMachine(RuleBasedStateMachine):
                 self.model.kept[id_].buried = True
             self.model.collect()
 
+    @rule(who=st.integers(0, 1), session=NAMES, count=st.integers(0, 3))
+    def keep_the_last(self, who, session, count) -> None:
+        """By hand, heads included: all but the last ones of a session expire, and are collected and packed."""
+        live = [kept for kept in self.model.live() if kept.session == session]
+        for kept in sorted(live, key=lambda kept: -kept.sequence)[count:]:
+            self.expire(who, kept.id)
+        self.collect(who, dry=False)
+
     @rule(seconds=st.sampled_from([-5, 0.001, 15, 100]))
     def time_passes(self, seconds) -> None:
         """Clocks go back, too: as far as nothing that has ended comes to life again."""

@@ -192,10 +192,17 @@ class SqliteBackend:
         limit: int | None = None,
     ) -> list[tuple[RowKey, Row]]:  # fmt: skip
         def read(connection: sqlite3.Connection) -> list[tuple[RowKey, Row]]:
+            # Plain bounds, so that SQLite goes to the first one and stops behind the last one.
+            bounds, values = "key >= ?", [space, prefix]
+            if after is not None and after >= prefix:
+                bounds, values = "key > ?", [space, after]
+            if (end := _end_of(prefix)) is not None:
+                bounds, values = f"{bounds} AND key < ?", [*values, end]
+            if tree is not None:
+                bounds, values = f"{bounds} AND tree = ?", [*values, tree]
             rows = connection.execute(
-                "SELECT key, tree, value, version FROM row WHERE space = ?1 AND key >= ?2 AND (?3 = 0 OR substr(key, 1, ?3) = ?2) "
-                "AND (?4 IS NULL OR key > ?4) AND (?5 IS NULL OR tree = ?5) ORDER BY key, tree LIMIT ?6",
-                (space, prefix, len(prefix), after, tree, -1 if limit is None else limit),
+                f"SELECT key, tree, value, version FROM row WHERE space = ? AND {bounds} ORDER BY key, tree LIMIT ?",
+                (*values, -1 if limit is None else limit),
             )
             typed = (_typed(row, (bytes, bytes, bytes, int)) for row in rows)
             return [(RowKey(space, key, of_tree), Row(value, version)) for key, of_tree, value, version in typed]
@@ -373,6 +380,12 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+
+
+def _end_of(prefix: bytes) -> bytes | None:
+    """The first key that is greater than all that begin with the prefix, None if there is none."""
+    rest = prefix.rstrip(b"\xff")
+    return rest[:-1] + bytes((rest[-1] + 1,)) if rest else None
 
 
 def _typed(row: tuple[Any, ...], types: tuple[type, ...]) -> tuple[Any, ...]:

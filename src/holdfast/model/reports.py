@@ -31,6 +31,7 @@ class CollectionReport:
     dry_run: bool
     expired_by_ttl: int = 0
     records: int = 0
+    tombstones_packed: int = 0
     runs: int = 0
     runs_trimmed: int = 0
     blobs: int = 0

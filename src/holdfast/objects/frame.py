@@ -26,7 +26,7 @@ def compressed(content: bytes) -> bytes:
     return ZSTD + packed if len(packed) < len(content) else RAW + content
 
 
-def content(frame: bytes, inflate: zstandard.ZstdDecompressor | None = None) -> bytes:
+def content(frame: bytes, inflate: zstandard.ZstdDecompressor | None = None, *, limit: int = MAX_CONTENT) -> bytes:
     """What was framed. Its claimed size is checked before anything is inflated."""
     kind = frame[:1]
     if kind == RAW:
@@ -35,7 +35,7 @@ def content(frame: bytes, inflate: zstandard.ZstdDecompressor | None = None) -> 
         packed = memoryview(frame)[1:]
         try:
             size = zstandard.frame_content_size(packed)
-            if not 0 <= size <= MAX_CONTENT:
+            if not 0 <= size <= limit:
                 raise CorruptError(f"a compressed frame claims {size} bytes: the store is damaged. Run `verify`")
             inflated: bytes = (inflate or inflater()).decompress(packed)
         except zstandard.ZstdError as error:

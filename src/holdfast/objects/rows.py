@@ -15,7 +15,7 @@ from holdfast.backends.port import STORE, Row, RowKey
 from holdfast.errors import CorruptError
 from holdfast.model.lease import Process
 
-HEAD, SESSION, EXPIRED, LOGS = "head", "session", "expired", "logs"
+HEAD, SESSION, EXPIRED, LOGS, GRAVES = "head", "session", "expired", "logs", "graves"
 NEXT_LOG = RowKey(LOGS, b"next", STORE)
 
 

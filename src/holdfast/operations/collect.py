@@ -1,17 +1,21 @@
 """gc: ends what has outlived its TTL, and removes what nothing refers to any more. Safe beside writers.
 
-1. Records past their TTL become tombstones. The bytes kept for undoing an expiry are dropped.
+1. Records past their TTL become tombstones. The bytes kept for undoing an expiry are dropped, which makes it final.
 2. The runs, blobs and heads that are there now are listed.
 3. Every live record marks what it refers to. Whatever was committed meanwhile has moved a head: the sessions whose
    head is not as listed are read again.
 4. What was listed in 2 and not marked in 3 is removed, if it is still as listed: a run that was sealed meanwhile, or a
    blob that was written again, is left for the next time.
+5. A tree without a live record is removed whole. Of the others, the tombstones that are final are packed: they go on
+   being known, but take few bytes each (objects/graves.py).
 
 A checkpoint committed after 3 refers only to new runs and to what its parent refers to; its parent was alive when it
 was committed, so it was alive in 3, and marked.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass, field
 
 from holdfast.backends.port import (
     STORE,
@@ -27,8 +31,10 @@ from holdfast.backends.port import (
 )
 from holdfast.model.reports import CollectionReport
 from holdfast.objects import collect as pure
+from holdfast.objects import graves as packs
 from holdfast.objects import record, rows
 from holdfast.objects.record import Stored
+from holdfast.operations import graves as burying
 from holdfast.operations import inbox, reading, tags
 from holdfast.operations.expire import BY_TTL, bury_all
 from holdfast.operations.inspect import all_records
@@ -47,7 +53,7 @@ async def collect(services: Services, *, dry_run: bool = False) -> CollectionRep
         await _forget_expired(services)
     runs, blobs, heads = await _listed(services)
     marks = pure.Marks()
-    trees = await _mark(services, marks, heads, dry_run=dry_run)
+    trees, heads = await _mark(services, marks, heads, dry_run=dry_run)
 
     deletes: list[RunDelete] = []
     freed = trimmed = 0
@@ -69,10 +75,11 @@ async def collect(services: Services, *, dry_run: bool = False) -> CollectionRep
             await services.backend.commit(Commit(tree=STORE, delete_runs=deletes[start : start + BATCH]))
         if dead_blobs:
             await services.backend.commit(Commit(tree=STORE, delete_blobs=dead_blobs))
-    records, record_bytes = await _bury_trees(services, trees, dry_run=dry_run)
+    records, record_bytes = await _remove_trees(services, trees, heads, dry_run=dry_run)
+    packed, packed_bytes = await _pack_tombstones(services, trees, dry_run=dry_run)
     if not dry_run:
         await inbox.forget(services)
-    if not dry_run and (deletes or dead_blobs or records):
+    if not dry_run and (deletes or dead_blobs or records or packed):
         await services.backend.compact()
     return CollectionReport(
         dry_run=dry_run,
@@ -81,7 +88,8 @@ async def collect(services: Services, *, dry_run: bool = False) -> CollectionRep
         runs=len(deletes) - trimmed,
         runs_trimmed=trimmed,
         blobs=len(dead_blobs),
-        bytes_freed=freed + record_bytes,
+        tombstones_packed=packed,
+        bytes_freed=freed + record_bytes + packed_bytes,
     )
 
 
@@ -133,37 +141,81 @@ async def _heads(services: Services) -> Heads:
     return {key: (row.version, rows.unpack_head(key, row)) for key, row in await services.backend.scan(rows.HEAD)}
 
 
-Trees = dict[bytes, list[tuple[Record, Stored]] | None]  # a tree's tombstones; None once it has a live record
+@dataclass(slots=True)
+class _Tree:
+    """What was found of a tree."""
+
+    is_alive: bool = False
+    tombstones: dict[bytes, tuple[Record, Stored]] = field(default_factory=dict)
 
 
-async def _mark(services: Services, marks: pure.Marks, heads: Heads, *, dry_run: bool) -> Trees:
-    trees: Trees = {}
+async def _mark(
+    services: Services, marks: pure.Marks, heads: Heads, *, dry_run: bool
+) -> tuple[dict[bytes, _Tree], Heads]:
+    """Marks what live records refer to. Gives the trees, and the heads as they were when the last record was marked: who
+    finds them unchanged later knows that nothing was saved since."""
+    trees: dict[bytes, _Tree] = {}
+    now = services.now_us()
 
     async def mark(found: Record) -> None:
         stored = record.unpack(services.codec, found.data, expected_id=found.id)
-        if stored.is_tombstone or (dry_run and await reading.is_over(services, stored)):
-            tombstones = trees.setdefault(stored.tree, [])
-            if tombstones is not None:
-                tombstones.append((found, stored))
+        tree = trees.setdefault(stored.tree, _Tree())
+        if dry_run and not stored.is_tombstone and await reading.is_over(services, stored):  # as it will be
+            found = found._replace(data=record.pack_tombstone(services.codec, stored, now, BY_TTL))
+            stored = record.unpack(services.codec, found.data)
+        if stored.is_tombstone:
+            tree.tombstones[stored.id] = (found, stored)
         else:
-            trees[stored.tree] = None
+            tree.is_alive = True
             marks.mark(stored.manifest())
 
     async for found in all_records(services):
         await mark(found)
-    for key, (version, _) in (await _heads(services)).items():
+    heads_now = await _heads(services)
+    for key, (version, _) in heads_now.items():
         known_version, known_head = heads.get(key, (0, rows.Head(None, 0)))
         if version != known_version:
             for found in await services.backend.session_records(key.key):
                 if found.sequence <= known_head.sequence:
                     break
                 await mark(found)
-    for key, row in [] if dry_run else await services.backend.scan(rows.EXPIRED):
-        # Expired since step 1, and can still be undone.
-        original = record.unpack(services.codec, rows.content(key, row), expected_id=key.key)
-        marks.mark(original.manifest())
-        trees[original.tree] = None
-    return trees
+    if not dry_run:
+        await _mark_undoable(services, marks, trees)
+    return trees, heads_now
+
+
+async def _mark_undoable(services: Services, marks: pure.Marks, trees: dict[bytes, _Tree]) -> None:
+    """Marks what has expired since step 1, and can still be undone. What is left in `trees` then is final.
+
+    A tombstone has a row for as long as it can be undone. One that has none and has not changed since it was met is
+    final; one that has changed was undone meanwhile, and perhaps expired again: that is looked at once more.
+    """
+    doubtful = {id_: found.data for tree in trees.values() for id_, (found, _) in tree.tombstones.items()}
+    while True:
+        for key, row in await services.backend.scan(rows.EXPIRED):
+            original = record.unpack(services.codec, rows.content(key, row), expected_id=key.key)
+            marks.mark(original.manifest())
+            tree = trees.setdefault(original.tree, _Tree())
+            tree.is_alive = True
+            tree.tombstones.pop(original.id, None)
+            doubtful.pop(original.id, None)
+        changed: dict[bytes, bytes] = {}
+        for found in [one for one in await _records(services, list(doubtful)) if one.data != doubtful[one.id]]:
+            stored = record.unpack(services.codec, found.data, expected_id=found.id)
+            trees[stored.tree].is_alive = True
+            trees[stored.tree].tombstones.pop(stored.id, None)
+            if stored.is_tombstone:
+                changed[stored.id] = found.data
+            else:
+                marks.mark(stored.manifest())
+        if not changed:
+            return
+        doubtful = changed
+
+
+async def _records(services: Services, wanted: list[bytes]) -> list[Record]:
+    pages = [await services.backend.records(wanted[at : at + PAGE]) for at in range(0, len(wanted), PAGE)]
+    return [found for page in pages for found in page if found is not None]
 
 
 async def _trim(services: Services, run: RunInfo, live: list[tuple[int, int]]) -> RunDelete | None:
@@ -173,29 +225,40 @@ async def _trim(services: Services, run: RunInfo, live: list[tuple[int, int]]) -
     return pure.trimmed(run.log, found[0], live)
 
 
-async def _bury_trees(services: Services, trees: Trees, *, dry_run: bool) -> tuple[int, int]:
-    """Removes the trees that have nothing but tombstones: these, their heads and their sessions."""
+async def _remove_trees(
+    services: Services, trees: dict[bytes, _Tree], heads: Heads, *, dry_run: bool
+) -> tuple[int, int]:
+    """Removes the trees that have nothing but tombstones and graves: these, their heads and their sessions."""
     count = size = 0
-    for tree, tombstones in trees.items():
-        if tombstones is None:
+    for tree, found in trees.items():
+        if found.is_alive:
             continue
-        count += len(tombstones)
-        size += sum(len(found.data) for found, _ in tombstones)
-        if dry_run:
-            continue
-        heads = await services.backend.scan(rows.HEAD, tree=tree)
-        writes = [RowWrite(key, None, row.version) for key, row in heads]
-        session_keys = [RowKey(rows.SESSION, key.key) for key, _ in heads]
-        sessions = await services.backend.rows(session_keys)
-        writes += [
-            RowWrite(key, None, row.version) for key, row in zip(session_keys, sessions, strict=True) if row is not None
-        ]
-        deletes = [(found.id, found.data) for found, _ in tombstones]
-        try:
-            await services.backend.commit(Commit(tree=tree, rows=writes, delete_records=deletes))
-        except CommitConflict:
-            count -= len(tombstones)  # somebody saves to it again: it stays
-            continue
-        for key, _ in heads:
-            services.memory.drop(key.key)
+        graves = dict(await services.backend.scan(rows.GRAVES, tree=tree))
+        of_tree = [key for key in heads if key.tree == tree]
+        writes = [RowWrite(key, None, heads[key][0]) for key in of_tree]
+        session_keys = [RowKey(rows.SESSION, key.key) for key in of_tree]
+        for key, row in zip(session_keys, await services.backend.rows(session_keys), strict=True):
+            if row is not None:
+                writes.append(RowWrite(key, None, row.version))
+        writes += packs.removal(tree, graves)
+        deletes = [(record.id, record.data) for record, _ in found.tombstones.values()]
+        if not dry_run:
+            try:
+                await services.backend.commit(Commit(tree=tree, rows=writes, delete_records=deletes))
+            except CommitConflict:
+                continue  # somebody saves to it again: it stays
+            for key in of_tree:
+                services.memory.drop(key.key)
+        count += len(deletes) + packs.count(tree, graves)
+        size += sum(len(data) for _, data in deletes) + sum(len(row.value) for row in graves.values())
+    return count, size
+
+
+async def _pack_tombstones(services: Services, trees: dict[bytes, _Tree], *, dry_run: bool) -> tuple[int, int]:
+    count = size = 0
+    for tree, found in trees.items():
+        if found.is_alive and found.tombstones:
+            moved, freed = await burying.bury(services, tree, list(found.tombstones.values()), dry_run=dry_run)
+            count += moved
+            size += freed
     return count, size

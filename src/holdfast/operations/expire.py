@@ -104,7 +104,7 @@ async def _burial(services: Services, tree: bytes, batch: Sequence[Found], why: 
     for key, row in await services.backend.scan(rows.HEAD, tree=tree):
         head = rows.unpack_head(key, row)
         if head.checkpoint in ending:
-            ancestor = await reading.nearest_live(services, ending[head.checkpoint].parent, but_not=ending)
+            ancestor = await reading.nearest_live(services, ending[head.checkpoint].parent, tree, but_not=ending)
             if ancestor is not None:
                 ancestors[ancestor.id] = None
             moved = head._replace(checkpoint=ancestor.id if ancestor else None)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from holdfast.backends.port import Record
+from holdfast.backends.port import Record, Row, RowKey
 from holdfast.errors import CorruptError, HoldfastError
 from holdfast.model import ids
 from holdfast.model.reports import Problem, Stats, VerifyReport
-from holdfast.objects import assemble, holds, record, rows
+from holdfast.objects import assemble, graves, holds, record, rows
 from holdfast.objects.assemble import Prefix
 from holdfast.objects.record import Stored
 from holdfast.operations import reading
 from holdfast.operations import timeline as listing
+from holdfast.operations.graves import Graveyard
 from holdfast.operations.services import Services
 
 PAGE = 200
@@ -32,19 +33,32 @@ async def verify(services: Services, session_id: str | None = None) -> VerifyRep
     checked = expired = ended = 0
     problems: list[Problem] = []
     only = rows.session_key(session_id) if session_id is not None else None
+    heads = [one for one in await services.backend.scan(rows.HEAD) if only in (None, one[0].key)]
+    numbers = _Numbers()
     contents = _Contents(services)
+    graveyard = Graveyard(services)
     async for found in all_records(services) if only is None else _session_records(services, only):
         try:
+            numbers.add(found.session, found.sequence)
             stored = reading.listed_record(services, found)
             if await reading.is_over(services, stored):
                 expired += 1
                 continue
             checked += 1
-            ended += await _check_parent(services, stored)
+            ended += await _check_parent(services, stored, graveyard)
             await contents.check(stored)
         except HoldfastError as error:
             problems.append(Problem(checkpoint_id=ids.to_text(found.id), message=str(error)))
-    problems += await _check_heads(services, only)
+    # Last of all: what was a record when it was passed by may have been buried since, but not the other way round.
+    for key, row in await services.backend.scan(rows.GRAVES):
+        try:
+            for grave in graves.unpack(key, row) if graves.is_pack(key) else ():
+                if only in (None, grave.session):
+                    expired += numbers.add(grave.session, grave.sequence)
+        except HoldfastError as error:
+            problems.append(Problem(checkpoint_id="", message=str(error)))
+    for key, row in heads:
+        problems += await _check_head(services, key, row, numbers)
     problems += await _check_holds(services) if only is None else []
     return VerifyReport(checked=checked, expired=expired, ended_chains=ended, problems=tuple(problems))
 
@@ -76,37 +90,60 @@ class _Contents:
             self._blobs.update(blob.hash for blob in new)
 
 
-async def _check_parent(services: Services, stored: Stored) -> bool:
+class _Numbers:
+    """The sequence numbers that were met, by session."""
+
+    def __init__(self) -> None:
+        self._met: dict[bytes, set[int]] = {}
+
+    def add(self, session: bytes, number: int) -> bool:
+        """Whether it is met for the first time."""
+        met = self._met.setdefault(session, set())
+        known = number in met
+        met.add(number)
+        return not known
+
+    def missing(self, session: bytes, last: int) -> int:
+        """How many of those from 1 to `last` were not met."""
+        return last - sum(number <= last for number in self._met.get(session, ()))
+
+
+async def _check_parent(services: Services, stored: Stored, graveyard: Graveyard) -> bool:
     """Whether the chain ends here, because the parent has expired or is gone."""
     if stored.parent is None:
         return False
-    parent = await reading.find_record(services, stored.parent)
+    parent = await reading.find_record(services, stored.parent, stored.tree, graveyard)
     if parent is None:
         return True
+    # Of one that is buried, only the beginning is known.
     checksum = parent.header["sum"] if parent.is_tombstone else parent.checksum
-    if checksum != stored.header["psum"]:
+    if not stored.header["psum"].startswith(checksum):
         raise CorruptError(f"its parent {ids.to_text(parent.id)} is not the one it was saved after")
     return parent.is_tombstone
 
 
-async def _check_heads(services: Services, only: bytes | None) -> list[Problem]:
-    problems = []
-    for key, row in await services.backend.scan(rows.HEAD):
-        if only is not None and key.key != only:
-            continue
-        name = rows.session_name(key.key)
-        try:
-            head = rows.unpack_head(key, row)
-            if await reading.find_tree(services, key.key) != key.tree:
-                raise CorruptError(f"session {name!r:.60} is not listed under its tree")
-            newest = await services.backend.session_records(key.key, limit=1)
-            if head.sequence > (newest[0].sequence if newest else 0):
-                raise CorruptError(f"the last checkpoints of session {name!r:.60} are missing")
-            if head.checkpoint is not None and not any(await services.backend.records([head.checkpoint])):
-                raise CorruptError(f"session {name!r:.60} stands at a checkpoint that is not there")
-        except HoldfastError as error:
-            problems.append(Problem(checkpoint_id="", message=str(error)))
-    return problems
+async def _check_head(services: Services, key: RowKey, row: Row, numbers: _Numbers) -> list[Problem]:
+    """Whether the session of this head row, as it was before the records were read, is whole."""
+    name = rows.session_name(key.key)
+    try:
+        head = rows.unpack_head(key, row)
+        if await reading.find_tree(services, key.key) != key.tree:
+            raise CorruptError(f"session {name!r:.60} is not listed under its tree")
+        if missing := numbers.missing(key.key, head.sequence):
+            raise CorruptError(f"{missing} of the {head.sequence} checkpoints of session {name!r:.60} are missing")
+        if head.checkpoint is not None and await reading.find_record(services, head.checkpoint, key.tree) is None:
+            raise CorruptError(f"session {name!r:.60} stands at a checkpoint that is not there")
+    except HoldfastError as error:
+        return [] if await _is_gone(services, key) else [Problem(checkpoint_id="", message=str(error))]
+    return []
+
+
+async def _is_gone(services: Services, key: RowKey) -> bool:
+    """Whether the row, and all that it stood for, was collected meanwhile."""
+    try:
+        return await services.backend.rows([key]) == [None]
+    except HoldfastError:
+        return False
 
 
 async def _check_holds(services: Services) -> list[Problem]:
@@ -139,6 +176,8 @@ async def stats(services: Services) -> Stats:
         else:
             live += 1
             logical += stored.manifest().logical_size()
+    for key, row in await services.backend.scan(rows.GRAVES):
+        expired += len(graves.unpack(key, row)) if graves.is_pack(key) else 0
     return Stats(
         backend=capabilities.name,
         location=capabilities.location,

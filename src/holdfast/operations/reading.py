@@ -12,14 +12,23 @@ from holdfast.model import ids
 from holdfast.objects import assemble, holds, record, rows
 from holdfast.objects.manifest import Manifest
 from holdfast.objects.record import EPOCH, Stored
+from holdfast.operations import graves
+from holdfast.operations.graves import Graveyard
 from holdfast.operations.memory import Line
 from holdfast.operations.services import Services
 
 
-async def find_record(services: Services, id_: bytes) -> Stored | None:
-    """The record of that id, live, expired or a tombstone; None if there is none."""
+async def find_record(
+    services: Services, id_: bytes, tree: bytes | None = None, graveyard: Graveyard | None = None
+) -> Stored | None:
+    """The record of that id, live, expired or a tombstone; None if there is none. Who knows the tree of what may be
+    buried, or asks for many, says so."""
+    if graveyard is not None and (buried := graveyard.at_hand(id_)) is not None:
+        return buried
     [found] = await services.backend.records([id_])
-    return record.unpack(services.codec, found.data, expected_id=id_) if found else None
+    if found is not None:
+        return record.unpack(services.codec, found.data, expected_id=id_)
+    return await (graveyard or Graveyard(services)).find(id_, tree)
 
 
 def listed_record(services: Services, found: Record, session: bytes | None = None) -> Stored:
@@ -94,11 +103,12 @@ async def find_head(services: Services, session: bytes, tree: bytes) -> tuple[ro
 
 
 async def nearest_live(
-    services: Services, id_: bytes | None, *, but_not: Container[bytes] = frozenset()
+    services: Services, id_: bytes | None, tree: bytes | None = None, *, but_not: Container[bytes] = frozenset()
 ) -> Stored | None:
     """The checkpoint of that id or its nearest ancestor that has not expired, and is not `but_not`; None if all have."""
+    graveyard = Graveyard(services)
     while id_ is not None:
-        stored = await find_record(services, id_)
+        stored = await find_record(services, id_, tree, graveyard)
         if stored is None:
             raise CorruptError(
                 f"checkpoint {ids.to_text(id_)} is not there, though it is the head or an ancestor of another: the store "
@@ -121,14 +131,14 @@ async def standing(services: Services, session: bytes) -> Line:
         found = await find_head(services, session, tree) if tree is not None else None
         try:
             if found is None:
-                if await services.backend.session_records(session, limit=1):
+                if await _has_checkpoints(services, session, tree):
                     raise CorruptError(
                         f"session {rows.session_name(session)!r:.60} has checkpoints but no head: the store is damaged. "
                         "Run `verify`; its checkpoints can still be restored by their ids"
                     )
                 return Line(tree=tree, version=ABSENT, head=rows.Head(None, 0), head_value=None, tip=None)
             head, row = found
-            tip = await nearest_live(services, head.checkpoint)
+            tip = await nearest_live(services, head.checkpoint, tree)
             return Line(
                 tree=tree,
                 version=row.version,
@@ -141,6 +151,13 @@ async def standing(services: Services, session: bytes) -> Line:
             if is_last:
                 raise
     raise AssertionError("unreachable")
+
+
+async def _has_checkpoints(services: Services, session: bytes, tree: bytes | None) -> bool:
+    """Whether there is one of that session, buried ones included."""
+    if await services.backend.session_records(session, limit=1):
+        return True
+    return tree is not None and bool(await graves.numbers_of(services, tree, session))
 
 
 async def confirmed_line(services: Services, session: bytes) -> Line:

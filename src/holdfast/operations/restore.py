@@ -39,5 +39,5 @@ async def latest(
     while stored is not None:
         if agent_id is None or agent_id in (stored.header["agent"], stored.header.get("to")):
             return await loaded(services, stored, migrate=migrate)
-        stored = await reading.nearest_live(services, stored.parent)
+        stored = await reading.nearest_live(services, stored.parent, stored.tree)
     return None

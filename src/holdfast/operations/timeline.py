@@ -13,7 +13,7 @@ from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.listing import Session, Timeline, Tree
 from holdfast.objects import record, rows
 from holdfast.objects.record import Stored
-from holdfast.operations import inbox, reading
+from holdfast.operations import graves, inbox, reading
 from holdfast.operations.services import Services
 
 PAGE = 200
@@ -27,23 +27,24 @@ async def timeline(
     or was handed. Every record is checked; no state is read.
 
     That none is missing is checked, too: sequence numbers are given out one by one, from 1 to the head's, and an expired
-    checkpoint leaves a tombstone.
+    checkpoint leaves a tombstone or a grave. The graves are only looked at if a record is not there.
     """
     session = rows.session_key(session_id)
     line = await reading.confirmed_line(services, session)
     entries: list[Checkpoint] = []
     expected: int | None = None
+    buried = _Buried(services, line.tree, session)
     page_size = PAGE if limit is None else min(PAGE, limit)
-    while page_size:
+    while page_size and expected != 0:
         page = await services.backend.session_records(
             session, before=None if expected is None else expected + 1, limit=page_size
         )
         for found in page:
             if expected is None:
                 expected = max(line.head.sequence, found.sequence)  # more may have been saved since the head was read
-            if found.sequence != expected:
+            if found.sequence != expected and not await buried.are_all(found.sequence + 1, expected):
                 break
-            expected -= 1
+            expected = found.sequence - 1
             stored = reading.listed_record(services, found, session)
             if await reading.is_over(services, stored):
                 continue
@@ -53,6 +54,8 @@ async def timeline(
                     return Timeline(entries)
         if expected is None:
             expected = line.head.sequence
+        if not page and await buried.are_all(1, expected):
+            expected = 0
         if not page or page[-1].sequence != expected + 1:
             break
         page_size = PAGE
@@ -62,6 +65,23 @@ async def timeline(
             "other checkpoints can still be restored by their ids"
         )
     return Timeline(entries)
+
+
+class _Buried:
+    """The graves of a session, read when a record is missed."""
+
+    def __init__(self, services: Services, tree: bytes | None, session: bytes) -> None:
+        self._services = services
+        self._tree = tree
+        self._session = session
+        self._numbers: set[int] = set()
+
+    async def are_all(self, first: int, last: int) -> bool:
+        """Whether all these sequence numbers are in graves. If not by what was read before, they are read again:
+        they may have been buried since."""
+        if not self._numbers.issuperset(range(first, last + 1)) and self._tree is not None:
+            self._numbers = await graves.numbers_of(self._services, self._tree, self._session)
+        return self._numbers.issuperset(range(first, last + 1))
 
 
 async def session(services: Services, session_id: str) -> Session | None:
@@ -119,7 +139,7 @@ async def _sessions_of(services: Services, page: Sequence[tuple[RowKey, Row]]) -
         try:
             tip = record.unpack(services.codec, found.data, expected_id=found.id) if found else None
             if tip is None or await reading.is_over(services, tip):
-                tip = await reading.nearest_live(services, head.checkpoint)
+                tip = await reading.nearest_live(services, head.checkpoint, key.tree)
             if tip is not None:
                 sessions.append(_session(services, rows.session_name(key.key), key.tree, head, tip))
         except HoldfastError as error:
@@ -151,7 +171,7 @@ async def tree(services: Services, session_id: str) -> Tree:
     heads: dict[str, str] = {}
     for key, row in await services.backend.scan(rows.HEAD, tree=tree_id):
         head = rows.unpack_head(key, row)
-        tip = await reading.nearest_live(services, head.checkpoint)
+        tip = await reading.nearest_live(services, head.checkpoint, tree_id)
         if tip is not None:
             heads[rows.session_name(key.key)] = ids.to_text(tip.id)
         for found in await services.backend.session_records(key.key):
@@ -160,6 +180,9 @@ async def tree(services: Services, session_id: str) -> Tree:
                 expired[ids.to_text(stored.id)] = ids.to_text(stored.parent) if stored.parent else None
             else:
                 entries[ids.to_text(stored.id)] = record.checkpoint(services.codec, stored)
+    for grave in await graves.of_tree(services, tree_id):
+        if (id_ := ids.to_text(grave.id)) not in entries:  # buried since it was read: it is shown as it was
+            expired[id_] = ids.to_text(grave.parent) if grave.parent else None
     return Tree(
         tree_id=ids.to_text(tree_id),
         entries=_newest_first(entries, expired),

@@ -19,6 +19,8 @@ async def unexpire(services: Services, id_: bytes) -> bool:
     while True:
         [found] = await services.backend.records([id_])
         if found is None:
+            if await reading.find_record(services, id_) is not None:
+                raise _too_late(id_)
             raise CheckpointNotFoundError(f"there is no checkpoint {ids.to_text(id_)}: nothing can be undone")
         stored = record.unpack(services.codec, found.data, expected_id=id_)
         if not await reading.is_over(services, stored):
@@ -26,10 +28,7 @@ async def unexpire(services: Services, id_: bytes) -> bool:
         key = RowKey(rows.EXPIRED, id_, stored.tree)
         [row] = await services.backend.rows([key])
         if not stored.is_tombstone or row is None:
-            raise CheckpointExpiredError(
-                f"checkpoint {ids.to_text(id_)} can't be brought back: its time to live is over, or `gc` has removed "
-                "what it held since it expired"
-            )
+            raise _too_late(id_)
         original = rows.content(key, row)
         if record.unpack(services.codec, original, expected_id=id_).is_expired(services.now_us()):
             raise CheckpointExpiredError(
@@ -41,3 +40,10 @@ async def unexpire(services: Services, id_: bytes) -> bool:
         except CommitConflict:
             continue  # collected, or undone by another: look again
         return True
+
+
+def _too_late(id_: bytes) -> CheckpointExpiredError:
+    return CheckpointExpiredError(
+        f"checkpoint {ids.to_text(id_)} can't be brought back: its time to live is over, or `gc` has removed what it held "
+        "since it expired"
+    )
