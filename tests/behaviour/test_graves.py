@@ -6,6 +6,7 @@ import uuid
 
 import pytest
 
+from bundles import exported, imported
 from holdfast import CheckpointExpiredError, CheckpointNotFoundError, ConflictError, CorruptError, SyncClient
 from holdfast.backends.port import Commit, RowWrite
 from holdfast.model import ids
@@ -216,6 +217,38 @@ class TestWhatIsBuried:
         assert [entry.checkpoint_id for entry in client.timeline(session_id="t")] == [last]
         again = client.restore(client.save("a", session_id="s"))
         assert (again.sequence, again.parent_id) == (4, None)
+        assert client.verify().ok
+
+
+class TestExportAndImport:
+    def test_what_is_buried_is_exported_and_known_where_it_is_imported(self, store: Store):
+        client, there = store.client(), SyncClient.memory()
+        saved = saved_steps(client, 6)
+        client.fork(saved[2], session_id="t")
+        for id_ in saved[:3]:
+            client.expire(id_)
+        before = exported(client, ["t"])
+        client.gc()
+        assert exported(client, ["t"]) == before
+        for again in (False, True):
+            report = imported(there, before)
+            assert (report.imported, report.already_there) == ((0, 7) if again else (7, 0))
+        for id_ in saved[:3]:
+            with pytest.raises(CheckpointExpiredError):
+                there.restore(id_)
+        assert [entry.sequence for entry in there.timeline(session_id="s")] == [6, 5, 4]
+        assert there.verify().ok
+        assert exported(there) == exported(client)
+
+    def test_what_is_buried_here_stays_so_though_it_lives_in_the_file(self, store: Store):
+        client = store.client()
+        saved = saved_steps(client, 4)
+        whole = exported(client)
+        bury(client, *saved[:2])
+        report = imported(client, whole)
+        assert (report.imported, report.already_there) == (0, 4)
+        with pytest.raises(CheckpointExpiredError):
+            client.restore(saved[0])
         assert client.verify().ok
 
 

@@ -28,6 +28,7 @@ import ormsgpack
 from holdfast.backends.port import Run
 from holdfast.errors import CorruptError, NewerVersionError, UsageError
 from holdfast.objects import frame
+from holdfast.objects.graves import CHECKSUM_SIZE
 
 MAGIC = b"\x89HFAST\r\n"  # a transfer that takes it for text, or cuts the eighth bit, is found by its first bytes
 VERSION = 1
@@ -76,7 +77,7 @@ class TreeEntry(NamedTuple):
 
 
 class GraveEntry(NamedTuple):
-    """What is left of a checkpoint that was expired and collected; `checksum` is the first half of the one it had."""
+    """What is left of a checkpoint that was expired and collected; `checksum` is the beginning of the one it had."""
 
     id: bytes
     session: bytes
@@ -228,9 +229,16 @@ def read_graves(payload: bytes) -> list[GraveEntry]:
         raise damaged("graves can't be read") from error
     for grave in entries:
         types = list(map(type, grave._replace(parent=grave.parent or b"")))
-        if types != [bytes, bytes, int, bytes, int, str, bytes] or not _is_id(grave.id):
+        if types != [bytes, bytes, int, bytes, int, str, bytes] or not _is_sound(grave):
             raise damaged("graves can't be read")
     return entries
+
+
+def _is_sound(grave: GraveEntry) -> bool:
+    """Whether it can be buried here as well."""
+    are_ids = _is_id(grave.id) and (grave.parent is None or _is_id(grave.parent))
+    in_range = 0 < grave.sequence < 1 << 62 and abs(grave.when_us) < 1 << 62
+    return are_ids and in_range and len(grave.checksum) == CHECKSUM_SIZE
 
 
 def records(datas: Iterable[bytes]) -> Iterator[bytes]:

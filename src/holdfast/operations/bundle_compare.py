@@ -16,9 +16,11 @@ from holdfast.model import ids
 from holdfast.model import tree as trees
 from holdfast.objects import portable, record, rows
 from holdfast.objects.bundle import HeadEntry
+from holdfast.objects.graves import Grave
 from holdfast.objects.record import Stored
 from holdfast.operations import lease, reading
 from holdfast.operations.bundle_source import Source, TreeIndex, tree_records
+from holdfast.operations.graves import Graveyard
 from holdfast.operations.services import Services
 
 PAGE = 500
@@ -29,6 +31,7 @@ class Difference:
     """What a tree of the bundle brings that is not here."""
 
     new: list[tuple[bytes, Stored]] = field(default_factory=list)
+    new_graves: list[Grave] = field(default_factory=list)
     known: list[tuple[Stored, Stored]] = field(default_factory=list)  # live in both: theirs, ours
     there: int = 0
     head_writes: list[RowWrite] = field(default_factory=list)
@@ -42,19 +45,20 @@ class Difference:
 async def compare(services: Services, source: Source, index: TreeIndex) -> Difference:
     """What is not here; `ConflictError` if what is here differs."""
     records = await tree_records(source, services.codec, index)
+    buried = [Grave(*entry) for entry in index.graves]
+    everything = [*records, *((b"", grave.stored(index.entry.tree)) for grave in buried)]
     found = Difference()
     ours: dict[bytes, Stored] = {}
-    for start in range(0, len(records), PAGE):
-        page = records[start : start + PAGE]
-        for (data, theirs), known in zip(
-            page, await services.backend.records([stored.id for _, stored in page]), strict=True
-        ):
-            if known is None:
+    for start in range(0, len(everything), PAGE):
+        page = everything[start : start + PAGE]
+        ours |= await _here(services, index.entry.tree, [stored.id for _, stored in page])
+        for data, theirs in page:
+            mine = ours.get(theirs.id)
+            if mine is None and data:
                 found.new.append((data, theirs))
+            if mine is None:
                 continue
-            mine = record.unpack(services.codec, known.data, expected_id=theirs.id)
-            ours[mine.id] = mine
-            if (_checksum(mine), mine.session, mine.sequence) != (_checksum(theirs), theirs.session, theirs.sequence):
+            if not _are_same(mine, theirs):
                 raise ConflictError(
                     f"checkpoint {ids.to_text(theirs.id)} of session {theirs.session!r:.60} is there already, with other "
                     "content: nothing of its tree was imported"
@@ -62,10 +66,14 @@ async def compare(services: Services, source: Source, index: TreeIndex) -> Diffe
             found.there += 1
             if not (mine.is_tombstone or theirs.is_tombstone):
                 found.known.append((theirs, mine))
+    found.new_graves = [grave for grave in buried if grave.id not in ours]
     new_numbers: dict[bytes, int] = {}
-    for _, stored in found.new:
-        new_numbers.setdefault(rows.session_key(stored.session), stored.sequence)
-    of_tree = _Family([stored for _, stored in records], ours)
+    for session, number in (
+        *((rows.session_key(stored.session), stored.sequence) for _, stored in found.new),
+        *((grave.session, grave.sequence) for grave in found.new_graves),
+    ):
+        new_numbers[session] = min(number, new_numbers.get(session, number))
+    of_tree = _Family([stored for _, stored in everything], ours)
     for head in index.entry.heads:
         writes = await _head_writes(services, index.entry.tree, head, new_numbers.get(head.session), of_tree)
         if writes:
@@ -73,6 +81,20 @@ async def compare(services: Services, source: Source, index: TreeIndex) -> Diffe
             found.moved.append(head.session)
     found.row_writes = await _row_writes(services, index, {stored.id for _, stored in found.new})
     return found
+
+
+async def _here(services: Services, tree: bytes, wanted: Sequence[bytes]) -> dict[bytes, Stored]:
+    """What is here of these, records first: what is not among them may be buried."""
+    here: dict[bytes, Stored] = {}
+    for found in await services.backend.records(wanted):
+        if found is not None:
+            here[found.id] = record.unpack(services.codec, found.data, expected_id=found.id)
+    graveyard = Graveyard(services)
+    for id_ in [id_ for id_ in wanted if id_ not in here]:
+        grave = graveyard.at_hand(id_) or await graveyard.find(id_, tree)
+        if grave is not None:
+            here[id_] = grave
+    return here
 
 
 class _Family:
@@ -155,8 +177,19 @@ async def _row_writes(services: Services, index: TreeIndex, new: Collection[byte
     return writes
 
 
+def _are_same(mine: Stored, theirs: Stored) -> bool:
+    """Of what is buried, only the beginning of the checksum is known."""
+    size = min(len(_checksum(mine)), len(_checksum(theirs)))
+    return (_checksum(mine)[:size], mine.session, mine.sequence) == (
+        _checksum(theirs)[:size],
+        theirs.session,
+        theirs.sequence,
+    )
+
+
 def _checksum(stored: Stored) -> bytes:
-    return stored.header["sum"] if stored.is_tombstone else stored.checksum
+    checksum: bytes = stored.header["sum"] if stored.is_tombstone else stored.checksum
+    return checksum
 
 
 def _id(id_: bytes | None) -> str:

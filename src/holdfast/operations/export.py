@@ -8,17 +8,19 @@ collected; if that happens, too, `OvertakenError` says that the export must begi
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from holdfast.backends.port import STORE, Record, Span
 from holdfast.errors import CheckpointNotFoundError, ConflictError, CorruptError
 from holdfast.model import ids
 from holdfast.objects import bundle, frame, portable, record, rows, runs
+from holdfast.objects import graves as packing
 from holdfast.objects.bundle import Counts, GraveEntry, HeadEntry, RowEntry, TreeEntry
 from holdfast.objects.bundle_layout import Numbering
+from holdfast.objects.graves import Grave
 from holdfast.objects.record import Stored
-from holdfast.operations import reading
+from holdfast.operations import graves, reading
 from holdfast.operations.contents import ContentCheck, elements
 from holdfast.operations.services import Services
 
@@ -37,10 +39,7 @@ class _Tree:
     heads: list[HeadEntry] = field(default_factory=list)
     rows: list[RowEntry] = field(default_factory=list)
     graves: list[GraveEntry] = field(default_factory=list)
-    records: list[tuple[bytes, Stored]] = field(default_factory=list)
-
-    def live(self) -> list[tuple[bytes, Stored]]:
-        return [(data, stored) for data, stored in self.records if not stored.is_tombstone]
+    records: list[tuple[bytes, Stored]] = field(default_factory=list)  # live ones
 
 
 class Export:
@@ -134,7 +133,7 @@ class Export:
         tree = await self._read(id_, sessions, store_rows)
         numbering = Numbering()
         blobs: dict[bytes, int] = {}
-        for _, stored in tree.live():
+        for _, stored in tree.records:
             manifest = stored.manifest()
             numbering.note(manifest)
             blobs.update((blob.hash, blob.size) for blob in manifest.blobs)
@@ -154,16 +153,11 @@ class Export:
         except CorruptError:
             await self._refuse_if_collected(tree)
             raise
-        moved = (
-            data if stored.is_tombstone else record.with_manifest(data, numbering.moved(stored.manifest()))
-            for data, stored in tree.records
-        )
+        moved = (record.with_manifest(data, numbering.moved(stored.manifest())) for data, stored in tree.records)
         for chunk in bundle.records(moved):
             yield chunk
-        tombstones = sum(stored.is_tombstone for _, stored in tree.records) + len(tree.graves)
-        checkpoints = len(tree.live())
         self.counts = self.counts.plus(
-            Counts(1, len(tree.heads), checkpoints, tombstones, sum(lengths), len(blobs), len(tree.rows))
+            Counts(1, len(tree.heads), len(tree.records), len(tree.graves), sum(lengths), len(blobs), len(tree.rows))
         )
         self._done += sum(head.sequence for head in tree.heads)
         self._progress(self._done, max(self._all, self._done))
@@ -178,6 +172,7 @@ class Export:
             if head.sequence:
                 heads[key.key] = head
         by_session: dict[bytes, list[tuple[bytes, Stored]]] = {}
+        buried: dict[bytes, Grave] = {}
         known: set[bytes] = set()
         wanted = sorted(heads if sessions is None else sessions)
         while wanted:
@@ -186,11 +181,15 @@ class Export:
                     raise _overtaken(id_)
                 by_session[session] = await self._records(session, heads[session].sequence, id_)
                 known.update(stored.id for _, stored in by_session[session])
-            wanted = await self._needed_too(by_session, heads, known) if sessions is not None else []
+            # After the records: what is not among these any more is here.
+            buried = {grave.id: grave for grave in await graves.of_tree(self._services, id_)}
+            known.update(grave.id for grave in buried.values() if grave.session in by_session)
+            wanted = await self._needed_too(by_session, heads, known, buried) if sessions is not None else []
         for session in sorted(by_session):
             head = heads[session]
             tree.heads.append(HeadEntry(session, head.checkpoint, head.sequence))
-            tree.records += by_session[session]
+            self._add_session(tree, session, head.sequence, by_session[session], buried.values())
+        tree.graves.sort()
         if not tree.heads:
             raise _overtaken(id_)
         tree.rows = sorted(
@@ -201,7 +200,7 @@ class Export:
         return tree
 
     async def _records(self, session: bytes, last: int, tree: bytes) -> list[tuple[bytes, Stored]]:
-        """The records of a session in the order of their numbers, up to that one."""
+        """The records of a session in the order of their numbers, up to that one; some may be buried instead."""
         found: list[tuple[bytes, Stored]] = []
         for start in range(0, last, PAGE):
             end = min(start + PAGE, last)
@@ -211,30 +210,50 @@ class Export:
                 for one in reversed(page)
                 if one.sequence > start
             ]
-        if [stored.sequence for _, stored in found] != list(range(1, last + 1)):
-            raise CorruptError(f"checkpoints of session {rows.session_name(session)!r:.60} are missing: run `verify`")
         if any(stored.tree != tree for _, stored in found):
             raise CorruptError(f"session {rows.session_name(session)!r:.60} is listed under another tree: run `verify`")
         return found
+
+    def _add_session(
+        self, tree: _Tree, session: bytes, last: int, records: list[tuple[bytes, Stored]], buried: Iterable[Grave]
+    ) -> None:
+        """Adds what is there of a session. Whether a tombstone is buried already makes no difference."""
+        ended = {stored.id: packing.of(stored) for _, stored in records if stored.is_tombstone}
+        live = [(data, stored) for data, stored in records if not stored.is_tombstone]
+        met = {stored.id for _, stored in live}
+        ended |= {
+            grave.id: grave
+            for grave in buried
+            if grave.session == session and grave.sequence <= last and grave.id not in met
+        }
+        numbers = [stored.sequence for _, stored in live] + [grave.sequence for grave in ended.values()]
+        if sorted(numbers) != list(range(1, last + 1)):
+            raise CorruptError(f"checkpoints of session {rows.session_name(session)!r:.60} are missing: run `verify`")
+        tree.records += live
+        tree.graves += [GraveEntry(*grave) for grave in ended.values()]
 
     async def _needed_too(
         self,
         by_session: dict[bytes, list[tuple[bytes, Stored]]],
         heads: dict[bytes, rows.Head],
         known: set[bytes],
+        buried: dict[bytes, Grave],
     ) -> list[bytes]:
         """The sessions that these were forked from, or stand in: without them they would not be whole."""
         parents = {stored.parent for records in by_session.values() for _, stored in records}
+        parents |= {grave.parent for grave in buried.values() if grave.session in by_session}
         parents |= {heads[session].checkpoint for session in by_session}
         missing = sorted(id_ for id_ in parents if id_ is not None and id_ not in known)
         found: Sequence[Record | None] = await self._services.backend.records(missing) if missing else []
-        return sorted({one.session for one in found if one is not None} - by_session.keys())
+        sessions = {one.session for one in found if one is not None}
+        sessions |= {buried[id_].session for id_ in missing if id_ in buried}
+        return sorted(sessions - by_session.keys())
 
     # -- contents ----------------------------------------------------------------------------------------------------
 
     async def _check(self, tree: _Tree) -> None:
         check = ContentCheck(self._pieces)
-        for _, stored in tree.live():
+        for _, stored in tree.records:
             try:
                 await check.check(stored.manifest())
             except CorruptError as error:
@@ -275,7 +294,7 @@ class Export:
 
     async def _refuse_if_collected(self, tree: _Tree) -> None:
         """Raises `OvertakenError` if what could not be read has expired since."""
-        live = [stored.id for _, stored in tree.live()]
+        live = [stored.id for _, stored in tree.records]
         for start in range(0, len(live), PAGE):
             for found in await self._services.backend.records(live[start : start + PAGE]):
                 if found is None or not found.data.startswith(record.LIVE):

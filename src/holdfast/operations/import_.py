@@ -20,6 +20,7 @@ from holdfast.errors import ConflictError, HoldfastError
 from holdfast.model import ids
 from holdfast.model.bundle import ImportReport, SkippedTree
 from holdfast.objects import bundle, record, rows, runs
+from holdfast.objects import graves as packing
 from holdfast.objects.bundle_layout import Placement, Stretch, Stretches, tails
 from holdfast.objects.chain import chain_of
 from holdfast.objects.manifest import BlobEntry, ListEntry, Manifest, Skeleton, Tail
@@ -85,9 +86,9 @@ def _skipped(index: TreeIndex, error: ConflictError) -> SkippedTree:
 def _counted(report: ImportReport, found: Difference) -> ImportReport:
     return replace(
         report,
-        imported_trees=report.imported_trees + bool(found.new or found.head_writes),
+        imported_trees=report.imported_trees + bool(found.new or found.new_graves or found.head_writes),
         imported_sessions=report.imported_sessions + len(found.moved),
-        imported=report.imported + len(found.new),
+        imported=report.imported + len(found.new) + len(found.new_graves),
         already_there=report.already_there + found.there,
     )
 
@@ -99,7 +100,7 @@ async def _take_over(services: Services, source: Source, index: TreeIndex) -> Di
     closed: set[int] = set()
     for _ in range(MAX_ATTEMPTS):
         found = await compare(services, source, index)
-        if not (found.new or found.head_writes):
+        if not (found.new or found.new_graves or found.head_writes):
             return found
         transfer = _Transfer(services, source, index, found, closed)
         try:
@@ -149,6 +150,8 @@ class _Transfer:
         await self._write_elements(manifests)
         await self._write_blobs(manifests)
         writes = [self._record_write(data, stored) for data, stored in found.new]
+        graves = dict(await self._services.backend.scan(rows.GRAVES, tree=tree)) if found.new_graves else {}
+        burial = packing.burial(tree, graves, found.new_graves) if found.new_graves else []
         relied_on = sorted(self._placement.relied_on)
         await self._services.backend.commit(
             Commit(
@@ -156,7 +159,7 @@ class _Transfer:
                 more_records=writes,
                 runs=self._runs,
                 blobs=self._blobs,
-                rows=[*found.head_writes, *found.row_writes],
+                rows=[*found.head_writes, *found.row_writes, *burial],
                 require=[(id_, record.LIVE) for id_ in (*(id_ for id_, _ in self._staged), *relied_on)],
                 delete_records=self._staged,
             )
