@@ -88,11 +88,66 @@ def span(store, log, first, end):
     return found
 
 
+def varints(column):
+    numbers, number, shift = [], 0, 0
+    for byte in column:
+        number |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            numbers.append(number)
+            number = shift = 0
+    return numbers
+
+
+def unzigzag(number):
+    return -(number + 1) // 2 if number & 1 else number // 2
+
+
+def grave(store, id_):
+    """What is left of an expired checkpoint that was collected: its session, number, parent, when and why it went."""
+    for four in (id_[8:12], bytes(4)):
+        trees = set()
+        query = "SELECT key, tree, value FROM row WHERE space = 'graves' AND key >= ? AND key < ? ORDER BY key"
+        for key, tree, value in store.execute(query, (four + id_, four + b"\xff" * 17)):
+            if tree in trees:
+                continue
+            trees.add(tree)
+            assert zlib.crc32(b"graves" + key + value[:-4]) == int.from_bytes(value[-4:], "big"), "a row is damaged"
+            version, of_tree, sessions, reasons, *columns = ormsgpack.unpackb(frame(value[:-4]))
+            assert (version, of_tree) == (1, tree), "not a pack of version 1"
+            moments, in_session, sequences, parents, whens, whys = map(varints, columns[:6])
+            elsewhere, *bytes_of_ids, noises, _ = columns[6:]
+            moment = when = others = 0
+            found, last, ids = None, {}, []
+            for at, middle in enumerate(zip(*bytes_of_ids, strict=True)):
+                moment += moments[at]
+                ids.append(moment.to_bytes(6, "big") + bytes(middle) + noises[4 * at : 4 * at + 4])
+            for at, buried in enumerate(ids):
+                session = in_session[at]
+                last[session] = last.get(session, 0) + unzigzag(sequences[at])
+                when += unzigzag(whens[at])
+                parent = ids[at - unzigzag(parents[at] - 2)] if parents[at] > 1 else None
+                if parents[at] == 1:
+                    parent, others = elsewhere[others : others + 16], others + 16
+                if buried == id_:
+                    found = (
+                        sessions[session].decode("utf-8", "surrogatepass"),
+                        last[session],
+                        parent,
+                        when,
+                        reasons[whys[at]],
+                    )
+            if found:
+                return found
+    return None
+
+
 def restore(path, checkpoint_id):
     """(header, execution_state, agent_context) of a checkpoint, checked."""
     store = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     id_ = uuid.UUID(checkpoint_id).bytes
-    [data] = store.execute("SELECT data FROM record WHERE id = ?", (id_,)).fetchone()
+    [data] = store.execute("SELECT data FROM record WHERE id = ?", (id_,)).fetchone() or [None]
+    assert data is not None, f"there is no such record; its grave: {grave(store, id_)}"
     assert data[:2] == b"HF" and data[3] == 1, "not a record of version 1"
     assert data[2] == 0, "it has expired: this is its tombstone"
     assert zlib.crc32(data[:-4]) == int.from_bytes(data[-4:], "big"), "the record is damaged"

@@ -1,7 +1,9 @@
 """docs/format.md is true: a reader that knows nothing but it reads what the library wrote, and its example is real."""
 
 import ast
+import contextlib
 import random
+import sqlite3
 import subprocess
 import sys
 import uuid
@@ -118,14 +120,29 @@ def test_long_lists_blobs_forks_edits_and_sealed_runs_are_read(path):
                 state = client.latest(session_id=session).execution_state
             id_ = client.save("a", execution_state=state, context={"raw": b"\0" * 5000}, session_id=session)
             states[id_] = repr(state)
-        expired = next(iter(states))
-        client.expire(expired)
+        buried = {id_: client.get(id_) for id_ in [*list(states)[:7], *list(states)[30:60:3]]}
+        for id_ in buried:
+            client.expire(id_)
         client.gc()
-        with pytest.raises(CheckpointExpiredError):
-            client.restore(expired)
+        expired = list(states)[10]
+        client.expire(expired)
+        for id_ in (*buried, expired):
+            with pytest.raises(CheckpointExpiredError):
+                client.restore(id_)
     with pytest.raises(AssertionError, match="tombstone"):
         read_store.restore(path, expired)
-    del states[expired]
+    for id_, entry in buried.items():
+        parent = uuid.UUID(entry.parent_id).bytes if entry.parent_id else None
+        with contextlib.closing(sqlite3.connect(path)) as store:
+            session, sequence, of, when, why = read_store.grave(store, uuid.UUID(id_).bytes)
+        assert (session, sequence, of, why) == (entry.session_id, entry.sequence, parent, "expired by hand")
+        assert abs(when - entry.created_at.timestamp() * 1000) < 600_000
+        with pytest.raises(AssertionError, match=r"its grave: .*expired by hand"):
+            read_store.restore(path, id_)
+    with pytest.raises(AssertionError, match="its grave: None"):
+        read_store.restore(path, str(uuid.uuid4()))
+    for id_ in (*buried, expired):
+        del states[id_]
     for id_, expected in states.items():
         _, state, context = read_store.restore(path, id_)
         assert (repr(state), context) == (expected, {"raw": b"\0" * 5000})
