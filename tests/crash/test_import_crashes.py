@@ -110,6 +110,19 @@ def test_collected_between_any_two_of_its_commits(store: Store, quick: SyncClien
     assert stats.checkpoints == quick.stats().checkpoints  # what held the parts meanwhile is gone
 
 
+def test_only_what_was_imported_is_an_event(quick: SyncClient, staged) -> None:
+    data = large(quick)
+    client = SyncClient.memory()
+    imported(client, data)
+    seen = [event.checkpoint.checkpoint_id for event in client.events(after="start", follow=False)]
+    live = [
+        entry.checkpoint_id
+        for one in quick.sessions()
+        for entry in quick.timeline(session_id=one.session_id, limit=None)
+    ]
+    assert sorted(seen) == sorted(live)
+
+
 def test_collected_while_it_commits(store: Store, quick: SyncClient, staged) -> None:
     """A collection that has listed and marked before the tree's commit, and deletes after it."""
     data = large(quick)

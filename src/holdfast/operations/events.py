@@ -13,7 +13,7 @@ from typing import Self
 from holdfast.backends.port import Change
 from holdfast.errors import HoldfastError, StoreError, UsageError
 from holdfast.model.event import Cursor, Event
-from holdfast.objects import record, rows
+from holdfast.objects import bundle, record, rows
 from holdfast.operations import reading
 from holdfast.operations.services import Services
 
@@ -131,6 +131,8 @@ class EventStream:
         if self._session is not None and found.session not in (self._session, b""):
             return None
         stored = reading.listed_record(services, found)
+        if stored.session == bundle.staging_session(stored.id):
+            return None
         if self._session is not None and found.session != self._session:
             return None
         target = stored.header.get("to")

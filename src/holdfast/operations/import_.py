@@ -270,7 +270,7 @@ class _Transfer:
             tuple(self._entries),
             tuple(self._blob_entries),
         )
-        session_id = f"importing {ids.to_text(id_)}"
+        session_id = bundle.staging_session(id_)
         header = {
             "id": id_,
             "seq": 1,
