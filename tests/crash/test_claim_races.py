@@ -18,11 +18,11 @@ from claimer import AGENT
 
 from holdfast import HandoffStatus, SyncClient
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500 if SOAK else 300)]
 CLAIMER = Path(__file__).with_name("claimer.py")
 CLAIMERS = 4
 KILLS = 40 if SOAK else 8
-PATIENCE = 120.0
+PATIENCE = 1200.0 if SOAK else 240.0
 
 
 class Claimers:
