@@ -88,6 +88,22 @@ def test_a_session_that_was_imported_goes_on(store: Store, target: Store) -> Non
     assert target.client().verify().problems == ()
 
 
+@pytest.mark.slow
+def test_a_thousand_checkpoints(tmp_path: Path) -> None:
+    here, there = SyncClient.memory(), Store("sqlite", tmp_path).client()
+    fill(here, 1000)
+    data = exported(here)
+    report = imported(there, data)
+    assert report.checkpoints + report.tombstones == report.imported > 1000
+    here.gc()  # what has expired is packed more densely: that makes no difference
+    assert exported(here) == exported(there) == data
+    assert there.verify().problems == ()
+    names = {one.session_id: [entry.checksum for entry in here.timeline(session_id=one.session_id, limit=None)]
+             for one in here.sessions()}  # fmt: skip
+    for name, checksums in names.items():
+        assert [entry.checksum for entry in there.timeline(session_id=name, limit=None)] == checksums
+
+
 def test_types_need_not_be_registered(quick: SyncClient) -> None:
     quick.save("a", execution_state={"plan": Plan("x", messages(20))}, session_id="s")
     stranger = SyncClient.memory(types=TypeRegistry())
@@ -257,6 +273,21 @@ def test_pins_and_tags_come_with_their_checkpoints(client: SyncClient, quick: Sy
     client.unpin(ids[0])
     imported(client, data)  # what is there already is this store's own business
     assert client.pins() == []
+
+
+def test_inboxes(client: SyncClient, quick: SyncClient) -> None:
+    start = quick.save("a", execution_state={"n": 1}, session_id="s")
+    handed = quick.handoff(start, "reviewer")
+    imported(client, exported(quick))
+    assert [one.checkpoint.checkpoint_id for one in client.inbox("reviewer")] == [handed]
+    with quick.claim(handed, "reviewer") as claim:
+        quick.save("reviewer", execution_state={"n": 2}, lease=claim.lease)
+    data = exported(quick)
+    imported(client, data)
+    assert client.inbox("reviewer") == []  # somebody went on from it, there
+    assert exported(client) == data
+    there, here = (one.inbox("reviewer", include_claimed=True)[0] for one in (quick, client))
+    assert (there.status, there.next_id, there.since) == (here.status, here.next_id, here.since)
 
 
 def test_a_tag_that_stands_elsewhere_is_a_conflict(client: SyncClient, quick: SyncClient) -> None:

@@ -31,6 +31,14 @@ def checkpoint_of(entry: RowEntry) -> bytes | None:
     return about(entry.key, entry.content) if about else None
 
 
+def takes_place_of(entry: RowEntry) -> bytes | None:
+    """The key of the row that was there before, and that this one says the end of: a handoff that has been gone on from
+    does not wait any more."""
+    if entry.space != inbox.INBOX or entry.key[-17:-16] != inbox.DONE:
+        return None
+    return entry.key[:-17] + inbox.WAITING + entry.key[-16:]
+
+
 def key_of(entry: RowEntry, tree: bytes) -> RowKey:
     return RowKey(entry.space, entry.key, STORE if entry.of_store else tree)
 

@@ -79,7 +79,11 @@ async def compare(services: Services, source: Source, index: TreeIndex) -> Diffe
         if writes:
             found.head_writes += writes
             found.moved.append(head.session)
-    found.row_writes = await _row_writes(services, index, {stored.id for _, stored in found.new})
+    gone_on = {theirs.id for theirs, _ in found.known if rows.session_key(theirs.session) in found.moved}
+    found.row_writes = [
+        *await _row_writes(services, index, {stored.id for _, stored in found.new}),
+        *await _ended(services, index, gone_on),
+    ]
     return found
 
 
@@ -174,6 +178,22 @@ async def _row_writes(services: Services, index: TreeIndex, new: Collection[byte
                 f"the {entry.space} {name!r:.60} is there already, and stands for something else: nothing of the tree "
                 f"{ids.to_text(index.entry.tree)} was imported. Remove it here, or there, and try again"
             )
+    return writes
+
+
+async def _ended(services: Services, index: TreeIndex, gone_on: Collection[bytes]) -> list[RowWrite]:
+    """Of sessions that go on: what waited here, and has ended in the bundle."""
+    entries = [
+        (entry, before)
+        for entry in index.rows
+        if portable.checkpoint_of(entry) in gone_on and (before := portable.takes_place_of(entry)) is not None
+    ]
+    waiting = [RowKey(entry.space, before, index.entry.tree) for entry, before in entries]
+    writes = []
+    for (entry, _), key, row in zip(entries, waiting, await services.backend.rows(waiting), strict=True):
+        if row is not None:
+            done = portable.key_of(entry, index.entry.tree)
+            writes += [RowWrite(key, None, row.version), RowWrite(done, rows.protect(done, entry.content))]
     return writes
 
 

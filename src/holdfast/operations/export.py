@@ -192,11 +192,9 @@ class Export:
         tree.graves.sort()
         if not tree.heads:
             raise _overtaken(id_)
-        tree.rows = sorted(
-            entry
-            for entry in [*about, *(entry for checkpoint in known for entry in store_rows.get(checkpoint, ()))]
-            if portable.checkpoint_of(entry) in known
-        )
+        live = {stored.id for _, stored in tree.records}  # what is about others goes with these, sooner or later
+        of_store = (entry for checkpoint in live for entry in store_rows.get(checkpoint, ()))
+        tree.rows = sorted(entry for entry in (*about, *of_store) if portable.checkpoint_of(entry) in live)
         return tree
 
     async def _records(self, session: bytes, last: int, tree: bytes) -> list[tuple[bytes, Stored]]:
