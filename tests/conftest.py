@@ -9,20 +9,24 @@ import pytest
 from hypothesis import settings
 
 from holdfast import SyncClient
-from servers.fixtures import postgres_dsn, redis_url  # noqa: F401 - fixtures are found by their names here
-from support import BACKENDS, Clock, Store
+from servers.fixtures import pgbouncer_dsn, postgres_dsn, postgres_url, redis_url  # noqa: F401 - fixtures are found by their names here
+from servers.schemas import drop_schemas
+from support import BACKENDS, SERVED, Clock, Store
 
 # A test that takes long on a busy machine is no failure; examples are the same in every run of a check.
 settings.register_profile("holdfast", deadline=None)
 settings.load_profile("holdfast")
 
 
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture(params=(*BACKENDS, *(pytest.param(kind, marks=pytest.mark.servers) for kind in SERVED)))
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A store of each kind. `store.client()` opens a client on it, as often as it is called."""
-    opened = Store(request.param, tmp_path)
+    server = request.getfixturevalue("postgres_dsn") if request.param == "postgres" else ""
+    opened = Store(request.param, tmp_path, server)
     yield opened
     opened.close()
+    if server:
+        drop_schemas(server)
 
 
 @pytest.fixture(params=("files", "sqlite"))

@@ -15,11 +15,15 @@ from typing import Any
 
 from holdfast import Client, SyncClient
 from holdfast.backends.files import FilesBackend
+from holdfast.backends.loop_thread import blocking
 from holdfast.backends.memory import MemoryBackend
 from holdfast.backends.port import BlockingBackend, Capabilities, Commit
+from holdfast.backends.postgres import open_postgres
 from holdfast.backends.sqlite import SqliteBackend
+from servers.schemas import schema_name
 
 BACKENDS = ("memory", "files", "sqlite")
+SERVED = ("postgres",)  # those that need a server
 SOME_ID = "01939c5e-7c1b-7000-8a2f-0c4c1d9be2f1"
 OTHER_ID = "01939c5e-7c1b-7000-8a2f-0c4c1d9be2f2"
 
@@ -27,21 +31,32 @@ OTHER_ID = "01939c5e-7c1b-7000-8a2f-0c4c1d9be2f2"
 class Store:
     """One store. Each client that it opens has a memory of its own, as another process would."""
 
-    def __init__(self, kind: str, where: Path) -> None:
+    def __init__(self, kind: str, where: Path, server: str = "") -> None:
+        """`server` is where the server is, for kinds that need one."""
         self.kind = kind
+        self.server = server
         self.where = where
         self._memory = MemoryBackend()
-        self._opened: list[BlockingBackend] = [self._memory]
+        self._opened: list[Any] = [self._memory]
 
     @property
     def url(self) -> str:
+        if self.kind == "postgres":
+            return f"{self.server}?schema={schema_name(self.where)}"
         return {"sqlite": f"sqlite:///{self.where}/store.db", "files": f"file://{self.where}/store"}[self.kind]
 
     def backend(self) -> BlockingBackend:
+        """One more handle on the store, that blocks whatever its kind is."""
+        opened = self._open()
+        return blocking(opened) if opened.capabilities.awaitable else opened
+
+    def _open(self) -> Any:
         if self.kind == "memory":
             return self._memory
-        opened: BlockingBackend
-        if self.kind == "files":
+        opened: Any
+        if self.kind == "postgres":
+            opened = open_postgres(self.server, schema=schema_name(self.where), durability="fast")
+        elif self.kind == "files":
             opened = FilesBackend(self.where / "store", durability="fast")
         else:
             opened = SqliteBackend(self.where / "store.db", durability="fast")
@@ -49,10 +64,10 @@ class Store:
         return opened
 
     def client(self, **options: Any) -> SyncClient:
-        return SyncClient(self.backend(), **options)
+        return SyncClient(self._open(), **options)
 
     def async_client(self, **options: Any) -> Client:
-        return Client(self.backend(), **options)
+        return Client(self._open(), **options)
 
     def recorded(self, **options: Any) -> tuple[SyncClient, Recorder]:
         """A client, and what it asks of the store."""
@@ -61,7 +76,9 @@ class Store:
 
     def close(self) -> None:
         for backend in self._opened:
-            backend.close()
+            closing = backend.close()
+            if closing is not None:  # a coroutine
+                asyncio.run(closing)
 
 
 class Recorder:

@@ -79,7 +79,7 @@ class Opening:
         **options: Any,
     ) -> Self:
         """A client on the store at `url`: `sqlite:///relative.db`, `sqlite:////absolute.db`, `file:///directory`,
-        `memory://`, or what an installed package offers. Further options are the backend's."""
+        `memory://`, `postgresql://user@host/database`, or what an installed package offers. Further options are the backend's."""
         return cls(
             open_backend(url, **options), cache_bytes=cache_bytes, types=types, limits=limits, migrations=migrations
         )
@@ -119,6 +119,31 @@ class Opening:
         from holdfast.backends.files import FilesBackend
 
         backend = FilesBackend(directory, durability=durability)
+        return cls(backend, cache_bytes=cache_bytes, types=types, limits=limits, migrations=migrations)
+
+    @classmethod
+    def postgres(
+        cls,
+        dsn: str,
+        *,
+        schema: str = "holdfast",
+        durability: str = "full",
+        max_connections: int = 8,
+        timeout: float = 30.0,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+        types: TypeRegistry | None = None,
+        limits: Limits | None = None,
+        migrations: Migrations | None = None,
+    ) -> Self:
+        """A client on one schema of a PostgreSQL database, made at the first call if it is not there. `dsn` is a URL or
+        a list of libpq's parameters; each event loop opens at most `max_connections`, and a call waits for one of them for
+        at most `timeout` seconds. With `durability="fast"` a crash of the server may lose the last saves (never tear
+        one). Needs `pip install 'holdfast[postgres]'`."""
+        from holdfast.backends.postgres import open_postgres
+
+        backend = open_postgres(
+            dsn, schema=schema, durability=durability, max_connections=max_connections, timeout=timeout
+        )
         return cls(backend, cache_bytes=cache_bytes, types=types, limits=limits, migrations=migrations)
 
     @classmethod

@@ -104,3 +104,12 @@ def test_a_directory_of_something_else_is_made_no_store(tmp_path):
     with pytest.raises(StoreNotFoundError):
         open_or_make_store("photos")
     assert list((tmp_path / "photos").iterdir()) == []
+
+
+def test_a_password_in_the_url_is_not_shown():
+    shown = {
+        "postgresql://me:secret@host/db": "postgresql://me:***@host/db",
+        "postgresql://me@host/db?schema=x&password=secret": "postgresql://me@host/db?schema=x&password=***",
+        "postgresql://me@host:5432/db": "postgresql://me@host:5432/db",
+    }
+    assert {url: str(locate(url)) for url in shown} == shown

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from servers.running import ServerUnavailable
+from servers.schemas import drop_schemas, schema_name
 
 
 @pytest.fixture(scope="session")
@@ -44,4 +46,25 @@ def redis_url() -> Iterator[str]:
     except ServerUnavailable as reason:
         pytest.skip(str(reason))
     yield server.url
+    server.stop()
+
+
+@pytest.fixture
+def postgres_url(postgres_dsn: str, tmp_path: Path) -> Iterator[str]:
+    """A store in a schema that is this test's own, not made yet."""
+    separator = "&" if "?" in postgres_dsn else "?"
+    yield f"{postgres_dsn}{separator}schema={schema_name(tmp_path)}"
+    drop_schemas(postgres_dsn)
+
+
+@pytest.fixture(scope="session")
+def pgbouncer_dsn(postgres_dsn: str) -> Iterator[str]:
+    """The same PostgreSQL, behind a pgbouncer."""
+    from servers.pgbouncer import Pgbouncer
+
+    try:
+        server = Pgbouncer(postgres_dsn)
+    except ServerUnavailable as reason:
+        pytest.skip(str(reason))
+    yield server.dsn
     server.stop()

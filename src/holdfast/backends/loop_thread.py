@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from holdfast.backends.port import AsyncBackend, BlockingBackend, Capabilities
@@ -29,7 +30,7 @@ class _Blocking:
 
     @property
     def capabilities(self) -> Capabilities:
-        return self._backend.capabilities
+        return replace(self._backend.capabilities, awaitable=False)
 
     def __getattr__(self, verb: str) -> Callable[..., Any]:
         method = getattr(self._backend, verb)

@@ -17,6 +17,8 @@ OWN = {
     "memory": "holdfast.backends.memory",
     "file": "holdfast.backends.files",
     "sqlite": "holdfast.backends.sqlite",
+    "postgresql": "holdfast.backends.postgres",
+    "postgres": "holdfast.backends.postgres",
 }
 
 

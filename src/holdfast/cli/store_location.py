@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,7 +46,7 @@ class StoreLocation:
     url: str | None = None
 
     def __str__(self) -> str:
-        return str(self.path) if self.path is not None else str(self.url)
+        return str(self.path) if self.path is not None else without_password(str(self.url))
 
     def open(self, *, registered: bool = False) -> SyncClient:
         """A client that shows any state as it is stored; with `registered`, one with this process's types and
@@ -60,6 +61,11 @@ class StoreLocation:
         if self.kind == "files":
             return SyncClient.files(self.path, types=types, migrations=migrations)
         return SyncClient.sqlite(self.path, types=types, migrations=migrations)
+
+
+def without_password(url: str) -> str:
+    """The URL as it may be shown."""
+    return re.sub(r"(?<=[?&]password=)[^&]*", "***", re.sub(r"(?<=://)([^:@/?]*):[^@/?]*(?=@)", r"\1:***", url))
 
 
 def open_store(named: str | None, *, registered: bool = False) -> SyncClient:

@@ -1,0 +1,88 @@
+"""Arrays in the form in which PostgreSQL receives them, made by hand: nothing is escaped, nothing guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct, pack
+
+from psycopg import pq
+from psycopg.abc import AdaptContext
+from psycopg.adapt import AdaptersMap, Dumper
+from psycopg.postgres import adapters
+
+_BYTEA, _INT8, _TEXT = 17, 20, 25
+_HEADER = Struct(">iiIii")  # dimensions, whether there are nulls, type, length, number of the first element
+_LENGTH = Struct(">i").pack
+
+
+class BytesArray(bytes):
+    """A bytea[]."""
+
+
+class IntsArray(bytes):
+    """A bigint[]."""
+
+
+class TextArray(bytes):
+    """A text[]."""
+
+
+def bytes_array(elements: Sequence[bytes]) -> BytesArray:
+    return BytesArray(_packed(_BYTEA, elements))
+
+
+def text_array(elements: Sequence[str]) -> TextArray:
+    return TextArray(_packed(_TEXT, [element.encode() for element in elements]))
+
+
+def ints_array(elements: Sequence[int]) -> IntsArray:
+    numbers = [part for element in elements for part in (8, element)]
+    return IntsArray(_header(_INT8, len(elements)) + pack(">" + "iq" * len(elements), *numbers))
+
+
+def _packed(type_: int, elements: Sequence[bytes]) -> bytes:
+    parts = [_header(type_, len(elements))]
+    for element in elements:
+        parts += (_LENGTH(len(element)), element)
+    return b"".join(parts)
+
+
+def _header(type_: int, length: int) -> bytes:
+    return _HEADER.pack(1, 0, type_, length, 1) if length else pack(">iiI", 0, 0, type_)
+
+
+class _AsItIs(Dumper):
+    format = pq.Format.BINARY
+
+    def dump(self, obj: bytes) -> bytes:
+        return obj
+
+
+class _BytesArrayDumper(_AsItIs):
+    oid = 1001
+
+
+class _IntsArrayDumper(_AsItIs):
+    oid = 1016
+
+
+class _TextArrayDumper(_AsItIs):
+    oid = 1009
+
+
+class Context:
+    """What a connection is opened with, so that it knows these arrays."""
+
+    connection = None
+
+    def __init__(self) -> None:
+        self.adapters = AdaptersMap(adapters)
+        for kind, dumper in (
+            (BytesArray, _BytesArrayDumper),
+            (IntsArray, _IntsArrayDumper),
+            (TextArray, _TextArrayDumper),
+        ):
+            self.adapters.register_dumper(kind, dumper)
+
+
+CONTEXT: AdaptContext = Context()

@@ -1,0 +1,216 @@
+"""Commits as a program for `carry_out`, the function in the database (migrations/001_initial.sql).
+
+The program is a list of whole numbers: an operation, then its arguments. Bytes and names of spaces stand in lists beside
+it, and are referred to by their number there, from 1 on; 0 is none. Of each commit all conditions come first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+from holdfast.backends.port import (
+    ANY_VERSION,
+    MAX_LOG_ELEMENTS,
+    STORE,
+    Commit,
+    CommitConflict,
+    Labels,
+    RecordWrite,
+    RowKey,
+    RowWrite,
+    RunDelete,
+    RunWrite,
+)
+
+BEGIN, TAIL, BEGINS_WITH, VERSION, FREE, DATA, VALUE = range(7)
+RUN, BLOB, RECORD, REPLACE, PUT_ROW, DROP_ROW = range(10, 16)
+DELETE_RECORD, DELETE_RUN, DELETE_BLOB = range(20, 23)
+
+INDEXED = 1024  # bytes of a row's key that are in the index
+NOTHING = -1
+
+# What one transaction takes at most. PostgreSQL has room for 64 locks a connection; an array has less than 1 GB.
+MAX_LOCKS = 64
+MAX_BYTES = 32 * 1024 * 1024
+
+
+class Program:
+    """A batch of commits, ready to be sent; `outcomes` reads what comes back."""
+
+    def __init__(self, commits: Sequence[Commit]) -> None:
+        self.ints: list[int] = []
+        self.bytes: list[bytes] = []
+        self.words: list[str] = []
+        self._word_numbers: dict[str, int] = {}
+        self._conditions: dict[int, tuple[str, object]] = {}  # by their place in the program
+        for commit in commits:
+            self._add(commit)
+
+    def outcomes(self, places: Sequence[int]) -> list[BaseException | None]:
+        return [CommitConflict(*self._conditions[place]) if place else None for place in places]
+
+    def _add(self, commit: Commit) -> None:
+        ints = self.ints
+        ints += (BEGIN, 0)
+        begin = len(ints)
+        self._add_conditions(commit)
+        for run in commit.runs:
+            k = run.log * MAX_LOG_ELEMENTS + run.first
+            ints += (RUN, k, run.length, self._byte(run.data), k - run.first + run.tail)
+        # In the order of their hashes: two commits that write the same blobs don't wait for each other both ways.
+        for hash_ in sorted(commit.blobs):
+            ints += (BLOB, self._byte(hash_), self._byte(commit.blobs[hash_]))
+        for record in _records(commit):
+            self._add_record(record)
+        for row in commit.rows:
+            self._add_row(row)
+        for id_, data in commit.delete_records:
+            ints += (DELETE_RECORD, self._byte(id_), self._byte(data))
+        for delete in commit.delete_runs:
+            self._add_run_delete(delete)
+        for hash_ in sorted(commit.delete_blobs):
+            ints += (DELETE_BLOB, self._byte(hash_), commit.delete_blobs[hash_])
+        ints[begin - 1] = len(ints) + 1
+
+    def _add_conditions(self, commit: Commit) -> None:
+        ends: dict[int, int] = {}  # of the logs that this commit has begun to write
+        for run in commit.runs:
+            if not ends.get(run.log) == run.first == run.tail:
+                self._condition("run", run.log, TAIL, *_tail(run))
+            ends[run.log] = run.first + run.length
+        for id_, prefix in commit.require:
+            self._condition("require", id_, BEGINS_WITH, self._byte(id_), self._byte(prefix))
+        for key, version in commit.require_rows:
+            self._condition("row", key, VERSION, *self._row_key(key), version)
+        for record in _records(commit):
+            if record.replaces is None:
+                arguments = self._byte(record.id), self._byte(record.session), record.sequence
+                self._condition("record", record.id, FREE, *arguments)
+            else:
+                self._condition("replace", record.id, DATA, self._byte(record.id), self._byte(record.replaces))
+        for key, _, expect, was in commit.rows:
+            if expect != ANY_VERSION:
+                self._condition("row", key, VERSION, *self._row_key(key), expect)
+            if was is not None:
+                self._condition("row", key, VALUE, *self._row_key(key), self._byte(was))
+
+    def _add_record(self, record: RecordWrite) -> None:
+        if record.replaces is not None:
+            self.ints += (REPLACE, self._byte(record.id), self._byte(record.data))
+            return
+        expires = NOTHING if record.expires_at_us is None else record.expires_at_us
+        self.ints += (RECORD, self._byte(record.id), self._byte(record.session), record.sequence)
+        self.ints.append(self._byte(record.data))
+        labels = record.labels
+        if labels is None:
+            self.ints += (NOTHING, expires, NOTHING, 0, 0, 0, 0, 0)
+            return
+        self.ints += (labels.created_at_us, expires, labels.step_index, *map(self._byte_or_none, _shown(labels)))
+
+    def _add_row(self, row: RowWrite) -> None:
+        key = self._row_key(row.key)
+        if row.value is None:
+            self.ints += (DROP_ROW, *key)
+        else:
+            self.ints += (PUT_ROW, *key, self._byte(row.key.key[INDEXED:]), self._byte(row.value))
+
+    def _add_run_delete(self, delete: RunDelete) -> None:
+        ints, base = self.ints, delete.log * MAX_LOG_ELEMENTS
+        ints += (DELETE_RUN, base + delete.first, delete.length, 0)
+        end = len(ints) - 1
+        for first, length, data in delete.pieces:
+            ints += (RUN, base + first, length, self._byte(data), base + first)
+        ints[end] = len(ints) + 1
+
+    def _condition(self, kind: str, detail: object, *operation: int) -> None:
+        self._conditions[len(self.ints) + 1] = (kind, detail)
+        self.ints += operation
+
+    def _row_key(self, key: RowKey) -> tuple[int, int, int, int]:
+        number = self._word_numbers.get(key.space)
+        if number is None:
+            self.words.append(key.space)
+            number = self._word_numbers[key.space] = len(self.words)
+        indexed, rest_hash = key_columns(key.key)
+        return number, self._byte(indexed), self._byte(rest_hash), self._byte(key.tree)
+
+    def _byte(self, data: bytes) -> int:
+        self.bytes.append(data)
+        return len(self.bytes)
+
+    def _byte_or_none(self, data: bytes | None) -> int:
+        return 0 if data is None else self._byte(data)
+
+
+def key_columns(key: bytes) -> tuple[bytes, bytes]:
+    """A row's key as it is found: what of it is in the index, and the hash of the rest, if there is one."""
+    return key[:INDEXED], hashlib.sha256(key[INDEXED:]).digest() if len(key) > INDEXED else b""
+
+
+def batches(commits: Sequence[Commit], schema: str) -> Iterator[tuple[list[Commit], list[int]]]:
+    """The commits in order, in as few transactions as there can be; with each the locks that it takes, sorted."""
+    batch: list[Commit] = []
+    locks: set[int] = set()
+    size = 0
+    for commit in commits:
+        wanted = set(_locks(commit, schema))
+        weight = _weight(commit)
+        if batch and (len(locks | wanted) > MAX_LOCKS or size + weight > MAX_BYTES):
+            yield batch, sorted(locks)
+            batch, locks, size = [], set(), 0
+        batch.append(commit)
+        locks |= wanted
+        size += weight
+    if batch:
+        yield batch, sorted(locks)
+
+
+def lock_number(*names: bytes) -> int:
+    """The number of the advisory lock for what has these names, among all that use the database."""
+    digest = hashlib.sha256(b"holdfast\0" + b"".join(len(name).to_bytes(4, "big") + name for name in names)).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)
+
+
+def _locks(commit: Commit, schema: str) -> Iterator[int]:
+    """Its tree, and of the rows that belong to the whole store those that it writes."""
+    name = schema.encode()
+    yield lock_number(name, commit.tree)
+    for write in commit.rows:
+        if write.key.tree == STORE:
+            yield lock_number(name, STORE, write.key.space.encode(), write.key.key)
+
+
+def _weight(commit: Commit) -> int:
+    return (
+        sum(len(run.data) for run in commit.runs)
+        + sum(map(len, commit.blobs.values()))
+        + sum(len(record.data) + len(record.replaces or b"") for record in _records(commit))
+        + sum(len(data) for _, data in commit.delete_records)
+    )
+
+
+def _records(commit: Commit) -> Sequence[RecordWrite]:
+    if commit.record is None:
+        return commit.more_records
+    return (commit.record, *commit.more_records) if commit.more_records else (commit.record,)
+
+
+def _tail(run: RunWrite) -> tuple[int, int, int]:
+    base = run.log * MAX_LOG_ELEMENTS
+    return base, base + run.tail, base + run.first if run.first < run.tail else NOTHING
+
+
+def _shown(labels: Labels) -> tuple[bytes | None, ...]:
+    return (
+        labels.parent,
+        _label(labels.agent_id),
+        _label(labels.framework),
+        _label(labels.step_name),
+        _label(labels.handoff_target),
+    )
+
+
+def _label(text: str | None) -> bytes | None:
+    """Text as PostgreSQL can show it: lone surrogates and NUL, which the record itself keeps, become question marks."""
+    return None if text is None else text.encode("utf-8", "replace").replace(b"\0", b"?")

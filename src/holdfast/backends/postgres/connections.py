@@ -1,0 +1,145 @@
+"""Connections to PostgreSQL: for each event loop its own, opened when they are needed, at most so many.
+
+A pool of its own rather than psycopg_pool, for three things. It has no tasks in the background, so a client may be used in
+one `asyncio.run` after the other, and a program that never closes it ends. A server that can't be reached is named at
+once, with the driver's reason. And a connection that died while it was idle is found without a round trip.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import threading
+import weakref
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import psycopg
+from psycopg import AsyncConnection, AsyncRawCursor
+
+from holdfast.backends.postgres.arrays import CONTEXT
+from holdfast.errors import StoreError
+
+Connection = AsyncConnection[tuple[Any, ...]]
+
+
+class Connections:
+    """All connections of one store, of whatever loop and thread."""
+
+    def __init__(self, conninfo: str, where: str, limit: int, timeout: float) -> None:
+        self._conninfo = conninfo
+        self._where = where
+        self._limit = limit
+        self._timeout = timeout
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._process = os.getpid()
+        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pool] = WeakKeyDictionary()
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[Connection]:
+        """A live connection, for this block only. Waits for one if all are in use."""
+        pool = self._pool()
+        try:
+            async with asyncio.timeout(self._timeout):
+                await pool.free.acquire()
+        except TimeoutError as error:
+            raise StoreError(
+                f"the store {self._where} can't be reached: for {self._timeout:g} s all {self._limit} connections were "
+                "in use. Raise `max_connections` or `timeout`"
+            ) from error
+        try:
+            connection = pool.idle_one() or await self._connect()
+            try:
+                yield connection
+            finally:
+                pool.give_back(connection, is_closed=self._is_closed)
+        finally:
+            pool.free.release()
+
+    def drop_idle(self) -> None:
+        """Closes this loop's idle connections: after a failure they may lead to a server that is gone."""
+        self._pool().close()
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            pools = list(self._pools.values())
+        for pool in pools:
+            pool.close()
+
+    async def _connect(self) -> Connection:
+        """Opens one. Prepared statements are left out: behind pgbouncer the next transaction is on another server."""
+        return await AsyncConnection.connect(
+            self._conninfo,
+            autocommit=True,
+            prepare_threshold=None,
+            context=CONTEXT,
+            cursor_factory=AsyncRawCursor,
+        )
+
+    def _pool(self) -> _Pool:
+        if self._is_closed:
+            raise StoreError(f"the store {self._where} was closed: open a new client")
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if self._process != os.getpid():  # a forked child leaves its parent's connections alone
+                self._process = os.getpid()
+                self._pools = WeakKeyDictionary()
+            pool = self._pools.get(loop)
+            if pool is None:
+                for other, of_other in list(self._pools.items()):
+                    if other.is_closed():
+                        of_other.close()
+                        del self._pools[other]
+                pool = self._pools[loop] = _Pool(self._limit)
+            return pool
+
+
+class _Pool:
+    """The connections of one event loop."""
+
+    def __init__(self, limit: int) -> None:
+        self.free = asyncio.Semaphore(limit)
+        self._idle: list[Connection] = []
+        self._finalizer = weakref.finalize(self, _finish, self._idle)
+
+    def idle_one(self) -> Connection | None:
+        """The one that was used last, if any is alive."""
+        while self._idle:
+            connection = self._idle.pop()
+            if not _has_news(connection):
+                return connection
+            _finish([connection])
+        return None
+
+    def give_back(self, connection: Connection, *, is_closed: bool) -> None:
+        at_rest = connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE
+        if is_closed or connection.closed or not at_rest:
+            _finish([connection])
+        else:
+            self._idle.append(connection)
+
+    def close(self) -> None:
+        idle = self._idle[:]
+        self._idle.clear()
+        _finish(idle)
+
+
+def _has_news(connection: Connection) -> bool:
+    """Whether the server has said something, unasked: that it is going, or nothing any more. What else it might say (a
+    setting has changed) is not worth the difference: then a new connection is opened."""
+    if connection.closed:
+        return True
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _finish(connections: list[Connection]) -> None:
+    """Closes them, with or without their event loop. Not those of a parent process: it still uses them."""
+    for connection in connections:
+        connection.pgconn.finish()

@@ -1,0 +1,50 @@
+"""The contract on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from holdfast.backends.port import AsyncBackend
+from holdfast.testing import BackendContract
+from servers.schemas import drop_schemas, schema_name
+
+pytestmark = pytest.mark.servers
+
+
+class TestPostgres(BackendContract):
+    """Opening again is another handle: connections of its own, as another worker would have."""
+
+    dsn: ClassVar[str]
+    options: ClassVar[dict[str, object]] = {}
+
+    @pytest.fixture(scope="class", autouse=True)
+    @classmethod
+    def _server(cls, postgres_dsn: str) -> Iterator[None]:
+        cls.dsn = postgres_dsn
+        yield
+        drop_schemas(postgres_dsn)
+
+    def open_backend(self, where: Path) -> AsyncBackend:
+        from holdfast.backends.postgres import open_postgres
+
+        return open_postgres(self.dsn, schema=schema_name(where), **self.options)
+
+
+class TestPostgresFast(TestPostgres):
+    options: ClassVar[dict[str, object]] = {"durability": "fast", "max_connections": 1}
+
+
+@pytest.mark.slow
+class TestPostgresBehindPgbouncer(TestPostgres):
+    """In transaction mode: two calls, even of one handle, are on two connections to the server."""
+
+    @pytest.fixture(scope="class", autouse=True)
+    @classmethod
+    def _server(cls, pgbouncer_dsn: str, postgres_dsn: str) -> Iterator[None]:
+        cls.dsn = pgbouncer_dsn
+        yield
+        drop_schemas(postgres_dsn)

@@ -1,0 +1,188 @@
+"""Connections: for each event loop its own, never more than allowed, none left over, and the dead are found."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import warnings
+
+import psycopg
+import pytest
+from open_transaction import connected, schema_of
+
+from holdfast import Client, StoreError, SyncClient
+from holdfast.backends.postgres import open_url
+from support import python
+
+pytestmark = pytest.mark.servers
+
+
+def connections_of(url: str, name: str) -> int:
+    with connected(url) as connection:
+        found = connection.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s", (name,)
+        ).fetchone()
+    assert found is not None
+    return found[0]
+
+
+def named(url: str) -> tuple[str, str]:
+    """The URL with a name that tells its connections from others'."""
+    name = schema_of(url)
+    return f"{url}&application_name={name}", name
+
+
+def test_a_thousand_saves_at_once_wait_and_none_fails(postgres_url):
+    url, name = named(postgres_url)
+
+    async def use() -> None:
+        async with Client.open(url, max_connections=2) as client:
+            await client.save("a", session_id="s0")
+            saved = await asyncio.gather(*(client.save("a", session_id=f"s{n % 50}") for n in range(1000)))
+            assert len(set(saved)) == 1000
+            restored = await asyncio.gather(*(client.restore(id_) for id_ in saved[:300]))
+            assert [checkpoint.checkpoint_id for checkpoint in restored] == saved[:300]
+            assert connections_of(postgres_url, name) <= 2
+
+    asyncio.run(use())
+
+
+def test_who_waits_too_long_for_a_connection_is_told(postgres_url):
+    async def use() -> None:
+        backend = open_url(postgres_url, max_connections=1, timeout=0.2)
+        await backend.setup()
+        async with backend._connections.one():
+            with pytest.raises(StoreError, match="max_connections"):
+                await backend.last_change()
+        assert await backend.last_change() == 0
+        await backend.close()
+
+    asyncio.run(use())
+
+
+def test_one_client_serves_two_loops_one_after_the_other_and_closing_leaves_nothing(postgres_url):
+    url, name = named(postgres_url)
+    client = Client.open(url)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for n in range(3):
+            asyncio.run(client.save("a", execution_state={"n": n}, session_id="s"))
+            gc.collect()
+        assert len(asyncio.run(client.timeline(session_id="s"))) == 3
+        assert connections_of(postgres_url, name) <= 2  # those of loops that have ended were closed
+        asyncio.run(client.close())
+        gc.collect()
+    deadline = 100
+    while connections_of(postgres_url, name) and deadline:
+        deadline -= 1
+    assert connections_of(postgres_url, name) == 0
+    with pytest.raises(StoreError, match="closed"):
+        asyncio.run(client.save("a"))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "client = SyncClient.open(url); client.save('a', session_id='s')",
+        "import asyncio; client = Client.open(url); asyncio.run(client.save('a', session_id='s'))",
+        "import asyncio; asyncio.run(Client.open(url).save('a', session_id='s'))",
+    ],
+)
+def test_a_program_that_never_closes_its_client_ends_without_a_word(postgres_url, program):
+    done = python(f"import sys; from holdfast import Client, SyncClient; url = sys.argv[1]\n{program}", postgres_url)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_a_forked_child_opens_its_own(postgres_url):
+    done = python(
+        """
+        import os, sys
+        from holdfast import SyncClient
+        client = SyncClient.open(sys.argv[1])
+        client.save("a", session_id="parent")
+        children = []
+        for n in range(2):
+            child = os.fork()
+            if child == 0:
+                for _ in range(10):
+                    client.save("a", session_id=f"child {n}")
+                os._exit(0)
+            children.append(child)
+        for _ in range(10):
+            client.save("a", session_id="parent")
+        for child in children:
+            assert os.waitpid(child, 0)[1] == 0
+        client.save("a", session_id="parent")
+        print(sorted((session.session_id, session.saves) for session in client.sessions()))
+        client.close()
+        """,
+        postgres_url,
+    )
+    assert done.stdout.strip() == "[('child 0', 10), ('child 1', 10), ('parent', 12)]"
+
+
+def test_connections_that_the_server_ended_are_replaced(postgres_url):
+    """Idle ones, before anything is sent over them: neither a read nor a save fails."""
+    url, name = named(postgres_url)
+    with SyncClient.open(url) as client:
+        client.save("a", session_id="s")
+        for _ in range(3):
+            end_connections(postgres_url, name)
+            client.save("a", session_id="s")
+            end_connections(postgres_url, name)
+            assert client.latest(session_id="s") is not None
+        assert len(client.timeline(session_id="s")) == 4
+
+
+def end_connections(url: str, name: str) -> None:
+    with connected(url) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = %s", (name,)
+        )
+
+
+def test_a_neighbour_that_can_not_be_written_fails_alone(postgres_url):
+    """One of three commits of a batch breaks a rule of the tables: the others are done."""
+    from holdfast.backends.port import Commit, RunDelete
+    from holdfast.testing.harness import TREE, append, record
+
+    async def use() -> None:
+        backend = open_url(postgres_url)
+        assert await backend.commit_all([Commit(TREE, runs=[append(1, 0, b"a", b"b"), append(2, 0, b"x")])]) == [None]
+        twice = Commit(TREE, record(2), delete_runs=[RunDelete(1, 0, 2, ((0, 1, b"a"), (0, 1, b"a")))])
+        outcomes = await backend.commit_all([Commit(TREE, record(1)), twice, Commit(TREE, record(3))])
+        assert [type(outcome) for outcome in outcomes] == [type(None), StoreError, type(None)]
+        assert [found.sequence for found in await backend.session_records(b"run-001")] == [3, 1]
+        await backend.close()
+
+    asyncio.run(use())
+
+
+@pytest.mark.slow
+def test_the_bytes_on_disk_stay_near_those_of_the_state(postgres_url):
+    """1,000 steps of a conversation: tables and indexes, whether or not the server has vacuumed."""
+    from benchmarks.conversation import Conversation, compact_json
+
+    conversation = Conversation()
+    with SyncClient.open(postgres_url) as client:
+        for _ in range(1000):
+            client.save("a", session_id="s", execution_state=conversation.advance().state)
+    backend = open_url(postgres_url)
+    total = asyncio.run(backend.usage()).total_bytes
+    asyncio.run(backend.close())
+    assert total <= 2.5 * len(compact_json(conversation.state))
+
+
+def test_what_was_deleted_makes_room(postgres_url):
+    with SyncClient.open(postgres_url) as client:
+        for step in range(30):
+            client.save("a", session_id="s", execution_state={"text": f"{step}" * 20_000}, ttl_seconds=0.001)
+        client.save("a", session_id="t")
+        client.gc()
+        assert client.verify().ok
+
+
+def test_psycopg_is_not_imported_before_it_is_needed():
+    done = python("import sys, holdfast; holdfast.SyncClient.memory().save('a'); print('psycopg' in sys.modules)")
+    assert done.stdout.strip() == "False"
+    assert psycopg.__version__
