@@ -79,7 +79,8 @@ class Opening:
         **options: Any,
     ) -> Self:
         """A client on the store at `url`: `sqlite:///relative.db`, `sqlite:////absolute.db`, `file:///directory`,
-        `memory://`, `postgresql://user@host/database`, or what an installed package offers. Further options are the backend's."""
+        `memory://`, `postgresql://user@host/database`, `redis://host:6379/0`, or what an installed package offers. Further
+        options are the backend's."""
         return cls(
             open_backend(url, **options), cache_bytes=cache_bytes, types=types, limits=limits, migrations=migrations
         )
@@ -143,6 +144,43 @@ class Opening:
 
         backend = open_postgres(
             dsn, schema=schema, durability=durability, max_connections=max_connections, timeout=timeout
+        )
+        return cls(backend, cache_bytes=cache_bytes, types=types, limits=limits, migrations=migrations)
+
+    @classmethod
+    def redis(
+        cls,
+        url: str,
+        *,
+        prefix: str = "holdfast",
+        durability: str = "default",
+        replicas: int = 1,
+        wait_ms: int = 1000,
+        max_connections: int = 16,
+        timeout: float = 30.0,
+        shards: int | None = None,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+        types: TypeRegistry | None = None,
+        limits: Limits | None = None,
+        migrations: Migrations | None = None,
+    ) -> Self:
+        """A client on a Redis or Valkey server, or a cluster of them (`redis+cluster://node1:7000,node2:7000`), where its
+        keys begin with `{prefix`. How much a crash of the server may lose is decided by the server's settings:
+        docs/redis.md. With `durability="replicated"` a save waits until so many replicas have it, and says so if they
+        have not within `wait_ms`. Each event loop opens at most `max_connections` to a server, and calls wait for one
+        of them. `shards` is how many parts a new store has, 1 or, on a cluster, 16. Needs
+        `pip install 'holdfast[redis]'`."""
+        from holdfast.backends.redis import open_redis
+
+        backend = open_redis(
+            url,
+            prefix=prefix,
+            durability=durability,
+            replicas=replicas,
+            wait_ms=wait_ms,
+            max_connections=max_connections,
+            timeout=timeout,
+            shards=shards,
         )
         return cls(backend, cache_bytes=cache_bytes, types=types, limits=limits, migrations=migrations)
 

@@ -19,6 +19,10 @@ OWN = {
     "sqlite": "holdfast.backends.sqlite",
     "postgresql": "holdfast.backends.postgres",
     "postgres": "holdfast.backends.postgres",
+    "redis": "holdfast.backends.redis",
+    "rediss": "holdfast.backends.redis",
+    "redis+cluster": "holdfast.backends.redis",
+    "rediss+cluster": "holdfast.backends.redis",
 }
 
 

@@ -1,0 +1,95 @@
+"""Where things are: shards of trees, orders of row keys, and what a stored record says of itself. No I/O."""
+
+from __future__ import annotations
+
+import zlib
+
+from holdfast.backends.port import Record, Row, RowKey
+from holdfast.errors import CorruptError
+from holdfast.model import ids
+
+LAYOUT = 1
+FIRST_SHARD = 0  # has the rows of the whole store, and gives out positions
+
+# The end of a key within a place: below any byte that a key may go on with, as NUL is written as NUL 0xff.
+_END = b"\x00\x01"
+_AFTER_END = b"\x00\x02"
+
+
+def shard_of(id_: bytes, shards: int) -> int:
+    """The shard of a tree, and of the ids made in it: they share a tag."""
+    return zlib.crc32(ids.tree_tag(id_)) % shards if id_ and shards > 1 else FIRST_SHARD
+
+
+def base(prefix: str, shard: int) -> bytes:
+    """What the keys of a shard begin with. Only what is in braces decides which node of a cluster has them."""
+    return f"{{{prefix}:{shard}}}".encode()
+
+
+# -- rows ------------------------------------------------------------------------------------------------------------
+
+
+def place(key: RowKey) -> bytes:
+    """Orders as (key, tree) does, byte for byte."""
+    return _escaped(key.key) + _END + key.tree
+
+
+def place_in_tree(key: RowKey) -> bytes:
+    """Orders as (tree, key) does, trees of one length together."""
+    return _of_tree(key.tree) + _escaped(key.key) + _END
+
+
+def key_of(space: str, found: bytes) -> RowKey:
+    """The key of a place."""
+    end = found.index(_END)  # within a key, NUL is always followed by 0xff
+    return RowKey(space, found[:end].replace(b"\x00\xff", b"\x00"), found[end + len(_END) :])
+
+
+def bounds(tree: bytes | None, prefix: bytes, after: bytes | None) -> tuple[bytes, bytes]:
+    """From where to where the places are of the keys that begin with `prefix` and are greater than `after`, as
+    ZRANGEBYLEX wants it; with `tree` in the order of that tree."""
+    head = b"" if tree is None else _of_tree(tree)
+    low = head + _escaped(prefix)
+    high = _next(low)
+    if after is not None:
+        low = max(low, head + _escaped(after) + _AFTER_END)
+    return b"[" + low, b"+" if high is None else b"(" + high
+
+
+def row_of(stored: bytes) -> Row:
+    version, _, value = stored.partition(b":")
+    return Row(value, _whole(version))
+
+
+def _escaped(key: bytes) -> bytes:
+    return key.replace(b"\x00", b"\x00\xff")
+
+
+def _of_tree(tree: bytes) -> bytes:
+    return bytes((len(tree),)) + tree
+
+
+def _next(prefix: bytes) -> bytes | None:
+    """The lowest bytes above all that begin with `prefix`; None if there are none."""
+    kept = prefix.rstrip(b"\xff")
+    return kept[:-1] + bytes((kept[-1] + 1,)) if kept else None
+
+
+# -- records ---------------------------------------------------------------------------------------------------------
+
+
+def record_of(id_: bytes, stored: bytes, session: bytes | None) -> tuple[int, Record]:
+    """The position and the record."""
+    parts = stored.split(b":", 3)
+    if len(parts) != 4 or session is None:
+        raise CorruptError(f"record {ids.to_text(id_)} has no place in a session: the store is damaged. Run `verify`")
+    return _whole(parts[2]), Record(id_, session, _whole(parts[1]), parts[3])
+
+
+def _whole(digits: bytes) -> int:
+    try:
+        return int(digits)
+    except ValueError as error:
+        raise CorruptError(
+            f"{digits!r:.40} stands where a number should: the store is damaged. Run `verify`"
+        ) from error

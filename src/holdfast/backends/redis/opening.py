@@ -1,0 +1,97 @@
+"""From a URL and options to a backend, or to the reason why not."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from holdfast.errors import UsageError
+
+if TYPE_CHECKING:
+    from holdfast.backends.redis.backend import RedisBackend
+    from holdfast.backends.redis.connections import Node
+
+DURABILITIES = ("default", "replicated")
+SCHEMES = {
+    "redis": ("redis", False),
+    "rediss": ("rediss", False),
+    "redis+cluster": ("redis", True),
+    "rediss+cluster": ("rediss", True),
+}
+SHARDS_ON_A_CLUSTER = 16
+MOST_SHARDS = 256
+_PREFIX = re.compile(r"[A-Za-z0-9_.:/@-]{1,200}")
+
+
+def open_url(url: str, **options: Any) -> RedisBackend:
+    """`redis://host:6379/0`, `rediss://` with TLS, `redis+cluster://node1:7000,node2:7000`. Options are `open_redis`'s."""
+    return open_redis(url, **options)
+
+
+def open_redis(
+    url: str,
+    *,
+    prefix: str = "holdfast",
+    durability: str = "default",
+    replicas: int = 1,
+    wait_ms: int = 1000,
+    max_connections: int = 16,
+    timeout: float = 30.0,
+    shards: int | None = None,
+) -> RedisBackend:
+    """A store on the server or cluster at `url`, under `prefix`. Nothing is connected until the first call."""
+    if durability not in DURABILITIES:
+        raise UsageError(f"durability is {' or '.join(map(repr, DURABILITIES))}, not {durability!r}")
+    if not _PREFIX.fullmatch(prefix):
+        raise UsageError(f"prefix {prefix!r:.80} must be 1 to 200 letters, digits or any of _.:/@-")
+    if replicas < 1 or wait_ms < 1 or max_connections < 1:
+        raise UsageError("replicas, wait_ms and max_connections must be positive")
+    if shards is not None and not 1 <= shards <= MOST_SHARDS:
+        raise UsageError(f"shards must be 1 to {MOST_SHARDS}, not {shards}")
+    try:
+        from redis.asyncio.connection import parse_url
+    except ImportError as error:
+        raise UsageError("a store on Redis needs the package `redis`: pip install 'holdfast[redis]'") from error
+    from holdfast.backends.redis.backend import RedisBackend
+    from holdfast.backends.redis.calls import Calls, Durability
+    from holdfast.backends.redis.connections import Connections
+
+    scheme, _, rest = url.partition("://")
+    if scheme not in SCHEMES:
+        raise UsageError(f"{_shown(url)!r} is not a Redis store: the URL begins with {', '.join(SCHEMES)} and '://'")
+    plain, is_cluster = SCHEMES[scheme]
+    credentials, at, places = rest.rpartition("@")
+    places, slash, path = places.partition("/")
+    first, *others = places.split(",")
+    try:
+        settings: dict[str, Any] = dict(parse_url(f"{plain}://{credentials}{at}{first}{slash}{path}"))
+        nodes: list[Node] = [_node(settings), *(_node(dict(parse_url(f"{plain}://{other}"))) for other in others)]
+    except ValueError as error:
+        raise UsageError(f"{_shown(url)!r} is not a Redis store: {error}") from error
+    if others and not is_cluster:
+        raise UsageError(f"{_shown(url)!r} names several servers: for a cluster write 'redis+cluster://'")
+    where = _shown(url)
+    connections = Connections(settings, where, max_connections, timeout)
+    return RedisBackend(
+        Calls(connections, prefix, nodes, where, is_cluster=is_cluster),
+        connections,
+        location=where,
+        prefix=prefix,
+        durability=Durability(replicas, wait_ms) if durability == "replicated" else Durability(),
+        shards=shards,
+        default_shards=SHARDS_ON_A_CLUSTER if is_cluster else 1,
+    )
+
+
+def _node(settings: dict[str, Any]) -> Node:
+    return settings.get("host", "localhost"), settings.get("port", 6379)
+
+
+def _shown(url: str) -> str:
+    """The URL without name and password."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url.partition("?")[0]
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()

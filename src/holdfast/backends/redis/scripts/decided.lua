@@ -1,0 +1,5 @@
+-- In the first shard: these notes are decided.
+for _, note in ipairs(asked[1]) do
+  redis.call("ZREM", base .. ":open", note)
+end
+return 0

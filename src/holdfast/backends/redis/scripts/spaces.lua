@@ -1,0 +1,2 @@
+-- The row spaces that are or were in use.
+return redis.call("SMEMBERS", SPACES)

@@ -1,0 +1,218 @@
+"""Commits where there are several shards. What belongs to the tree is one call in the tree's shard, atomic; around it:
+
+- rows of the whole store are in the first shard: those that are written go before, those that are deleted after, so
+  that a crash in between leaves a row too many, never one too few;
+- new records have their positions drawn before, and told as decided after: `positions.py`;
+- a record whose id is not of the tree's shard (users may choose ids) is noted in the id's own shard before, so that it is
+  found by its id. Who finds a note of another shard bars that shard from carrying it out before changing it: an id is
+  taken once in the whole store;
+- runs and blobs that collection removes may be in any shard. A deletion is no condition: each shard gets its part after.
+
+A session's numbers are compared within one shard only. A session belongs to one tree, which is a row of the store.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from holdfast.backends.port import ANY_VERSION, STORE, Commit, CommitConflict, RunDelete
+from holdfast.backends.redis import commit as commits
+from holdfast.backends.redis import layout
+from holdfast.backends.redis.calls import Call, Calls, Durability
+from holdfast.backends.redis.commit import InShard
+from holdfast.backends.redis.connections import LostError
+from holdfast.backends.redis.positions import Note, Positions
+from holdfast.backends.redis.reading import Reading
+from holdfast.backends.redis.scripts import script
+from holdfast.errors import StoreError
+
+ATTEMPTS = 10
+_FAR_FUTURE_US = 24 * 3600 * 1_000_000
+
+
+@dataclass(slots=True)
+class _Work:
+    """A commit that is being carried out."""
+
+    commit: Commit
+    shard: int
+    main: Commit  # the part in the tree's shard
+    before: Commit | None = None  # the part in the first shard that goes first
+    after: dict[int, Commit] = field(default_factory=dict)  # the parts that go last, by shard
+    claims: dict[bytes, int] = field(default_factory=dict)
+    note: Note | None = None
+    answer: Any = None
+    is_over: bool = False
+    outcome: BaseException | None = None
+
+    def end(self, outcome: BaseException | None) -> None:
+        self.is_over = True
+        self.outcome = outcome
+
+    @property
+    def new(self) -> list[bytes]:
+        return [write.id for write in commits.record_writes(self.main) if write.replaces is None]
+
+
+class ShardedCommits:
+    def __init__(
+        self, calls: Calls, reading: Reading, positions: Positions, durability: Durability, location: str
+    ) -> None:
+        self._calls = calls
+        self._reading = reading
+        self._positions = positions
+        self._durability = durability
+        self._location = location
+        self._shards = reading.shards
+
+    async def commit_all(self, batch: Sequence[Commit]) -> list[BaseException | None]:
+        all_work = [await self._planned(commit) for commit in batch]
+        work = [item for item in all_work if item.before is not None]
+        parts = [(layout.FIRST_SHARD, item.before) for item in work if item.before is not None]
+        for item, (_, part), answer in zip(work, parts, await self._send(parts), strict=True):
+            refused = commits.outcome(part, answer, self._location)
+            if refused is not None:
+                item.end(refused)
+        for attempt in range(ATTEMPTS):
+            left = [item for item in all_work if not item.is_over]
+            if not left:
+                break
+            await self._claim(left, every=attempt > 0)
+            await self._carry_out([item for item in left if not item.is_over], is_last=attempt == ATTEMPTS - 1)
+        await self._finish([item for item in all_work if item.outcome is None])
+        return [item.outcome for item in all_work]
+
+    # -- the parts of a commit ---------------------------------------------------------------------------------------
+
+    async def _planned(self, commit: Commit) -> _Work:
+        shard = layout.shard_of(commit.tree, self._shards)
+        main = commit
+        work = _Work(commit, shard, main)
+        of_store = [write for write in commit.rows if write.key.tree == STORE]
+        if of_store and shard != layout.FIRST_SHARD:
+            gone = [write for write in of_store if write.value is None]
+            main = replace(main, rows=[write for write in commit.rows if write.key.tree != STORE])
+            work.before = Commit(
+                STORE,
+                rows=[write for write in of_store if write.value is not None],
+                require_rows=[(write.key, write.expect) for write in gone if write.expect != ANY_VERSION],
+            )
+            if gone:
+                work.after[layout.FIRST_SHARD] = Commit(STORE, rows=gone)
+        if commit.delete_runs and commit.tree == STORE:
+            main = replace(main, delete_runs=())
+            for of_shard, deletes in (await self._located(commit.delete_runs)).items():
+                work.after[of_shard] = replace(work.after.get(of_shard, Commit(STORE)), delete_runs=deletes)
+        if commit.delete_blobs:
+            main = replace(main, delete_blobs={})
+            for of_shard, hashes in self._copies(commit.delete_blobs).items():
+                if of_shard == shard:
+                    main = replace(main, delete_blobs=hashes)
+                else:
+                    work.after[of_shard] = replace(work.after.get(of_shard, Commit(STORE)), delete_blobs=hashes)
+        work.main = main
+        return work
+
+    async def _located(self, deletes: Sequence[RunDelete]) -> dict[int, list[RunDelete]]:
+        """The shards that have these logs."""
+        answers = await self._reading.everywhere("where", [[b"%d" % delete.log for delete in deletes]])
+        found: dict[int, list[RunDelete]] = {}
+        for shard, answer in enumerate(answers):
+            for delete, is_here in zip(deletes, answer, strict=True):
+                if is_here:
+                    found.setdefault(shard, []).append(delete)
+        return found
+
+    def _copies(self, deletes: Any) -> dict[int, dict[bytes, int]]:
+        """Which copies of blobs are meant. A time that was listed says by its last bits whose it is: shards' clocks may
+        differ, so one shard's times say nothing of another's copy, which the next collection finds. A time in the far
+        future means all."""
+        future = time.time_ns() // 1000 + _FAR_FUTURE_US
+        found: dict[int, dict[bytes, int]] = {}
+        for hash_, before in deletes.items():
+            shards = range(self._shards) if before > future else [(before - 1) % self._shards]
+            for shard in shards:
+                found.setdefault(shard, {})[hash_] = before
+        return found
+
+    # -- carrying out ------------------------------------------------------------------------------------------------
+
+    async def _carry_out(self, work: list[_Work], *, is_last: bool) -> None:
+        """The main parts. What comes too late, or whose id is noted elsewhere, is left for the next attempt."""
+        new = [item for item in work if item.new]
+        if new:
+            notes = await self._positions.draw([(len(item.new), item.shard) for item in new])
+            for item, note in zip(new, notes, strict=True):
+                item.note = note
+        try:
+            await self._answer(work)
+        finally:
+            lost = [item.note for item in new if item.note and isinstance(item.answer, (LostError, type(None)))]
+            await self._positions.decided([item.note for item in new if item.note and item.note not in lost])
+            with suppress(StoreError):
+                await self._positions.refuse(lost)
+        for item in work:
+            retry = isinstance(item.answer, list) and item.answer[0] in {b"late", b"elsewhere"}
+            if not retry or is_last:
+                item.end(commits.outcome(item.main, item.answer, self._location))
+                for log in {run.log for run in item.main.runs}:
+                    self._reading.remember(log, item.shard)
+
+    async def _answer(self, work: list[_Work]) -> None:
+        calls = []
+        for item in work:
+            item.answer = None
+            position = int(item.note.partition(b":")[0]) if item.note else None
+            where = InShard(item.shard, self._shards, position, list(item.claims.items()))
+            calls.append(Call(item.shard, script("commit"), commits.asked(item.main, where)))
+        for item, answer in zip(work, await self._calls.carry_out(calls, self._durability), strict=True):
+            item.answer = answer
+
+    async def _finish(self, work: list[_Work]) -> None:
+        """The parts that go last. What is no longer as named there is left alone."""
+        parts = [(shard, part, item) for item in work for shard, part in item.after.items()]
+        for (_, part, item), answer in zip(
+            parts, await self._send([(shard, part) for shard, part, _ in parts]), strict=True
+        ):
+            outcome = commits.outcome(part, answer, self._location)
+            if outcome is not None and not isinstance(outcome, CommitConflict):
+                item.outcome = outcome
+
+    async def _send(self, parts: Sequence[tuple[int, Commit]]) -> list[Any]:
+        calls = [
+            Call(shard, script("commit"), commits.asked(part, InShard(shard, self._shards))) for shard, part in parts
+        ]
+        return await self._calls.carry_out(calls, self._durability) if calls else []
+
+    # -- ids of other shards -----------------------------------------------------------------------------------------
+
+    async def _claim(self, work: list[_Work], *, every: bool) -> None:
+        """Notes the new records whose ids are not of their tree's shard (with `every`, all), so that they are found."""
+        for item in work:
+            for id_ in item.new:
+                own = layout.shard_of(id_, self._shards)
+                if own != item.shard or every:
+                    claim = await self._claimed(id_, own, item.shard)
+                    if claim is None:
+                        item.end(CommitConflict("record", id_))
+                        break
+                    item.claims[id_] = claim
+
+    async def _claimed(self, id_: bytes, own: int, shard: int) -> int | None:
+        """The claim by which a record of that id may be written in that shard; None if the id is taken."""
+        instead: bytes | bool = False
+        for _ in range(ATTEMPTS):
+            said, *more = await self._calls.read("claim", [id_, b"%d" % shard, instead], own)
+            if said == b"taken":
+                return None
+            if said == b"here":
+                return int(more[0])
+            noted, claim = more
+            if await self._calls.read("bar", [id_, claim], int(noted)):
+                return None
+            instead = claim
+        raise StoreError(f"{self._location}: several writers want the same id at once. Nothing was changed; try again")
