@@ -9,7 +9,13 @@ import pytest
 from hypothesis import settings
 
 from holdfast import SyncClient
-from servers.fixtures import pgbouncer_dsn, postgres_dsn, postgres_url, redis_url  # noqa: F401 - fixtures are found by their names here
+from servers.fixtures import (  # noqa: F401 - fixtures are found by their names here
+    pgbouncer_dsn,
+    postgres_dsn,
+    postgres_url,
+    redis_cluster,
+    redis_url,
+)
 from servers.schemas import drop_schemas
 from support import BACKENDS, SERVED, Clock, Store
 

@@ -10,6 +10,7 @@ import pytest
 from holdfast.backends.port import AsyncBackend
 from holdfast.backends.redis import open_redis
 from holdfast.testing import BackendContract
+from servers.valkey import ValkeyCluster
 
 pytestmark = pytest.mark.servers
 
@@ -31,3 +32,12 @@ class TestRedis(BackendContract):
 
 class TestRedisShards(TestRedis):
     options: ClassVar[dict[str, Any]] = {"shards": 5, "max_connections": 1}
+
+
+class TestRedisCluster(TestRedis):
+    """Six nodes, sixteen shards."""
+
+    @pytest.fixture(scope="class", autouse=True)
+    @classmethod
+    def _server(cls, redis_cluster: ValkeyCluster) -> None:
+        cls.url = redis_cluster.url

@@ -8,11 +8,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from servers.running import ServerUnavailable
 from servers.schemas import drop_schemas, schema_name
+
+if TYPE_CHECKING:
+    from servers.valkey import ValkeyCluster
 
 
 @pytest.fixture(scope="session")
@@ -68,3 +72,16 @@ def pgbouncer_dsn(postgres_dsn: str) -> Iterator[str]:
         pytest.skip(str(reason))
     yield server.dsn
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def redis_cluster() -> Iterator[ValkeyCluster]:
+    """A cluster of six nodes."""
+    from servers.valkey import ValkeyCluster
+
+    try:
+        cluster = ValkeyCluster()
+    except ServerUnavailable as reason:
+        pytest.skip(str(reason))
+    yield cluster
+    cluster.stop()

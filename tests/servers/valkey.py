@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from servers.running import Server, ServerUnavailable, free_port, new_directory
 
@@ -30,6 +33,59 @@ class Valkey:
 
     def stop(self) -> None:
         self.server.stop()
+
+    def ask(self, *command: object) -> Any:
+        import redis
+
+        with redis.Redis(port=self.port, protocol=2, decode_responses=True) as client:
+            return client.execute_command(*command)
+
+
+class ValkeyCluster:
+    """Six nodes: three that have the slots between them, and a replica of each."""
+
+    def __init__(self) -> None:
+        self.nodes = [
+            Valkey(
+                "--cluster-enabled", "yes", "--cluster-node-timeout", "3000", "--cluster-port", str(free_port()),
+                "--repl-diskless-sync-delay", "0",
+            )
+            for _ in range(6)
+        ]  # fmt: skip
+        masters, replicas = self.nodes[:3], self.nodes[3:]
+        bounds = [0, 5461, 10923, 16384]
+        for node, first, end in zip(masters, bounds, bounds[1:], strict=False):
+            node.ask("CLUSTER", "ADDSLOTSRANGE", first, end - 1)
+        _, bus = self.nodes[0].ask("CONFIG", "GET", "cluster-port")
+        for node in self.nodes[1:]:
+            node.ask("CLUSTER", "MEET", "127.0.0.1", self.nodes[0].port, bus)
+        _until(lambda: all("cluster_known_nodes:6\r" in node.ask("CLUSTER", "INFO") for node in self.nodes))
+        for master, replica in zip(masters, replicas, strict=True):
+            replica.ask("CLUSTER", "REPLICATE", master.ask("CLUSTER", "MYID"))
+        _until(lambda: all(self._is_ready(node) for node in self.nodes))
+
+    @property
+    def url(self) -> str:
+        return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes[:2])
+
+    def stop(self) -> None:
+        for node in self.nodes:
+            node.stop()
+
+    @staticmethod
+    def _is_ready(node: Valkey) -> bool:
+        """Whether it knows that all slots are served, and, if it has a replica, whether that follows it."""
+        said = node.ask("INFO", "replication")
+        follows = said["role"] == "slave" or (said["connected_slaves"] == 1 and said["slave0"]["state"] == "online")
+        return follows and "cluster_state:ok" in node.ask("CLUSTER", "INFO")
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        if time.monotonic() > deadline:
+            raise ServerUnavailable("the cluster of Valkeys did not get ready")
+        time.sleep(0.05)
 
 
 def binary() -> Path:
