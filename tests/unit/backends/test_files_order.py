@@ -164,3 +164,62 @@ def test_polling_takes_no_lock(where: Path):
     with writer._lock.exclusive():
         assert backend.changes(1, 10) == []
     assert numbers(backend) == [(1, 1)]
+
+
+class TestWhatIsLeftOut:
+    """After collection, the entries of deleted records at the beginning go."""
+
+    @pytest.fixture
+    def shortened(self, where: Path) -> FilesBackend:
+        backend = FilesBackend(where, "fast")
+        for number in range(1, 501):
+            commit(backend, Commit(TREE, record(number)))
+        gone = [(record_id(number, TREE), record(number).data) for number in (*range(1, 451), 470)]
+        commit(backend, Commit(TREE, delete_records=gone))
+        before = (where / "order").stat().st_size
+        backend.compact()
+        assert (where / "order").stat().st_size == 200 * order.SIZE < before
+        return backend
+
+    def test_positions_stay(self, shortened: FilesBackend, where: Path):
+        expected = [(number, number) for number in range(451, 501) if number != 470]
+        for backend in (shortened, FilesBackend(where)):
+            assert numbers(backend) == numbers(backend, 3) == expected
+            assert numbers(backend, 498) == [(499, 499), (500, 500)]
+            assert numbers(backend, 500) == numbers(backend, 900) == []
+            assert backend.last_change() == 500
+
+    def test_it_goes_on(self, shortened: FilesBackend, where: Path):
+        other = FilesBackend(where, "fast")
+        for first in range(501, 1001, 100):
+            commit(other, *(Commit(TREE, record(number)) for number in range(first, first + 100)))
+        assert numbers(shortened, 499) == [(number, number) for number in range(500, 1001)]
+        assert shortened.last_change() == 1000
+
+    def test_again_and_to_nothing(self, shortened: FilesBackend, where: Path):
+        shortened.compact()
+        commit(shortened, *(Commit(TREE, record(number)) for number in range(501, 801)))
+        gone = [(change.record.id, change.record.data) for change in shortened.changes(0, 1000)]
+        commit(shortened, Commit(TREE, delete_records=gone))
+        shortened.compact()
+        assert numbers(shortened) == []
+        assert FilesBackend(where).last_change() == 800
+        commit(shortened, Commit(TREE, record(801)))
+        assert numbers(FilesBackend(where)) == [(801, 801)]
+        assert (where / "order").stat().st_size == 200 * order.SIZE
+
+    def test_few_are_left_as_they_are(self, where: Path):
+        backend = FilesBackend(where, "fast")
+        commit(backend, *(Commit(TREE, record(number)) for number in range(1, 301)))
+        gone = [(record_id(number, TREE), record(number).data) for number in range(1, 150)]
+        commit(backend, Commit(TREE, delete_records=gone))
+        before = (where / "order").read_bytes()
+        backend.compact()
+        assert (where / "order").read_bytes() == before
+
+    def test_a_damaged_number_is_noticed(self, shortened: FilesBackend, where: Path):
+        damaged = bytearray((where / "order").read_bytes())
+        damaged[12] ^= 1
+        (where / "order").write_bytes(damaged)
+        with pytest.raises(CorruptError, match="order"):
+            shortened.changes(0, 10)

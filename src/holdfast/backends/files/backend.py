@@ -200,9 +200,11 @@ class FilesBackend:
     # -- the rest ------------------------------------------------------------------------------------------------------
 
     def compact(self) -> None:
-        """Deleted files are gone at once: only what a crashed commit left staged is there to be removed."""
+        """Deleted files are gone at once: only what a crashed commit left staged is there to be removed, and what the
+        order says of deleted records."""
         with self._writing():
             self._journal.clear()
+            order.shorten(self._disk)
 
     def close(self) -> None:
         self._closed = True

@@ -7,6 +7,9 @@ that its journal names: doing it twice is harmless, and whenever no journal is p
 entry is of a record that never was. Entries are never changed: that of a deleted record stays, and should the same id be
 saved again, the first lines of the record tell which of the two entries is its own.
 
+Once many of the first entries are those of deleted records, the file is written anew without them. Then it begins with
+how many are left out, as if that were the entry of position 0: `LEFT_OUT` and the number in the place of an id.
+
 The entries of a commit are synced before its journal is removed. This is the one fsync that the order costs: it comes
 before those of the folders, which have less left to do after it.
 """
@@ -27,10 +30,24 @@ ID_SIZE = 16
 SIZE = 20
 FREE = bytes(SIZE)
 ROOM_AT_ONCE = 200  # entries: 4,000 bytes
+LEFT_OUT = b"left out"
 
 
 def entry(position: int, id_: bytes) -> bytes:
     return id_ + _checksum(position, id_)
+
+
+def _place(left_out: int, position: int) -> int:
+    """Where the entry of a position begins."""
+    return (position - left_out) * SIZE if left_out else (position - 1) * SIZE
+
+
+def _left_out(descriptor: int) -> int:
+    """How many entries the file does not have, because the records of the first ones were deleted."""
+    first = os.pread(descriptor, SIZE, 0)
+    id_ = first[:ID_SIZE]
+    is_number = id_.startswith(LEFT_OUT) and first[ID_SIZE:] == _checksum(0, id_)
+    return int.from_bytes(id_[len(LEFT_OUT) :], "big") if is_number else 0
 
 
 def last_position(disk: Disk) -> int:
@@ -42,7 +59,9 @@ def last_position(disk: Disk) -> int:
         def is_free(at: int) -> bool:
             return os.pread(descriptor, SIZE, at * SIZE) == FREE
 
-        return bisect_left(range(os.fstat(descriptor).st_size // SIZE), True, key=is_free)
+        left_out = _left_out(descriptor)
+        used = bisect_left(range(os.fstat(descriptor).st_size // SIZE), True, key=is_free)
+        return used - 1 + left_out if left_out else used
 
 
 def has_news(disk: Disk, after: int) -> bool:
@@ -50,7 +69,10 @@ def has_news(disk: Disk, after: int) -> bool:
     if disk.info(layout.JOURNAL) is not None:
         return True
     with disk.reading(layout.ORDER) as descriptor:
-        return descriptor is not None and os.pread(descriptor, SIZE, after * SIZE) not in (b"", FREE)
+        if descriptor is None:
+            return False
+        left_out = _left_out(descriptor)
+        return os.pread(descriptor, SIZE, _place(left_out, max(after, left_out) + 1)) not in (b"", FREE)
 
 
 def changes(disk: Disk, after: int, limit: int) -> list[Change]:
@@ -77,7 +99,7 @@ def make_room(disk: Disk, last: int) -> None:
     """Sees to it that entries up to this position can be written without taking more space."""
     info = disk.info(layout.ORDER)
     size = info.size if info else 0
-    missing = last * SIZE - size
+    missing = _place(_left_out_of(disk), last + 1) - size
     if missing > 0:
         begun = size % SIZE  # of an entry, by somebody who could not go on
         rounds = -(-missing // (ROOM_AT_ONCE * SIZE))
@@ -89,7 +111,28 @@ def make_room(disk: Disk, last: int) -> None:
 def put(disk: Disk, first: int, ids: Sequence[bytes]) -> None:
     """Writes the entries of these records, from this position on."""
     data = b"".join(entry(first + number, id_) for number, id_ in enumerate(ids))
-    disk.write_at(layout.ORDER, (first - 1) * SIZE, data)
+    disk.write_at(layout.ORDER, _place(_left_out_of(disk), first), data)
+
+
+def _left_out_of(disk: Disk) -> int:
+    with disk.reading(layout.ORDER) as descriptor:
+        return _left_out(descriptor) if descriptor is not None else 0
+
+
+def shorten(disk: Disk) -> None:
+    """Leaves out the first entries, if many of them are those of deleted records. To be called under the exclusive lock
+    and while no journal is pending. Readers without a lock find the file as it was, or as it is."""
+    before = left_out = _left_out_of(disk)
+    for position, id_ in _entries(disk, before):
+        if disk.info(layout.record_path(id_)) is not None:
+            break
+        left_out = position
+    if left_out - before < ROOM_AT_ONCE:
+        return
+    kept = [entry(position, id_) for position, id_ in _entries(disk, left_out)]
+    room = -(-(1 + len(kept)) // ROOM_AT_ONCE) * ROOM_AT_ONCE - 1 - len(kept)
+    begin = entry(0, LEFT_OUT + left_out.to_bytes(ID_SIZE - len(LEFT_OUT), "big"))
+    _replace(disk, begin + b"".join(kept) + FREE * room)
 
 
 def build(disk: Disk, ids: Iterator[bytes]) -> None:
@@ -117,17 +160,22 @@ def build(disk: Disk, ids: Iterator[bytes]) -> None:
     last = max(places)
     room = -(-last // ROOM_AT_ONCE) * ROOM_AT_ONCE - last
     built = b"".join(entry(position, places.get(position, nobody)) for position in range(1, last + 1))
+    _replace(disk, built + FREE * room)
+
+
+def _replace(disk: Disk, content: bytes) -> None:
     staged = f"{layout.STAGED}/order"
-    disk.create(staged, built + FREE * room)
+    disk.create(staged, content)
     disk.move(staged, layout.ORDER)
     disk.sync_folder("")
 
 
 def _entries(disk: Disk, after: int) -> Iterator[tuple[int, bytes]]:
     with disk.reading(layout.ORDER) as descriptor:
-        position = after
+        left_out = _left_out(descriptor) if descriptor is not None else 0
+        position = max(after, left_out)
         while descriptor is not None:
-            page = os.pread(descriptor, ROOM_AT_ONCE * SIZE, position * SIZE)
+            page = os.pread(descriptor, ROOM_AT_ONCE * SIZE, _place(left_out, position + 1))
             for at in range(0, len(page) - SIZE + 1, SIZE):
                 data = page[at : at + SIZE]
                 if data == FREE:
