@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from holdfast.claims import Claim
     from holdfast.eventstreams import EventStream
     from holdfast.leases import Acquiring, Lease
-    from holdfast.model.bundle import ExportReport, ImportReport
+    from holdfast.model.bundle import CopyReport, ExportReport, ImportReport
     from holdfast.model.handoff import Handoff
     from holdfast.model.holds import Pin, Tag
     from holdfast.model.listing import Session, Timeline, Tree
@@ -540,6 +540,19 @@ class Client(Opening):
         skip = arguments.one_of("on_conflict", on_conflict, ("error", "skip")) == "skip"
         async with bundles.reading(self._services.backend, source) as opened:
             return await import_bundle(self._services, opened, skip_conflicts=skip, dry_run=dry_run, progress=progress)
+
+    async def copy_to(
+        self, target: Opening, *, on_conflict: str = "error", progress: Callable[[int, int], None] | None = None
+    ) -> CopyReport:
+        """Copies everything into the store of another client of the same kind. Each tree is checked on the way, and is
+        there whole or not at all. What is there already is not written again: a copy that was interrupted is made again,
+        and goes on. `on_conflict` is as in `import_`."""
+        from holdfast import copying
+
+        if not isinstance(target, Client):
+            raise UsageError(f"a {type(self).__name__} copies to a Client, not to a {type(target).__name__}")
+        skip = arguments.one_of("on_conflict", on_conflict, ("error", "skip")) == "skip"
+        return await copying.copy(self, target, skip_conflicts=skip, progress=progress)
 
     def as_store(self, agent_id: str = "agent") -> ClientStore:
         """The plain five-method `CheckpointStore` that agent loops with a pluggable store expect."""

@@ -12,6 +12,7 @@ from holdfast.backends.port import AnyBackend
 from holdfast.client import Client
 from holdfast.codec.limits import Limits
 from holdfast.codec.types import TypeRegistry
+from holdfast.errors import UsageError
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.framework import Framework
 from holdfast.model.lease import DEFAULT_SECONDS, LeaseTerms
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.claims import SyncClaim
     from holdfast.eventstreams import SyncEventStream
     from holdfast.leases import SyncLease
-    from holdfast.model.bundle import ExportReport, ImportReport
+    from holdfast.model.bundle import CopyReport, ExportReport, ImportReport
     from holdfast.model.handoff import Handoff
     from holdfast.model.holds import Pin, Tag
     from holdfast.model.listing import Session, Timeline, Tree
@@ -315,6 +316,13 @@ class SyncClient(Opening):
         progress: Callable[[int, int], None] | None = None,
     ) -> ImportReport:
         return run_inline(self._client.import_(source, on_conflict=on_conflict, dry_run=dry_run, progress=progress))
+
+    def copy_to(
+        self, target: Opening, *, on_conflict: str = "error", progress: Callable[[int, int], None] | None = None
+    ) -> CopyReport:
+        if not isinstance(target, SyncClient):
+            raise UsageError(f"a SyncClient copies to a SyncClient, not to a {type(target).__name__}")
+        return run_inline(self._client.copy_to(target._client, on_conflict=on_conflict, progress=progress))
 
     def as_store(self, agent_id: str = "agent") -> SyncClientStore:
         """The plain five-method store, without `await`."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     "demo", "sessions", "timeline", "show", "events", "handoff", "inbox", "claim", "release", "tag", "pin", "expire",
-    "retain", "gc", "du", "export", "import", "verify", "migrate", "doctor", "completion",
+    "retain", "gc", "du", "export", "import", "copy", "verify", "migrate", "doctor", "completion",
 )  # fmt: skip
 COMPLETING = "_HOLDFAST_COMPLETE"  # click's variable: a shell asks what could follow
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells count

@@ -49,3 +49,17 @@ class ImportReport:
     imported: int = 0
     already_there: int = 0
     skipped: tuple[SkippedTree, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyReport:
+    """What a store holds, and what became of it in another: `copied` checkpoints, tombstones among them, were not there
+    before, `already_there` were."""
+
+    trees: int = 0
+    sessions: int = 0
+    checkpoints: int = 0
+    copied: int = 0
+    already_there: int = 0
+    bytes_read: int = 0
+    skipped: tuple[SkippedTree, ...] = ()
