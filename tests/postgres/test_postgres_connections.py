@@ -121,6 +121,36 @@ def test_a_forked_child_opens_its_own(postgres_url):
     assert done.stdout.strip() == "[('child 0', 10), ('child 1', 10), ('parent', 12)]"
 
 
+def test_a_forked_child_that_ends_leaves_its_parents_connections_alone(postgres_url):
+    url, name = named(postgres_url)
+    done = python(
+        """
+        import os, sys
+        import psycopg
+        from holdfast import SyncClient
+        address, name = sys.argv[1].partition("?")[0], sys.argv[2]
+
+        def servers():
+            with psycopg.connect(address) as connection:
+                query = "SELECT pid FROM pg_stat_activity WHERE application_name = %s ORDER BY pid"
+                return connection.execute(query, (name,)).fetchall()
+
+        client = SyncClient.open(sys.argv[1])
+        client.save("a", session_id="s")
+        before = servers()
+        child = os.fork()
+        if child == 0:
+            sys.exit(0)  # with all that Python does at its end
+        assert os.waitpid(child, 0)[1] == 0
+        print(len(before), before == servers())
+        client.close()
+        """,
+        url,
+        name,
+    )
+    assert (done.stdout.strip(), done.stderr) == ("1 True", "")
+
+
 def test_connections_that_the_server_ended_are_replaced(postgres_url):
     """Idle ones, before anything is sent over them: neither a read nor a save fails."""
     url, name = named(postgres_url)

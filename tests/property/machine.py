@@ -214,12 +214,13 @@ class StoreMachine(RuleBasedStateMachine):
     """Subclasses say which kind of store. `clients` have a memory each, as processes do."""
 
     kind = "memory"
+    server = ""
     checkpoints: Bundle[str] = Bundle("checkpoints")
 
     def __init__(self) -> None:
         super().__init__()
         self.directory = tempfile.TemporaryDirectory()
-        self.store = Store(self.kind, Path(self.directory.name))
+        self.store = Store(self.kind, Path(self.directory.name), self.server)
         self.clock = Clock()
         self.model = Model(self.clock)
         self.clients = [self.open(), self.open()]

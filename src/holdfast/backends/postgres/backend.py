@@ -38,7 +38,7 @@ from holdfast.backends.postgres.schema import prepare, quoted
 from holdfast.errors import HoldfastError, UsageError
 
 DURABILITIES = ("full", "fast")
-ATTEMPTS = 8
+ATTEMPTS = 5
 SEALED_BETWEEN_VACUUMS = 8  # each stands for 64 KB that are of no use any more
 LONGEST_NAME = 63  # PostgreSQL cuts longer identifiers, and two of them would be one
 
@@ -144,6 +144,7 @@ class PostgresBackend:
             # As long as the connection lives, an error means that the transaction was rolled back. A connection that is
             # lost may have taken the answer with it.
             if connection.closed:
+                self._connections.drop_idle()
                 raise outcome_unknown(error, self._where) from error
             raise
         places: Sequence[int] = rows[0][0]
@@ -242,11 +243,8 @@ class PostgresBackend:
 
     async def setup(self) -> None:
         """Makes the schema, or brings it up to date, now: the first call of any verb does it otherwise."""
-        try:
-            async with self._connection():
-                return
-        except psycopg.Error as error:
-            raise translate(error, self._where, "opened") from error
+        async with self._connection():
+            return
 
     async def compact(self) -> None:
         """Makes the room of what was deleted usable again, and gives back what is at the ends of tables."""
@@ -264,7 +262,10 @@ class PostgresBackend:
     async def _connection(self) -> AsyncIterator[Connection]:
         async with self._connections.one() as connection:
             if not self._is_prepared:
-                await prepare(connection, self._schema, self._where)
+                try:
+                    await prepare(connection, self._schema, self._where)
+                except psycopg.Error as error:
+                    raise translate(error, self._where, "opened") from error
                 self._is_prepared = True
             yield connection
 

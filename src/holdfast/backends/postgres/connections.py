@@ -15,12 +15,13 @@ import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import psycopg
 from psycopg import AsyncConnection, AsyncRawCursor
 
 from holdfast.backends.postgres.arrays import CONTEXT
+from holdfast.backends.postgres.failures import translate
 from holdfast.errors import StoreError
 
 Connection = AsyncConnection[tuple[Any, ...]]
@@ -36,8 +37,8 @@ class Connections:
         self._timeout = timeout
         self._lock = threading.Lock()
         self._is_closed = False
-        self._process = os.getpid()
         self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pool] = WeakKeyDictionary()
+        _everywhere.add(self)
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[Connection]:
@@ -73,22 +74,29 @@ class Connections:
 
     async def _connect(self) -> Connection:
         """Opens one. Prepared statements are left out: behind pgbouncer the next transaction is on another server."""
-        return await AsyncConnection.connect(
-            self._conninfo,
-            autocommit=True,
-            prepare_threshold=None,
-            context=CONTEXT,
-            cursor_factory=AsyncRawCursor,
-        )
+        try:
+            return await AsyncConnection.connect(
+                self._conninfo,
+                autocommit=True,
+                prepare_threshold=None,
+                context=CONTEXT,
+                cursor_factory=AsyncRawCursor,
+            )
+        except psycopg.Error as error:
+            raise translate(error, self._where, "reached") from error
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: gives up the connections, which are its parent's, without a word to the server."""
+        self._lock = threading.Lock()  # another thread, which the child does not have, may have held it
+        for pool in list(self._pools.values()):
+            pool.leave_to_parent()
+        self._pools = WeakKeyDictionary()
 
     def _pool(self) -> _Pool:
         if self._is_closed:
             raise StoreError(f"the store {self._where} was closed: open a new client")
         loop = asyncio.get_running_loop()
         with self._lock:
-            if self._process != os.getpid():  # a forked child leaves its parent's connections alone
-                self._process = os.getpid()
-                self._pools = WeakKeyDictionary()
             pool = self._pools.get(loop)
             if pool is None:
                 for other, of_other in list(self._pools.items()):
@@ -128,6 +136,26 @@ class _Pool:
         self._idle.clear()
         _finish(idle)
 
+    def leave_to_parent(self) -> None:
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for connection in self._idle:
+            if not connection.closed:
+                os.dup2(nowhere, connection.fileno())  # what closing says to the server goes there
+        os.close(nowhere)
+        self.close()
+
+
+# Closing a connection tells the server: a child that does so, if only by ending, would end its parent's.
+_everywhere: WeakSet[Connections] = WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for connections in list(_everywhere):
+        connections.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
 
 def _has_news(connection: Connection) -> bool:
     """Whether the server has said something, unasked: that it is going, or nothing any more. What else it might say (a
@@ -140,6 +168,6 @@ def _has_news(connection: Connection) -> bool:
 
 
 def _finish(connections: list[Connection]) -> None:
-    """Closes them, with or without their event loop. Not those of a parent process: it still uses them."""
+    """Closes them, with or without their event loop."""
     for connection in connections:
         connection.pgconn.finish()
