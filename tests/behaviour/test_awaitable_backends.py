@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from holdfast import Client, StoreError, SyncClient
+from holdfast.backends.loop_thread import blocking
 from holdfast.backends.memory import MemoryBackend
 from support import as_awaitable, messages, python
 
@@ -109,3 +110,31 @@ def test_a_program_that_never_closes_its_client_ends(program):
         {program}
         """
     )
+
+
+def test_who_waits_for_an_answer_when_another_thread_closes_gets_one():
+    class Slow(MemoryBackend):
+        def last_change(self) -> int:
+            asked.set()
+            return super().last_change()
+
+    asked = threading.Event()
+    for _ in range(20):
+        asked.clear()
+        backend = blocking(as_awaitable(Slow()))
+        answers: list[object] = []
+
+        def ask(backend=backend, answers=answers) -> None:
+            try:
+                while True:
+                    answers.append(backend.last_change())
+            except StoreError as error:
+                answers.append(error)
+
+        thread = threading.Thread(target=ask, daemon=True)
+        thread.start()
+        assert asked.wait(30)
+        backend.close()
+        thread.join(30)
+        assert not thread.is_alive()
+        assert "closed" in str(answers[-1])

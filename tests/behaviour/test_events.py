@@ -179,12 +179,15 @@ class TestCursors:
         with pytest.raises(UsageError, match="poll_seconds"):
             quick.events(poll_seconds=0)
 
-    def test_one_of_another_store_is_refused(self, client: SyncClient):
+    def test_one_of_another_store_is_refused(self, store: Store):
+        client = store.client()
         other = SyncClient.memory()
         some_saves(other)
         for event in drained(other):
             with pytest.raises(UsageError, match=r"not one of .*another store"):
                 drained(client, after=event.cursor)
+        if store.kind == "postgres":
+            return  # its positions leave numbers out: one that has no record may have had one
         some_saves(client)
         for event in drained(other):
             with pytest.raises(UsageError, match=r"not one of .*another store"):

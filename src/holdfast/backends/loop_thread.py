@@ -6,12 +6,15 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from holdfast.backends.port import AsyncBackend, BlockingBackend, Capabilities
+from holdfast.errors import StoreError
 
 T = TypeVar("T")
+LAST_SECONDS = 5
 
 
 def blocking(backend: AsyncBackend) -> BlockingBackend:
@@ -48,21 +51,36 @@ class _Blocking:
             self._loop = None
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._running_loop()).result()
+        with self._starting:  # so that what is asked for comes before a `stop`, or after it in a new loop
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._running_loop())
+        try:
+            return future.result()
+        except CancelledError as error:
+            raise StoreError("the store was closed while it was asked: open a new client") from error
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
-        with self._starting:
-            if self._loop is None or self._process != os.getpid():
-                self._loop = asyncio.new_event_loop()
-                self._process = os.getpid()
-                thread = threading.Thread(target=_serve, args=(self._loop,), name="holdfast", daemon=True)
-                thread.start()
-            return self._loop
+        if self._loop is None or self._process != os.getpid():
+            self._loop = asyncio.new_event_loop()
+            self._process = os.getpid()
+            thread = threading.Thread(target=_serve, args=(self._loop,), name="holdfast", daemon=True)
+            thread.start()
+        return self._loop
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
+        loop.run_until_complete(_finish_what_was_asked())
     finally:
         loop.close()
+
+
+async def _finish_what_was_asked() -> None:
+    """Other threads may wait for an answer when one closes the store: they get it, or are told."""
+    pending = asyncio.all_tasks() - {asyncio.current_task()}
+    if pending:
+        _, pending = await asyncio.wait(pending, timeout=LAST_SECONDS)
+    for task in pending:
+        task.cancel()
+    await asyncio.gather(*pending, return_exceptions=True)
