@@ -97,6 +97,7 @@ def findings(client: SyncClient, said: Said, *, in_flight: int) -> list[str]:
     try:
         found += _torn(client)
         found += _unexpected(client, said, in_flight)
+        found += _missed_or_repeated(client)
         found += _misplaced_heads(client, said)
         found += _cannot_go_on(client)
     except HoldfastError as error:
@@ -154,6 +155,22 @@ def _unexpected(client: SyncClient, said: Said, in_flight: int) -> list[str]:
                     found.append(f"wrong: unacknowledged {entry.checkpoint_id} is there with another state")
     if unacknowledged > in_flight:
         found.append(f"too many: {unacknowledged} checkpoints that nobody acknowledged, at most {in_flight} could be")
+    return found
+
+
+def _missed_or_repeated(client: SyncClient) -> list[str]:
+    """Events tell of every checkpoint that is there, once, each session's in its order; and of what is saved next."""
+    found = []
+    stream = client.events(after="start", follow=False)
+    told = [(event.checkpoint.session_id, event.checkpoint.sequence) for event in stream]
+    for session in {name for name, _ in told} | {session.session_id for session in client.sessions()}:
+        there = [entry.sequence for entry in reversed(client.timeline(session_id=session, limit=ALL))]
+        events = [sequence for name, sequence in told if name == session]
+        if events != there:
+            found.append(f"events: session {session} has the checkpoints {there}, events tell of {events}")
+    id_ = client.save("checker", session_id="one more")
+    if [event.checkpoint.checkpoint_id for event in stream] != [id_]:
+        found.append("events: what was saved after the crash is not what comes next")
     return found
 
 

@@ -4,13 +4,17 @@ Every call, n-th time, is a point: before the call, which is after the one befor
 HOLDFAST_SOAK=1, evenly spread ones in `make test`.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from acknowledged import findings, open_client
+from acknowledged import Said, findings, open_client
 from broken import EARLY, LATE, PIECES
 from campaign import BACKENDS, CRASH_POINTS, share, tally
 from injection import calls_of_the_story, need_strace, spread, story_with_fault
+
+from holdfast.backends.files import order
+from holdfast.backends.files.disk import Disk
 
 pytestmark = pytest.mark.slow
 SHARES = 4
@@ -66,3 +70,23 @@ def test_control_broken_writers_are_found_out(kind: str, how_broken: str, call: 
         if any(text.startswith(complaint) for text in found):
             return
     pytest.fail(f"{how_broken!r} went unnoticed: {found}")
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_control_a_place_in_the_order_that_is_never_filled_in_is_found_out(
+    n: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """What a crash between a record and its entry in `order` would leave, were there no journal."""
+    put, calls = order.put, []
+
+    def forgetful(disk: Disk, first: int, ids: Sequence[bytes]) -> None:
+        calls.append(first)
+        if len(calls) != n:
+            put(disk, first, ids)
+
+    monkeypatch.setattr(order, "put", forgetful)
+    with open_client("files", tmp_path / "store", durability="fast") as client:
+        for _ in range(3):
+            client.save("a", session_id="s", digest="")
+        found = findings(client, Said(), in_flight=3)
+    assert any(text.startswith("events:") for text in found), found
