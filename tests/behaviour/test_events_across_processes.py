@@ -31,8 +31,10 @@ FOLLOW = """
     from holdfast import SyncClient
 
     with SyncClient.open(sys.argv[1], durability="fast") as client:
-        for event in client.events(after=sys.argv[2], poll_seconds=0.05):
+        for number, event in enumerate(client.events(after=sys.argv[2], poll_seconds=0.05), 1):
             print(json.dumps([event.cursor, event.checkpoint.session_id, event.checkpoint.step_index]), flush=True)
+            if number == 9:
+                sys.stdin.read()  # it is to be killed before
 """
 
 
@@ -73,17 +75,18 @@ def test_a_follower_that_is_killed_goes_on_from_its_cursor(disk_store: Store):
     while len(met) < WRITERS * SAVES:
         follower = python_process(FOLLOW, disk_store.url, cursor)
         assert follower.stdout is not None
-        said = [follower.stdout.readline() for _ in range(min(9, WRITERS * SAVES - len(met)))]
+        said = [follower.stdout.readline() for _ in range(min(5, WRITERS * SAVES - len(met)))]
         follower.send_signal(signal.SIGKILL)
-        rest, _ = follower.communicate(timeout=60)
+        said += follower.stdout.readlines()  # not `communicate`: that would pass over what is buffered here
+        follower.communicate(timeout=60)
         kills += 1
-        for line in [*said, *rest.splitlines(keepends=True)]:
+        for line in said:
             if line.endswith("\n"):  # else it was never said
                 cursor, session, step = json.loads(line)
                 met.append((session, step))
     ended(children)
     complete(met)
-    assert kills >= 3
+    assert kills > 8
 
 
 def test_control_a_follower_by_id_or_by_date_misses_what_commits_late(disk_store: Store):
