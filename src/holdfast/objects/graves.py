@@ -30,6 +30,7 @@ from holdfast.objects.record import Stored
 
 VERSION = 1
 PER_PACK = 512
+ABOUT_BYTES = 20  # that one takes, for those who estimate
 CHECKSUM_SIZE = 12  # of the 32 bytes, which nothing compresses: enough to tell which checkpoint it was
 FOREIGN = bytes(4)  # no tag: these have the variant bits of a UUID
 MAX_CONTENT = 1 << 26

@@ -14,6 +14,7 @@ from holdfast.model.reports import RetentionReport, SessionRetention
 from holdfast.model.retention import Entry, Retention
 from holdfast.objects import holds, inbox, record, rows
 from holdfast.objects.collect import Marks
+from holdfast.objects.graves import ABOUT_BYTES
 from holdfast.objects.usage import left_after_collection
 from holdfast.operations import reading, tags
 from holdfast.operations.collect import collect
@@ -97,9 +98,9 @@ class _Estimate:
         for live in (*self._staying, *self._candidates[gone:]):
             marks.add(live.spans, live.blobs)
         freed = self._stored - left_after_collection(found.runs, found.blobs, marks)
-        freed += found.ended_bytes - found.ended_tombstone_bytes + found.undoable_bytes
-        # A record that is smaller than its tombstone frees nothing; it must not seem to cost something, either.
-        freed += sum(max(live.size - live.tombstone_size, 0) for live in self._candidates[:gone])
+        freed += found.ended_bytes + sum(found.tombstones.values()) + found.undoable_bytes
+        freed += sum(live.size for live in self._candidates[:gone])
+        freed -= (found.ended + gone) * ABOUT_BYTES  # what is left of them when they are collected
         return max(self._before - freed, 0)
 
 

@@ -14,7 +14,6 @@ from holdfast.operations.services import Services
 
 PAGE = 1000
 ROWS_AT_ONCE = 200
-BY_SURVEY = "surveyed"  # the tombstones that are only measured say so
 
 
 class Live(NamedTuple):
@@ -27,7 +26,6 @@ class Live(NamedTuple):
     agent_id: str
     created_at_us: int
     size: int  # of its record
-    tombstone_size: int  # of what would take its place
     spans: tuple[Span, ...]
     blobs: tuple[bytes, ...]
 
@@ -41,7 +39,7 @@ class Survey:
     live: list[Live] = field(default_factory=list)
     tombstones: dict[str, int] = field(default_factory=dict)  # bytes, by session
     ended_bytes: int = 0  # of records whose time to live is over
-    ended_tombstone_bytes: int = 0  # of what will take their places
+    ended: int = 0  # how many these are
     undoable_bytes: int = 0  # of the rows that keep expired records
     runs: list[RunInfo] = field(default_factory=list)
     blobs: list[BlobInfo] = field(default_factory=list)
@@ -55,9 +53,9 @@ async def survey(services: Services) -> Survey:
             found.tombstones[stored.session] = found.tombstones.get(stored.session, 0) + len(one.data)
         elif await reading.is_over(services, stored):
             found.ended_bytes += len(one.data)
-            found.ended_tombstone_bytes += _tombstone_size(services, stored)
+            found.ended += 1
         else:
-            found.live.append(_live(services, stored, len(one.data)))
+            found.live.append(_live(stored, len(one.data)))
     await _list_undoable(services, found)
     runs, blobs = found.runs, found.blobs
     while page := await services.backend.page_runs((runs[-1].log, runs[-1].first) if runs else None, PAGE):
@@ -74,7 +72,7 @@ async def _list_undoable(services: Services, found: Survey) -> None:
         after = page[-1][0].key
 
 
-def _live(services: Services, stored: Stored, size: int) -> Live:
+def _live(stored: Stored, size: int) -> Live:
     manifest = stored.manifest()
     return Live(
         id=stored.id,
@@ -84,11 +82,6 @@ def _live(services: Services, stored: Stored, size: int) -> Live:
         agent_id=stored.header["agent"],
         created_at_us=stored.header["at"],
         size=size,
-        tombstone_size=_tombstone_size(services, stored),
         spans=tuple(manifest.spans()),
         blobs=tuple(blob.hash for blob in manifest.blobs),
     )
-
-
-def _tombstone_size(services: Services, stored: Stored) -> int:
-    return len(record.pack_tombstone(services.codec, stored, services.now_us(), BY_SURVEY))
