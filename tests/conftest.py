@@ -24,7 +24,9 @@ settings.register_profile("holdfast", deadline=None)
 settings.load_profile("holdfast")
 
 
-@pytest.fixture(params=(*BACKENDS, *(pytest.param(kind, marks=pytest.mark.servers) for kind in SERVED)))
+@pytest.fixture(
+    params=(*BACKENDS, *(pytest.param(kind, marks=(pytest.mark.servers, pytest.mark.slow)) for kind in SERVED))
+)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A store of each kind. `store.client()` opens a client on it, as often as it is called."""
     server = request.getfixturevalue("postgres_dsn") if request.param == "postgres" else ""

@@ -34,6 +34,7 @@ class TestPostgres(BackendContract):
         return open_postgres(self.dsn, schema=schema_name(where), **self.options)
 
 
+@pytest.mark.slow
 class TestPostgresFast(TestPostgres):
     options: ClassVar[dict[str, object]] = {"durability": "fast", "max_connections": 1}
 

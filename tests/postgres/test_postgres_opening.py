@@ -174,6 +174,20 @@ def test_without_the_driver_the_error_names_the_extra():
     assert done.stdout.count("pip install 'holdfast[postgres]'") == 2
 
 
+def test_looking_with_the_command_line_makes_no_store(postgres_url):
+    from holdfast.cli.store_location import open_or_make_store, open_store
+
+    with open_store(postgres_url) as client, pytest.raises(StoreError, match="there is no store"):
+        client.sessions()
+    with connected(postgres_url) as connection:
+        query = "SELECT count(*) FROM pg_namespace WHERE nspname = %s"
+        assert connection.execute(query, (schema_of(postgres_url),)).fetchone() == (0,)
+    with open_or_make_store(postgres_url) as client:
+        client.save("a", session_id="s")
+    with open_store(postgres_url) as client:
+        assert [session.session_id for session in client.sessions()] == ["s"]
+
+
 def test_both_clients_are_the_same_store(postgres_url, postgres_dsn):
     async def save() -> str:
         async with Client.postgres(postgres_dsn, schema=schema_of(postgres_url)) as client:

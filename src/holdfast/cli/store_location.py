@@ -6,7 +6,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from holdfast.cli.printable import printable
@@ -48,16 +48,18 @@ class StoreLocation:
     def __str__(self) -> str:
         return str(self.path) if self.path is not None else without_password(str(self.url))
 
-    def open(self, *, registered: bool = False) -> SyncClient:
+    def open(self, *, registered: bool = False, make: bool = False) -> SyncClient:
         """A client that shows any state as it is stored; with `registered`, one with this process's types and
-        migrations."""
+        migrations. Whether a store is behind a URL shows at the first call: with `make`, that may make one."""
         from holdfast.cli.unregistered import AnyTypes
         from holdfast.model.migrations import Migrations
         from holdfast.sync_client import SyncClient
 
         types, migrations = (None, None) if registered else (AnyTypes(), Migrations())
         if self.path is None:
-            return SyncClient.open(str(self.url), types=types, migrations=migrations)
+            is_postgres = str(self.url).startswith(("postgresql:", "postgres:"))
+            options: dict[str, Any] = {"make": make} if is_postgres else {}
+            return SyncClient.open(str(self.url), types=types, migrations=migrations, **options)
         if self.kind == "files":
             return SyncClient.files(self.path, types=types, migrations=migrations)
         return SyncClient.sqlite(self.path, types=types, migrations=migrations)
@@ -76,7 +78,7 @@ def open_or_make_store(named: str | None) -> SyncClient:
     """The store that a command saves to. Where there is none yet: a new one at the path or URL that was named, else
     `.holdfast/store.db` here. A directory that holds something else is not made one."""
     try:
-        return open_store(named)
+        return locate(named).open(make=True)
     except StoreNotFoundError:
         text = named if named is not None else os.environ.get(VARIABLE)
         if text and Path(text).expanduser().is_dir():

@@ -45,7 +45,8 @@ LONGEST_NAME = 63  # PostgreSQL cuts longer identifiers, and two of them would b
 
 class PostgresBackend:
     """A store in one schema of a database. `max_connections` bounds what each event loop opens, `timeout` how long a
-    call waits for one of them; with `durability="fast"` a crash of the server may lose the last saves (never tear one)."""
+    call waits for one of them; with `durability="fast"` a crash of the server may lose the last saves (never tear one). Without
+    `make`, a schema that is not there is an error, for those who only look."""
 
     def __init__(
         self,
@@ -55,6 +56,7 @@ class PostgresBackend:
         durability: str = "full",
         max_connections: int = 8,
         timeout: float = 30.0,
+        make: bool = True,
     ) -> None:
         if durability not in DURABILITIES:
             raise UsageError(f"durability is {durability!r}: PostgreSQL offers 'full' (the default) and 'fast'")
@@ -70,6 +72,7 @@ class PostgresBackend:
         self._quoted = quoted(schema)
         self._durability = durability
         self._connections = Connections(location.conninfo, self._where, max_connections, timeout)
+        self._make = make
         self._is_prepared = False
         self._sealed = 0
         self._queries: dict[str, bytes] = {}
@@ -263,7 +266,7 @@ class PostgresBackend:
         async with self._connections.one() as connection:
             if not self._is_prepared:
                 try:
-                    await prepare(connection, self._schema, self._where)
+                    await prepare(connection, self._schema, self._where, make=self._make)
                 except psycopg.Error as error:
                     raise translate(error, self._where, "opened") from error
                 self._is_prepared = True

@@ -8,7 +8,7 @@ from psycopg import IsolationLevel, sql
 
 from holdfast.backends.postgres.commit import lock_number
 from holdfast.backends.postgres.connections import Connection
-from holdfast.errors import NewerVersionError
+from holdfast.errors import NewerVersionError, StoreError
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 SCHEMA = 1
@@ -19,8 +19,9 @@ def quoted(schema: str) -> str:
     return sql.Identifier(schema).as_string(None)
 
 
-async def prepare(connection: Connection, schema: str, where: str) -> None:
-    """Makes sure that the schema is there, of this version. Safe when many do it at once."""
+async def prepare(connection: Connection, schema: str, where: str, *, make: bool) -> None:
+    """Makes sure that the schema is there, of this version. Safe when many do it at once. Without `make`, none is made
+    where there is none."""
     if await _version(connection, schema) == SCHEMA and await _positions_go_on(connection, schema):
         return
     await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)  # what is read after the lock is of then
@@ -33,6 +34,8 @@ async def prepare(connection: Connection, schema: str, where: str) -> None:
                 f"the store {where} has schema {version}, and this holdfast knows {SCHEMA}: it was made by a newer "
                 "holdfast. Upgrade to open it; nothing was changed"
             )
+        if version == 0 and not make:
+            raise StoreError(f"there is no store at {where}: the first client that saves makes it")
         if version == 0:
             await _create_schema(connection, schema)
         for number in range(version + 1, SCHEMA + 1):
