@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -73,9 +74,10 @@ class Server:
     def stop(self, *, keep: bool = False) -> None:
         """Stops it gently. With `keep` its directory stays, and it can be started again."""
         keeper, self._keeper = self._keeper, None
-        if keeper is None:
-            return
-        keeper.communicate(b"keep" if keep else b"")
+        if keeper is not None:
+            keeper.communicate(b"keep" if keep else b"")
+        elif not keep:  # it was killed, and never started again
+            shutil.rmtree(self.directory, ignore_errors=True)
 
     def kill(self) -> None:
         """`kill -9`; what it kept stays, and it can be started again."""
