@@ -12,7 +12,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from holdfast import Client, LeaseHeldError, LeaseLostError, SyncClient, UsageError
+from holdfast import (
+    CheckpointExpiredError,
+    CheckpointNotFoundError,
+    Client,
+    LeaseHeldError,
+    LeaseLostError,
+    SyncClient,
+    UsageError,
+)
 from holdfast.model.lease import LeaseTerms, Process
 from holdfast.processes import has_ended, this_process
 from support import Clock, Store, messages, python_process
@@ -181,6 +189,89 @@ class TestALeaseThatIsOver:
         assert new.token > old.token
         with pytest.raises(LeaseLostError):
             one.save("a", execution_state={"n": 2}, lease=old)
+
+
+class TestCollection:
+    """A lease that lives is never lost to it, and one that is over leaves nothing behind."""
+
+    def rows(self, store: Store) -> int:
+        return len(store.backend().scan("head")) + len(store.backend().scan("session"))
+
+    def test_leaves_a_leased_session_of_which_everything_has_expired(
+        self, one: SyncClient, other: SyncClient, clock: Clock
+    ):
+        lease = one.lease("s", seconds=15)
+        first = one.save("a", execution_state={"n": 1}, lease=lease)
+        other.expire(first)
+        other.gc()
+        with pytest.raises(LeaseHeldError):
+            other.save("b", session_id="s")
+        lease.renew()
+        second = one.save("a", execution_state={"n": 2}, lease=lease)
+        assert [(entry.checkpoint_id, entry.sequence) for entry in other.timeline(session_id="s")] == [(second, 2)]
+        with pytest.raises(CheckpointExpiredError):  # its tree is there, so it is known
+            other.restore(first)
+        assert other.verify().ok
+
+    def test_removes_it_once_the_lease_is_over(self, one: SyncClient, other: SyncClient, store: Store, clock: Clock):
+        lease = one.lease("s", seconds=15)
+        first = one.save("a", execution_state={"n": 1}, lease=lease)
+        other.expire(first)
+        clock.forward(15)
+        assert other.gc().records == 1
+        assert self.rows(store) == 0
+        with pytest.raises(CheckpointNotFoundError):
+            one.restore(first)
+
+    def test_leaves_the_fork_of_another_session_that_is_leased(self, one: SyncClient, other: SyncClient):
+        first = one.save("a", execution_state={"n": 1}, session_id="s")
+        fork = one.fork(first, "fork").checkpoint_id
+        lease = one.lease("fork")
+        for id_ in (first, fork):
+            other.expire(id_)
+        other.gc()
+        assert one.get(one.save("a", execution_state={"n": 2}, lease=lease)).sequence == 2
+        assert one.verify().ok
+
+    def test_leaves_a_session_that_is_leased_and_not_saved_to_yet(self, one: SyncClient, other: SyncClient):
+        lease = one.lease("s")
+        other.gc()
+        with pytest.raises(LeaseHeldError):
+            other.save("b", session_id="s")
+        saved = one.save("a", execution_state={"n": 1}, lease=lease)
+        assert other.latest(session_id="s").checkpoint_id == saved
+
+    @pytest.mark.parametrize("ends_by", ["time", "release"])
+    def test_removes_a_session_that_was_leased_and_never_saved_to(
+        self, one: SyncClient, other: SyncClient, store: Store, clock: Clock, ends_by: str
+    ):
+        lease = one.lease("s", seconds=15)
+        if ends_by == "time":
+            clock.forward(15)
+        else:
+            lease.release()
+        other.gc(dry_run=True)
+        assert self.rows(store) == 2
+        other.gc()
+        assert self.rows(store) == 0
+        with pytest.raises(LeaseLostError):
+            one.save("a", lease=lease)
+        saved = one.save("a", execution_state={"n": 1}, session_id="s")  # though this client remembers the lease
+        assert other.latest(session_id="s").checkpoint_id == saved
+
+    def test_does_not_remove_a_session_that_is_saved_to_meanwhile(self, store: Store):
+        collecting, recorder = store.recorded()
+        client = store.client()
+        client.lease("s").release()
+        saved = []
+
+        def meanwhile(_: object) -> None:
+            recorder.before_commit = None
+            saved.append(client.save("a", execution_state={"n": 1}, session_id="s"))
+
+        recorder.before_commit = meanwhile
+        collecting.gc()
+        assert store.client().latest(session_id="s").checkpoint_id == saved[0]
 
 
 class TestRenewal:

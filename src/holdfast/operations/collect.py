@@ -6,8 +6,9 @@
    head is not as listed are read again.
 4. What was listed in 2 and not marked in 3 is removed, if it is still as listed: a run that was sealed meanwhile, or a
    blob that was written again, is left for the next time.
-5. A tree without a live record is removed whole. Of the others, the tombstones that are final are packed: they go on
-   being known, but take few bytes each (objects/graves.py).
+5. A tree without a live record is removed whole, unless somebody holds the lease of one of its sessions; so is a session
+   that was leased and never saved to. Of the other trees, the tombstones that are final are packed: they go on being
+   known, but take few bytes each (objects/graves.py).
 
 A checkpoint committed after 3 refers only to new runs and to what its parent refers to; its parent was alive when it
 was committed, so it was alive in 3, and marked.
@@ -36,6 +37,7 @@ from holdfast.objects import record, rows
 from holdfast.objects.record import Stored
 from holdfast.operations import graves as burying
 from holdfast.operations import inbox, reading, tags
+from holdfast.operations import lease as leasing
 from holdfast.operations.expire import BY_TTL, bury_all
 from holdfast.operations.inspect import all_records
 from holdfast.operations.services import Services
@@ -228,13 +230,15 @@ async def _trim(services: Services, run: RunInfo, live: list[tuple[int, int]]) -
 async def _remove_trees(
     services: Services, trees: dict[bytes, _Tree], heads: Heads, *, dry_run: bool
 ) -> tuple[int, int]:
-    """Removes the trees that have nothing but tombstones and graves: these, their heads and their sessions."""
+    """Removes the trees that have nothing but tombstones and graves: these, their heads and their sessions. A tree in
+    which somebody holds a lease stays: its holder may save to it, and must not find the lease gone."""
     count = size = 0
-    for tree, found in trees.items():
-        if found.is_alive:
+    for tree, found in (trees | _never_saved_to(trees, heads)).items():
+        of_tree = [key for key in heads if key.tree == tree]
+        leases = [held for key in of_tree if (held := heads[key][1].lease) is not None]
+        if found.is_alive or any(leasing.is_alive(services, held) for held in leases):
             continue
         graves = dict(await services.backend.scan(rows.GRAVES, tree=tree))
-        of_tree = [key for key in heads if key.tree == tree]
         writes = [RowWrite(key, None, heads[key][0]) for key in of_tree]
         session_keys = [RowKey(rows.SESSION, key.key) for key in of_tree]
         for key, row in zip(session_keys, await services.backend.rows(session_keys), strict=True):
@@ -252,6 +256,12 @@ async def _remove_trees(
         count += len(deletes) + packs.count(tree, graves)
         size += sum(len(data) for _, data in deletes) + sum(len(row.value) for row in graves.values())
     return count, size
+
+
+def _never_saved_to(trees: dict[bytes, _Tree], heads: Heads) -> dict[bytes, _Tree]:
+    """The trees of sessions that were leased, and nothing more. Without records, and yet with a number given out, a head
+    is damage: `verify` is to find it."""
+    return {key.tree: _Tree() for key, (_, head) in heads.items() if key.tree not in trees and head.sequence == 0}
 
 
 async def _pack_tombstones(services: Services, trees: dict[bytes, _Tree], *, dry_run: bool) -> tuple[int, int]:

@@ -1,0 +1,72 @@
+"""Leases: whoever has none, or a lost one, is refused; whoever has the living one never is."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from holdfast import LeaseHeldError, LeaseLostError, UsageError
+from machine_base import NAMES, WHO, Base
+from machine_model import Grant, Held
+
+SECONDS = st.sampled_from([10, 60, 1000])
+WHICH = st.integers(0, 3)
+
+
+class Leasing(Base):
+    def tick(self) -> None:
+        """A token is later than those of a session of the same name that was collected: two are never given out within
+        one microsecond."""
+        self.clock.us += 1
+
+    def grant(self, which: int) -> Grant:
+        """One of those that were given out, the latest ones mostly."""
+        return self.model.grants[-1 - which % len(self.model.grants)]
+
+    @rule(who=WHO, session=NAMES, seconds=SECONDS)
+    def lease(self, who, session, seconds) -> None:
+        self.tick()
+        refusal = LeaseHeldError if self.model.is_leased(session) else None
+        token, holder = self.model.next_token(session), f"client {who}"
+        handle = self.attempt(refusal, lambda: self.clients[who].lease(session, seconds=seconds, holder=holder))
+        if handle is not None:
+            assert handle.token == token
+            assert token not in {grant.token for grant in self.model.grants if grant.session == session}
+            self.model.give(Grant(handle, session, token, holder, seconds, self.process_of(who)))
+
+    @precondition(lambda self: self.model.grants)
+    @rule(which=WHICH)
+    def renew(self, which) -> None:
+        grant = self.grant(which)
+        held = self.model.holds(grant)
+        self.attempt(None if held else LeaseLostError, grant.handle.renew)
+        if held:
+            lease = self.model.lines[grant.session].lease
+            until_us = self.clock.us + round(grant.seconds * 1e6)
+            self.model.lines[grant.session].lease = Held(until_us, lease.holder, lease.process)
+            assert grant.handle.expires_at_us == until_us
+
+    @precondition(lambda self: self.model.grants)
+    @rule(which=WHICH)
+    def release(self, which) -> None:
+        """Of a claim, too: the handoff is open again, if nobody went on from it."""
+        grant = self.grant(which)
+        held = self.model.holds(grant)
+        assert grant.handle.release() is held
+        if held:
+            self.model.lines[grant.session].lease = None
+
+    @precondition(lambda self: self.model.grants)
+    @rule(which=WHICH, before=st.booleans())
+    def time_passes_until_it_runs_out(self, which, before) -> None:
+        """Or until just before that."""
+        line = self.model.lines.get(self.grant(which).session)
+        if line is not None and line.lease is not None:
+            self.clock.us = max(self.clock.us, line.lease.until_us - before)
+
+    @precondition(lambda self: self.model.grants)
+    @rule(who=WHO, which=WHICH, session=NAMES)
+    def use_the_lease_of_another_session(self, who, which, session) -> None:
+        grant = self.grant(which)
+        if grant.session != session:
+            self.attempt(UsageError, lambda: self.clients[who].save("a", session_id=session, lease=grant.handle))
