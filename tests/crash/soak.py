@@ -1,8 +1,9 @@
-"""The whole campaign: every crash point, a thousand kills, power cuts, failing calls, every bit of a small store.
+"""The whole campaign: every crash point, a thousand kills, power cuts, failing calls, every bit of a small store, and the
+state machine for a long time.
 
     python tests/crash/soak.py [--kills 1000] [--jobs 2] [PYTEST ARGUMENTS]
 
-Runs tests/crash and tests/integrity with HOLDFAST_SOAK=1 and prints what was done. Exits with pytest's status. Its last
+Runs tests/crash, tests/integrity and the machine of tests/property with HOLDFAST_SOAK=1 and prints what was done. Exits with pytest's status. Its last
 result stands in docs/reliability.md.
 """
 
@@ -19,6 +20,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+MACHINE = ("tests/property/test_machine.py", "tests/property/test_processes.py")
 
 
 def commit() -> str:
@@ -58,7 +60,7 @@ def main() -> int:
             "HOLDFAST_TALLY": str(tallied),
         }
         command = [sys.executable, "-m", "pytest", "-n", str(options.jobs), "--dist", "worksteal", "--basetemp"]
-        command += [f"{folder}/pytest", "tests/crash", "tests/integrity", *others]
+        command += [f"{folder}/pytest", "tests/crash", "tests/integrity", *MACHINE, *others]
         started = time.monotonic()
         status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
         minutes = (time.monotonic() - started) / 60

@@ -6,7 +6,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
-
 from machine_base import AGENTS, NAMES, WHO, Base
 from machine_model import Kept
 

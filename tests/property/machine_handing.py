@@ -6,12 +6,12 @@ import copy
 
 from hypothesis import strategies as st
 from hypothesis.stateful import multiple, rule
-
-from holdfast import ConflictError, LeaseHeldError, UsageError
 from machine_base import TARGETS, UNDER, WHO, checkpoints, handoffs
 from machine_leasing import SECONDS, Leasing
 from machine_model import Entry, Grant, Held, Kept, Refusal
 from machine_states import edits
+
+from holdfast import ConflictError, LeaseHeldError, UsageError
 
 
 class Handing(Leasing):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 from hypothesis.stateful import consumes, multiple, rule
+from machine_base import NAMES, WHO, Base, checkpoints, expired
 
 from holdfast import CheckpointExpiredError, ConflictError
-from machine_base import NAMES, WHO, Base, checkpoints, expired
 
 TAGS = st.sampled_from(["good", "\ud800"])
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
-
-from holdfast import LeaseHeldError, LeaseLostError, UsageError
 from machine_base import NAMES, WHO, Base
 from machine_model import Grant, Held
+
+from holdfast import LeaseHeldError, LeaseLostError, UsageError
 
 SECONDS = st.sampled_from([10, 60, 1000])
 WHICH = st.integers(0, 3)
@@ -33,6 +33,25 @@ class Leasing(Base):
             assert handle.token == token
             assert token not in {grant.token for grant in self.model.grants if grant.session == session}
             self.model.give(Grant(handle, session, token, holder, seconds, self.process_of(who)))
+
+    @precondition(lambda self: self.model.grants)
+    @rule(who=WHO, which=WHICH, seconds=SECONDS, waits=st.booleans())
+    def take_over(self, who, which, seconds, waits) -> None:
+        """A session that was leased before, as soon as that has run out."""
+        if waits:
+            self.time_passes_until_it_runs_out(which, before=False)
+        self.lease(who, self.grant(which).session, seconds)
+
+    @precondition(lambda self: self._lost())
+    @rule(who=WHO, which=WHICH)
+    def come_back_late(self, who, which) -> None:
+        """With a lease that is over, which others may have taken since."""
+        lost = self._lost()
+        grant = lost[-1 - which % len(lost)]
+        self.save(who, grant.session, {"m": ["too late"]}, grant=grant)
+
+    def _lost(self) -> list[Grant]:
+        return [grant for grant in self.model.grants if not self.model.holds(grant)]
 
     @precondition(lambda self: self.model.grants)
     @rule(which=WHICH)

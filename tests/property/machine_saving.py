@@ -7,10 +7,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, multiple, rule
-
-from holdfast import CheckpointNotFoundError, ConflictError, UsageError
 from machine_base import AGENTS, NAMES, TTL, UNDER, WHO, Base, checkpoints
 from machine_states import edits, first_states
+
+from holdfast import CheckpointNotFoundError, ConflictError, UsageError
 from machine_values import odd, stretches
 
 

@@ -1,26 +1,16 @@
-"""The state machine over every backend. `HOLDFAST_SOAK=1` runs it longer."""
+"""The state machine over every backend: shortly in each run, longer among the slow tests, much longer in a soak."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, settings
 from machine import StoreMachine
+from machine_lengths import TIMEOUT, long, short
 
 from servers.schemas import drop_schemas
 
-SOAK = bool(os.environ.get("HOLDFAST_SOAK"))
-
-
-def lengths(examples: int, steps: int) -> settings:
-    return settings(
-        max_examples=examples * (40 if SOAK else 1),
-        stateful_step_count=steps * (2 if SOAK else 1),
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
+pytestmark = pytest.mark.timeout(TIMEOUT)
 
 
 class MemoryMachine(StoreMachine):
@@ -39,18 +29,37 @@ class PostgresMachine(StoreMachine):
     kind = "postgres"
 
 
-TestMemory = MemoryMachine.TestCase
-TestMemory.settings = lengths(examples=30, steps=30)
-TestFiles = FilesMachine.TestCase
-TestFiles.settings = lengths(examples=6, steps=20)
-TestSqlite = SqliteMachine.TestCase
-TestSqlite.settings = lengths(examples=8, steps=25)
+class TestMemory(MemoryMachine.TestCase):
+    settings = short(examples=30, steps=30)
+
+
+class TestFiles(FilesMachine.TestCase):
+    settings = short(examples=6, steps=20)
+
+
+class TestSqlite(SqliteMachine.TestCase):
+    settings = short(examples=8, steps=25)
+
+
+@pytest.mark.slow
+class TestMemoryForLong(MemoryMachine.TestCase):
+    settings = long(examples=200, steps=50)
+
+
+@pytest.mark.slow
+class TestFilesForLong(FilesMachine.TestCase):
+    settings = long(examples=30, steps=50)
+
+
+@pytest.mark.slow
+class TestSqliteForLong(SqliteMachine.TestCase):
+    settings = long(examples=40, steps=50)
 
 
 @pytest.mark.servers
 @pytest.mark.slow
 class TestPostgres(PostgresMachine.TestCase):
-    settings = lengths(examples=5, steps=20)
+    settings = long(examples=5, steps=20)
 
     @pytest.fixture(autouse=True)
     def _server(self, postgres_dsn: str) -> Iterator[None]:

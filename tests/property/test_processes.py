@@ -1,17 +1,58 @@
-"""The same as the state machine, with processes of their own: each does what agents do, at random, beside the others.
+"""The state machine with a second process, and processes beside each other.
 
-Each process tells what it was acknowledged; in the end every live checkpoint must come back exactly.
+In the first, the processes take turns, and the model says exactly what must come of each step. In the second each does
+what agents do, at random, at the same time: it tells what it was acknowledged, and in the end every live checkpoint must
+come back exactly.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 
+import machine_processes
 import pytest
+from machine_lengths import TIMEOUT, lengths
+from machine_processes import TwoProcesses
 
 from holdfast import CheckpointExpiredError, CheckpointNotFoundError
 from support import Store, python_process
+
+pytestmark = pytest.mark.timeout(TIMEOUT)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def second_process() -> Iterator[None]:
+    """It is started when it is needed first."""
+    yield
+    machine_processes.stop()
+
+
+class FilesMachine(TwoProcesses):
+    kind = "files"
+
+
+class SqliteMachine(TwoProcesses):
+    kind = "sqlite"
+
+
+class LongFilesMachine(TwoProcesses):
+    kind = "files"
+
+
+class LongSqliteMachine(TwoProcesses):
+    kind = "sqlite"
+
+
+TestFiles = FilesMachine.TestCase
+TestFiles.settings = lengths(examples=4, steps=25)
+TestSqlite = SqliteMachine.TestCase
+TestSqlite.settings = lengths(examples=4, steps=25)
+TestLongFiles = pytest.mark.slow(LongFilesMachine.TestCase)
+TestLongFiles.settings = lengths(examples=30, steps=50)
+TestLongSqlite = pytest.mark.slow(LongSqliteMachine.TestCase)
+TestLongSqlite.settings = lengths(examples=40, steps=50)
 
 WORKER = """
 import json, random, sys
