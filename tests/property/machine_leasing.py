@@ -23,9 +23,12 @@ class Leasing(Base):
         """One of those that were given out, the latest ones mostly."""
         return self.model.grants[-1 - which % len(self.model.grants)]
 
-    @rule(who=WHO, session=NAMES, seconds=SECONDS)
+    @rule(who=WHO, session=st.none() | NAMES, seconds=SECONDS)
     def lease(self, who, session, seconds) -> None:
+        """Any session, or the one that was saved to last."""
         self.tick()
+        if session is None:
+            session = next(reversed(self.model.kept.values())).session
         refusal = LeaseHeldError if self.model.is_leased(session) else None
         token, holder = self.model.next_token(session), f"client {who}"
         handle = self.attempt(refusal, lambda: self.clients[who].lease(session, seconds=seconds, holder=holder))
@@ -39,7 +42,7 @@ class Leasing(Base):
     def take_over(self, who, which, seconds, waits) -> None:
         """A session that was leased before, as soon as that has run out."""
         if waits:
-            self.time_passes_until_it_runs_out(which, before=False)
+            self._wait_for_its_end(self.grant(which))
         self.lease(who, self.grant(which).session, seconds)
 
     @precondition(lambda self: self._lost())
@@ -76,10 +79,18 @@ class Leasing(Base):
             self.model.lines[grant.session].lease = None
 
     @precondition(lambda self: self.model.grants)
-    @rule(which=WHICH, before=st.booleans())
-    def time_passes_until_it_runs_out(self, which, before) -> None:
-        """Or until just before that."""
-        line = self.model.lines.get(self.grant(which).session)
+    @rule(who=WHO, which=WHICH, before=st.booleans(), then=st.sampled_from(["renew", "release", "save", "wait"]))
+    def use_it_at_the_last_moment(self, who, which, before, then) -> None:
+        """Or just after that."""
+        grant = self.grant(which)
+        self._wait_for_its_end(grant, before)
+        if then == "save":
+            self.save(who, grant.session, {"m": ["at the last moment"]}, grant=grant)
+        elif then != "wait":
+            {"renew": self.renew, "release": self.release}[then](which)
+
+    def _wait_for_its_end(self, grant: Grant, before: int = 0) -> None:
+        line = self.model.lines.get(grant.session)
         if line is not None and line.lease is not None:
             self.clock.us = max(self.clock.us, line.lease.until_us - before)
 

@@ -32,9 +32,12 @@ class Saving(Base):
         edit(state)
         return self.save(who, session, state, copy.deepcopy(head.context) if head else {}, ttl=ttl, under=under)
 
-    @rule(target=checkpoints, who=WHO, session=NAMES, parent=checkpoints, edit=edits, agent=AGENTS, under=UNDER)
+    @rule(target=checkpoints, who=WHO, session=st.none() | NAMES, parent=checkpoints, edit=edits, agent=AGENTS,
+          under=UNDER)  # fmt: skip
     def save_after_another_parent(self, who, session, parent, edit, agent, under) -> str:
+        """In the parent's session, or in another one."""
         kept = self.model.kept[parent]
+        session = kept.session if session is None else session
         state = copy.deepcopy(kept.state)
         edit(state)
         return self.save(who, session, state, parent=kept, agent=agent, under=under)
@@ -95,9 +98,12 @@ class Saving(Base):
         )  # fmt: skip
         return report.checkpoint_id
 
-    @rule(who=WHO, session=NAMES, to=checkpoints, under=UNDER)
+    @rule(who=WHO, session=st.none() | NAMES, to=checkpoints, under=UNDER)
     def rollback(self, who, session, to, under) -> None:
-        kept, line, grant = self.model.kept[to], self.model.lines.get(session), self.lease_for(session, under)
+        """To where that session, or another one, stood before."""
+        kept = self.model.kept[to]
+        session = kept.session if session is None else session
+        line, grant = self.model.lines.get(session), self.lease_for(session, under)
         refusal = (
             CheckpointNotFoundError
             if line is None
