@@ -25,6 +25,9 @@ from machine_model import Kept
 from machine_saving import Saving
 
 from holdfast import SyncClient
+from holdfast.backends.bridge import run_inline
+from holdfast.model import ids
+from holdfast.objects import rows
 from strategies import same
 
 
@@ -120,9 +123,10 @@ class StoreMachine(Saving, Handing, Keeping, Events):
     def _check_that_only_what_is_needed_is_left(self) -> None:
         """After a collection there is a head for each session that the model knows, and an entry for each handoff."""
         self.collect(0, dry=False)
-        backend = self.store.backend()
-        heads = {key.key.decode("utf-8", "surrogatepass") for key, _ in backend.scan("head")}
-        assert heads == set(self.model.lines)
-        assert {key.key for key, _ in backend.scan("session")} == {name.encode() for name in self.model.lines}
-        assert len(backend.scan("inbox")) == sum(kept.entry is not None for kept in self.model.live())
-        assert backend.scan("expired") == []
+        assert self._keys("head") == self._keys("session") == {rows.session_key(name) for name in self.model.lines}
+        handoffs = [kept for kept in self.model.live() if kept.entry is not None]
+        assert {key[-16:] for key in self._keys("inbox")} == {ids.from_text(kept.id) for kept in handoffs}
+        assert self._keys("expired") == set()
+
+    def _keys(self, space: str) -> set[bytes]:
+        return {key.key for key, _ in run_inline(self.clients[0]._services.backend.scan(space))}

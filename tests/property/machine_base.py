@@ -33,11 +33,12 @@ class Base(RuleBasedStateMachine):
     """Subclasses say which kind of store. `clients` have a memory each, as processes do."""
 
     kind = "memory"
+    server = ""
 
     def __init__(self) -> None:
         super().__init__()
         self.directory = tempfile.TemporaryDirectory()
-        self.store = Store(self.kind, Path(self.directory.name))
+        self.store = Store(self.kind, Path(self.directory.name), self.server)
         self.clock = Clock()
         self.model = Model(self.clock)
         self.clients = [self.open(0), self.open(1)]

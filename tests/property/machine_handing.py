@@ -47,6 +47,13 @@ class Handing(Leasing):
         earlier = kept.entry.claimed if kept.entry and again else None
         self._claim(who, id_, kept.target, seconds, claim_id=earlier.claim_id if earlier else None)
 
+    @rule(who=WHO, id_=handoffs, with_its_id=st.booleans())
+    def claim_twice(self, who, id_, with_its_id) -> None:
+        """Whoever does not know the id of the claim is somebody else."""
+        grant = self._claim(who, id_, self.model.kept[id_].target, 60)
+        if grant is not None:
+            self._claim(1 - who, id_, self.model.kept[id_].target, 10, claim_id=grant.claim_id if with_its_id else None)
+
     @rule(target=checkpoints, who=WHO, agent=TARGETS, edit=edits, as_the_agent=st.booleans())
     def take_up(self, who, agent, edit, as_the_agent) -> str:
         """What workers do: look into the inbox, claim the first one, go on from it."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import machine_processes
 import pytest
-from machine_lengths import TIMEOUT, lengths
+from machine_lengths import TIMEOUT, long, short
 from machine_processes import TwoProcesses
 
 from holdfast import CheckpointExpiredError, CheckpointNotFoundError
@@ -37,22 +37,23 @@ class SqliteMachine(TwoProcesses):
     kind = "sqlite"
 
 
-class LongFilesMachine(TwoProcesses):
-    kind = "files"
+class TestFiles(FilesMachine.TestCase):
+    settings = short(examples=4, steps=25)
 
 
-class LongSqliteMachine(TwoProcesses):
-    kind = "sqlite"
+class TestSqlite(SqliteMachine.TestCase):
+    settings = short(examples=4, steps=25)
 
 
-TestFiles = FilesMachine.TestCase
-TestFiles.settings = lengths(examples=4, steps=25)
-TestSqlite = SqliteMachine.TestCase
-TestSqlite.settings = lengths(examples=4, steps=25)
-TestLongFiles = pytest.mark.slow(LongFilesMachine.TestCase)
-TestLongFiles.settings = lengths(examples=30, steps=50)
-TestLongSqlite = pytest.mark.slow(LongSqliteMachine.TestCase)
-TestLongSqlite.settings = lengths(examples=40, steps=50)
+@pytest.mark.slow
+class TestFilesForLong(FilesMachine.TestCase):
+    settings = long(examples=30, steps=50)
+
+
+@pytest.mark.slow
+class TestSqliteForLong(SqliteMachine.TestCase):
+    settings = long(examples=40, steps=50)
+
 
 WORKER = """
 import json, random, sys
