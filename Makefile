@@ -17,7 +17,7 @@ test: $(VENV)/dev system-tools lint
 
 ## The quick suite: under two minutes.
 check: $(VENV)/dev lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not servers"
+	HOLDFAST_EXAMPLES=20 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not servers"
 
 lint: $(VENV)/dev
 	$(BIN)/ruff format --check

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from examples import EXAMPLES
 from holdfast import SyncClient
 from servers.fixtures import (  # noqa: F401 - fixtures are found by their names here
     pgbouncer_dsn,
@@ -19,8 +20,8 @@ from servers.fixtures import (  # noqa: F401 - fixtures are found by their names
 from servers.schemas import drop_schemas
 from support import BACKENDS, SERVED, Clock, Store
 
-# A test that takes long on a busy machine is no failure; examples are the same in every run of a check.
-settings.register_profile("holdfast", deadline=None)
+# A test that takes long on a busy machine is no failure. The quick suite draws fewer examples than `make test`.
+settings.register_profile("holdfast", deadline=None, max_examples=EXAMPLES)
 settings.load_profile("holdfast")
 
 

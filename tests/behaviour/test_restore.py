@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from examples import examples
 from holdfast import (
     CheckpointExpiredError,
     CheckpointNotFoundError,
@@ -27,7 +28,7 @@ from strategies import same, states, values
 from support import SOME_ID, Store, messages
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(state=states(), context=values())
 def test_any_state_comes_back_equal_with_equal_types(client: SyncClient, state, context):
     restored = client.restore(client.save("a", execution_state=state, context=context, tasks=context, note=context))

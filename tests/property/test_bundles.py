@@ -10,6 +10,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from machine import StoreMachine
 
 from bundles import equal_stores, exported, imported
+from examples import examples
 from holdfast import SyncClient
 from holdfast.backends.port import Span
 from holdfast.objects import bundle
@@ -147,4 +148,6 @@ class Exporting(StoreMachine):
 
 
 def test_stores_made_at_random_come_back_equal() -> None:
-    run_state_machine_as_test(Exporting, settings=settings(max_examples=25, stateful_step_count=25, deadline=None))
+    run_state_machine_as_test(
+        Exporting, settings=settings(max_examples=examples(25), stateful_step_count=25, deadline=None)
+    )

@@ -11,6 +11,8 @@ from pathlib import Path
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from examples import examples
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from holdfast.codec.codec import Codec
 from holdfast.errors import CorruptError, NewerVersionError, UnknownTypeError, UnsupportedValueError
@@ -103,7 +105,7 @@ def exts(inner: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
     )
 
 
-@settings(relaxed, max_examples=500)
+@settings(relaxed, max_examples=examples(500))
 @given(
     st.recursive(
         st.binary(max_size=30) | values().map(codec.encode),
@@ -117,7 +119,7 @@ def test_forged_structures_are_decoded_or_told(data):
     decode_or_told(data)
 
 
-@settings(relaxed, max_examples=500)
+@settings(relaxed, max_examples=examples(500))
 @given(values(), st.data())
 def test_damaged_encodings_are_decoded_or_told(value, data):
     damaged = bytearray(codec.encode(value))
@@ -153,7 +155,7 @@ def test_bytes_after_a_value_are_noticed(value, rest):
         raise AssertionError("a cut value was decoded")
 
 
-@settings(relaxed, max_examples=50)
+@settings(relaxed, max_examples=examples(50))
 @given(st.binary(max_size=64), st.integers(1, 3000))
 def test_no_bytes_take_long_or_much_memory(unit, times):
     data = unit * times

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from holdfast.backends.port import Run, RunInfo, Span
 from holdfast.codec.codec import Codec
 from holdfast.errors import CorruptError, NewerVersionError
@@ -284,7 +285,7 @@ def split_of(state, parent: Manifest | None = None) -> Split:
 
 
 class TestSplitAndPlan:
-    @settings(slow_data, max_examples=50)
+    @settings(slow_data, max_examples=examples(50))
     @given(states() | values())
     def test_any_state_comes_back_from_its_parts(self, state):
         before = codec.encode(state)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from support import python
 
 STORE_BYTES = 80 * 1024 * 1024
@@ -40,6 +42,7 @@ MOVE = """
 """
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_store(tmp_path: Path) -> None:
     source, target, file = (str(tmp_path / name) for name in ("source.db", "target.db", "x.holdfast"))
     python(FILL, source, str(STORE_BYTES), timeout=200)

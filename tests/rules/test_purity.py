@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from holdfast import SyncClient
 from holdfast.model import ids
 from holdfast.objects import record
@@ -67,7 +68,7 @@ def test_checksums_are_the_same_on_every_backend_cold_and_warm(tmp_path):
     assert len(set(next(iter(seen)))) == len(HISTORY)
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(
     old=st.lists(stretches, min_size=1, max_size=3),
     new=stretches,

@@ -1,0 +1,10 @@
+"""How many examples Hypothesis draws: `make check` asks for fewer than `make test`, so that people run it."""
+
+import os
+
+EXAMPLES = int(os.environ.get("HOLDFAST_EXAMPLES", "100"))
+
+
+def examples(usual: int) -> int:
+    """As many as usual in `make test`, in proportion fewer in `make check`."""
+    return max(1, usual * EXAMPLES // 100)
