@@ -14,14 +14,19 @@ from holdfast.backends.port import STORE, RowKey
 from holdfast.objects import holds, inbox
 from holdfast.objects.bundle import RowEntry
 
+# Of the LangGraph adapter: which checkpoint holds which of LangGraph's, and what tasks have written since.
+LANGGRAPH_INDEX, LANGGRAPH_WRITES = "lgindex", "lgwrites"
+
 # Rows of a tree.
 OF_TREE: dict[str, Callable[[bytes, bytes], bytes]] = {
     holds.PIN: lambda key, _: key,
     inbox.INBOX: lambda key, _: key[-16:],
+    LANGGRAPH_INDEX: lambda _, content: _first(content),
 }
 # Rows of the store.
 OF_STORE: dict[str, Callable[[bytes, bytes], bytes]] = {
     holds.TAG: lambda _, content: _first(content),
+    LANGGRAPH_WRITES: lambda _, content: _first(content),
 }
 
 

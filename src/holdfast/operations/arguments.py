@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,9 @@ from holdfast.objects.split import ROOTS
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from holdfast.backends.port import RowWrite
     from holdfast.model.retention import Retention
+    from holdfast.objects.record import Stored
 
 PARAMETERS = frozenset(
     (
@@ -40,7 +42,8 @@ MAX_NAME_BYTES = 64 * 1024
 @dataclass(slots=True, kw_only=True)
 class SaveRequest:
     """What is to be saved, checked. `append` maps paths to the elements that follow the parent's list there.
-    `created_at_us` is for importers alone: when another program saved it."""
+    `created_at_us` is for importers alone: when another program saved it. `beside` is for adapters: rows of the tree
+    that are written in the same commit, given the record."""
 
     agent_id: str
     session_id: str
@@ -63,6 +66,7 @@ class SaveRequest:
     handoff_target: str | None = None
     handoff_schema: str | None = None
     created_at_us: int | None = None
+    beside: Callable[[Stored], Sequence[RowWrite]] | None = None
 
 
 def name(what: str, value: Any) -> str:

@@ -112,6 +112,8 @@ class _Attempt:
             runs=planned.runs,
             blobs=planned.blobs,
         )
+        if request.beside is not None:
+            commit.rows = [*commit.rows, *request.beside(stored)]
         _remember(services, self.session, self._split, next_line)
         return stored, next_line, services.backend.commit(commit)
 

@@ -1,0 +1,339 @@
+"""What a LangGraph checkpointer does, over holdfast: each function awaits the port and nothing else.
+
+A thread's namespace is a session. Each of LangGraph's checkpoints is one of holdfast's, with the channels as its
+execution state: so a channel that grows at its end is written once, and one that stays costs nothing. An index row,
+written in the same commit, leads from LangGraph's id to holdfast's. The order is that of LangGraph's ids, whatever
+the session's head is.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, DeltaChannelHistory, PendingWrite
+
+from holdfast.adapters.langgraph import keys, writes
+from holdfast.adapters.langgraph.keys import Entry, Place
+from holdfast.backends.port import Commit, RowKey, RowWrite
+from holdfast.errors import CheckpointExpiredError, CheckpointNotFoundError, CorruptError
+from holdfast.model.framework import Framework
+from holdfast.objects import record, rows
+from holdfast.objects.record import Stored
+from holdfast.operations import expire, reading
+from holdfast.operations import save as saving
+from holdfast.operations.arguments import SaveRequest
+from holdfast.operations.services import Services
+
+PAGE = 64
+REMEMBERED = 4096  # which checkpoint of LangGraph's is which of ours
+DELETED = "deleted by LangGraph"
+_DELTA_COUNTERS = "counters_since_delta_snapshot"
+
+
+class Recent:
+    """The checkpoints that were put last, so that the next one need not look for its parent. A hint: what it says was
+    true once."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[Place, str], bytes] = OrderedDict()
+
+    def get(self, place: Place, id_: str) -> bytes | None:
+        return self._known.get((place, id_))
+
+    def put(self, place: Place, id_: str, checkpoint: bytes) -> None:
+        self._known[place, id_] = checkpoint
+        while len(self._known) > REMEMBERED:
+            try:
+                self._known.popitem(last=False)
+            except KeyError:  # another thread was quicker
+                return
+
+    def forget(self) -> None:
+        self._known.clear()
+
+
+@dataclass(slots=True)
+class Threads:
+    services: Services
+    agent_id: str
+    ttl_seconds: float | None = None
+    recent: Recent = field(default_factory=Recent)
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    async def put(
+        self, place: Place, checkpoint: Mapping[str, Any], metadata: Mapping[str, Any], parent: str | None
+    ) -> bytes:
+        """Saves one of LangGraph's checkpoints; one that has the same id is replaced. Returns holdfast's id."""
+        id_ = checkpoint["id"]
+        run = metadata.get("run_id")
+        request = SaveRequest(
+            agent_id=self.agent_id,
+            session_id=place.session,
+            framework=Framework.LANGGRAPH,
+            execution_state=_plain(checkpoint),
+            agent_context={},
+            parent_id=await self._checkpoint(place, parent) if parent else None,
+            step_name=f"{metadata.get('source', 'put')} {metadata.get('step', '')}".strip(),
+            ttl_seconds=self.ttl_seconds,
+            metadata={
+                "thread_id": place.thread,
+                "checkpoint_ns": place.ns,
+                "langgraph_id": id_,
+                "parent": parent,
+                "metadata": dict(metadata),
+            },
+            beside=_index_entry(place, id_, parent, None if run is None else str(run)),
+        )
+        try:
+            stored = await saving.save(self.services, request)
+        except (CheckpointExpiredError, CheckpointNotFoundError):  # the parent: LangGraph does not need it to be there
+            request.parent_id = None
+            stored = await saving.save(self.services, request)
+        self.recent.put(place, id_, stored.id)
+        return stored.id
+
+    async def put_writes(
+        self, place: Place, id_: str, given: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> None:
+        checkpoint = await self._checkpoint(place, id_) or b""
+        await writes.put(self.services, place, id_, checkpoint, given, task_id, task_path)
+
+    async def _checkpoint(self, place: Place, id_: str) -> bytes | None:
+        known = self.recent.get(place, id_)
+        if known is None:
+            entry = await self.find(place, id_)
+            known = entry.checkpoint if entry else None
+        return known
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    async def find(self, place: Place, id_: str) -> Entry | None:
+        found = await self._entries(keys.index_key(place, id_), limit=1)
+        return found[0] if found and found[0].id == id_ else None
+
+    async def get(self, place: Place, id_: str | None) -> CheckpointTuple | None:
+        """The checkpoint of that id, or the one with the highest id."""
+        if id_ is not None:
+            entry = await self.find(place, id_)
+            return await self.load(entry) if entry else None
+        async for entry in self._of_place(place, first_page=1):
+            loaded = await self.load(entry)
+            if loaded is not None:
+                return loaded
+        return None
+
+    async def matching(
+        self, thread: str | None, ns: str | None, id_: str | None, before: str | None
+    ) -> AsyncIterator[Entry]:
+        """The entries, newest first. Nothing is held between two of them."""
+        if thread is not None and ns is not None:
+            if id_ is None:
+                async for entry in self._of_place(Place(thread, ns), before):
+                    yield entry
+                return
+            one = await self.find(Place(thread, ns), id_)
+            found = [one] if one else []
+        else:
+            found = await self._entries(keys.of_thread(thread) if thread is not None else b"")
+            found.sort(key=lambda entry: entry.id, reverse=True)
+        for entry in found:
+            if (ns in (None, entry.place.ns) and id_ in (None, entry.id)) and (before is None or entry.id < before):
+                yield entry
+
+    async def load(self, entry: Entry, wanted: Mapping[str, Any] | None = None) -> CheckpointTuple | None:
+        """The checkpoint of an entry, with its writes; None if it has expired, or if its metadata is not as wanted."""
+        live = await self._live(entry)
+        if live is None:
+            return None
+        stored, about = live
+        metadata = about["metadata"]
+        if wanted and not all(metadata.get(name) == value for name, value in wanted.items()):
+            return None
+        state, _ = await reading.load_state(self.services, stored.manifest(), verify=True)
+        return CheckpointTuple(
+            config=config_of(entry.place, entry.id),
+            checkpoint=cast("Checkpoint", state),
+            metadata=cast("CheckpointMetadata", metadata),
+            parent_config=config_of(entry.place, about["parent"]) if about["parent"] else None,
+            pending_writes=await writes.pending(self.services, entry.place, entry.id),
+        )
+
+    async def delta_history(
+        self, place: Place, id_: str | None, channels: Sequence[str]
+    ) -> dict[str, DeltaChannelHistory]:
+        """For each channel the writes of the checkpoint's ancestors, oldest first, back to the nearest one that has a
+        value of the channel, and that value as `seed`."""
+        collected: dict[str, list[PendingWrite]] = {channel: [] for channel in channels}
+        seeds: dict[str, Any] = {}
+        target = await self.get(place, id_) if channels else None
+        cursor = parent_of(target)
+        while cursor is not None and len(seeds) < len(collected):
+            ancestor = await self.get(place, cursor)
+            if ancestor is None:
+                break
+            remaining = collected.keys() - seeds.keys()
+            for write in reversed(ancestor.pending_writes or ()):
+                if write[1] in remaining:
+                    collected[write[1]].append(write)
+            values = ancestor.checkpoint["channel_values"]
+            seeds.update((channel, values[channel]) for channel in remaining if channel in values)
+            cursor = parent_of(ancestor)
+        return {
+            channel: DeltaChannelHistory(writes=found[::-1], seed=seeds[channel])
+            if channel in seeds
+            else DeltaChannelHistory(writes=found[::-1])
+            for channel, found in collected.items()
+        }
+
+    async def _live(self, entry: Entry) -> tuple[Stored, dict[str, Any]] | None:
+        """The record that an entry leads to, and its metadata; None if it has expired."""
+        [found] = await self.services.backend.records([entry.checkpoint])
+        if found is None:
+            return None
+        stored = record.unpack(self.services.codec, found.data, expected_id=entry.checkpoint)
+        if await reading.is_over(self.services, stored):
+            return None
+        about = self.services.codec.decode(stored.header["meta"]) if "meta" in stored.header else {}
+        if (about.get("thread_id"), about.get("checkpoint_ns"), about.get("langgraph_id")) != (*entry.place, entry.id):
+            raise CorruptError(
+                f"the LangGraph index leads from {entry.id!r:.60} of thread {entry.place.thread!r:.60} to the checkpoint of "
+                "another: the store was changed by another program. Run `verify`"
+            )
+        return stored, about
+
+    async def _of_place(
+        self, place: Place, before: str | None = None, *, first_page: int = PAGE
+    ) -> AsyncIterator[Entry]:
+        after = keys.index_key(place, before) if before is not None else None
+        limit = first_page
+        while page := await self._entries(keys.of_place(place), after=after, limit=limit):
+            for entry in page:
+                yield entry
+            if len(page) < limit:
+                return
+            after, limit = page[-1].key.key, PAGE
+
+    async def _entries(self, prefix: bytes, *, after: bytes | None = None, limit: int | None = None) -> list[Entry]:
+        found = await self.services.backend.scan(keys.INDEX, prefix=prefix, after=after, limit=limit)
+        return [keys.unpack_entry(key, row) for key, row in found]
+
+    # -- deleting and copying ----------------------------------------------------------------------------------------
+
+    async def delete_thread(self, thread: str) -> None:
+        """Expires all of the thread's checkpoints. Their bytes go when they are collected."""
+        entries = await self._entries(keys.of_thread(thread))
+        for place in dict.fromkeys(entry.place for entry in entries):
+            await self._bury_session(place, keep=frozenset())
+        removed = await writes.removal(self.services, keys.of_thread(thread))
+        await self._remove(entries, removed)
+
+    async def delete_for_runs(self, runs: Sequence[str]) -> None:
+        wanted = set(map(str, runs))
+        entries = [entry for entry in await self._entries(b"") if entry.run in wanted] if wanted else []
+        await self._bury([entry.checkpoint for entry in entries])
+        await self._forget(entries)
+
+    async def prune(self, threads: Sequence[str]) -> None:
+        """Leaves, in each namespace of the threads, the newest checkpoint with its writes, and those of its ancestors
+        that its delta channels are made from."""
+        for thread in threads:
+            by_place: dict[Place, list[Entry]] = {}
+            for entry in await self._entries(keys.of_thread(thread)):
+                by_place.setdefault(entry.place, []).append(entry)
+            for place, entries in by_place.items():
+                kept = await self._needed(place)
+                ending = [entry for entry in entries if entry.id not in kept]
+                await self._bury_session(place, keep={entry.checkpoint for entry in entries if entry.id in kept})
+                await self._forget(ending)
+
+    async def copy_thread(self, source: str, target: str) -> None:
+        """Copies all checkpoints with their ids, parents, metadata and writes."""
+        copies: dict[bytes, bytes] = {}
+        entries = await self._entries(keys.of_thread(source))
+        for entry in sorted(entries, key=lambda entry: entry.id):
+            loaded = await self.load(entry)
+            if loaded is not None:
+                place = Place(target, entry.place.ns)
+                copied = await self.put(place, cast("Any", loaded.checkpoint), loaded.metadata, parent_of(loaded))
+                copies[entry.checkpoint] = copied
+        await writes.copy(self.services, source, target, copies)
+
+    async def _needed(self, place: Place) -> set[str]:
+        latest = await self.get(place, None)
+        if latest is None:
+            return set()
+        kept = {latest.checkpoint["id"]}
+        without_value = set(cast("Any", latest.metadata).get(_DELTA_COUNTERS) or ())
+        without_value -= latest.checkpoint["channel_values"].keys()
+        cursor = parent_of(latest)
+        while without_value and cursor is not None:
+            ancestor = await self.get(place, cursor)
+            if ancestor is None:
+                break
+            kept.add(cursor)
+            without_value -= ancestor.checkpoint["channel_values"].keys()
+            cursor = parent_of(ancestor)
+        return kept
+
+    async def _bury_session(self, place: Place, keep: set[bytes] | frozenset[bytes]) -> None:
+        """Expires what the session has: also what was put again, which no entry leads to any more."""
+        found = await self.services.backend.session_records(rows.session_key(place.session))
+        await self._bury([one.id for one in found if one.id not in keep])
+
+    async def _bury(self, checkpoints: Sequence[bytes]) -> None:
+        by_tree: dict[bytes, list[expire.Found]] = {}
+        for start in range(0, len(checkpoints), PAGE):
+            for found in await self.services.backend.records(checkpoints[start : start + PAGE]):
+                if found is None:
+                    continue
+                stored = record.unpack(self.services.codec, found.data, expected_id=found.id)
+                if not stored.is_tombstone:
+                    by_tree.setdefault(stored.tree, []).append((found, stored))
+        for tree, ending in by_tree.items():
+            await expire.bury_all(self.services, tree, ending, DELETED)
+
+    async def _forget(self, entries: Sequence[Entry]) -> None:
+        removed: list[RowWrite] = []
+        for entry in entries:
+            removed += await writes.removal(self.services, keys.of_writes(entry.place, entry.id))
+        await self._remove(entries, removed)
+
+    async def _remove(self, entries: Sequence[Entry], of_store: list[RowWrite]) -> None:
+        """Removes entries after what they lead to has expired: whoever dies in between left nothing unreachable."""
+        self.recent.forget()
+        by_tree: dict[bytes, list[RowWrite]] = {b"": of_store} if of_store else {}
+        for entry in entries:
+            by_tree.setdefault(entry.key.tree, []).append(RowWrite(entry.key, None))
+        for tree, removed in by_tree.items():
+            await self.services.backend.commit(Commit(tree=tree, rows=removed))
+
+
+def config_of(place: Place, id_: str) -> Any:
+    return {"configurable": {"thread_id": place.thread, "checkpoint_ns": place.ns, "checkpoint_id": id_}}
+
+
+def parent_of(found: CheckpointTuple | None) -> str | None:
+    if found is None or found.parent_config is None:
+        return None
+    return cast("str", found.parent_config["configurable"]["checkpoint_id"])
+
+
+def _index_entry(place: Place, id_: str, parent: str | None, run: str | None) -> Callable[[Stored], Sequence[RowWrite]]:
+    def beside(stored: Stored) -> Sequence[RowWrite]:
+        key = RowKey(keys.INDEX, keys.index_key(place, id_), stored.tree)
+        return [RowWrite(key, keys.pack_entry(key, stored.id, parent, run))]
+
+    return beside
+
+
+def _plain(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
+    """LangGraph's own mappings as dicts: it makes some of them as subclasses. The channels' values stay as they are."""
+    plain = dict(checkpoint)
+    for name in ("channel_values", "channel_versions"):
+        plain[name] = dict(checkpoint.get(name) or {})
+    plain["versions_seen"] = {node: dict(seen) for node, seen in (checkpoint.get("versions_seen") or {}).items()}
+    return plain

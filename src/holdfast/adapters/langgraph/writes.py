@@ -1,0 +1,100 @@
+"""What tasks write between two checkpoints: one row for each task, beside the checkpoints.
+
+They come from several threads at once, and perhaps before the checkpoint that they belong to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import ormsgpack
+from langgraph.checkpoint.base import WRITES_IDX_MAP, PendingWrite, writes_sort_key
+
+from holdfast.adapters.langgraph import keys
+from holdfast.adapters.langgraph.keys import Place
+from holdfast.backends.port import ABSENT, STORE, Commit, CommitConflict, Row, RowKey, RowWrite
+from holdfast.errors import ConflictError, CorruptError
+from holdfast.objects import frame, rows
+from holdfast.operations.services import Services
+
+MAX_ATTEMPTS = 200
+
+Kept = dict[int, list[Any]]  # by index: channel, task path, encoded value
+
+
+async def put(
+    services: Services,
+    place: Place,
+    id_: str,
+    checkpoint: bytes,
+    writes: Sequence[tuple[str, Any]],
+    task_id: str,
+    task_path: str,
+) -> None:
+    """Adds what a task has written. Of ordinary writes the first one of an index stays, of LangGraph's own (errors,
+    interrupts, resumes) the last one. `checkpoint` is holdfast's id of the checkpoint, empty if that is not there yet."""
+    key = keys.writes_key(place, id_, task_id)
+    # Encoded once, now: the caller may change the values afterwards.
+    given: Kept = {}
+    for position, (channel, value) in enumerate(writes):
+        index = WRITES_IDX_MAP.get(channel, position)
+        given[index] = [channel, task_path, services.codec.encode(value, f"writes[{position}] ({channel})")]
+    for _ in range(MAX_ATTEMPTS):
+        [row] = await services.backend.rows([key])
+        kept = _unpack(services, key, row)[1] if row else {}
+        merged = {**given, **{index: write for index, write in kept.items() if index >= 0}}
+        merged = {**kept, **merged}
+        if merged == kept:
+            return
+        write = RowWrite(key, _pack(services, key, checkpoint, merged), row.version if row else ABSENT)
+        try:
+            await services.backend.commit(Commit(tree=STORE, rows=[write]))
+        except CommitConflict:
+            continue
+        return
+    raise ConflictError(
+        f"the writes of task {task_id!r:.60} are being changed by so many at once that none gets through"
+    )
+
+
+async def pending(services: Services, place: Place, id_: str) -> list[PendingWrite]:
+    """All that tasks have written since a checkpoint, in the order in which LangGraph applies it."""
+    found: list[tuple[tuple[str, str, int], str, str, bytes]] = []
+    prefix = keys.of_writes(place, id_)
+    for key, row in await services.backend.scan(keys.WRITES, tree=STORE, prefix=prefix):
+        task_id = keys.task_of(key.key)[2]
+        for index, (channel, path, value) in _unpack(services, key, row)[1].items():
+            found.append((writes_sort_key(path, task_id, index), task_id, channel, value))
+    found.sort(key=lambda write: write[0])
+    return [(task_id, channel, services.codec.decode(value)) for _, task_id, channel, value in found]
+
+
+async def removal(services: Services, prefix: bytes) -> list[RowWrite]:
+    """What deletes the writes whose keys begin so."""
+    return [RowWrite(key, None) for key, _ in await services.backend.scan(keys.WRITES, tree=STORE, prefix=prefix)]
+
+
+async def copy(services: Services, source: str, target: str, copies: dict[bytes, bytes]) -> None:
+    """Copies the writes of a thread to another. `copies` says which checkpoint was copied to which."""
+    writes = []
+    for key, row in await services.backend.scan(keys.WRITES, tree=STORE, prefix=keys.of_thread(source)):
+        place, id_, task_id = keys.task_of(key.key)
+        checkpoint, kept = _unpack(services, key, row)
+        new_key = keys.writes_key(Place(target, place.ns), id_, task_id)
+        writes.append(RowWrite(new_key, _pack(services, new_key, copies.get(checkpoint, b""), kept)))
+    if writes:
+        await services.backend.commit(Commit(tree=STORE, rows=writes))
+
+
+def _pack(services: Services, key: RowKey, checkpoint: bytes, kept: Kept) -> bytes:
+    content = services.codec.encode([[index, *write] for index, write in kept.items()])
+    return rows.protect(key, ormsgpack.packb([checkpoint, frame.compressed(content)]))
+
+
+def _unpack(services: Services, key: RowKey, row: Row) -> tuple[bytes, Kept]:
+    try:
+        checkpoint, framed = ormsgpack.unpackb(rows.content(key, row))
+        return checkpoint, {index: write for index, *write in services.codec.decode(frame.content(framed))}
+    except (ValueError, TypeError) as error:
+        raise CorruptError(f"the writes of a LangGraph task can't be read ({error}): the store is damaged") from error

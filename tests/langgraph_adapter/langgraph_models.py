@@ -1,0 +1,36 @@
+"""Classes as a program has them at the top of its modules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from pydantic import BaseModel
+
+
+class Mood(Enum):
+    GLAD = "glad"
+
+
+@dataclass
+class Note:
+    text: str
+    tags: list[str] = field(default_factory=list)
+
+
+class Plan(BaseModel):
+    goal: str
+    steps: list[Note] = []
+
+
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+class Opaque:
+    """Neither a dataclass nor anything else that is data by its nature."""
+
+    def __init__(self) -> None:
+        self.handle = object()
