@@ -35,7 +35,7 @@ EXPECTED = {
 
 def test_every_example_is_tested():
     assert {path.stem for path in EXAMPLES.glob("*.py")} == EXPECTED.keys()
-    assert {path.parent.name for path in EXAMPLES.glob("*/*.py")} == {"handoff"}  # below, in two processes
+    assert {path.parent.name for path in EXAMPLES.glob("*/*.py")} == {"handoff", "langgraph"}  # below
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -94,5 +94,35 @@ def test_the_writer_and_two_reviewers_at_once(tmp_path):
 
 @pytest.mark.parametrize("name", ["handoff/writer", "handoff/reviewer"])
 def test_each_half_says_how_to_run_it(name):
+    docstring = ast.get_docstring(ast.parse((EXAMPLES / f"{name}.py").read_text()))
+    assert f"python examples/{name}.py" in docstring
+
+
+def _run(name, where, *arguments):
+    return subprocess.run(
+        [sys.executable, "-W", "error", EXAMPLES / name, *arguments], cwd=where, capture_output=True, text=True,
+        encoding="utf-8", timeout=60, check=False,
+    )  # fmt: skip
+
+
+def test_a_langgraph_agent_that_dies_in_a_tool_goes_on(tmp_path):
+    killed = _run("langgraph/crash_in_a_tool.py", tmp_path)
+    assert (killed.returncode, killed.stdout.splitlines()) == (-9, ["beginning", "running search", "running book"])
+    done = _run("langgraph/crash_in_a_tool.py", tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["going on at use_tool", "running book", "running confirm", "All is booked."]
+
+
+def test_a_langgraph_agent_is_answered_after_a_restart(tmp_path):
+    asked = _run("langgraph/approve_after_restart.py", tmp_path)
+    assert (asked.returncode, asked.stderr) == (0, "")
+    assert asked.stdout.splitlines() == ["writing the mail", "waiting for an answer: send this?"]
+    answered = _run("langgraph/approve_after_restart.py", tmp_path, "yes")
+    assert answered.stdout.splitlines() == ["waiting for an answer: send this?", "sent"]
+    assert _run("langgraph/approve_after_restart.py", tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["langgraph/crash_in_a_tool", "langgraph/approve_after_restart"])
+def test_each_langgraph_example_says_how_to_run_it(name):
     docstring = ast.get_docstring(ast.parse((EXAMPLES / f"{name}.py").read_text()))
     assert f"python examples/{name}.py" in docstring
