@@ -20,7 +20,7 @@ WHO = st.integers(0, 1)
 AGENTS = st.sampled_from(["planner", "writer", "\ud800"])
 TARGETS = st.sampled_from(["approver", "approver", "writer"])
 NAMES = st.sampled_from(["s", "s", "s", "t", "t", "../x", "a:b", "", "\x00", "ünï"])  # often the same
-TTL = st.none() | st.none() | st.sampled_from([10, 60.5, 1000])
+TTL = st.none() | st.sampled_from([10, 60.5, 1000])
 UNDER = st.sampled_from(["what it takes", "what it takes", "nothing", "the newest", "an older one"])
 """Under which lease something is attempted; see `lease_for`."""
 

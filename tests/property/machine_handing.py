@@ -6,7 +6,7 @@ import copy
 
 from hypothesis import strategies as st
 from hypothesis.stateful import multiple, rule
-from machine_base import TARGETS, UNDER, WHO, checkpoints, handoffs
+from machine_base import NAMES, TARGETS, UNDER, WHO, checkpoints, handoffs
 from machine_leasing import SECONDS, Leasing
 from machine_model import Entry, Grant, Held, Kept, Refusal
 from machine_states import edits
@@ -34,6 +34,12 @@ class Handing(Leasing):
             framework=kept.framework, target=to,
         )  # fmt: skip
         return id_
+
+    @rule(targets=(checkpoints, handoffs), who=WHO, session=NAMES, to=TARGETS)
+    def offer(self, who, session, to) -> str:
+        """What agents do: they hand off where they stand, and end their lease with it."""
+        head = self.model.head(session)
+        return self.handoff(who, head.id, to, "what it takes") if head else multiple()
 
     @rule(who=WHO, id_=checkpoints, agent=TARGETS)
     def claim_anything(self, who, id_, agent) -> None:

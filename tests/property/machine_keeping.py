@@ -24,8 +24,10 @@ class Keeping(Base):
             self.model.bury(kept)
         return id_
 
-    @rule(target=checkpoints, who=WHO, id_=consumes(expired))
-    def unexpire(self, who, id_) -> str:
+    @rule(target=checkpoints, who=WHO, id_=consumes(expired), after=st.sampled_from([0, 0, 15]))
+    def unexpire(self, who, id_, after) -> str:
+        """At once, or after its time to live is over, too."""
+        self.clock.forward(after)
         kept = self.model.kept[id_]
         refusal, was_live = self.model.why_not(kept), self.model.is_live(kept)
         if refusal is CheckpointExpiredError and kept.buried and kept.undoable and not self.model.has_outlived(kept):
@@ -36,6 +38,11 @@ class Keeping(Base):
         assert undone is not was_live
         kept.buried = False
         return id_
+
+    @rule(who=WHO, id_=checkpoints, after=st.sampled_from([0, 15, 100]))
+    def think_again(self, who, id_, after) -> None:
+        self.expire(who, id_)
+        self.unexpire(1 - who, id_, after)
 
     @rule(who=WHO, id_=checkpoints)
     def pin(self, who, id_) -> None:
@@ -72,7 +79,7 @@ class Keeping(Base):
         if before is not None:
             self.model.kept[before].tags.discard(name)
 
-    @rule(who=WHO, keep_last=st.integers(0, 6), keep_every=st.none() | st.integers(1, 4), dry=st.booleans())
+    @rule(who=WHO, keep_last=st.integers(0, 6), keep_every=st.none() | st.none() | st.integers(1, 4), dry=st.booleans())
     def retain(self, who, keep_last, keep_every, dry) -> None:
         going = self.model.let_go(keep_last, keep_every)
         report = self.clients[who].retain(keep_last=keep_last, keep_every=keep_every, dry_run=dry)

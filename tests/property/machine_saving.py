@@ -116,6 +116,8 @@ class Saving(Base):
         if report is not None:
             assert (report.from_id, report.to_id) == (line.head, to)
             line.head = to
+            if grant is not None:  # it goes on living
+                self.save(who, session, {"m": ["from here"]}, grant=grant)
 
     @rule(who=WHO)
     def reopen(self, who) -> None:

@@ -30,7 +30,7 @@ class PostgresMachine(StoreMachine):
 
 
 class TestMemory(MemoryMachine.TestCase):
-    settings = short(examples=30, steps=30)
+    settings = short(examples=50, steps=35)
 
 
 class TestFiles(FilesMachine.TestCase):
