@@ -23,13 +23,24 @@ Each message says what happened, why, and what to do next. `exit_code` is what t
 from __future__ import annotations
 
 from datetime import datetime
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class HoldfastError(Exception):
     """The root: `except HoldfastError` catches all that holdfast raises on purpose."""
 
     exit_code: ClassVar[int] = 1
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """So that one raised in a worker process arrives: as it is by itself, only an error whose sole argument is its
+        message can be sent."""
+        return _arrived, (type(self), self.args, self.__dict__)
+
+
+def _arrived(kind: type[HoldfastError], args: tuple[Any, ...], attributes: dict[str, Any]) -> HoldfastError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(attributes)
+    return error
 
 
 class UsageError(HoldfastError, ValueError):
