@@ -17,6 +17,7 @@ from servers.fixtures import (  # noqa: F401 - fixtures are found by their names
     redis_cluster,
     redis_url,
 )
+from servers.prefixes import delete_prefixes
 from servers.schemas import drop_schemas
 from support import BACKENDS, SERVED, Clock, Store
 
@@ -24,18 +25,24 @@ from support import BACKENDS, SERVED, Clock, Store
 settings.register_profile("holdfast", deadline=None, max_examples=EXAMPLES)
 settings.load_profile("holdfast")
 
+SERVERS = {  # the fixture that says where a kind's server is, and what clears it
+    "postgres": ("postgres_dsn", drop_schemas),
+    "redis": ("redis_url", delete_prefixes),
+}
+
 
 @pytest.fixture(
     params=(*BACKENDS, *(pytest.param(kind, marks=(pytest.mark.servers, pytest.mark.slow)) for kind in SERVED))
 )
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A store of each kind. `store.client()` opens a client on it, as often as it is called."""
-    server = request.getfixturevalue("postgres_dsn") if request.param == "postgres" else ""
+    fixture, clean = SERVERS.get(request.param.partition(":")[0], ("", None))
+    server = request.getfixturevalue(fixture) if fixture else ""
     opened = Store(request.param, tmp_path, server)
     yield opened
     opened.close()
-    if server:
-        drop_schemas(server)
+    if clean is not None:
+        clean(server)
 
 
 @pytest.fixture(params=("files", "sqlite"))

@@ -19,11 +19,13 @@ from holdfast.backends.loop_thread import blocking
 from holdfast.backends.memory import MemoryBackend
 from holdfast.backends.port import BlockingBackend, Capabilities, Commit
 from holdfast.backends.postgres import open_postgres
+from holdfast.backends.redis import open_redis
 from holdfast.backends.sqlite import SqliteBackend
+from servers.prefixes import prefix_name
 from servers.schemas import schema_name
 
 BACKENDS = ("memory", "files", "sqlite")
-SERVED = ("postgres",)  # those that need a server
+SERVED = ("postgres", "redis", "redis:4")  # those that need a server; redis:4 has four shards
 SOME_ID = "01939c5e-7c1b-7000-8a2f-0c4c1d9be2f1"
 OTHER_ID = "01939c5e-7c1b-7000-8a2f-0c4c1d9be2f2"
 
@@ -33,7 +35,8 @@ class Store:
 
     def __init__(self, kind: str, where: Path, server: str = "") -> None:
         """`server` is where the server is, for kinds that need one."""
-        self.kind = kind
+        self.kind, _, shards = kind.partition(":")
+        self.shards = int(shards) if shards else None
         self.server = server
         self.where = where
         self._memory = MemoryBackend()
@@ -43,6 +46,9 @@ class Store:
     def url(self) -> str:
         if self.kind == "postgres":
             return f"{self.server}?schema={schema_name(self.where)}"
+        if self.kind == "redis":
+            shards = f"&shards={self.shards}" if self.shards else ""
+            return f"{self.server}?prefix={prefix_name(self.where)}{shards}"
         return {"sqlite": f"sqlite:///{self.where}/store.db", "files": f"file://{self.where}/store"}[self.kind]
 
     def backend(self) -> BlockingBackend:
@@ -56,6 +62,8 @@ class Store:
         opened: Any
         if self.kind == "postgres":
             opened = open_postgres(self.server, schema=schema_name(self.where), durability="fast")
+        elif self.kind == "redis":
+            opened = open_redis(self.server, prefix=prefix_name(self.where), shards=self.shards)
         elif self.kind == "files":
             opened = FilesBackend(self.where / "store", durability="fast")
         else:

@@ -38,14 +38,12 @@ class RedisBackend:
         connections: Connections,
         *,
         location: str,
-        prefix: str,
         durability: Durability,
         shards: int | None,
         default_shards: int,
     ) -> None:
         self._calls = calls
         self._connections = connections
-        self._prefix = prefix
         self._location = location
         self._durability = durability
         self._shards = shards
@@ -57,7 +55,7 @@ class RedisBackend:
         return Capabilities(
             name="redis",
             durability="replicated" if self._durability.replicas else "default",
-            location=f"{self._location} ({self._prefix})",
+            location=self._location,
             awaitable=True,
         )
 
@@ -134,12 +132,10 @@ class RedisBackend:
             asked = [b"%d" % layout.LAYOUT, b"%d" % (self._shards or self._default_shards)]
             found, shards, policy = await self._calls.read("about", asked)
             if int(found) > layout.LAYOUT:
-                raise NewerVersionError(
-                    f"the store {self._location} ({self._prefix}) was made by a newer holdfast: update this one"
-                )
+                raise NewerVersionError(f"the store {self._location} was made by a newer holdfast: update this one")
             if self._shards is not None and int(shards) != self._shards:
                 raise UsageError(
-                    f"the store {self._location} ({self._prefix}) has {int(shards)} shards, not {self._shards}: that can't be "
+                    f"the store {self._location} has {int(shards)} shards, not {self._shards}: that can't be "
                     "changed. Leave `shards` out, or take another prefix and import what `holdfast export` gives"
                 )
             if policy.startswith(b"allkeys"):

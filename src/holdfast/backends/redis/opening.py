@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from holdfast.errors import UsageError
 
@@ -24,9 +25,31 @@ MOST_SHARDS = 256
 _PREFIX = re.compile(r"[A-Za-z0-9_.:/@-]{1,200}")
 
 
+_IN_URL: dict[str, Callable[[str], Any]] = {
+    "prefix": str,
+    "durability": str,
+    "replicas": int,
+    "wait_ms": int,
+    "max_connections": int,
+    "timeout": float,
+    "shards": int,
+}
+
+
 def open_url(url: str, **options: Any) -> RedisBackend:
-    """`redis://host:6379/0`, `rediss://` with TLS, `redis+cluster://node1:7000,node2:7000`. Options are `open_redis`'s."""
-    return open_redis(url, **options)
+    """`redis://host:6379/0`, `rediss://` with TLS, `redis+cluster://node1:7000,node2:7000`. Options are `open_redis`'s; they
+    may stand in the URL, too: `?prefix=team-a&durability=replicated`. Others there are redis-py's."""
+    plain, question, query = url.partition("?")
+    left: list[tuple[str, str]] = []
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name not in _IN_URL:
+            left.append((name, value))
+            continue
+        try:
+            options.setdefault(name, _IN_URL[name](value))
+        except ValueError as error:
+            raise UsageError(f"{name}={value!r} in {_shown(url)!r} is no number") from error
+    return open_redis(plain + (question + urlencode(left) if left else ""), **options)
 
 
 def open_redis(
@@ -71,13 +94,12 @@ def open_redis(
         raise UsageError(f"{_shown(url)!r} is not a Redis store: {error}") from error
     if others and not is_cluster:
         raise UsageError(f"{_shown(url)!r} names several servers: for a cluster write 'redis+cluster://'")
-    where = _shown(url)
+    where = f"{_shown(url)}?prefix={prefix}"
     connections = Connections(settings, where, max_connections, timeout)
     return RedisBackend(
         Calls(connections, prefix, nodes, where, is_cluster=is_cluster),
         connections,
         location=where,
-        prefix=prefix,
         durability=Durability(replicas, wait_ms) if durability == "replicated" else Durability(),
         shards=shards,
         default_shards=SHARDS_ON_A_CLUSTER if is_cluster else 1,
