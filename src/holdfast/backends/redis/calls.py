@@ -132,8 +132,11 @@ class Calls:
         *replies, confirmed = await self._connections.talk(node, [*commands, wait])
         if isinstance(confirmed, int) and confirmed >= durability.replicas:
             return replies
-        short = NotReplicatedError(confirmed if isinstance(confirmed, int) else 0)
-        return [reply if isinstance(reply, Exception) else short.after(reply) for reply in replies]
+        by = confirmed if isinstance(confirmed, int) else 0
+        return [
+            reply if isinstance(reply, Exception) else NotReplicatedError(by, durability.replicas, reply)
+            for reply in replies
+        ]
 
     def _command(self, call: Call, *, with_source: bool) -> Command:
         how = ("EVAL", call.script.source) if with_source else ("EVALSHA", call.script.sha1)
@@ -175,10 +178,8 @@ class Calls:
 class NotReplicatedError(Exception):
     """Carried out, but fewer replicas than asked for have confirmed it."""
 
-    def __init__(self, confirmed: int, answer: Any = None) -> None:
-        super().__init__(confirmed, answer)
+    def __init__(self, confirmed: int, wanted: int, answer: Any) -> None:
+        super().__init__(confirmed, wanted, answer)
         self.confirmed = confirmed
+        self.wanted = wanted
         self.answer = answer
-
-    def after(self, answer: Any) -> NotReplicatedError:
-        return NotReplicatedError(self.confirmed, answer)

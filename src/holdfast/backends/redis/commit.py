@@ -13,10 +13,7 @@ from holdfast.backends.redis.calls import NotReplicatedError
 from holdfast.backends.redis.connections import LostError
 from holdfast.errors import StoreError
 
-UNCLEAR = (
-    "it is not known whether the commit was carried out. Saving again with the same checkpoint_id (the error has it) is "
-    "safe: it does nothing if it was"
-)
+AGAIN = "Saving again with the same checkpoint_id (the error has it) is safe: it does nothing if it is there"
 
 
 class InShard(NamedTuple):
@@ -59,13 +56,15 @@ def outcome(commit: Commit, answer: Any, location: str) -> CommitConflict | Stor
     if isinstance(answer, NotReplicatedError):
         refused = outcome(commit, answer.answer, location)
         return refused or StoreError(
-            f"only {answer.confirmed} replicas of {location} have confirmed the commit in time. It is on the server, and "
-            f"may be lost if that fails: {UNCLEAR}"
+            f"{answer.confirmed} of {answer.wanted} replicas have confirmed the commit in time: it is on the server {location}, "
+            f"and may be lost with it, so its outcome is not known. {AGAIN}"
         )
     if isinstance(answer, StoreError):
         return answer
     if isinstance(answer, LostError):
-        return StoreError(f"the connection to {location} broke ({answer}): {UNCLEAR}")
+        return StoreError(
+            f"the connection to {location} broke ({answer}): it is not known whether the commit was carried out. {AGAIN}"
+        )
     if isinstance(answer, ResponseError):
         return StoreError(f"{location} refused the commit: {answer}. Nothing was changed")
     kind, at = answer[0].decode(), answer[1] - 1

@@ -13,6 +13,8 @@ A session's numbers are compared within one shard only. A session belongs to one
 
 from __future__ import annotations
 
+import asyncio
+import random
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -196,23 +198,29 @@ class ShardedCommits:
             for id_ in item.new:
                 own = layout.shard_of(id_, self._shards)
                 if own != item.shard or every:
-                    claim = await self._claimed(id_, own, item.shard)
-                    if claim is None:
-                        item.end(CommitConflict("record", id_))
+                    try:
+                        item.claims[id_] = await self._claimed(id_, own, item.shard)
+                    except (CommitConflict, StoreError) as reason:
+                        item.end(reason)
                         break
-                    item.claims[id_] = claim
 
-    async def _claimed(self, id_: bytes, own: int, shard: int) -> int | None:
-        """The claim by which a record of that id may be written in that shard; None if the id is taken."""
+    async def _claimed(self, id_: bytes, own: int, shard: int) -> int:
+        """The claim by which a record of that id may be written in that shard. Raises `CommitConflict` if it is taken."""
         instead: bytes | bool = False
-        for _ in range(ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             said, *more = await self._calls.read("claim", [id_, b"%d" % shard, instead], own)
             if said == b"taken":
-                return None
+                raise CommitConflict("record", id_)
             if said == b"here":
                 return int(more[0])
             noted, claim = more
-            if await self._calls.read("bar", [id_, claim], int(noted)):
-                return None
-            instead = claim
+            if attempt < ATTEMPTS // 2:  # whoever noted it is probably about to write it
+                [found] = await self._calls.read("records", [[id_]], int(noted))
+                if isinstance(found, list):
+                    raise CommitConflict("record", id_)
+                await asyncio.sleep(random.random() * 0.005 * attempt)  # noqa: S311 - so that writers don't meet again
+            elif await self._calls.read("bar", [id_, claim], int(noted)):
+                raise CommitConflict("record", id_)
+            else:
+                instead = claim
         raise StoreError(f"{self._location}: several writers want the same id at once. Nothing was changed; try again")
