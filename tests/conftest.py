@@ -31,26 +31,35 @@ SERVERS = {  # the fixture that says where a kind's server is, and what clears i
 }
 
 
-@pytest.fixture(
-    params=(*BACKENDS, *(pytest.param(kind, marks=(pytest.mark.servers, pytest.mark.slow)) for kind in SERVED))
-)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    """A store of each kind. `store.client()` opens a client on it, as often as it is called."""
+WITH_SERVERS = [pytest.param(kind, marks=(pytest.mark.servers, pytest.mark.slow)) for kind in SERVED]
+
+
+def opened_store(request: pytest.FixtureRequest, where: Path) -> Iterator[Store]:
     fixture, clean = SERVERS.get(request.param.partition(":")[0], ("", None))
     server = request.getfixturevalue(fixture) if fixture else ""
-    opened = Store(request.param, tmp_path, server)
+    opened = Store(request.param, where, server)
     yield opened
     opened.close()
     if clean is not None:
         clean(server)
 
 
+@pytest.fixture(params=(*BACKENDS, *WITH_SERVERS))
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """A store of each kind. `store.client()` opens a client on it, as often as it is called."""
+    yield from opened_store(request, tmp_path)
+
+
 @pytest.fixture(params=("files", "sqlite"))
 def disk_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """A store of each kind that processes can share, and that is on disk."""
+    yield from opened_store(request, tmp_path)
+
+
+@pytest.fixture(params=("files", "sqlite", *WITH_SERVERS))
+def shared_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A store of each kind that processes can share."""
-    opened = Store(request.param, tmp_path)
-    yield opened
-    opened.close()
+    yield from opened_store(request, tmp_path)
 
 
 @pytest.fixture

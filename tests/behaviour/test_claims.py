@@ -488,11 +488,11 @@ class TestGivingItBack:
         assert (found.status, found.by) == ("open", None)
         assert other.claim(handed, "b").moved_from == late
 
-    def test_by_dying(self, disk_store: Store):
-        handed = offered(disk_store.client())
-        holder = python_process(DIES_CLAIMING, disk_store.url, handed)
+    def test_by_dying(self, shared_store: Store):
+        handed = offered(shared_store.client())
+        holder = python_process(DIES_CLAIMING, shared_store.url, handed)
         assert holder.stdout.readline() == "claimed\n"
-        client = disk_store.client()
+        client = shared_store.client()
         with pytest.raises(LeaseHeldError, match="the dead"):
             client.claim(handed, "b")
         holder.kill()
@@ -689,7 +689,7 @@ class TestCollection:
         assert one.session("s") is None
 
 
-def test_the_inbox_is_read_from_another_process(disk_store: Store):
-    handed = offered(disk_store.client())
+def test_the_inbox_is_read_from_another_process(shared_store: Store):
+    handed = offered(shared_store.client())
     code = "import sys; from holdfast import SyncClient; print(SyncClient.open(sys.argv[1]).inbox('b')[0].handoff_id)"
-    assert python_process(code, disk_store.url).communicate()[0] == f"{handed}{os.linesep}"
+    assert python_process(code, shared_store.url).communicate()[0] == f"{handed}{os.linesep}"

@@ -117,11 +117,11 @@ class TestCursors:
         for number, event in enumerate(found):
             assert drained(client, after=event.cursor) == found[number + 1 :]
 
-    def test_they_outlive_client_and_store(self, disk_store: Store):
-        with disk_store.client() as client:
+    def test_they_outlive_client_and_store(self, shared_store: Store):
+        with shared_store.client() as client:
             some_saves(client)
             cursor = drained(client)[3].cursor
-        with disk_store.client() as client:
+        with shared_store.client() as client:
             client.save("a", session_id="later", step_index=7)
             assert steps(drained(client, after=cursor)) == [("even", 4), ("odd", 5), ("later", 7)]
 
@@ -364,11 +364,11 @@ class TestEnding:
         asyncio.run(main())
         gc.collect()
 
-    def test_no_thread_is_left(self, disk_store: Store):
+    def test_no_thread_is_left(self, shared_store: Store):
         before = set(threading.enumerate())
 
         async def main() -> None:
-            async with disk_store.async_client() as client:
+            async with shared_store.async_client() as client:
                 tasks = [asyncio.ensure_future(anext(client.events())) for _ in range(5)]
                 await asyncio.sleep(0.1)
                 for task in tasks:
@@ -382,7 +382,7 @@ class TestEnding:
         assert not any(thread.is_alive() for thread in left)
 
     @pytest.mark.parametrize("how", ["task", "thread"])
-    def test_a_program_that_follows_can_end(self, disk_store: Store, how: str):
+    def test_a_program_that_follows_can_end(self, shared_store: Store, how: str):
         """Without closing anything, and without a word on stderr."""
         code = f"""
             import asyncio, sys, threading, time
@@ -403,7 +403,7 @@ class TestEnding:
 
             asyncio.run(main()) if {how!r} == "task" else thread()
         """
-        done = python(code, disk_store.url)
+        done = python(code, shared_store.url)
         assert (done.stdout.split(), done.stderr) == (["following", "True"], "")
 
 

@@ -60,7 +60,8 @@ import json, random, sys
 from holdfast import SyncClient, CheckpointExpiredError, CheckpointNotFoundError, ConflictError
 url, name, seed, steps = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 rng = random.Random(seed)
-client = SyncClient.open(url, durability="fast")
+fast = {} if url.startswith("redis") else {"durability": "fast"}
+client = SyncClient.open(url, **fast)
 mine = {}
 print("ready", flush=True)
 sys.stdin.readline()
@@ -111,7 +112,7 @@ for step in range(steps):
     elif what == "gc" and step % 5 == 0:
         client.gc()
     elif what == "open":
-        client = SyncClient.open(url, durability="fast")
+        client = SyncClient.open(url, **fast)
 """
 
 
@@ -153,10 +154,10 @@ def run_together(store: Store, workers: int, steps: int) -> None:
     assert client.verify().problems == ()
 
 
-def test_two_processes_at_random(disk_store: Store):
-    run_together(disk_store, workers=2, steps=25)
+def test_two_processes_at_random(shared_store: Store):
+    run_together(shared_store, workers=2, steps=25)
 
 
 @pytest.mark.slow
-def test_four_processes_at_random_for_long(disk_store: Store):
-    run_together(disk_store, workers=4, steps=400 if os.environ.get("HOLDFAST_SOAK") else 150)
+def test_four_processes_at_random_for_long(shared_store: Store):
+    run_together(shared_store, workers=4, steps=400 if os.environ.get("HOLDFAST_SOAK") else 150)
