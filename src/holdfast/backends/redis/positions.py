@@ -30,8 +30,7 @@ class Positions:
         self._patience = patience
 
     async def draw(self, commits: Sequence[tuple[int, int]]) -> list[Note]:
-        """Positions for commits, (how many, which shard) of each. Not tried again if the answer is lost: then the notes
-        become overdue."""
+        """Positions for commits, (how many, which shard) of each. If an answer is lost, its notes become overdue."""
         call = Call(layout.FIRST_SHARD, script("draw"), [list(commits), int(self._patience * 1e6)])
         [notes] = await self._calls.read_all([call])
         drawn: list[Note] = notes

@@ -83,8 +83,13 @@ class ShardedCommits:
             left = [item for item in all_work if not item.is_over]
             if not left:
                 break
-            await self._claim(left, every=attempt > 0)
-            await self._carry_out([item for item in left if not item.is_over], is_last=attempt == ATTEMPTS - 1)
+            try:
+                await self._claim(left, every=attempt > 0)
+                await self._carry_out([item for item in left if not item.is_over], is_last=attempt == ATTEMPTS - 1)
+            except StoreError as error:  # before anything was sent to the trees' shards; what was done before counts
+                for item in left:
+                    if not item.is_over:
+                        item.end(error)
         await self._finish([item for item in all_work if item.outcome is None])
         return [item.outcome for item in all_work]
 
