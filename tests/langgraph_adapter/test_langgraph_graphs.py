@@ -246,6 +246,19 @@ def test_a_message_is_written_once_though_the_whole_list_is_put(sqlite_store: St
     assert usage.run_bytes + usage.row_bytes + usage.record_bytes + usage.blob_bytes < 5 * content
 
 
+def test_what_was_loaded_and_is_put_again_is_not_written_again(sqlite_store: Store) -> None:
+    messages = [AIMessage(random.Random(number).randbytes(500).hex(), id=str(number)) for number in range(20)]
+    messages[7].name = "set last"  # attributes are kept in another order than fields
+    put(saver_on(sqlite_store), config(), messages=messages)
+    before = sqlite_store.backend().usage()
+    for number in range(3):
+        saver = saver_on(sqlite_store)
+        loaded = values_of(saver, config())["messages"]
+        put(saver, config(), messages=[*loaded, HumanMessage("short", id=f"new {number}")])
+    after = sqlite_store.backend().usage()
+    assert after.run_bytes - before.run_bytes < 1000
+
+
 def test_a_snapshot_by_hand(memory_store: Store) -> None:
     graph = chat_graph(saver_on(memory_store))
     graph.invoke({"messages": [HumanMessage("hi", id="1")]}, config("chat"))

@@ -17,7 +17,15 @@ import langgraph_models as models
 import ormsgpack
 import pytest
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    ChatMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Command, Interrupt, Send
 from langgraph_savers import config, put, saver_on, values_of
@@ -85,6 +93,41 @@ def test_messages_in_a_long_channel_are_split_and_typed(store: Store) -> None:
     assert list(map(type, found)) == list(map(type, messages))
     head = store.client().timeline(session_id="lg/t")[0]
     assert head.step_name == "loop 1"
+
+
+MESSAGES = [
+    HumanMessage("x"),
+    HumanMessage("x", example=True, additional_kwargs={}),
+    HumanMessage("x", own_field={"a": (1,)}),
+    AIMessage("", id="", name=""),
+    AIMessage("x", usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}),
+    AIMessage("x", invalid_tool_calls=[{"name": "f", "args": "{", "id": "1", "error": "bad"}]),
+    AIMessageChunk("x", chunk_position="last", tool_call_chunks=[{"name": "f", "args": "", "id": "1", "index": 0}]),
+    ToolMessage("x", tool_call_id="", status="error", artifact=[]),
+    ToolMessage([], tool_call_id="1", artifact=b"bytes"),
+    ChatMessage("x", role="other"),
+]
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=repr)
+def test_all_that_a_message_has_comes_back(memory_store: Store, message: Any) -> None:
+    put(saver_on(memory_store), config(), messages=[message] * 2)
+    first, second = values_of(saver_on(memory_store), config())["messages"]
+    assert type(first) is type(message)
+    assert first == message
+    assert first.__dict__ == message.__dict__
+    assert first.__pydantic_fields_set__ == message.__pydantic_fields_set__
+    assert first.__pydantic_extra__ == message.__pydantic_extra__
+    assert first.model_dump_json() == message.model_dump_json()
+    first.additional_kwargs["changed"] = True
+    assert second == message  # nothing is shared between two messages
+
+
+def test_an_attribute_that_is_no_field_of_a_message_is_refused(memory_store: Store) -> None:
+    message = HumanMessage("x")
+    message.__dict__["smuggled"] = 1
+    with pytest.raises(UnsupportedValueError, match="smuggled"):
+        put(saver_on(memory_store), config(), messages=[message])
 
 
 def test_of_an_error_the_text_is_kept_as_langgraph_does(memory_store: Store) -> None:

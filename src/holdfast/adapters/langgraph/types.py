@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 import datetime as dt
+import functools
 import ipaddress
 import re
 import sys
@@ -22,6 +23,7 @@ import langchain_core.documents
 import langchain_core.messages
 from langgraph.store.base import Item
 
+from holdfast.adapters.langgraph.messages import MessageKind
 from holdfast.codec.builtin import BUILTIN_TYPES
 from holdfast.codec.kinds import kind_of
 from holdfast.codec.refusals import Refused
@@ -43,10 +45,16 @@ _ERROR = "langgraph:error"
 _MAX_NAME = 200
 
 
+@functools.cache
+def _message_kinds() -> dict[type[Any], MessageKind]:
+    classes = [getattr(langchain_core.messages, name) for name in _MESSAGES]
+    return {cls: MessageKind(cls, f"langchain:{cls.__name__}") for cls in classes}
+
+
 def register_known(types: TypeRegistry) -> None:
     """Registers LangChain's and LangGraph's own classes, by names that stay when they move."""
-    for name in _MESSAGES:
-        types.register(getattr(langchain_core.messages, name), f"langchain:{name}")
+    for message, kind in _message_kinds().items():
+        types.register(message, f"langchain:{message.__name__}", encode=kind.encode, decode=kind.decode)
     types.register(langchain_core.documents.Document, "langchain:Document")
     slots = ("namespace", "key", "value", "created_at", "updated_at")
     types.register(
