@@ -74,6 +74,16 @@ def test_closing_a_client_without_await_leaves_nothing(url):
     assert nothing_is_left(url)
 
 
+def test_a_client_that_is_dropped_in_a_loop_that_goes_on_leaves_nothing(url):
+    async def use() -> None:
+        await Client.open(url).save("a", session_id="s")
+        gc.collect()
+        while connections_of(url):
+            await asyncio.sleep(0.05)
+
+    asyncio.run(asyncio.wait_for(use(), 30))
+
+
 def nothing_is_left(url: str) -> bool:
     deadline = time.monotonic() + 20
     while connections_of(url):
@@ -89,6 +99,13 @@ def nothing_is_left(url: str) -> bool:
         "client = SyncClient.open(url); client.save('a', session_id='s')",
         "import asyncio; client = Client.open(url); asyncio.run(client.save('a', session_id='s'))",
         "import asyncio; asyncio.run(Client.open(url).save('a', session_id='s'))",
+        """
+async def main():
+    client = Client.open(url)
+    asyncio.ensure_future(anext(client.events()))
+    await asyncio.sleep(0.03)
+import asyncio; asyncio.run(main())
+""",
     ],
 )
 def test_a_program_that_never_closes_its_client_ends_without_a_word(url, program):

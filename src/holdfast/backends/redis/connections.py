@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import weakref
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -37,13 +38,28 @@ class _Loop:
     guard: AsyncGenerator[None] | None = None
 
 
-async def _disconnect_at_the_end(pools: dict[Node, BlockingConnectionPool]) -> AsyncGenerator[None]:
+# Held here, not by their clients: one that is dropped with its client in a loop's last moment would have no time to finish.
+_guards: dict[object, AsyncGenerator[None]] = {}
+_LET_GO_SECONDS = 1.0
+
+
+async def _disconnect_at_the_end(key: object, pools: dict[Node, BlockingConnectionPool]) -> AsyncGenerator[None]:
     try:
         yield
     finally:
+        _guards.pop(key, None)
         for pool in pools.values():
             await pool.disconnect()
         pools.clear()
+
+
+def _let_go(loop: asyncio.AbstractEventLoop, key: object) -> None:
+    """The client was dropped and not closed. If its loop goes on, it disconnects in a moment; else at the loop's end."""
+    if loop.is_closed():
+        _guards.pop(key, None)
+        return
+    with suppress(RuntimeError):  # it was closed just now
+        loop.call_soon_threadsafe(lambda: loop.call_later(_LET_GO_SECONDS, lambda: _guards.pop(key, None)))
 
 
 class Connections:
@@ -124,7 +140,9 @@ class Connections:
                     del self._loops[other]
                 of_loop = self._loops[loop] = _Loop()
         if of_loop.guard is None:
-            of_loop.guard = _disconnect_at_the_end(of_loop.pools)
+            key = object()
+            of_loop.guard = _guards[key] = _disconnect_at_the_end(key, of_loop.pools)
+            weakref.finalize(self, _let_go, loop, key).atexit = False
             await anext(of_loop.guard)
         pool = of_loop.pools.get(node)
         if pool is None:
