@@ -6,6 +6,7 @@ They end with their loop: `asyncio.run` closes the async generators that were be
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import threading
 import weakref
@@ -39,8 +40,17 @@ class _Loop:
 
 
 # Held here, not by their clients: one that is dropped with its client in a loop's last moment would have no time to finish.
-_guards: dict[object, AsyncGenerator[None]] = {}
+_guards: dict[object, tuple[int, asyncio.AbstractEventLoop, AsyncGenerator[None]]] = {}  # with process and loop
 _LET_GO_SECONDS = 1.0
+
+
+@atexit.register
+def _disconnect_at_exit() -> None:
+    """For clients that were never closed, and whose loops still run in threads that end with the program."""
+    for process, loop, guard in list(_guards.values()):
+        if process == os.getpid() and loop.is_running():
+            with suppress(Exception):
+                asyncio.run_coroutine_threadsafe(guard.aclose(), loop).result(_LET_GO_SECONDS)
 
 
 async def _disconnect_at_the_end(key: object, pools: dict[Node, BlockingConnectionPool]) -> AsyncGenerator[None]:
@@ -141,7 +151,8 @@ class Connections:
                 of_loop = self._loops[loop] = _Loop()
         if of_loop.guard is None:
             key = object()
-            of_loop.guard = _guards[key] = _disconnect_at_the_end(key, of_loop.pools)
+            of_loop.guard = _disconnect_at_the_end(key, of_loop.pools)
+            _guards[key] = (os.getpid(), loop, of_loop.guard)
             weakref.finalize(self, _let_go, loop, key).atexit = False
             await anext(of_loop.guard)
         pool = of_loop.pools.get(node)
