@@ -62,6 +62,7 @@ def test_a_cursor_that_is_none_of_this_store(run, made, cursor):
     assert "cursor" in result.stderr
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_following_until_interrupted(made):
     with subprocess.Popen(
         [sys.executable, "-m", "holdfast", "events", "--after", "start", "--json", "--session", "main"],

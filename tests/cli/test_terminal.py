@@ -130,6 +130,7 @@ def test_a_reader_that_leaves_early_is_no_error(made, tmp_path):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.usefixtures("interruptible")
 def test_control_c_exits_with_130_and_leaves_nothing_behind(tmp_path):
     with subprocess.Popen(
         [sys.executable, "-u", "-m", "holdfast", "demo"],
