@@ -189,9 +189,11 @@ class Inline(Bridge):
         return not self._is_closed
 
     async def close(self) -> None:
-        await super().close()
-        self._is_closed = True
-        self._tell()
+        self._is_closed = True  # first: who is told by the store that it was closed asks here whether by its owner
+        try:
+            await super().close()
+        finally:
+            self._tell()
 
     def _tell(self) -> None:
         for news in tuple(self._listeners):
@@ -273,9 +275,11 @@ class LoopBridge(Bridge):
                 self._listeners.discard((loop, future))
 
     async def close(self) -> None:
-        await super().close()
-        self._is_closed = True
-        self._tell()
+        self._is_closed = True  # first: who is told by the store that it was closed asks here whether by its owner
+        try:
+            await super().close()
+        finally:
+            self._tell()
 
 
 class Offload(LoopBridge):
