@@ -1,5 +1,13 @@
 """The short name of `holdfast.adapters.langgraph`."""
 
-from holdfast.adapters.langgraph import HoldfastSaver, LangGraphAdapter
+try:
+    from holdfast.adapters.langgraph import HoldfastSaver, LangGraphAdapter
+except ModuleNotFoundError as error:
+    if (error.name or "").partition(".")[0] not in {"langgraph", "langchain_core"}:
+        raise
+    raise ModuleNotFoundError(
+        f"{error.name} is not installed, which the LangGraph checkpointer needs: pip install 'holdfast[langgraph]'",
+        name=error.name,
+    ) from error
 
 __all__ = ["HoldfastSaver", "LangGraphAdapter"]

@@ -9,7 +9,7 @@ from blockbuster import blockbuster_ctx
 from langchain_core.messages import HumanMessage
 from langgraph_savers import chat_graph, checkpoint, config, saver_on
 
-from support import Store, python_process
+from support import Store, python, python_process
 
 PROCESSES, STEPS = 8, 6
 
@@ -60,3 +60,18 @@ def test_processes_that_put_to_one_store_lose_nothing(disk_store: Store) -> None
     assert values == [[number, step] for number in range(PROCESSES) for step in range(STEPS)]
     assert all(len(one.pending_writes or ()) == 1 for one in found)
     assert disk_store.client().verify().ok
+
+
+def test_without_langgraph_the_error_says_what_to_install() -> None:
+    done = python(
+        """
+        import sys
+        import holdfast  # does not need it
+        sys.modules["langgraph.checkpoint.base"] = None
+        try:
+            import holdfast.langgraph
+        except ModuleNotFoundError as error:
+            print(error)
+        """
+    )
+    assert "pip install 'holdfast[langgraph]'" in done.stdout
