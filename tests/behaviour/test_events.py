@@ -180,14 +180,14 @@ class TestCursors:
             quick.events(poll_seconds=0)
 
     def test_one_of_another_store_is_refused(self, store: Store):
+        if store.kind == "postgres":
+            pytest.skip("its positions are the server's transactions: one without a record here may have had one")
         client = store.client()
         other = SyncClient.memory()
         some_saves(other)
         for event in drained(other):
             with pytest.raises(UsageError, match=r"not one of .*another store"):
                 drained(client, after=event.cursor)
-        if store.kind == "postgres":
-            return  # its positions leave numbers out: one that has no record may have had one
         some_saves(client)
         for event in drained(other):
             with pytest.raises(UsageError, match=r"not one of .*another store"):
