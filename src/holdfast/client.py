@@ -5,53 +5,40 @@ Operations other than save and restore are imported when they are called: `impor
 
 from __future__ import annotations
 
-import os
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from holdfast.backends.bridge import Bridge, Offload
 from holdfast.backends.port import AnyBackend
 from holdfast.errors import UsageError
+from holdfast.keeping import Keeping
 from holdfast.model import ids
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.framework import Framework
 from holdfast.model.lease import DEFAULT_SECONDS, LeaseTerms
-from holdfast.opening import Opening
+from holdfast.moving import Moving
 from holdfast.operations import arguments
 from holdfast.operations import restore as restoring
 from holdfast.operations import save as saving
 from holdfast.operations.arguments import SaveRequest
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from holdfast.backends.port import AsyncBackend, BlockingBackend
-    from holdfast.bundles import Place
     from holdfast.claims import Claim
     from holdfast.eventstreams import EventStream
     from holdfast.leases import Acquiring, Lease
-    from holdfast.model.bundle import CopyReport, ExportReport, ImportReport
     from holdfast.model.handoff import Handoff
-    from holdfast.model.holds import Pin, Tag
     from holdfast.model.listing import Session, Timeline, Tree
     from holdfast.model.reports import (
-        CollectionReport,
         ForkReport,
-        ImportedReport,
-        MigrationReport,
-        RetentionReport,
         RollbackReport,
-        Stats,
-        StoreUsage,
-        VerifyReport,
     )
-    from holdfast.model.retention import Retention
     from holdfast.store import ClientStore
 
 
-class Client(Opening):
+class Client(Keeping, Moving):
     """Keeps agents' places. `async with Client.sqlite() as client:` opens the default store, one local file."""
 
     def _bridge(self, backend: AnyBackend) -> Bridge:
@@ -320,25 +307,6 @@ class Client(Opening):
         request = claims.request(handoff_id, agent_id, seconds, wait, holder, claim_id)
         return Acquiring(lambda: claims.claim(self._services, request))
 
-    # -- moving in ---------------------------------------------------------------------------------------------------
-
-    async def import_checkpnt(self, path: str | os.PathLike[str], *, dry_run: bool = False) -> ImportedReport:
-        """Takes over what checkpnt 0.1 has saved to its SQLite database, which stays as it is. Importing it again does
-        nothing; a session that has gone on here since is never taken back. The source is read in this thread: import a
-        large one with a `SyncClient`, or from the command line."""
-        from holdfast.importers import checkpnt
-
-        return await checkpnt.import_database(self._services, path, dry_run=dry_run)
-
-    async def import_providerprotocol(
-        self, directory: str | os.PathLike[str] = ".checkpoints", *, dry_run: bool = False
-    ) -> ImportedReport:
-        """Takes over the sessions of a `.checkpoints/` directory, as @providerprotocol/agents and `FileCheckpoints` write
-        it. It stays as it is; importing it again takes over what is new there."""
-        from holdfast.importers import providerprotocol
-
-        return await providerprotocol.import_directory(self._services, directory, dry_run=dry_run)
-
     # -- following ---------------------------------------------------------------------------------------------------
 
     def events(
@@ -371,188 +339,7 @@ class Client(Opening):
 
         return (await events.now(self._services)).text
 
-    # -- keeping the store -------------------------------------------------------------------------------------------
-
-    async def pin(self, checkpoint_id: str, note: str | None = None) -> Pin:
-        """Keeps the checkpoint until it is unpinned: it can't be expired, no policy chooses it, and its TTL does not end
-        it. Pinning it again changes the note."""
-        from holdfast.operations import pins as pinning
-
-        return await pinning.pin(self._services, ids.from_text(checkpoint_id), arguments.optional_name("note", note))
-
-    async def unpin(self, checkpoint_id: str) -> bool:
-        """Lets a pinned checkpoint go on like any other; False if it was not pinned. One whose TTL is over has expired
-        with that."""
-        from holdfast.operations import pins as pinning
-
-        return await pinning.unpin(self._services, ids.from_text(checkpoint_id))
-
-    async def pins(self, session_id: str | None = None) -> list[Pin]:
-        """The pinned checkpoints, of all sessions or of one, the one pinned last first."""
-        from holdfast.operations import pins as pinning
-
-        return await pinning.pins(self._services, arguments.optional_name("session_id", session_id))
-
-    async def tag(self, name: str, checkpoint_id: str, *, force: bool = False) -> Tag:
-        """Gives the checkpoint a name, of which there is one in the store. What has a name is kept like what is pinned.
-        A name that stands elsewhere moves only with `force`."""
-        from holdfast.operations import tags as tagging
-
-        return await tagging.tag(self._services, arguments.tag(name), ids.from_text(checkpoint_id), force=force)
-
-    async def untag(self, name: str) -> bool:
-        """Removes the name, and nothing else; False if there is no such tag."""
-        from holdfast.operations import tags as tagging
-
-        return await tagging.untag(self._services, arguments.name("name", name))
-
-    async def tagged(self, name: str) -> Tag | None:
-        """The tag of that name, None if there is none."""
-        from holdfast.operations import tags as tagging
-
-        return await tagging.tagged(self._services, arguments.name("name", name))
-
-    async def tags(self) -> list[Tag]:
-        """All tags, by name."""
-        from holdfast.operations import tags as tagging
-
-        return await tagging.tags(self._services)
-
-    async def unexpire(self, checkpoint_id: str) -> bool:
-        """Undoes `expire`, as long as `gc` has not run since; False if it had not expired. Sessions that stood at it stand
-        at its ancestor now: `rollback` moves them back."""
-        from holdfast.operations import unexpire as unexpiring
-
-        return await unexpiring.unexpire(self._services, ids.from_text(checkpoint_id))
-
-    async def retain(
-        self,
-        policy: Retention | None = None,
-        *,
-        keep_last: int | None = None,
-        keep_every: int | None = None,
-        older_than: timedelta | None = None,
-        max_bytes: int | None = None,
-        session_id: str | None = None,
-        agent_id: str | None = None,
-        dry_run: bool = True,
-    ) -> RetentionReport:
-        """Lets go what a policy does not keep: expires it, and collects. A dry run unless `dry_run=False`.
-
-        What sessions stand at, what is pinned or tagged, handoffs that wait, and all that is younger than `older_than`
-        always stay.
-        `keep_last=N` keeps the newest N of each session, `keep_every=N` each Nth. With `max_bytes` only as much goes,
-        oldest first, as needed for that. `session_id` and `agent_id` narrow what may go.
-        """
-        from holdfast.operations import retain as retaining
-
-        return await retaining.retain(
-            self._services,
-            arguments.policy(policy, keep_last, keep_every, older_than, max_bytes),
-            session_id=arguments.optional_name("session_id", session_id),
-            agent_id=arguments.optional_name("agent_id", agent_id),
-            dry_run=dry_run,
-        )
-
-    async def du(self, session_id: str | None = None) -> StoreUsage:
-        """What the store takes, by session and by kind; with `session_id` that one alone is listed."""
-        from holdfast.operations import usage
-
-        return await usage.du(self._services, arguments.optional_name("session_id", session_id))
-
-    async def gc(self, *, dry_run: bool = False) -> CollectionReport:
-        """Ends what has outlived its TTL, and removes what no live checkpoint needs. Safe beside other writers."""
-        from holdfast.operations import collect as collecting
-
-        return await collecting.collect(self._services, dry_run=dry_run)
-
-    async def verify(self, session_id: str | None = None) -> VerifyReport:
-        """Reads everything, of the store or of one session, and checks it."""
-        from holdfast.operations import inspect as inspecting
-
-        return await inspecting.verify(self._services, arguments.optional_name("session_id", session_id))
-
-    async def check_migrations(
-        self,
-        session_id: str | None = None,
-        agent_id: str | None = None,
-        *,
-        every: bool = False,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> MigrationReport:
-        """Restores and migrates the heads of all sessions, or of one, or of an agent's, and says which would not resume
-        with the migrations and types that are registered here; with `every`, all checkpoints. Changes nothing.
-        `progress` is called with how many are done, and how many there are."""
-        from holdfast.operations import migrate as migrating
-
-        return await migrating.check(
-            self._services,
-            session_id=arguments.optional_name("session_id", session_id),
-            agent_id=arguments.optional_name("agent_id", agent_id),
-            every=every,
-            progress=progress,
-        )
-
-    async def stats(self) -> Stats:
-        """How much is stored, and how much it would be without sharing."""
-        from holdfast.operations import inspect as inspecting
-
-        return await inspecting.stats(self._services)
-
-    async def export(
-        self,
-        target: Place,
-        session_id: str | Sequence[str] | None = None,
-        *,
-        whole_tree: bool = False,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> ExportReport:
-        """Writes everything, or these sessions, to one portable file (a path, or a file opened for binary writing) that
-        `import_` reads into any store. The same content gives the same bytes. Sessions come with those they were
-        forked from; with `whole_tree` also with all others of their trees. `progress(done, of_all)` is called now
-        and then."""
-        from holdfast import bundles
-        from holdfast.operations.export import Export
-
-        given = [session_id] if isinstance(session_id, str) else session_id
-        names = None if given is None else [arguments.name("session_id", name) for name in given]
-        return await bundles.write(
-            self._services.backend,
-            target,
-            lambda: Export(self._services, names, whole_trees=whole_tree, progress=progress),
-        )
-
-    async def import_(
-        self,
-        source: Place,
-        *,
-        on_conflict: str = "error",
-        dry_run: bool = False,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> ImportReport:
-        """Takes over what `export` wrote (a path, or a file opened for binary reading). All of the file is checked first;
-        a tree is imported whole or not at all. What is there already stays as it is, so importing twice is safe. What is
-        there with other content is a `ConflictError`; with `on_conflict="skip"` its tree is left out and reported.
-        With `dry_run` nothing is written."""
-        from holdfast import bundles
-        from holdfast.operations.import_ import import_bundle
-
-        skip = arguments.one_of("on_conflict", on_conflict, ("error", "skip")) == "skip"
-        async with bundles.reading(self._services.backend, source) as opened:
-            return await import_bundle(self._services, opened, skip_conflicts=skip, dry_run=dry_run, progress=progress)
-
-    async def copy_to(
-        self, target: Opening, *, on_conflict: str = "error", progress: Callable[[int, int], None] | None = None
-    ) -> CopyReport:
-        """Copies everything into the store of another client of the same kind. Each tree is checked on the way, and is
-        there whole or not at all. What is there already is not written again: a copy that was interrupted is made again,
-        and goes on. `on_conflict` is as in `import_`."""
-        from holdfast import copying
-
-        if not isinstance(target, Client):
-            raise UsageError(f"a {type(self).__name__} copies to a Client, not to a {type(target).__name__}")
-        skip = arguments.one_of("on_conflict", on_conflict, ("error", "skip")) == "skip"
-        return await copying.copy(self, target, skip_conflicts=skip, progress=progress)
+    # -- as others expect it -----------------------------------------------------------------------------------------
 
     def as_store(self, agent_id: str = "agent") -> ClientStore:
         """The plain five-method `CheckpointStore` that agent loops with a pluggable store expect."""

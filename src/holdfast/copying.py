@@ -8,18 +8,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from holdfast.model.bundle import CopyReport
+from holdfast.operations import timeline as listing
 
 if TYPE_CHECKING:
-    from holdfast.client import Client
+    from holdfast.moving import Moving
 
 
 async def copy(
-    source: Client, target: Client, *, skip_conflicts: bool, progress: Callable[[int, int], None] | None
+    source: Moving, target: Moving, *, skip_conflicts: bool, progress: Callable[[int, int], None] | None
 ) -> CopyReport:
     """A tree is checked on its way out and again before it becomes visible on the other side, whole or not at all. What
     is there already costs a look: so a copy that was interrupted goes on where it stopped when it is made again, and
     one that is made again later takes over what is new."""
-    sessions = {session.tree_id: session.session_id for session in await source.sessions()}
+    sessions = {session.tree_id: session.session_id for session in await listing.sessions(source._services)}
     report = CopyReport()
     for done, (_, session_id) in enumerate(sorted(sessions.items())):
         if progress is not None:
