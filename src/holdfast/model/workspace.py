@@ -1,0 +1,125 @@
+"""Snapshots of directories, as values: what was there, what was left out, what changed between two of them.
+
+Paths are bytes, relative to the workspace's root, with `/` between names and none at the ends: a file name is bytes to the
+system, and need not be UTF-8.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+Kind = Literal["file", "dir", "symlink"]
+
+WHOLE_BYTES = 1024 * 1024  # a file of at most so many bytes is one blob; a larger one is kept in chunks
+CHUNK_BYTES = 256 * 1024
+SCHEME = "holdfast:"
+EMPTY_CONTENT = hashlib.sha256(b"").digest()
+
+
+class Entry(NamedTuple):
+    """One path of a snapshot. `content` is the SHA-256 of a file's bytes; of its list of chunks, if the file is larger
+    than `WHOLE_BYTES` (`is_chunked`); the target of a symlink; nothing for a directory."""
+
+    path: bytes
+    kind: Kind
+    mode: int  # permissions and the set-id and sticky bits: 0o7777
+    size: int  # of a file; of a symlink's target; 0 for a directory
+    content: bytes
+
+    @property
+    def is_chunked(self) -> bool:
+        return self.kind == "file" and self.size > WHOLE_BYTES
+
+    @property
+    def text(self) -> str:
+        """The path for people; `os.fsencode` of it gives the bytes back."""
+        return os.fsdecode(self.path)
+
+
+class FileChange(NamedTuple):
+    """What became of a path: made (`before` is None), removed (`after` is None) or changed."""
+
+    path: bytes
+    before: Entry | None
+    after: Entry | None
+
+    @property
+    def status(self) -> str:
+        """A (added), D (deleted), T (of another kind), M (other content) or P (other permissions only)."""
+        if self.before is None:
+            return "A"
+        if self.after is None:
+            return "D"
+        if self.before.kind != self.after.kind:
+            return "T"
+        return "P" if self.before.content == self.after.content else "M"
+
+    @property
+    def text(self) -> str:
+        return os.fsdecode(self.path)
+
+
+class Skipped(NamedTuple):
+    """Something that is there and could not be, or was not to be, part of the snapshot."""
+
+    path: bytes
+    reason: str
+
+    @property
+    def text(self) -> str:
+        return os.fsdecode(self.path)
+
+
+class Excluded(NamedTuple):
+    """A path that the ignore rules leave out, with all that is below it; `rule` says which one, and where it stands."""
+
+    path: bytes
+    rule: str
+
+    @property
+    def text(self) -> str:
+        return os.fsdecode(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotSkipped:
+    """Why no snapshot was taken: a budget was exceeded, or the disk is nearly full."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A directory at one moment. `tree` is the root of its tree of entries, None if it was skipped as a whole."""
+
+    reference: str  # what a checkpoint's `workspace` says: "holdfast:" and the hash of the snapshot's object
+    tree: bytes | None
+    files: int = 0
+    directories: int = 0
+    symlinks: int = 0
+    size: int = 0  # bytes of the files' contents
+    skipped: tuple[Skipped, ...] = ()
+    excluded: tuple[Excluded, ...] = ()  # the first of them: `excluded_count` says how many there are
+    excluded_count: int = 0
+    notes: tuple[str, ...] = ()
+    not_taken: SnapshotSkipped | None = None
+
+    @property
+    def hash(self) -> bytes:
+        """The hash of the snapshot's object."""
+        return bytes.fromhex(self.reference.removeprefix(SCHEME))
+
+
+def is_ours(reference: str | None) -> bool:
+    """Whether a checkpoint's `workspace` names a snapshot of ours, and not one that a sandbox service took."""
+    if reference is None or not reference.startswith(SCHEME):
+        return False
+    digits = reference.removeprefix(SCHEME)
+    return len(digits) == 64 and all(digit in "0123456789abcdef" for digit in digits)
+
+
+def reference_to(object_hash: bytes) -> str:
+    return SCHEME + object_hash.hex()

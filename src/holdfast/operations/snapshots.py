@@ -1,0 +1,127 @@
+"""Reading snapshots of directories: what is in one, the bytes of a file, what differs between two, what one refers to."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from typing import NamedTuple
+
+from holdfast.errors import CorruptError, UsageError
+from holdfast.model.workspace import Entry, FileChange, Snapshot, is_ours
+from holdfast.objects import filetree, frame
+from holdfast.objects import snapshot as objects
+from holdfast.objects.record import Stored
+from holdfast.operations.services import Services
+
+BLOBS_AT_ONCE = 64
+ZEROS = bytes(256 * 1024)
+
+
+class Piece(NamedTuple):
+    """Some bytes of a file; a hole is `size` zeros that nobody has to write: `data` is None."""
+
+    size: int
+    data: bytes | None
+
+
+def reference_of(stored: Stored) -> str | None:
+    """The snapshot of ours that a checkpoint carries."""
+    reference = stored.header.get("ws")
+    return reference if is_ours(reference) else None
+
+
+async def load(services: Services, reference: str) -> Snapshot:
+    """The snapshot that a checkpoint's `workspace` names."""
+    if not is_ours(reference):
+        raise UsageError(f"{reference!r:.80} is no snapshot of holdfast's: another service took it, and can restore it")
+    [data] = await objects_of(services, [bytes.fromhex(reference.partition(":")[2])])
+    return objects.unpack(data)
+
+
+async def objects_of(services: Services, hashes: Sequence[bytes]) -> list[bytes]:
+    """The contents of these blobs, each checked against its hash."""
+    contents = []
+    inflate = frame.inflater()
+    for start in range(0, len(hashes), BLOBS_AT_ONCE):
+        part = hashes[start : start + BLOBS_AT_ONCE]
+        for hash_, framed in zip(part, await services.backend.blobs(part), strict=True):
+            if framed is None:
+                raise CorruptError(f"the blob {hash_.hex()[:16]}… of a snapshot is missing: run `verify`")
+            content = frame.content(framed, inflate)
+            if hashlib.sha256(content).digest() != hash_:
+                raise CorruptError(f"the blob {hash_.hex()[:16]}… of a snapshot is damaged: run `verify`")
+            contents.append(content)
+    return contents
+
+
+def loader(services: Services) -> filetree.Load:
+    """How the functions of `objects/filetree.py` get at the nodes of trees in the store."""
+
+    async def load_nodes(hashes: Sequence[bytes]) -> list[bytes]:
+        return await objects_of(services, hashes)
+
+    return load_nodes
+
+
+async def entries(services: Services, snapshot: Snapshot) -> AsyncIterator[Entry]:
+    """All entries of a snapshot, in the order of their paths: a directory before what is in it."""
+    if snapshot.tree is not None:
+        async for entry in filetree.entries(snapshot.tree, loader(services)):
+            yield entry
+
+
+async def find(services: Services, snapshot: Snapshot, path: bytes) -> Entry | None:
+    return None if snapshot.tree is None else await filetree.find(snapshot.tree, path, loader(services))
+
+
+async def diff(services: Services, before: Snapshot, after: Snapshot) -> AsyncIterator[FileChange]:
+    """What differs between two snapshots that were taken, in the order of paths."""
+    for one in (before, after):
+        if one.tree is None:
+            why = one.not_taken.reason if one.not_taken else "it was not taken"
+            raise UsageError(f"there is nothing to compare with: {why}")
+    assert before.tree is not None
+    assert after.tree is not None
+    async for change in filetree.diff(before.tree, after.tree, loader(services)):
+        yield change
+
+
+async def pieces(services: Services, entry: Entry) -> AsyncIterator[Piece]:
+    """The bytes of a file as they were, in pieces of at most 1 MiB, but for holes."""
+    assert entry.kind == "file"
+    if entry.size == 0:
+        return
+    if not entry.is_chunked:
+        [data] = await objects_of(services, [entry.content])
+        yield Piece(_checked(entry, len(data)), data)
+        return
+    [listed] = await objects_of(services, [entry.content])
+    chunks = objects.unpack_chunks(listed)
+    _checked(entry, sum(chunk.size for chunk in chunks))
+    for chunk in chunks:
+        if chunk.hash == objects.HOLE:
+            yield Piece(chunk.size, None)
+            continue
+        [data] = await objects_of(services, [chunk.hash])
+        if len(data) != chunk.size:
+            raise CorruptError(f"a chunk of {entry.text!r:.80} is damaged: it is not as long as its list says")
+        yield Piece(chunk.size, data)
+
+
+async def content(services: Services, entry: Entry) -> AsyncIterator[bytes]:
+    """The bytes of a file; holes as the zeros that they read as."""
+    async for piece in pieces(services, entry):
+        if piece.data is not None:
+            yield piece.data
+            continue
+        left = piece.size
+        while left:
+            size = min(left, len(ZEROS))
+            yield ZEROS[:size]
+            left -= size
+
+
+def _checked(entry: Entry, size: int) -> int:
+    if size != entry.size:
+        raise CorruptError(f"the content of {entry.text!r:.80} has {size} bytes, not the {entry.size} that were saved")
+    return size
