@@ -4,6 +4,7 @@ import os
 import platform
 import sqlite3
 import subprocess
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -23,11 +24,13 @@ PACKAGES = (
 )
 
 
-def describe(stores: Path) -> dict[str, Any]:
+def describe(stores: Path, packages: Sequence[str] = PACKAGES) -> dict[str, Any]:
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": _git("rev-parse", "--short=12", "HEAD"),
-        "uncommitted_changes": bool(_git("status", "--porcelain", "--", "src", "benchmarks/*.py")),
+        "uncommitted_changes": bool(
+            _git("status", "--porcelain", "--", "src", "benchmarks/*.py", "benchmarks/langgraph")
+        ),
         "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version,
         "kernel": platform.release(),
@@ -35,7 +38,7 @@ def describe(stores: Path) -> dict[str, Any]:
         "cpus": os.cpu_count(),
         "filesystem": _filesystem(stores),
         "load_average_at_start": [round(load, 2) for load in os.getloadavg()],
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": {name: _version(name) for name in packages},
     }
 
 

@@ -4,7 +4,7 @@ import gc
 import random
 import statistics
 import time
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,16 @@ class Samples:
         self.wall.append(time.perf_counter() - wall)
         self.cpu.append(time.process_time() - cpu)
         return result
+
+    def start(self) -> Callable[[], None]:
+        """Starts the clocks; what it returns stops them and takes the sample."""
+        cpu, wall = time.process_time(), time.perf_counter()
+
+        def stop() -> None:
+            self.wall.append(time.perf_counter() - wall)
+            self.cpu.append(time.process_time() - cpu)
+
+        return stop
 
     def extend(self, other: "Samples") -> None:
         self.wall += other.wall

@@ -37,7 +37,7 @@ class HoldfastUndeclared(Contender):
 
     async def durability(self) -> str:
         """Asks the connections themselves: the client's word would prove nothing."""
-        return ", ".join(sorted({_answer(one) for one in gc.get_objects() if _is_open_on(one, self.path)}))
+        return durability_of(self.path)
 
 
 class HoldfastDeclared(HoldfastUndeclared):
@@ -57,6 +57,11 @@ class HoldfastDeclared(HoldfastUndeclared):
         return await self.client.save(
             agent_id=AGENT, execution_state=step.rest, append={"messages": step.added}, session_id=session
         )
+
+
+def durability_of(path: Path) -> str:
+    """What all connections that this process has to a database answer."""
+    return ", ".join(sorted({_answer(one) for one in gc.get_objects() if _is_open_on(one, path)}))
 
 
 def _is_open_on(candidate: Any, path: Path) -> bool:

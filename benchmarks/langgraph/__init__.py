@@ -1,0 +1,1 @@
+"""HoldfastSaver beside LangGraph's official savers: real messages, a real compiled graph, equal durability."""
