@@ -13,6 +13,9 @@ from holdfast.client import Client
 from holdfast.codec.limits import Limits
 from holdfast.codec.types import TypeRegistry, register
 from holdfast.errors import (
+    ApprovalError,
+    ApprovalPendingError,
+    ApprovalRejectedError,
     CheckpointExpiredError,
     CheckpointNotFoundError,
     ConflictError,
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from holdfast.eventstreams import EventStream, SyncEventStream
     from holdfast.filecheckpoints import FileCheckpoints, SyncFileCheckpoints
     from holdfast.leases import Lease, SyncLease
+    from holdfast.model.approval import Approval, ApprovalStatus, Call, Decision, Gate, StakesPolicy
     from holdfast.model.builder import CheckpointBuilder
     from holdfast.model.event import Event
     from holdfast.model.handoff import Handoff, HandoffStatus
@@ -65,6 +69,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Approval",
+    "ApprovalError",
+    "ApprovalPendingError",
+    "ApprovalRejectedError",
+    "ApprovalStatus",
+    "Call",
     "Checkpoint",
     "CheckpointBuilder",
     "CheckpointData",
@@ -77,11 +87,13 @@ __all__ = [
     "CollectionReport",
     "ConflictError",
     "CorruptError",
+    "Decision",
     "Event",
     "EventStream",
     "FileCheckpoints",
     "ForkReport",
     "Framework",
+    "Gate",
     "Handoff",
     "HandoffStatus",
     "HoldfastError",
@@ -104,6 +116,7 @@ __all__ = [
     "Session",
     "SessionRetention",
     "SessionUsage",
+    "StakesPolicy",
     "StateNotLoadedError",
     "Stats",
     "StoreError",
@@ -128,6 +141,12 @@ __all__ = [
 
 # Names that few programs use are imported when they are: `import holdfast` stays light.
 _LAZY = {
+    "Approval": "holdfast.model.approval",
+    "ApprovalStatus": "holdfast.model.approval",
+    "Call": "holdfast.model.approval",
+    "Decision": "holdfast.model.approval",
+    "Gate": "holdfast.model.approval",
+    "StakesPolicy": "holdfast.model.approval",
     "CheckpointBuilder": "holdfast.model.builder",
     "CheckpointData": "holdfast.store",
     "CheckpointMetadata": "holdfast.store",

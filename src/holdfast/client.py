@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from holdfast.asking import Asking
 from holdfast.backends.bridge import Bridge, Offload
 from holdfast.backends.port import AnyBackend
 from holdfast.errors import UsageError
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from holdfast.store import ClientStore
 
 
-class Client(Keeping, Moving):
+class Client(Keeping, Moving, Asking):
     """Keeps agents' places. `async with Client.sqlite() as client:` opens the default store, one local file."""
 
     def _bridge(self, backend: AnyBackend) -> Bridge:

@@ -13,6 +13,9 @@
     ├── ConflictError             somebody else was first
     │   ├── LeaseHeldError        another holds the session's lease        (.holder, .expires_at)
     │   └── LeaseLostError        this holder's lease is over
+    ├── ApprovalError             an approval that can't be used           (.approval_id)
+    │   ├── ApprovalPendingError  nobody has decided yet
+    │   └── ApprovalRejectedError somebody said no                         (.by, .note)
     ├── UnknownTypeError          the data names a type nobody registered
     ├── StateNotLoadedError       a timeline entry was asked for its state (also AttributeError)
     └── StoreError                the store could not be read or written   (.checkpoint_id, .claim_id)
@@ -108,6 +111,29 @@ class LeaseHeldError(ConflictError):
 
 class LeaseLostError(ConflictError):
     """The lease that was given ran out, was released or was taken over. Nothing was written under it since."""
+
+
+class ApprovalError(HoldfastError):
+    """An approval that can't be used: it expired, was used, is void, or is for another call or session."""
+
+    def __init__(self, message: str, approval_id: str) -> None:
+        super().__init__(message)
+        self.approval_id = approval_id
+
+
+class ApprovalPendingError(ApprovalError):
+    """Nobody has decided yet. What asked can be gone on with once somebody has: the approval waits."""
+
+    exit_code = 6
+
+
+class ApprovalRejectedError(ApprovalError):
+    """Somebody said no; `note` is why."""
+
+    def __init__(self, message: str, approval_id: str, by: str, note: str | None) -> None:
+        super().__init__(message, approval_id)
+        self.by = by
+        self.note = note
 
 
 class UnknownTypeError(HoldfastError):

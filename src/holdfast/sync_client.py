@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from holdfast.asking import SyncAsking
 from holdfast.backends.bridge import Bridge, Inline, run_inline
 from holdfast.backends.port import AnyBackend
 from holdfast.client import Client
@@ -58,7 +59,7 @@ class _Inline(Client):
         return Inline(cast("BlockingBackend", backend))
 
 
-class SyncClient(Opening):
+class SyncClient(SyncAsking, Opening):
     """`Client` without `await`, for any thread, with or without an event loop running. Threads may share one: their
     saves are committed together when they meet. `Client` documents the methods."""
 
@@ -71,7 +72,9 @@ class SyncClient(Opening):
         limits: Limits | None = None,
         migrations: Migrations | None = None,
     ) -> None:
-        self._client = _Inline(backend, cache_bytes=cache_bytes, types=types, limits=limits, migrations=migrations)
+        self._client: _Inline = _Inline(
+            backend, cache_bytes=cache_bytes, types=types, limits=limits, migrations=migrations
+        )
         self._services = self._client._services
 
     def save(

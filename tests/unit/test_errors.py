@@ -14,6 +14,9 @@ from holdfast.errors import HoldfastError
 SPECIAL = {
     errors.UnsupportedValueError: ("execution_state.user", "can't be kept", "Leave it out"),
     errors.LeaseHeldError: ("it is leased", "worker 1", datetime(2026, 1, 1, tzinfo=UTC)),
+    errors.ApprovalError: ("it was used", "an approval"),
+    errors.ApprovalPendingError: ("it waits", "an approval"),
+    errors.ApprovalRejectedError: ("it was rejected", "an approval", "ann", "too much"),
     errors.StoreError: ("the disk is full", "a checkpoint", "a claim"),
 }
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, HoldfastError)]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+from holdfast.model.approval import Approval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,11 +20,13 @@ class ForkReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackReport:
-    """A rollback: the head went from `from_id` to `to_id`. Nothing was removed: rolling back to `from_id` undoes it."""
+    """A rollback: the head went from `from_id` to `to_id`. Nothing was removed: rolling back to `from_id` undoes it.
+    `approvals_voided` were asked for at places that the session has left: they can't be used any more."""
 
     session_id: str
     from_id: str | None
     to_id: str
+    approvals_voided: Sequence[Approval] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

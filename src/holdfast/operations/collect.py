@@ -35,8 +35,8 @@ from holdfast.objects import collect as pure
 from holdfast.objects import graves as packs
 from holdfast.objects import record, rows
 from holdfast.objects.record import Stored
+from holdfast.operations import approvals, inbox, reading, tags
 from holdfast.operations import graves as burying
-from holdfast.operations import inbox, reading, tags
 from holdfast.operations import lease as leasing
 from holdfast.operations.expire import BY_TTL, bury_all
 from holdfast.operations.inspect import all_records
@@ -81,6 +81,7 @@ async def collect(services: Services, *, dry_run: bool = False) -> CollectionRep
     packed, packed_bytes = await _pack_tombstones(services, trees, dry_run=dry_run)
     if not dry_run:
         await inbox.forget(services)
+        await approvals.forget(services)
     if not dry_run and (deletes or dead_blobs or records or packed):
         await services.backend.compact()
     return CollectionReport(

@@ -8,8 +8,8 @@ from holdfast.model import ids
 from holdfast.model.lease import LeaseTerms
 from holdfast.model.reports import RollbackReport
 from holdfast.objects import record, rows
+from holdfast.operations import approvals, reading
 from holdfast.operations import lease as leasing
-from holdfast.operations import reading
 from holdfast.operations.services import Services
 
 
@@ -30,6 +30,7 @@ async def rollback(
             f"{ids.to_text(to)} does not belong to the tree of session {session_id!r:.60}. `tree` lists what does; "
             "`fork` begins a new session at any checkpoint"
         )
+    voided, voids = await approvals.void_after(services, tree, session_id, to)
     key = rows.head_key(session, tree)
     write = RowWrite(key, head._replace(checkpoint=to).pack(key), row.version)
     was = ids.to_text(head.checkpoint) if head.checkpoint else None
@@ -37,10 +38,10 @@ async def rollback(
     try:
         if expect_head is not None and expect_head != head.checkpoint:
             raise CommitConflict("row", key)
-        await services.backend.commit(Commit(tree=tree, rows=[write], require=[(to, record.LIVE)]))
+        await services.backend.commit(Commit(tree=tree, rows=[write, *voids], require=[(to, record.LIVE)]))
     except CommitConflict:
         raise ConflictError(
             f"session {session_id!r:.60} moved while it was being rolled back: another writer is at work. "
             "Look at `latest`, then decide again"
         ) from None
-    return RollbackReport(session_id=session_id, from_id=was, to_id=ids.to_text(to))
+    return RollbackReport(session_id=session_id, from_id=was, to_id=ids.to_text(to), approvals_voided=voided)

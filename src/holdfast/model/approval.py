@@ -1,0 +1,172 @@
+"""Approvals: what a person is asked before something is done, what they answered, and which calls have to ask.
+
+An approval is bound to one exact call in one session, is used at most once, and expires. Reversibility and stakes decide
+who has to ask (`StakesPolicy`); by themselves, calls ask nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol
+
+from holdfast.errors import UsageError
+from holdfast.model import ids
+
+DEFAULT_SECONDS = 24 * 3600.0
+
+
+class ApprovalStatus(StrEnum):
+    PENDING = "pending"  # nobody has decided
+    APPROVED = "approved"  # it may be carried out, once
+    MODIFIED = "modified"  # it may be carried out, once, with other arguments
+    REJECTED = "rejected"
+    EXPIRED = "expired"  # its time was over before somebody decided, or before it was used
+    USED = "used"  # it was carried out
+    VOID = "void"  # the session was rolled back to before it was asked for
+
+
+class Answer(StrEnum):
+    APPROVE = "approve"
+    REJECT = "reject"
+    MODIFY = "modify"
+
+
+class Gate(StrEnum):
+    """What has to happen before a call is carried out."""
+
+    GO = "go"  # nothing
+    CONFIRM = "confirm"  # somebody says yes
+    PROPOSE = "propose"  # somebody looks at what would be done; then it is applied
+    APPROVE = "approve"  # somebody approves it explicitly, having been shown the whole call
+
+
+class Stakes(StrEnum):
+    LOW = "low"
+    HIGH = "high"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """What is to be done: the name of the tool, all its arguments, those that make out its identity, and its kind
+    ("read", "idempotent", "reversible" or "irreversible"). `undoable` says that somebody gave a way to undo it."""
+
+    tool: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    identity: Mapping[str, Any] = field(default_factory=dict)
+    kind: str = "irreversible"
+    undoable: bool = False
+
+    @property
+    def is_reversible(self) -> bool:
+        """Idempotent is not reversible: it may be repeated, which does not take it back."""
+        return self.undoable or self.kind in ("read", "reversible")
+
+
+class Policy(Protocol):
+    """Decides which calls have to ask. `approvers` is who is asked."""
+
+    @property
+    def approvers(self) -> str | None: ...
+
+    def gate(self, call: Call) -> Gate: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StakesPolicy:
+    """Stakes by reversibility:
+
+    |      | reversible          | irreversible      |
+    |------|---------------------|-------------------|
+    | low  | go                  | confirm           |
+    | high | propose, then apply | explicit approval |
+
+    `stakes` says which calls matter: a mapping from tools to "low" or "high", or a function of the `Call`. What it does
+    not name has the stakes `default`: high, unless said otherwise. A call of the kind "read" never asks.
+    """
+
+    stakes: Mapping[str, str] | Callable[[Call], str | None] = field(default_factory=dict)
+    default: str = Stakes.HIGH
+    approvers: str | None = None
+
+    def stakes_of(self, call: Call) -> Stakes:
+        found = self.stakes(call) if callable(self.stakes) else self.stakes.get(call.tool)
+        try:
+            return Stakes(self.default if found is None else found)
+        except ValueError:
+            raise UsageError(
+                f"the stakes of {call.tool!r:.60} are {found!r:.60}: they must be 'low' or 'high', or None for the "
+                "policy's default"
+            ) from None
+
+    def gate(self, call: Call) -> Gate:
+        if call.kind == "read":
+            return Gate.GO
+        if self.stakes_of(call) is Stakes.LOW:
+            return Gate.GO if call.is_reversible else Gate.CONFIRM
+        return Gate.PROPOSE if call.is_reversible else Gate.APPROVE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What somebody answered: who, when, and why. `arguments` are the ones to use, if the answer is "modify"."""
+
+    answer: Answer
+    by: str
+    at: datetime
+    note: str | None = None
+    arguments: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Approval:
+    """A call that waits for a person, or was decided about.
+
+    `checkpoint_id` is where the session stood when it was asked for. `approvers` names who is asked, and `summary` says
+    in words what would be done. `digest` is that of the call: tool, identity and all arguments, `may_run` that of the
+    call that may be carried out now. `used_by` is the effect that used it.
+    """
+
+    approval_id: str
+    session_id: str
+    call: Call
+    gate: Gate
+    status: ApprovalStatus
+    digest: bytes
+    requested_at: datetime
+    expires_at: datetime
+    checkpoint_id: str | None = None
+    approvers: str | None = None
+    summary: str | None = None
+    decision: Decision | None = None
+    may_run: bytes | None = None
+    used_by: str | None = None
+    ended_at: datetime | None = None  # when it was used, or made void
+
+    @property
+    def short_id(self) -> str:
+        return ids.short(self.approval_id)
+
+    @property
+    def is_pending(self) -> bool:
+        return self.status is ApprovalStatus.PENDING
+
+    @property
+    def is_granted(self) -> bool:
+        """Whether the call may be carried out now."""
+        return self.status in (ApprovalStatus.APPROVED, ApprovalStatus.MODIFIED)
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The arguments to call the tool with: those that were asked for, or those of the decision."""
+        changed = self.decision.arguments if self.decision is not None else None
+        return self.call.arguments if changed is None else changed
+
+    def __repr__(self) -> str:
+        by = f" by {self.decision.by!r:.60}" if self.decision is not None else ""
+        return (
+            f"<Approval {self.short_id} {self.call.tool!r:.60} of session {self.session_id!r:.60} {self.status}{by} "
+            f"until {self.expires_at:%Y-%m-%d %H:%M:%S}>"
+        )
