@@ -14,7 +14,19 @@ LINES = {
 }
 
 
-def draw(growing: dict[str, Any], file: Path) -> None:
+SERVER_LINES = {
+    "checkpnt_redis": ("checkpnt, Redis", "#e0a458", "-", 4),
+    "langgraph_postgres": ("langgraph-postgres", "#6a3d9a", "-", 2),
+    "holdfast_redis": ("holdfast, Redis", "#c0392b", "-", 2),
+    "holdfast_redis_declared": ("declared append", "#c0392b", ":", 2),
+    "holdfast_postgres": ("holdfast, PostgreSQL", "#0b7a75", "-", 2),
+    "holdfast_postgres_declared": ("declared append", "#0b7a75", ":", 2),
+}
+
+
+def draw(
+    growing: dict[str, Any], file: Path, lines: dict[str, Any] = LINES, where: str = "SQLite, WAL, synchronous=FULL"
+) -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -23,7 +35,7 @@ def draw(growing: dict[str, Any], file: Path) -> None:
     steps = max(growing, key=int)
     part = growing[steps]
     figure, (saves, sizes) = plt.subplots(1, 2, figsize=(12, 4.8), layout="constrained")
-    for key, (name, colour, style, width) in LINES.items():
+    for key, (name, colour, style, width) in lines.items():
         if key not in part["contenders"]:
             continue
         one = part["contenders"][key]
@@ -47,7 +59,7 @@ def draw(growing: dict[str, Any], file: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     sizes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    figure.legend(*saves.get_legend_handles_labels(), loc="outside lower center", ncols=len(LINES), frameon=False)
-    figure.suptitle(f"A conversation of {int(steps):,} steps, saved at every step (SQLite, WAL, synchronous=FULL)")
+    figure.legend(*saves.get_legend_handles_labels(), loc="outside lower center", ncols=len(lines), frameon=False)
+    figure.suptitle(f"A conversation of {int(steps):,} steps, saved at every step ({where})")
     figure.savefig(file, dpi=130)
     plt.close(figure)

@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.goals import Verdict, verdicts
+from benchmarks.tables import Row
+from benchmarks.tables import number as _number
+from benchmarks.tables import table as _table
 
-Row = list[str]
 TITLES = {
     "holdfast": "**holdfast**",
     "holdfast_declared": "**holdfast, declared append**",
@@ -22,8 +24,7 @@ def markdown(results: dict[str, Any]) -> str:
     return "\n".join([*_head(results), *_goals(results), *_figures(results), ""])
 
 
-def goals_as_text(results: dict[str, Any]) -> str:
-    judged = verdicts(results)
+def goals_as_text(judged: list[Verdict]) -> str:
     lines = [
         f"{'reached' if one.reached else 'MISSED ':>8}  {one.measured:>14}  {one.goal:>15}  {one.figure}"
         for one in judged
@@ -270,14 +271,3 @@ def _in_order(part: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 def _command(workload: str) -> str:
     return f"python -m benchmarks.run --only {workload}"
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-def _table(head: Row, rows: list[Row]) -> Iterator[str]:
-    yield "| " + " | ".join(head) + " |"
-    yield "|" + "|".join("---" if number == 0 else "---:" for number in range(len(head))) + "|"
-    for row in rows:
-        yield "| " + " | ".join(row) + " |"

@@ -25,7 +25,7 @@ async def run(plan: Plan) -> dict[str, Any]:
 
 
 async def _run_size(plan: Plan, steps: int, rounds: int) -> dict[str, Any]:
-    collected: dict[str, _Collected] = defaultdict(_Collected)
+    collected: dict[str, Collected] = defaultdict(Collected)
     result: dict[str, Any] = {"rounds": rounds, "left_out": []}
     for number in range(rounds):
         entered = contenders(plan.stores / f"growing-{steps}", with_peers=plan.with_peers)
@@ -33,7 +33,7 @@ async def _run_size(plan: Plan, steps: int, rounds: int) -> dict[str, Any]:
         result["left_out"] = [one.key for one in entered if one not in fitting]
         with kept_on_disk(fitting):
             async with opened(fitting):
-                race = _Race(fitting, plan, number, collected)
+                race = Race(fitting, plan, number, collected)
                 final = await race.save(steps)
                 await race.read(final)
             result["final_json_bytes"] = len(compact_json(final))
@@ -43,7 +43,7 @@ async def _run_size(plan: Plan, steps: int, rounds: int) -> dict[str, Any]:
     return result
 
 
-class _Collected:
+class Collected:
     def __init__(self) -> None:
         self.durability = ""
         self.saves = Samples()
@@ -69,17 +69,17 @@ class _Collected:
         }
 
 
-class _Race:
+class Race:
     """One round: every contender saves the same conversation, step by step, and is then read from."""
 
-    def __init__(self, contenders: list[Contender], plan: Plan, seed: int, collected: dict[str, _Collected]) -> None:
+    def __init__(self, contenders: list[Contender], plan: Plan, seed: int, collected: dict[str, Collected]) -> None:
         self._contenders = contenders
         self._plan = plan
         self._order = random.Random(seed)
         self._collected = collected
         self._ids: dict[str, list[str]] = defaultdict(list)
 
-    def _in_turn(self) -> list[tuple[Contender, _Collected]]:
+    def _in_turn(self) -> list[tuple[Contender, Collected]]:
         return [(one, self._collected[one.key]) for one in shuffled(self._contenders, self._order)]
 
     async def save(self, steps: int) -> State:

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import shutil
+import statistics
 import time
 from contextlib import AsyncExitStack
 from typing import Any
@@ -29,19 +30,19 @@ async def run(plan: Plan) -> dict[str, Any]:
 async def _run_writers(plan: Plan, writers: int) -> dict[str, Any]:
     directory = plan.stores / f"throughput-{writers}"
     entered = [one for one in contenders(directory, with_peers=plan.with_peers) if one.key not in LEFT_OUT]
-    tallies: dict[str, _Tally] = {}
+    tallies: dict[str, Tally] = {}
     order = random.Random(writers)
     with kept_on_disk(entered):
         async with opened(entered), AsyncExitStack() as stack:
             rounds: dict[str, Any] = {}
             for one in entered:
-                tallies[one.key] = _Tally(await one.durability())
-                rounds[one.key] = _AsyncRound(one, writers, tallies[one.key])
+                tallies[one.key] = Tally(await one.durability())
+                rounds[one.key] = AsyncRound(one, writers, tallies[one.key])
             if writers == 1:
                 bare = BareSqlite(directory / BareSqlite.key)
                 stack.callback(shutil.rmtree, directory / BareSqlite.key)
                 stack.callback(bare.close)
-                tallies[bare.key] = _Tally(bare.durability())
+                tallies[bare.key] = Tally(bare.durability())
                 rounds[bare.key] = _BareRound(bare, tallies[bare.key])
                 sync = _SyncRound(directory / _SyncRound.key, tallies)
                 stack.callback(shutil.rmtree, directory / _SyncRound.key)
@@ -58,7 +59,7 @@ async def _run_writers(plan: Plan, writers: int) -> dict[str, Any]:
     return {"saves": plan.writes_total, "contenders": {key: tally.summary() for key, tally in tallies.items()}}
 
 
-class _Tally:
+class Tally:
     def __init__(self, durability: str) -> None:
         self.durability = durability
         self.forget()
@@ -67,11 +68,18 @@ class _Tally:
         self.each: list[float] = []
         self.wall = 0.0
         self.cpu = 0.0
+        self.rates: list[float] = []
+
+    def add_turn(self, saves: int, wall: float, cpu: float) -> None:
+        self.wall += wall
+        self.cpu += cpu
+        self.rates.append(saves / wall)
 
     def summary(self) -> dict[str, Any]:
         return {
             "durability": self.durability,
             "saves_per_second": round(len(self.each) / self.wall, 1),
+            "median_turn_saves_per_second": round(statistics.median(self.rates), 1),
             "p10_ms": milliseconds(percentile(self.each, 0.1)),
             "p50_ms": milliseconds(percentile(self.each, 0.5)),
             "p99_ms": milliseconds(percentile(self.each, 0.99)),
@@ -79,8 +87,8 @@ class _Tally:
         }
 
 
-class _AsyncRound:
-    def __init__(self, contender: Contender, writers: int, tally: _Tally) -> None:
+class AsyncRound:
+    def __init__(self, contender: Contender, writers: int, tally: Tally) -> None:
         self._contender = contender
         self._tally = tally
         self._states = [small_state(seed=writer) for writer in range(writers)]
@@ -90,8 +98,7 @@ class _AsyncRound:
         each = saves // len(self._states)
         cpu, wall = time.process_time(), time.perf_counter()
         await asyncio.gather(*(self._write(writer, each) for writer in range(len(self._states))))
-        self._tally.wall += time.perf_counter() - wall
-        self._tally.cpu += time.process_time() - cpu
+        self._tally.add_turn(saves, time.perf_counter() - wall, time.process_time() - cpu)
         self._number += each
 
     async def _write(self, writer: int, saves: int) -> None:
@@ -104,7 +111,7 @@ class _AsyncRound:
 
 
 class _BareRound:
-    def __init__(self, bare: BareSqlite, tally: _Tally) -> None:
+    def __init__(self, bare: BareSqlite, tally: Tally) -> None:
         self._bare = bare
         self._tally = tally
         self._data = compact_json(small_state())
@@ -115,8 +122,7 @@ class _BareRound:
             began = time.perf_counter()
             self._bare.save(self._data)
             self._tally.each.append(time.perf_counter() - began)
-        self._tally.wall += time.perf_counter() - wall
-        self._tally.cpu += time.process_time() - cpu
+        self._tally.add_turn(saves, time.perf_counter() - wall, time.process_time() - cpu)
 
 
 class _SyncRound:
@@ -124,13 +130,13 @@ class _SyncRound:
 
     key = "holdfast_sync"
 
-    def __init__(self, directory: Any, tallies: dict[str, _Tally]) -> None:
+    def __init__(self, directory: Any, tallies: dict[str, Tally]) -> None:
         from holdfast import SyncClient
 
         directory.mkdir(parents=True)
         self._client = SyncClient.sqlite(directory / "store.db", durability="full")
         self._client.__enter__()
-        self._tally = tallies[self.key] = _Tally("wal/FULL")
+        self._tally = tallies[self.key] = Tally("wal/FULL")
         self._state = small_state()
 
     def close(self) -> None:
@@ -147,5 +153,4 @@ class _SyncRound:
             began = time.perf_counter()
             self._client.save(agent_id="bench", execution_state=self._state, session_id="writer-0")
             self._tally.each.append(time.perf_counter() - began)
-        self._tally.wall += time.perf_counter() - wall
-        self._tally.cpu += time.process_time() - cpu
+        self._tally.add_turn(saves, time.perf_counter() - wall, time.process_time() - cpu)
