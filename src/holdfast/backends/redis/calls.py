@@ -90,7 +90,10 @@ class Calls:
                         if isinstance(reply, (MovedError, AskError)):
                             again.append(at)
 
-            await asyncio.gather(*(on_node(node, these) for node, these in by_node.items()))
+            if len(by_node) == 1:  # without a task in between
+                await on_node(*next(iter(by_node.items())))
+            else:
+                await asyncio.gather(*(on_node(node, these) for node, these in by_node.items()))
             if any(isinstance(answer, (LostError, StoreError)) for answer in answers):
                 self._slots.clear()
             if not again or attempt == ATTEMPTS - 1:

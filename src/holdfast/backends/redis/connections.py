@@ -16,26 +16,76 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from redis.asyncio.connection import BlockingConnectionPool
+from redis.asyncio.connection import Connection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError
 
+from holdfast.backends.redis.link import Command, Link, LostError
 from holdfast.errors import StoreError
 
+__all__ = ["Command", "Connections", "LostError", "Node"]
+
 Node = tuple[str, int]
-Command = tuple[Any, ...]
 
 
-class LostError(Exception):
-    """The connection broke before the reply came: the command may have been carried out, or not."""
+class _Links:
+    """The links to one node from one event loop, at most `limit`. A request goes over one that is idle, or over a new one;
+    when there are as many as there may be, it queues up behind the fewest others."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._links: list[Link] = []
+        self._opening = 0
+        self._opened = asyncio.Event()
+
+    def idle(self) -> Link | None:
+        for link in reversed(self._links):
+            if link.load == 0 and link.is_usable:
+                return link
+        return None
+
+    async def one(self, settings: dict[str, Any]) -> Link:
+        while True:
+            link = self.idle()
+            if link is not None:
+                return link
+            self._links = [link for link in self._links if link.is_usable]
+            if len(self._links) + self._opening < self._limit:
+                return await self._open(settings)
+            if self._links:
+                return min(self._links, key=lambda link: link.load)
+            await self._opened.wait()  # others are at it, as many as may
+
+    async def _open(self, settings: dict[str, Any]) -> Link:
+        self._opening += 1
+        try:
+            given = dict(settings)
+            connection = given.pop("connection_class", Connection)(**given)
+            await connection.connect()
+            link = Link(connection, settings["socket_timeout"])
+            self._links.append(link)
+            return link
+        finally:
+            self._opening -= 1
+            self._opened.set()
+            self._opened = asyncio.Event()
+
+    async def close(self) -> None:
+        links, self._links = self._links, []
+        for link in links:
+            link.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LET_GO_SECONDS):
+                for link in links:
+                    await link.wait_closed()
 
 
 @dataclass(slots=True)
 class _Loop:
     """What belongs to one event loop."""
 
-    pools: dict[Node, BlockingConnectionPool] = field(default_factory=dict)
+    nodes: dict[Node, _Links] = field(default_factory=dict)
     guard: AsyncGenerator[None] | None = None
 
 
@@ -53,14 +103,14 @@ def _disconnect_at_exit() -> None:
                 asyncio.run_coroutine_threadsafe(guard.aclose(), loop).result(_LET_GO_SECONDS)
 
 
-async def _disconnect_at_the_end(key: object, pools: dict[Node, BlockingConnectionPool]) -> AsyncGenerator[None]:
+async def _disconnect_at_the_end(key: object, nodes: dict[Node, _Links]) -> AsyncGenerator[None]:
     try:
         yield
     finally:
         _guards.pop(key, None)
-        for pool in pools.values():
-            await pool.disconnect()
-        pools.clear()
+        for links in nodes.values():
+            await links.close()
+        nodes.clear()
 
 
 def _let_go(loop: asyncio.AbstractEventLoop, key: object) -> None:
@@ -97,29 +147,20 @@ class Connections:
 
     async def talk(self, node: Node, commands: Sequence[Command]) -> list[Any]:
         """Sends these commands together, over one connection: a reply each. What the server refused is a
-        `ResponseError`, what was not answered a `LostError`. Waits for a connection if all are in use."""
-        pool: Any = await self._pool(node)
-        try:
-            connection = await pool.get_connection()
-        except (RedisError, OSError) as error:
-            raise StoreError(f"the store {self._where} can't be reached: {error}. Is the server running?") from error
-        replies: list[Any] = []
-        try:
-            await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
-            for _ in commands:
-                try:
-                    replies.append(await connection.read_response(disable_decoding=True))
-                except ResponseError as refusal:
-                    replies.append(refusal)
-        except (RedisError, OSError) as error:
-            await _drop(connection)
-            return replies + [LostError(str(error))] * (len(commands) - len(replies))
-        except BaseException:  # cancelled: what comes next on this connection would be an answer to this
-            await _drop(connection)
-            raise
-        finally:
-            await pool.release(connection)
-        return replies
+        `ResponseError`, what was not answered a `LostError`."""
+        links = await self._links(node)
+        link = links.idle()
+        while link is not None and link.has_news():  # let the loop find out what it is: its end, probably
+            await asyncio.sleep(0)
+            link = links.idle()
+        if link is None:
+            try:
+                link = await links.one({**self._settings, "host": node[0], "port": node[1]})
+            except (RedisError, OSError) as error:
+                raise StoreError(
+                    f"the store {self._where} can't be reached: {error}. Is the server running?"
+                ) from error
+        return await link.ask(commands)
 
     async def close(self) -> None:
         with self._lock:
@@ -136,7 +177,7 @@ class Connections:
                 with suppress(RuntimeError):  # it ended just now, and disconnected
                     await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(of_loop.guard.aclose(), loop))
 
-    async def _pool(self, node: Node) -> BlockingConnectionPool:
+    async def _links(self, node: Node) -> _Links:
         if self._is_closed:
             raise StoreError(f"the store {self._where} was closed: open a new client")
         loop = asyncio.get_running_loop()
@@ -151,17 +192,11 @@ class Connections:
                 of_loop = self._loops[loop] = _Loop()
         if of_loop.guard is None:
             key = object()
-            of_loop.guard = _disconnect_at_the_end(key, of_loop.pools)
+            of_loop.guard = _disconnect_at_the_end(key, of_loop.nodes)
             _guards[key] = (os.getpid(), loop, of_loop.guard)
             weakref.finalize(self, _let_go, loop, key).atexit = False
             await anext(of_loop.guard)
-        pool = of_loop.pools.get(node)
-        if pool is None:
-            settings = {**self._settings, "host": node[0], "port": node[1]}
-            pool = of_loop.pools[node] = BlockingConnectionPool(max_connections=self._limit, timeout=None, **settings)
-        return pool
-
-
-async def _drop(connection: Any) -> None:
-    with suppress(Exception):
-        await connection.disconnect(nowait=True)
+        links = of_loop.nodes.get(node)
+        if links is None:
+            links = of_loop.nodes[node] = _Links(self._limit)
+        return links

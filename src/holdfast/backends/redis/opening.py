@@ -73,9 +73,12 @@ def open_redis(
     if shards is not None and not 1 <= shards <= MOST_SHARDS:
         raise UsageError(f"shards must be 1 to {MOST_SHARDS}, not {shards}")
     try:
+        import hiredis  # noqa: F401 - told now, not at the first call
         from redis.asyncio.connection import parse_url
     except ImportError as error:
-        raise UsageError("a store on Redis needs the package `redis`: pip install 'holdfast[redis]'") from error
+        raise UsageError(
+            "a store on Redis needs the packages `redis` and `hiredis`: pip install 'holdfast[redis]'"
+        ) from error
     from holdfast.backends.redis.backend import RedisBackend
     from holdfast.backends.redis.calls import Calls, Durability
     from holdfast.backends.redis.connections import Connections

@@ -1,0 +1,158 @@
+"""One connection to one server, over which requests follow each other without waiting: replies come in their order.
+
+redis-py connects and logs in, with TLS or without. From then on the bytes are ours: a reply resolves its future in the turn
+of the event loop in which it arrives. Through redis-py's streams, pools and timeouts a request would take six more turns
+of the loop, and these were most of a small save's time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import hiredis
+from redis.exceptions import ConnectionError as BrokenError
+from redis.exceptions import InvalidResponse
+
+Command = Sequence[bytes | str | int]
+
+_NOT_YET = object()
+
+
+class LostError(Exception):
+    """The connection broke before the reply came: the command may have been carried out, or not."""
+
+
+class _Request:
+    __slots__ = ("future", "replies", "wanted")
+
+    def __init__(self, wanted: int, future: asyncio.Future[list[Any]]) -> None:
+        self.wanted = wanted
+        self.replies: list[Any] = []
+        self.future = future
+
+
+class Link(asyncio.Protocol):
+    """Takes over a connected connection of redis-py's. A server that says nothing for `timeout` seconds while it is asked is
+    taken for gone."""
+
+    def __init__(self, connection: Any, timeout: float) -> None:
+        self._connection = connection
+        self._timeout = timeout
+        self._loop = asyncio.get_running_loop()
+        self._reader = hiredis.Reader(
+            protocolError=InvalidResponse, replyError=connection._parser.parse_error, notEnoughData=_NOT_YET
+        )
+        self._requests: deque[_Request] = deque()
+        self._heard_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self.is_lost = False
+        self._gone = asyncio.Event()
+        self._transport: asyncio.Transport = connection._writer.transport
+        self._transport.set_protocol(self)
+        self._poll = select.poll()
+        self._poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
+
+    @property
+    def is_usable(self) -> bool:
+        return not self.is_lost and not self._transport.is_closing()
+
+    def has_news(self) -> bool:
+        """Whether something came that the event loop has not looked at yet: if nothing was asked, mostly the end."""
+        return bool(self._poll.poll(0))
+
+    @property
+    def load(self) -> int:
+        """How many requests have not been answered yet."""
+        return len(self._requests)
+
+    def ask(self, commands: Sequence[Command]) -> asyncio.Future[list[Any]]:
+        """Sends these commands together: a reply each. What the server refused is a `ResponseError`, what was not answered a
+        `LostError`."""
+        future: asyncio.Future[list[Any]] = self._loop.create_future()
+        if not self.is_usable:
+            future.set_result([LostError("it was closed")] * len(commands))
+            return future
+        if not self._requests:
+            self._heard_at = self._loop.time()
+            if self._timer is None:
+                self._timer = self._loop.call_later(self._timeout, self._look_at_the_clock)
+        self._requests.append(_Request(len(commands), future))
+        self._transport.write(packed(commands))
+        return future
+
+    def close(self, reason: str = "it was closed") -> None:
+        """Closes it; what has not been answered is lost."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self.is_lost:
+            self.is_lost = True
+            self._connection._close()
+        requests, self._requests = self._requests, deque()
+        for request in requests:
+            if not request.future.done():
+                missing = request.wanted - len(request.replies)
+                request.future.set_result(request.replies + [LostError(reason)] * missing)
+
+    async def wait_closed(self) -> None:
+        """Until the server has been told, after `close`."""
+        await self._gone.wait()
+
+    # -- what the event loop calls -----------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        reader = self._reader
+        reader.feed(data)
+        while True:
+            try:
+                reply = reader.gets()
+            except InvalidResponse as error:
+                self.close(f"what came is not Redis's protocol: {error}")
+                return
+            if reply is _NOT_YET:
+                break
+            if isinstance(reply, BrokenError):  # it loads its data, or has too many clients: as good as gone
+                self.close(str(reply))
+                return
+            if not self._requests:
+                self.close("the server said something unasked")
+                return
+            request = self._requests[0]
+            request.replies.append(reply)
+            if len(request.replies) == request.wanted:
+                self._requests.popleft()
+                if not request.future.done():  # else: cancelled by who waited
+                    request.future.set_result(request.replies)
+        self._heard_at = self._loop.time()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.close(str(exc) if exc else "the server closed it")
+        self._gone.set()
+
+    def _look_at_the_clock(self) -> None:
+        self._timer = None
+        if not self._requests:
+            return
+        left = self._heard_at + self._timeout - self._loop.time()
+        if left <= 0:
+            self.close(f"no answer within {self._timeout:g} s")
+        else:
+            self._timer = self._loop.call_later(left, self._look_at_the_clock)
+
+
+def packed(commands: Sequence[Command]) -> bytes:
+    """The commands as Redis reads them."""
+    parts: list[bytes] = []
+    for command in commands:
+        parts.append(b"*%d\r\n" % len(command))
+        for word in command:
+            data = word if isinstance(word, bytes) else str(word).encode()
+            parts += (b"$%d\r\n" % len(data), data, b"\r\n")
+    return b"".join(parts)
