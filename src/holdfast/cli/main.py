@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 COMMANDS = (
-    "demo", "sessions", "timeline", "show", "events", "handoff", "inbox", "claim", "release", "tag", "pin", "expire",
-    "retain", "gc", "du", "export", "import", "copy", "verify", "migrate", "doctor", "completion",
+    "demo", "sessions", "timeline", "show", "events", "handoff", "inbox", "claim", "release", "approvals",
+    "approve", "reject", "tag", "pin", "expire", "retain", "gc", "du", "export", "import", "copy", "verify", "migrate", "doctor", "completion",
 )  # fmt: skip
 COMPLETING = "_HOLDFAST_COMPLETE"  # click's variable: a shell asks what could follow
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells count
@@ -92,7 +92,7 @@ def cli(store: str | None) -> None:
 
     \b
     Exit codes: 0 ok, 1 error, 2 usage, 3 not found or expired,
-                4 conflict, 5 corrupt, 130 interrupted.
+                4 conflict, 5 corrupt, 6 waiting for approval, 130 interrupted.
     """  # noqa: D301 - \b is click's mark for text that must not be rewrapped
 
 
