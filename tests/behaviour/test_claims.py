@@ -1,160 +1,37 @@
-"""inbox and claim: of those a handoff is addressed to, exactly one goes on from it, and nothing gets lost on the way."""
+"""claim: of those a handoff is addressed to, exactly one goes on from it, or gives it back."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
+from handoffs import entry, offered
 
 from holdfast import (
-    CheckpointBuilder,
     CheckpointExpiredError,
     CheckpointNotFoundError,
     ConflictError,
     CorruptError,
-    Handoff,
-    HandoffStatus,
     LeaseHeldError,
     LeaseLostError,
-    StoreError,
     SyncClaim,
     SyncClient,
     UsageError,
 )
-from holdfast.backends.port import Commit, RowKey, RowWrite
-from holdfast.model.lease import LeaseTerms
-from support import SOME_ID, Clock, Recorder, Store, messages, python_process
+from holdfast.backends.port import Commit
+from support import SOME_ID, Clock, Store, messages, python_process
 
-
-@pytest.fixture
-def one(store: Store, clock: Clock) -> SyncClient:
-    client = store.client()
-    clock.rules(client)
-    return client
-
-
-@pytest.fixture
-def other(store: Store, clock: Clock) -> SyncClient:
-    """A second client on the same store, with a memory of its own."""
-    client = store.client()
-    clock.rules(client)
-    return client
-
-
-def offered(client: SyncClient, session_id: str = "s", target: str = "b") -> str:
-    return client.handoff(client.save("a", execution_state={"n": 1}, session_id=session_id), target)
-
-
-def entry(client: SyncClient, handoff_id: str, agent_id: str = "b") -> Handoff:
-    [found] = [one for one in client.inbox(agent_id, include_claimed=True) if one.handoff_id == handoff_id]
-    return found
-
-
-class TestTheInbox:
-    def test_lists_what_was_handed_to_the_agent_the_oldest_first(
-        self, one: SyncClient, other: SyncClient, clock: Clock
-    ):
-        made = []
-        for number in range(3):
-            made.append(offered(one, f"s{number}"))
-            clock.forward(1)
-        offered(one, "elsewhere", target="c")
-        found = other.inbox("b")
-        assert [handoff.handoff_id for handoff in found] == made
-        assert [handoff.session_id for handoff in found] == ["s0", "s1", "s2"]
-        first = found[0]
-        assert (first.from_agent_id, first.target_agent_id, first.status) == ("a", "b", "open")
-        assert first.offered_at == datetime.fromtimestamp(clock.us / 1e6 - 3, UTC)
-        assert (first.by, first.since, first.next_id) == (None, None, None)
-        assert first.can_be_claimed
-        assert not first.checkpoint.has_state
-        assert repr(first).startswith(f"<Handoff {made[0][-8:]} 'a' → 'b' open ")
-
-    def test_is_empty_for_everybody_else(self, one: SyncClient):
-        offered(one)
-        for stranger in ("a", "c", "", "bb", "\x00b"):
-            assert one.inbox(stranger) == []
-
-    @pytest.mark.parametrize("name", ["", "\x00", "b/../c", "\ud800 ünï", "x" * 5000])
-    def test_takes_any_name(self, one: SyncClient, other: SyncClient, name: str):
-        handed = offered(one, target=name)
-        assert [handoff.handoff_id for handoff in other.inbox(name)] == [handed]
-        assert other.claim(handed, name).checkpoint.execution_state == {"n": 1}
-        assert entry(other, handed, name).status == HandoffStatus.CLAIMED
-
-    def test_of_many(self, one: SyncClient):
-        first = one.save("a", execution_state={"n": 1}, session_id="s")
-        made = [one.handoff(first, "b") for _ in range(450)]
-        assert sorted(handoff.handoff_id for handoff in one.inbox("b")) == sorted(made)
-
-    def test_carries_the_schema(self, one: SyncClient):
-        one.handoff(one.save("a", session_id="s"), "b", schema="invoice@2")
-        assert one.inbox("b")[0].schema == "invoice@2"
-
-    def test_leaves_out_what_has_expired(self, one: SyncClient, clock: Clock):
-        one.handoff(one.save("a", session_id="s", ttl_seconds=60), "b")
-        withdrawn = offered(one, "t")
-        clock.forward(61)
-        one.expire(withdrawn)
-        assert one.inbox("b", include_claimed=True) == []
-        with pytest.raises(CheckpointExpiredError):
-            one.claim(withdrawn, "b")
-
-    def test_keeps_what_is_pinned(self, one: SyncClient, clock: Clock):
-        handed = one.handoff(one.save("a", session_id="s", ttl_seconds=60), "b")
-        one.pin(handed)
-        clock.forward(61)
-        assert [handoff.handoff_id for handoff in one.inbox("b")] == [handed]
-        assert one.claim(handed, "b").handoff_id == handed
-
-    def test_one_that_was_built_elsewhere_and_saved_is_there_too(self, one: SyncClient):
-        built = CheckpointBuilder("a").session("s").execution_state({"n": 1}).handoff("b", schema="v1").build()
-        saved = one.save_checkpoint(built)
-        assert one.save_checkpoint(built) == saved
-        [found] = one.inbox("b")
-        assert (found.handoff_id, found.schema) == (saved, "v1")
-
-    def test_a_repeated_handoff_is_there_once_and_stays_claimed(self, one: SyncClient, other: SyncClient):
-        source = one.save("a", session_id="s")
-        handed = one.handoff(source, "b", new_id=SOME_ID)
-        other.claim(handed, "b")
-        one.handoff(source, "b", new_id=SOME_ID)
-        assert entry(one, handed).status == "claimed"
-
-    def test_a_fork_of_a_handoff_is_none(self, one: SyncClient):
-        handed = offered(one)
-        one.fork(handed, "t")
-        assert [handoff.handoff_id for handoff in one.inbox("b")] == [handed]
-
-    def test_one_damaged_row_does_not_hide_the_others(self, one: SyncClient, store: Store, caplog):
-        damaged, sound = offered(one), offered(one, "t")
-        backend = store.backend()
-        [(key, row)] = [found for found in backend.scan("inbox") if found[0].key.endswith(bytes.fromhex(damaged[-12:]))]
-        changed = bytes([row.value[0] ^ 1, *row.value[1:]])
-        assert backend.commit_all([Commit(key.tree, rows=[RowWrite(key, changed)])]) == [None]
-        assert [handoff.handoff_id for handoff in one.inbox("b")] == [sound]
-        assert damaged in caplog.text
-        with pytest.raises(CorruptError):
-            one.claim(damaged, "b")
-        again = one.handoff(damaged, "b")  # it can be offered anew
-        assert one.claim(again, "b").checkpoint.execution_state == {"n": 1}
-
-    def test_looking_for_work_costs_what_waits_not_what_was_done(self, store: Store):
-        client, recorder = store.recorded()
-        handed = [client.handoff(client.save("a", session_id=f"s{n}"), "b") for n in range(20)]
-        for id_ in handed[:-1]:
-            with client.claim(id_, "b") as claim:
-                client.save("b", lease=claim.lease)
-        asked = []
-        scan = recorder.inner.scan
-        recorder.scan = lambda *args, **options: asked.append(found := scan(*args, **options)) or found
-        assert [handoff.handoff_id for handoff in client.inbox("b")] == handed[-1:]
-        assert sum(map(len, asked)) == 1
+DIES_CLAIMING = """
+import sys
+from holdfast import SyncClient
+claim = SyncClient.open(sys.argv[1]).claim(sys.argv[2], "b", seconds=3600, holder="the dead")
+print("claimed", flush=True)
+sys.stdin.read()
+"""
 
 
 class TestAClaim:
@@ -501,195 +378,3 @@ class TestGivingItBack:
             pytest.skip("only Linux says for certain that a process of a boot has ended")
         assert [found.status for found in client.inbox("b")] == ["timed out"]
         client.claim(handed, "b")
-
-
-DIES_CLAIMING = """
-import sys
-from holdfast import SyncClient
-claim = SyncClient.open(sys.argv[1]).claim(sys.argv[2], "b", seconds=3600, holder="the dead")
-print("claimed", flush=True)
-sys.stdin.read()
-"""
-
-
-class TestHandingOn:
-    def test_by_the_claimant_says_where_it_went(self, one: SyncClient, other: SyncClient):
-        handed = offered(one)
-        with one.claim(handed, "b") as claim:
-            onward = one.handoff(handed, "c", lease=claim.lease)
-        assert one.inbox("b") == []
-        assert [found.handoff_id for found in other.inbox("c")] == [onward]
-        with pytest.raises(ConflictError, match=rf"{handed} was handed on, on .* UTC, as {onward}"):
-            other.claim(handed, "b")
-        found = entry(other, handed)
-        assert (found.status, found.next_id) == ("passed on", onward)
-        with other.claim(onward, "c") as claim:
-            assert claim.checkpoint.execution_state == {"n": 1}
-            assert claim.checkpoint.parent_id == handed
-
-    def test_by_anybody_while_nobody_has_it(self, one: SyncClient, other: SyncClient):
-        handed = offered(one)
-        onward = other.handoff(handed, "c")
-        assert (one.inbox("b"), one.inbox("c")[0].handoff_id) == ([], onward)
-
-    def test_by_others_is_refused_while_somebody_has_it(self, one: SyncClient, other: SyncClient):
-        handed = offered(one)
-        one.claim(handed, "b")
-        with pytest.raises(LeaseHeldError):
-            other.handoff(handed, "c")
-        assert other.inbox("c") == []
-
-    def test_back_to_where_it_came_from(self, one: SyncClient):
-        handed = offered(one)
-        with one.claim(handed, "b") as claim:
-            back = one.handoff(handed, "a", lease=claim.lease)
-        assert [found.handoff_id for found in one.inbox("a")] == [back]
-
-    def test_to_the_same_agent_offers_it_again(self, one: SyncClient):
-        handed = offered(one)
-        with one.claim(handed, "b") as claim:
-            one.save("b", execution_state={"n": "wrong"}, lease=claim.lease)
-        again = one.handoff(handed, "b")
-        assert [found.handoff_id for found in one.inbox("b")] == [again]
-        assert one.claim(again, "b").checkpoint.execution_state == {"n": 1}
-
-    def test_under_the_token_of_a_claim_that_another_process_made(self, one: SyncClient, other: SyncClient):
-        handed = offered(one)
-        claim = one.claim(handed, "b", seconds=60)
-        terms = LeaseTerms("s", "a script", 60, claim.lease.token, claim.lease.expires_at_us)
-        onward = other.handoff(handed, "c", lease=terms)
-        assert entry(one, handed).next_id == onward
-
-
-class Unacknowledged(Recorder):
-    """A store that carries out what it is asked for, and then loses the answer."""
-
-    is_mute = False
-
-    def commit_all(self, commits: Sequence[Commit]) -> list[BaseException | None]:
-        outcomes = super().commit_all(commits)
-        return [StoreError("the connection was lost") for _ in outcomes] if self.is_mute else outcomes
-
-
-class TestAnUnclearFailure:
-    """P9: the claim may or may not have been made."""
-
-    @pytest.fixture
-    def muted(self, store: Store) -> tuple[SyncClient, Unacknowledged]:
-        backend = Unacknowledged(store.backend())
-        return SyncClient(backend), backend
-
-    def test_repeated_with_its_id_gives_the_claim_that_was_made(self, muted, store: Store):
-        client, backend = muted
-        handed = offered(client)
-        late = client.save("a", session_id="s")
-        backend.is_mute = True
-        with pytest.raises(StoreError) as caught:
-            client.claim(handed, "b")
-        backend.is_mute = False
-        assert caught.value.claim_id
-        with pytest.raises(LeaseHeldError):  # it was made, so without its id it is somebody's
-            store.client().claim(handed, "b")
-        claim = client.claim(handed, "b", claim_id=caught.value.claim_id)
-        assert (claim.claim_id, claim.moved_from) == (caught.value.claim_id, late)
-        saved = client.save("b", lease=claim.lease)
-        assert client.get(saved).parent_id == handed
-        assert entry(client, handed).status == "taken up"
-
-    def test_repeated_with_its_id_makes_the_claim_that_was_not_made(self, store: Store):
-        client, recorder = store.recorded()
-        handed = offered(client)
-
-        def fail(commits: Sequence[Commit]) -> None:
-            recorder.before_commit = None
-            raise StoreError("the disk is full")
-
-        recorder.before_commit = fail
-        with pytest.raises(StoreError) as caught:
-            client.claim(handed, "b")
-        assert entry(client, handed).status == "open"
-        claim = client.claim(handed, "b", claim_id=caught.value.claim_id)
-        client.save("b", lease=claim.lease)
-
-    def test_repeated_after_another_got_it_is_refused(self, store: Store):
-        """The id is the claim's own: whoever comes too late can't take it for theirs."""
-        client, recorder = store.recorded()
-        other = store.client()
-        handed = offered(client)
-
-        def fail(commits: Sequence[Commit]) -> None:
-            recorder.before_commit = None
-            other.claim(handed, "b", holder="the other")
-            raise StoreError("the disk is full")
-
-        recorder.before_commit = fail
-        with pytest.raises(StoreError) as caught:
-            client.claim(handed, "b")
-        with pytest.raises(LeaseHeldError, match="the other"):
-            client.claim(handed, "b", claim_id=caught.value.claim_id)
-
-    def test_repeated_when_its_lease_is_over_is_a_new_claim(self, one: SyncClient, clock: Clock):
-        handed = offered(one)
-        first = one.claim(handed, "b", seconds=15, claim_id=SOME_ID)
-        again = one.claim(handed, "b", seconds=15, claim_id=SOME_ID)
-        assert (again.claim_id, again.lease.token) == (SOME_ID, first.lease.token)
-        clock.forward(16)
-        anew = one.claim(handed, "b", seconds=15, claim_id=SOME_ID)
-        assert anew.lease.token > first.lease.token
-        with pytest.raises(LeaseLostError):
-            one.save("b", lease=first.lease)
-
-    def test_repeated_after_it_was_taken_up_is_refused(self, one: SyncClient):
-        handed = offered(one)
-        claim = one.claim(handed, "b", claim_id=SOME_ID)
-        one.save("b", lease=claim.lease)
-        with pytest.raises(ConflictError, match="was taken up"):
-            one.claim(handed, "b", claim_id=SOME_ID)
-
-    def test_of_the_first_save_leaves_nothing_half_done(self, muted):
-        client, backend = muted
-        handed = offered(client)
-        claim = client.claim(handed, "b")
-        backend.is_mute = True
-        with pytest.raises(StoreError) as caught:
-            client.save("b", execution_state={"n": 2}, lease=claim.lease)
-        backend.is_mute = False
-        claim.release()
-        assert client.inbox("b") == []
-        assert entry(client, handed).next_id == caught.value.checkpoint_id
-
-
-class TestCollection:
-    def rows(self, store: Store) -> list[RowKey]:
-        return [key for key, _ in store.backend().scan("inbox")]
-
-    def test_removes_the_rows_of_handoffs_that_are_gone(self, one: SyncClient, store: Store, clock: Clock):
-        kept = offered(one, "kept")
-        done = offered(one, "done")
-        with one.claim(done, "b") as claim:
-            one.save("b", lease=claim.lease)
-        one.handoff(one.save("a", session_id="by ttl", ttl_seconds=60), "b")
-        one.expire(offered(one, "by hand"))
-        assert len(self.rows(store)) == 4
-        clock.forward(61)
-        one.gc(dry_run=True)
-        assert len(self.rows(store)) == 4
-        one.gc()
-        assert len(self.rows(store)) == 2
-        assert {found.handoff_id for found in one.inbox("b", include_claimed=True)} == {kept, done}
-
-    def test_of_a_whole_session_removes_them_too(self, one: SyncClient, store: Store):
-        handed = offered(one)
-        first = one.get(handed).parent_id
-        one.expire(handed)
-        one.expire(first)
-        one.gc()
-        one.gc()
-        assert self.rows(store) == []
-        assert one.session("s") is None
-
-
-def test_the_inbox_is_read_from_another_process(shared_store: Store):
-    handed = offered(shared_store.client())
-    code = "import sys; from holdfast import SyncClient; print(SyncClient.open(sys.argv[1]).inbox('b')[0].handoff_id)"
-    assert python_process(code, shared_store.url).communicate()[0] == f"{handed}{os.linesep}"

@@ -13,6 +13,8 @@ import pytest
 from holdfast import SyncClient
 from support import Store, python_process
 
+pytestmark = pytest.mark.slow
+
 WRITERS = 3
 SAVES = 25
 

@@ -102,6 +102,7 @@ class TestExpiringManyAtOnce:
         read = [(one, record.unpack(services.codec, one.data)) for one in found]
         return [ids.to_text(id_) for id_ in run_inline(bury_all(services, read[0][1].tree, read, BY_HAND))]
 
+    @pytest.mark.slow
     def test_takes_few_commits_and_moves_each_head_to_what_is_left(self, store: Store):
         client, recorder = store.recorded()
         saved = [client.save("a", session_id="s", execution_state={"x": i}) for i in range(450)]

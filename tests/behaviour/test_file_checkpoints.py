@@ -114,6 +114,7 @@ def test_a_later_save_that_failed_leaves_the_earlier_one_its_turn(store, monkeyp
     assert store.load("s") == {"step": 1}
 
 
+@pytest.mark.slow
 def test_a_reader_never_sees_half_a_save_or_none(store):
     store.save("s", {"step": 0, "text": "0" * 100_000})
     stop, problems = threading.Event(), []
@@ -400,6 +401,7 @@ for step in itertools.count(1):
         assert metadata.step == state["step"]
 
 
+@pytest.mark.slow
 def test_processes_that_race_never_tear_a_checkpoint(store, tmp_path):
     child = f"""
 import sys
@@ -432,6 +434,7 @@ def test_a_full_disk_is_an_error_and_the_store_works_afterwards(store, monkeypat
 
 
 @pytest.mark.parametrize("session_id", ["s", "A b", "x" * 300])
+@pytest.mark.slow
 def test_every_flipped_bit_raises_or_changes_nothing(store, session_id):
     store.save(session_id, {"step": 1, "metadata": {"agent_id": "w"}, "list": [1.5, "é", None]})
     before = store.load(session_id), store.load_metadata(session_id)

@@ -165,6 +165,7 @@ class TestWhatIsBuried:
         assert records(store) == 3
         assert len(store.backend().scan(rows.EXPIRED)) == 1
 
+    @pytest.mark.slow
     def test_many_in_few_commits(self, store: Store):
         client, recorder = store.recorded()
         saved = saved_steps(client, 450)
@@ -180,6 +181,7 @@ class TestWhatIsBuried:
             with pytest.raises(CheckpointExpiredError):
                 client.restore(id_)
 
+    @pytest.mark.slow
     def test_many_that_outlived_their_ttl_in_few_commits(self, store: Store, clock: Clock):
         client, recorder = store.recorded()
         clock.rules(client)
@@ -283,6 +285,7 @@ class TestReading:
         with pytest.raises(CorruptError, match="no head"):
             store.client().save("a", session_id="s")
 
+    @pytest.mark.slow
     def test_what_is_buried_between_two_looks_is_not_missed(self, store: Store):
         client, recorder = store.recorded()
         saved = saved_steps(client, 500)

@@ -286,6 +286,7 @@ RACER = """
 
 
 @pytest.mark.parametrize("verb", ["pin", "tag"])
+@pytest.mark.slow
 def test_of_an_expiry_and_a_pin_at_once_exactly_one_is_done(disk_store: Store, verb):
     """Two processes go over the same checkpoints; one in the other's wake, so that they meet again and again."""
     client = disk_store.client()

@@ -309,6 +309,7 @@ def test_c10_time_travel_is_an_api(client: SyncClient):
     assert [entry.checkpoint_id for entry in client.timeline("b", "s")] == [handed]
 
 
+@pytest.mark.slow
 def test_c11_each_message_is_written_once(store: Store):
     """There: 93.9 MB for 0.6 MB of state after 300 steps."""
     client, recorder = store.recorded()
@@ -425,6 +426,7 @@ def test_saves_that_are_not_awaited_in_turn_all_arrive_whole(store: Store):
     assert all(len(client.timeline(session_id=f"s{round_}")) == 2 for round_ in range(10))
 
 
+@pytest.mark.slow
 def test_a_reader_never_sees_half_a_save_or_none(disk_store: Store):
     """There: 190 of 194 loads while saving came back as "no checkpoint"."""
     writer, reader = disk_store.client(), disk_store.client()
@@ -499,6 +501,7 @@ for i in range(count):
 """
 
 
+@pytest.mark.slow
 def test_processes_racing_on_one_session_lose_nothing_and_tear_nothing(disk_store: Store):
     client = disk_store.client()
     root = client.save("root", session_id="shared", execution_state={"m": messages(20)})

@@ -190,6 +190,7 @@ class TestSharing:
         assert client.verify().ok
         assert client.retain(keep_last=1).going == 0
 
+    @pytest.mark.slow
     def test_beside_a_writer_process(self, disk_store: Store):
         """A writer saves, forks and rolls back while a policy is applied again and again: all it stands at stays."""
         client = disk_store.client()

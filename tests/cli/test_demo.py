@@ -68,6 +68,7 @@ def test_a_kept_store_is_not_written_over(told, run):
     assert "already" in result.stderr
 
 
+@pytest.mark.slow
 def test_as_json(run):
     result = run("demo", "--json")
     assert result.exit_code == 0
@@ -102,6 +103,7 @@ def test_a_loss_would_be_told(tmp_path, monkeypatch):
     assert not ending.is_exact
 
 
+@pytest.mark.slow
 def test_what_does_not_hold_is_told_and_exits_with_1(run, monkeypatch):
     monkeypatch.setattr(agent, "without_interruption", lambda _policy: {"another": "ending"})
     result = run("demo")

@@ -73,6 +73,7 @@ def test_a_bar_is_shown_on_a_terminal_only(agent, tmp_path):
     assert done.stdout == b"checked 2 sessions: 2 would resume (1 of them migrated), 0 would not\n"
 
 
+@pytest.mark.slow
 def test_some_would_not(run_process, agent, tmp_path):
     broken = save(tmp_path, "broken\x1b[31m", {"nothing": 1})
     newer = save(tmp_path, "newer", {}, state_version=3)
@@ -102,6 +103,7 @@ def test_some_would_not(run_process, agent, tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_without_the_users_code_types_are_unknown_and_it_says_so(run_process, agent, tmp_path):
     code = """if True:
         import billing_agent, holdfast

@@ -22,6 +22,8 @@ STEPS = 1500 if SOAK else 40
 WRITER = """
 import json, random, sys
 from holdfast import SyncClient, CheckpointExpiredError
+
+pytestmark = pytest.mark.slow
 kind, path, name, steps = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 client = getattr(SyncClient, kind)(path, durability="fast")
 rng = random.Random(name)

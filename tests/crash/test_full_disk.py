@@ -12,6 +12,8 @@ from volumes import small_disk
 from holdfast import SyncClient
 from holdfast.errors import StoreError
 
+pytestmark = pytest.mark.slow
+
 BALLAST = 256 * 1024
 LIMITED = Path(__file__).with_name("limited_writer.py")
 

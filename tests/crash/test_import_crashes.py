@@ -16,6 +16,8 @@ from holdfast import ConflictError, SyncClient
 from holdfast.operations import import_ as importing
 from support import Clock, Store, messages, python_process
 
+pytestmark = pytest.mark.slow
+
 IMPORTER = """
     import sys
     from holdfast import SyncClient

@@ -80,6 +80,7 @@ def _lines(*processes):
     return sorted(lines)
 
 
+@pytest.mark.slow
 def test_the_writer_and_two_reviewers_at_once(tmp_path):
     topics = ("blade", "roots", "stem")
     wrote = _lines(_start("handoff/writer.py", tmp_path))
@@ -105,6 +106,7 @@ def _run(name, where, *arguments):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_langgraph_agent_that_dies_in_a_tool_goes_on(tmp_path):
     killed = _run("langgraph/crash_in_a_tool.py", tmp_path)
     assert (killed.returncode, killed.stdout.splitlines()) == (-9, ["beginning", "running search", "running book"])
@@ -113,6 +115,7 @@ def test_a_langgraph_agent_that_dies_in_a_tool_goes_on(tmp_path):
     assert done.stdout.splitlines() == ["going on at use_tool", "running book", "running confirm", "All is booked."]
 
 
+@pytest.mark.slow
 def test_a_langgraph_agent_is_answered_after_a_restart(tmp_path):
     asked = _run("langgraph/approve_after_restart.py", tmp_path)
     assert (asked.returncode, asked.stderr) == (0, "")

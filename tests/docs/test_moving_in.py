@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import checkpnt
+import pytest
 from snippets import ROOT, snippets
 
 DOCUMENT = ROOT / "docs" / "moving-in.md"
@@ -27,6 +28,7 @@ def make_sources() -> None:
             json.dump(content, file, indent=2)
 
 
+@pytest.mark.slow
 def test_every_command_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HOLDFAST_URL", raising=False)

@@ -39,6 +39,7 @@ def test_the_quick_start_prints_what_it_says_and_goes_on_where_it_stopped(tmp_pa
     assert run(second.code, tmp_path).stdout == "10\n"
 
 
+@pytest.mark.slow
 def test_every_holdfast_command_of_the_readme_runs_after_the_quick_start(tmp_path):
     for snippet in snippets(ROOT / "README.md", "python")[:2]:
         assert run(snippet.code, tmp_path).returncode == 0
@@ -61,6 +62,7 @@ def test_every_holdfast_command_of_the_readme_runs_after_the_quick_start(tmp_pat
         assert done.stdout
 
 
+@pytest.mark.slow
 def test_the_contract_in_ten_lines_is_a_test_that_runs(tmp_path):
     [snippet] = [
         one for one in snippets(ROOT / "docs" / "adding-a-backend.md", "python") if "BackendContract" in one.code

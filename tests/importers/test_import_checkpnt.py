@@ -59,6 +59,7 @@ def test_every_field_is_kept(client, source):
     assert client.verify().ok
 
 
+@pytest.mark.slow
 def test_a_thousand_checkpoints_with_rows_that_checkpnt_itself_can_not_restore(sqlite_store, source):
     lost = []
 

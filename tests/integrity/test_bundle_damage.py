@@ -43,6 +43,7 @@ def test_the_small_file_is_one(small: bytes) -> None:
     assert kinds >= {b"H", b"T", b"W", b"E", b"B", b"R", b"Z"}
 
 
+@pytest.mark.slow
 def test_each_flipped_byte_is_refused(small: bytes) -> None:
     client = SyncClient.memory()
     client.save("x", execution_state={"n": 1}, session_id="mine")
@@ -55,6 +56,7 @@ def test_each_flipped_byte_is_refused(small: bytes) -> None:
     assert imported(client, small).imported > 0
 
 
+@pytest.mark.slow
 def test_each_length_that_is_too_short_is_refused(small: bytes) -> None:
     client = SyncClient.memory()
     before = client.stats()

@@ -254,6 +254,7 @@ def test_a_record_moved_to_another_session_is_named(kind: str, folder: Path):
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "files"])
+@pytest.mark.slow
 def test_a_truncated_file_is_never_taken_for_whole(kind: str, folder: Path):
     """Every file at several lengths: the rest of a full disk, or of an interrupted copy."""
     store = build(kind, folder, dense=False)

@@ -138,6 +138,7 @@ def _wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_a_kill_in_the_third_node_runs_the_first_two_once(disk_store: Store, tmp_path: Any) -> None:
     program = f"""
         import os, operator

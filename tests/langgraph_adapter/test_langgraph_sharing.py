@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
 from blockbuster import blockbuster_ctx
 from langchain_core.messages import HumanMessage
 from langgraph_savers import chat_graph, checkpoint, config, saver_on
@@ -36,6 +37,7 @@ def test_no_async_method_blocks_the_event_loop(store: Store) -> None:
     assert asyncio.run(scenario()) == 15 + 1 + 15
 
 
+@pytest.mark.slow
 def test_processes_that_put_to_one_store_lose_nothing(disk_store: Store) -> None:
     program = """
         import sys

@@ -176,6 +176,7 @@ def test_what_was_registered_with_holdfast_is_kept(memory_store: Store, monkeypa
     assert values_of(saver_on(memory_store), config()) == {"v": Custom()}
 
 
+@pytest.mark.slow
 def test_a_class_that_is_not_imported_here_is_named_and_not_imported(disk_store: Store) -> None:
     put(saver_on(disk_store), config(), v=models.Note("n"))
     said = python(

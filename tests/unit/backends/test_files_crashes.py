@@ -253,6 +253,7 @@ def test_closing_while_others_wait(where: Path):
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EACCES])
+@pytest.mark.slow
 def test_a_disk_that_fails_at_any_call_leaves_all_or_nothing(where: Path, number: int, monkeypatch):
     backend = FilesBackend(where)
     commit(backend, first_commit())
