@@ -27,6 +27,7 @@ from holdfast.errors import (
     MissingMigrationError,
     NewerStateError,
     NewerVersionError,
+    OpenToolCallError,
     StateNotLoadedError,
     StoreError,
     UnknownTypeError,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from holdfast.model.holds import Pin, Tag
     from holdfast.model.listing import Session, Timeline, Tree
     from holdfast.model.migrations import Migrations, migration
+    from holdfast.model.repair import Fate, Outcome, repair
     from holdfast.model.reports import (
         CollectionReport,
         ForkReport,
@@ -90,6 +92,7 @@ __all__ = [
     "Decision",
     "Event",
     "EventStream",
+    "Fate",
     "FileCheckpoints",
     "ForkReport",
     "Framework",
@@ -108,6 +111,8 @@ __all__ = [
     "MissingMigrationError",
     "NewerStateError",
     "NewerVersionError",
+    "OpenToolCallError",
+    "Outcome",
     "Pin",
     "Problem",
     "Retention",
@@ -137,6 +142,7 @@ __all__ = [
     "__version__",
     "migration",
     "register",
+    "repair",
 ]
 
 # Names that few programs use are imported when they are: `import holdfast` stays light.
@@ -163,6 +169,9 @@ _LAZY = {
     "MigrationProblem": "holdfast.model.reports",
     "MigrationReport": "holdfast.model.reports",
     "Migrations": "holdfast.model.migrations",
+    "Fate": "holdfast.model.repair",
+    "Outcome": "holdfast.model.repair",
+    "repair": "holdfast.model.repair",
     "Pin": "holdfast.model.holds",
     "Problem": "holdfast.model.reports",
     "Retention": "holdfast.model.retention",

@@ -16,6 +16,7 @@
     ├── ApprovalError             an approval that can't be used           (.approval_id)
     │   ├── ApprovalPendingError  nobody has decided yet
     │   └── ApprovalRejectedError somebody said no                         (.by, .note)
+    ├── OpenToolCallError         a conversation was cut off in the middle (.call_ids)
     ├── UnknownTypeError          the data names a type nobody registered
     ├── StateNotLoadedError       a timeline entry was asked for its state (also AttributeError)
     └── StoreError                the store could not be read or written   (.checkpoint_id, .claim_id)
@@ -134,6 +135,14 @@ class ApprovalRejectedError(ApprovalError):
         super().__init__(message, approval_id)
         self.by = by
         self.note = note
+
+
+class OpenToolCallError(HoldfastError):
+    """A conversation has tool calls that nobody answered, and nobody has said what is to become of them."""
+
+    def __init__(self, message: str, call_ids: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.call_ids = call_ids
 
 
 class UnknownTypeError(HoldfastError):

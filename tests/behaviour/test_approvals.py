@@ -129,6 +129,13 @@ def test_a_rejection_of_a_named_occasion_stays(client):
     assert ask(client, key="call 2").status is ApprovalStatus.PENDING
 
 
+def test_a_rejection_does_not_outlive_a_rollback(client):
+    first, _ = session(client, states=2)
+    client.decide(ask(client, key="call 1").approval_id, "reject", by="ann")
+    client.rollback("order-42", to=first)
+    assert ask(client, key="call 1").status is ApprovalStatus.PENDING
+
+
 def test_modified_arguments_are_the_ones_that_may_run(client):
     session(client)
     asked = ask(client)

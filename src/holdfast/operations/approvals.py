@@ -44,7 +44,7 @@ async def request(services: Services, asked: Asked) -> Held:
     """The approval of that call on that occasion: as it stands, or newly asked for.
 
     One that waits or was granted is found again; so is a rejection, if the occasion has a key of its own or the session
-    has not moved since. If the same occasion asks for another call now, the approval of the earlier one is void.
+    has not moved since. What was asked for at a place that the session has left counts no more. If the same occasion asks for another call now, the approval of the earlier one is void.
     """
     session = rows.session_key(asked.session_id)
     line = await reading.confirmed_line(services, session)
@@ -68,13 +68,12 @@ async def request(services: Services, asked: Asked) -> Held:
                 also, attempt = [], 0  # another has asked, or has decided about what would be void: look again
             continue
         approval = held.approval
-        is_open = approval.status in entries.OPEN and await _is_on_path(services, held, here)
-        if approval.digest == digest and is_open:
-            return held
-        if approval.digest == digest and approval.status is ApprovalStatus.REJECTED:
-            if asked.request_key or approval.checkpoint_id == (here and ids.to_text(here)):
+        if approval.digest == digest and approval.status in (*entries.OPEN, ApprovalStatus.REJECTED):
+            is_here = approval.checkpoint_id == (here and ids.to_text(here))
+            is_occasion = bool(asked.request_key) or approval.status is not ApprovalStatus.REJECTED
+            if is_here or (is_occasion and await _is_on_path(services, held, here)):
                 return held
-        elif approval.status in entries.OPEN:
+        if approval.status in entries.OPEN:
             also = entries.voided(services.codec, held, services.now_us())
         attempt += 1
     raise ConflictError(f"session {asked.session_id!r:.60} asks for {call.tool!r:.60} too often at once: try again")
