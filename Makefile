@@ -15,7 +15,7 @@ demo: $(VENV)/installed
 test: $(VENV)/dev system-tools lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-## The quick suite: about three minutes on two cores.
+## The quick suite: under two minutes on two cores. It leaves out what takes a second or more, and what needs a server.
 check: $(VENV)/dev lint
 	HOLDFAST_EXAMPLES=20 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not servers"
 

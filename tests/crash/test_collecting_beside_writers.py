@@ -16,6 +16,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from holdfast import CheckpointExpiredError, CheckpointNotFoundError
 from support import python_process
 
+pytestmark = pytest.mark.slow
+
 WRITERS = 4
 STEPS = 1500 if SOAK else 40
 
@@ -23,7 +25,6 @@ WRITER = """
 import json, random, sys
 from holdfast import SyncClient, CheckpointExpiredError
 
-pytestmark = pytest.mark.slow
 kind, path, name, steps = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 client = getattr(SyncClient, kind)(path, durability="fast")
 rng = random.Random(name)
