@@ -30,6 +30,7 @@ from holdfast.backends.port import (
 )
 from holdfast.backends.postgres import queries
 from holdfast.backends.postgres.arrays import bytes_array, ints_array, text_array
+from holdfast.backends.postgres.asking import ask
 from holdfast.backends.postgres.commit import Program, batches, key_columns
 from holdfast.backends.postgres.connections import Connection, Connections
 from holdfast.backends.postgres.failures import TRY_AGAIN, outcome_unknown, translate
@@ -289,6 +290,8 @@ class PostgresBackend:
         text = self._queries.get(query)
         if text is None:
             text = self._queries[query] = query.replace("{s}", self._quoted).encode()
+        if query in queries.OFTEN:
+            return await ask(connection, text, values)
         async with connection.cursor(binary=True) as cursor:
             await cursor.execute(text, values)
             return await cursor.fetchall()

@@ -26,9 +26,11 @@ for at, claim in ipairs(claims) do
     return { "late", at }
   end
 end
+local versions = {} -- of the rows that are written, by space and place
 for at, row in ipairs(rows) do
   local space, place, _, _, expect, was = unpack(row)
   local version, value = row_of(space, place)
+  versions[space .. ":" .. place] = version
   if (expect ~= -1 and expect ~= version) or (was and was ~= value) then
     return { "row", at }
   end
@@ -59,6 +61,7 @@ for at, required in ipairs(require_records) do
     return { "require", at }
   end
 end
+local numbers = {} -- of the sessions that are written to; false if they have none yet
 for at, record in ipairs(records) do
   local id, session, sequence, _, replaces = unpack(record)
   local stored = redis.call("HGET", RECORDS, id)
@@ -72,6 +75,7 @@ for at, record in ipairs(records) do
     end
   else
     local number = redis.call("HGET", NUMBERS, session)
+    numbers[session] = number
     if stored or (number and redis.call("ZCOUNT", SESSION .. number, sequence, sequence) > 0) then
       return { "record", at }
     end
@@ -124,7 +128,9 @@ end
 
 for _, row in ipairs(rows) do
   local space, place, of_tree, value = unpack(row)
-  local version = row_of(space, place)
+  local name = space .. ":" .. place
+  local version = versions[name]
+  versions[name] = value and version + 1 or 0
   if value then
     if version == 0 then
       redis.call("SADD", SPACES, space)
@@ -146,9 +152,10 @@ for _, record in ipairs(records) do
     local _, _, _, from = split(stored)
     redis.call("HSET", RECORDS, id, string.sub(stored, 1, from - 1) .. data)
   else
-    local number = redis.call("HGET", NUMBERS, session)
+    local number = numbers[session]
     if not number then
       number = digits(redis.call("INCR", base .. ":counted"))
+      numbers[session] = number
       redis.call("HSET", NUMBERS, session, number)
       redis.call("HSET", NAMES, number, session)
     end
