@@ -42,7 +42,13 @@ def object_header(name: str) -> bytes:
 
 
 class TypeRegistry:
-    """Classes whose objects may be stored. `by_class` and `by_name` are for reading."""
+    """Classes whose objects may be stored. `by_class` and `by_name` are for reading.
+
+    `plain` are classes whose objects are encoded from what they refer to, and from nothing else: with these, a process
+    remembers the objects of long lists, to see without encoding them that they are unchanged (objects/witness.py).
+    """
+
+    plain: frozenset[type[Any]] = frozenset()
 
     def __init__(self) -> None:
         self.by_class: dict[type[Any], RegisteredType] = {}

@@ -12,16 +12,27 @@ from typing import Any, NamedTuple
 
 from holdfast.codec.codec import Codec
 from holdfast.objects.chain import Chain
+from holdfast.objects.witness import Witness, witness
 
 GROUP = 64
+OBJECT_BYTES = 1500  # what a witnessed element takes in memory beside its texts: an estimate
+
+Witnesses = tuple[Witness | None, ...]
 
 
 class Groups(NamedTuple):
-    """The elements' encodings, joined by `GROUP` elements; the last stretch may be shorter."""
+    """The elements' encodings, joined by `GROUP` elements; the last stretch may be shorter. Where the codec's types say
+    which classes are plain, there is a witness for each stretch that can have one; else there are none."""
 
     length: int
     size: int
     stretches: tuple[bytes, ...]
+    witnesses: Witnesses = ()
+
+    @property
+    def kept_bytes(self) -> int:
+        """About what remembering these takes."""
+        return self.size + (self.size + self.length * OBJECT_BYTES if any(self.witnesses) else 0)
 
     def joined(self) -> bytes:
         return b"".join(self.stretches)
@@ -31,8 +42,8 @@ class Groups(NamedTuple):
         firsts = range(0, self.length, GROUP)
         return [(min(GROUP, self.length - first), data) for first, data in zip(firsts, self.stretches, strict=True)]
 
-    def followed_by(self, fresh: Sequence[bytes]) -> Groups:
-        """These elements and more. Full stretches are shared."""
+    def followed_by(self, fresh: Sequence[bytes], witnesses: Witnesses = ()) -> Groups:
+        """These elements and more. Full stretches are shared. `witnesses` are those of the stretches after the full ones."""
         if not fresh:
             return self
         stretches = list(self.stretches)
@@ -40,25 +51,52 @@ class Groups(NamedTuple):
         if room:
             stretches[-1] += b"".join(fresh[:room])
         stretches += [b"".join(fresh[start : start + GROUP]) for start in range(room, len(fresh), GROUP)]
-        return Groups(self.length + len(fresh), self.size + sum(map(len, fresh)), tuple(stretches))
+        seen = (*self.witnesses[: self.length // GROUP], *witnesses) if witnesses else ()
+        return Groups(self.length + len(fresh), self.size + sum(map(len, fresh)), tuple(stretches), seen)
 
-    def begin(self, value: list[Any], codec: Codec, path: str, *, no_bytes: bool) -> bool:
-        """Whether the value's first elements encode to exactly these."""
-        return all(
-            codec.encodes_to(value[start : min(start + GROUP, self.length)], stretch, path, no_bytes=no_bytes)
-            for start, stretch in zip(range(0, self.length, GROUP), self.stretches, strict=True)
-        )
+    def begin(self, value: list[Any], codec: Codec, path: str, *, no_bytes: bool) -> Groups | None:
+        """These, with witnesses of the value's elements, if the value's first ones encode to exactly them; else None.
+        Of what has a witness, nothing is encoded."""
+        before = self.witnesses or (None,) * len(self.stretches)
+        after: list[Witness | None] = []
+        for start, stretch, known in zip(range(0, self.length, GROUP), self.stretches, before, strict=True):
+            elements = value[start : min(start + GROUP, self.length)]
+            if known is not None and known.testifies(elements):
+                after.append(known)
+                continue
+            after.append(witness_of(elements, codec))  # first: what changes meanwhile must not go unnoticed
+            if not codec.encodes_to(elements, stretch, path, no_bytes=no_bytes):
+                return None
+        return self._replace(witnesses=tuple(after)) if any(after) else self
 
 
 EMPTY = Groups(0, 0, ())
+
+
+def witness_of(elements: list[Any], codec: Codec) -> Witness | None:
+    plain = codec.types.plain
+    return witness(elements, plain) if plain else None
+
+
+def witnesses_from(value: list[Any], first: int, codec: Codec) -> Witnesses:
+    """Of the stretches from the one that has the element `first` on. To be taken before these elements are encoded: a change
+    in between then shows as one."""
+    if not codec.types.plain:
+        return ()
+    starts = range(first // GROUP * GROUP, len(value), GROUP)
+    return tuple(witness_of(value[start : start + GROUP], codec) for start in starts)
 
 
 def encode(value: list[Any], length: int, codec: Codec, path: str, *, no_bytes: bool) -> tuple[Groups, Chain]:
     """The groups of the value's first `length` elements, and the chain over them. Not proven: see `Codec.encode_joined`."""
     chain = Chain()
     stretches = []
+    seen: list[Witness | None] = []
     for start in range(0, length, GROUP):
-        stretch = codec.encode_joined(value[start : min(start + GROUP, length)], path, no_bytes=no_bytes)
+        elements = value[start : min(start + GROUP, length)]
+        seen.append(witness_of(elements, codec))
+        stretch = codec.encode_joined(elements, path, no_bytes=no_bytes)
         chain.update(stretch)
         stretches.append(stretch)
-    return Groups(length, sum(map(len, stretches)), tuple(stretches)), chain
+    witnesses = tuple(seen) if any(seen) else ()
+    return Groups(length, sum(map(len, stretches)), tuple(stretches), witnesses), chain

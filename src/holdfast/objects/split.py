@@ -22,7 +22,7 @@ from holdfast.codec.codec import Codec
 from holdfast.codec.parts import Ref, Typed
 from holdfast.errors import UnsupportedValueError
 from holdfast.objects.chain import Chain, chain_of
-from holdfast.objects.groups import EMPTY, Groups
+from holdfast.objects.groups import EMPTY, Groups, witnesses_from
 from holdfast.objects.groups import encode as encode_groups
 from holdfast.objects.manifest import BlobEntry, ListEntry, Path
 
@@ -178,14 +178,17 @@ class Split:
         known = self._known(path)
         text = path_text(path)
         if known is not None and len(value) >= known.entry.length:
+            is_longer = len(value) > known.entry.length
+            seen = witnesses_from(value, known.entry.length, self.codec) if is_longer else ()
             proof = self._proof(known, value, text)
             if proof is not None:
                 groups, chain = proof
                 fresh = self.codec.encode_each(value[groups.length :], text, groups.length)
                 chain.update(b"".join(fresh))
-                return self._made(path, len(value), groups.followed_by(fresh), fresh, known.entry, chain)
+                return self._made(path, len(value), groups.followed_by(fresh, seen), fresh, known.entry, chain)
+        seen = witnesses_from(value, 0, self.codec)
         elements = self.codec.encode_each(value, text, 0)
-        groups = EMPTY.followed_by(elements)
+        groups = EMPTY.followed_by(elements, seen)
         return self._made(path, len(value), groups, elements, None, chain_of(groups.stretches))
 
     def _proof(self, known: KnownList, value: list[Any], text: str) -> tuple[Groups, Chain] | None:
@@ -193,8 +196,8 @@ class Split:
         entry = known.entry
         no_bytes = not entry.has_bytes
         if known.groups is not None and known.chain is not None:
-            begins = known.groups.begin(value, self.codec, text, no_bytes=no_bytes)
-            return (known.groups, known.chain.copy()) if begins else None
+            begun = known.groups.begin(value, self.codec, text, no_bytes=no_bytes)
+            return (begun, known.chain.copy()) if begun is not None else None
         groups, chain = encode_groups(value, entry.length, self.codec, text, no_bytes=no_bytes)
         return (groups, chain) if groups.size == entry.size and chain.digest() == entry.digest else None
 

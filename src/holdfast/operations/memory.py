@@ -42,7 +42,7 @@ class Line:
 
     def buffered_bytes(self) -> int:
         lists = self.lists
-        return sum(known.groups.size for known in lists.values() if known.groups is not None) if lists else 0
+        return sum(known.groups.kept_bytes for known in lists.values() if known.groups is not None) if lists else 0
 
 
 class LineMemory:

@@ -32,13 +32,14 @@ from holdfast.backends.loop_thread import blocking
 from holdfast.client import Client
 from holdfast.codec.codec import Codec
 from holdfast.errors import UsageError
-from holdfast.opening import DEFAULT_CACHE_BYTES, DEFAULT_DIRECTORY, DEFAULT_PATH
+from holdfast.opening import DEFAULT_DIRECTORY, DEFAULT_PATH
 from holdfast.operations import arguments
 from holdfast.operations.memory import LineMemory
 from holdfast.sync_client import SyncClient
 
 T = TypeVar("T")
 DEFAULT_AGENT = "langgraph"
+CACHE_BYTES = 64 * 1024 * 1024  # of conversations that were put last, with their messages: to see what is new in them
 _STRATEGIES = ("keep_latest", "delete", "delete_all")
 
 
@@ -78,7 +79,7 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
         services = replace(
             services,
             codec=Codec(SaverTypes(self._allowed), services.codec.limits),
-            memory=LineMemory(DEFAULT_CACHE_BYTES, threading.Lock()),
+            memory=LineMemory(CACHE_BYTES, threading.Lock()),
         )
         agent = arguments.name("agent_id", agent_id)
         self._here = Threads(replace(services, backend=inline), agent, arguments.ttl(ttl_seconds))

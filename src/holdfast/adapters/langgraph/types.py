@@ -83,6 +83,7 @@ class SaverTypes(TypeRegistry):
     def __init__(self, allow: Iterable[Any] = ()) -> None:
         super().__init__()
         register_known(self)
+        self.plain = frozenset(_message_kinds())
         self._register_plain()
         for allowed in allow:
             self._allow(allowed)
