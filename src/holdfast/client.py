@@ -30,12 +30,14 @@ if TYPE_CHECKING:
     from holdfast.claims import Claim
     from holdfast.eventstreams import EventStream
     from holdfast.leases import Acquiring, Lease
+    from holdfast.model.effects import Effect
     from holdfast.model.handoff import Handoff
     from holdfast.model.listing import Session, Timeline, Tree
     from holdfast.model.reports import (
         ForkReport,
         RollbackReport,
     )
+    from holdfast.runs.faces import Run
     from holdfast.store import ClientStore
 
 
@@ -307,6 +309,69 @@ class Client(Keeping, Moving, Asking):
 
         request = claims.request(handoff_id, agent_id, seconds, wait, holder, claim_id)
         return Acquiring(lambda: claims.claim(self._services, request))
+
+    # -- runs --------------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        session_id: str,
+        agent_id: str = "agent",
+        framework: Framework | str = Framework.CUSTOM,
+        *,
+        state: Any = None,
+        context: dict[str, Any] | None = None,
+        workspace: Any = None,
+        app_version: str | None = None,
+        state_version: int | None = None,
+        autosave: Any = "step",
+        on_save_error: str = "raise",
+        policy: Any = None,
+        seconds: float = DEFAULT_SECONDS,
+        wait: float = DEFAULT_SECONDS,
+        holder: str | None = None,
+    ) -> Acquiring[Run]:
+        """A program that goes on where it stopped: `async with client.run("order-42", agent_id="buyer") as run:`, then
+        `await run.step(...)`, `run.effect(...)`, `run.tasks(...)`. docs/runs.md says what they promise.
+
+        Holds the session's lease, which is renewed in the background: if another has it, waits for at most `wait` seconds,
+        then raises `LeaseHeldError`; a holder that died on this machine is replaced at once. Resumes if the session
+        exists; `state` and `context` are for the first time. Saves after each step: `autosave` is "step", a number of
+        steps, an `Autosave`, or None. A save that fails raises; with `on_save_error="warn"` it is logged, and the run
+        goes on. `policy` decides which effects wait for approval.
+        """
+        from holdfast import leases, runopening
+        from holdfast.runs import faces
+
+        options = runopening.options(
+            session_id, agent_id, framework, state, context, workspace, app_version, state_version, autosave,
+            on_save_error, policy,
+        )  # fmt: skip
+        return leases.Acquiring(lambda: faces.opened(self._services, options, seconds, wait, holder))
+
+    async def effects(self, session_id: str | None = None, *, in_doubt: bool = False) -> list[Effect]:
+        """The effects in the ledger of the session's tree, or of all, the latest first; with `in_doubt` those of which
+        nobody knows whether they were carried out."""
+        from holdfast.operations import ledger
+
+        name = arguments.optional_name("session_id", session_id)
+        return await ledger.effects(self._services, session_id=name, in_doubt=in_doubt)
+
+    async def resolve_effect(
+        self, effect_id: str, outcome: str, *, result: Any = None, by: str, note: str | None = None
+    ) -> Effect:
+        """Says what became of an effect in doubt: "done", with its `result`, or "not_done": then it may be carried out.
+        "acknowledge" says of one that is done that it may stay so, and stands in no other's way any more. `by` is who
+        says so."""
+        from holdfast.operations import ledger
+
+        return await ledger.resolve(
+            self._services,
+            ids.from_text(effect_id),
+            outcome=arguments.one_of("outcome", outcome, ("done", "not_done", "acknowledge")),
+            result=result,
+            by=arguments.name("by", by),
+            note=arguments.optional_name("note", note),
+        )
 
     # -- following ---------------------------------------------------------------------------------------------------
 

@@ -12,11 +12,16 @@
     ├── CorruptError              the stored bytes are not what was saved
     ├── ConflictError             somebody else was first
     │   ├── LeaseHeldError        another holds the session's lease        (.holder, .expires_at)
-    │   └── LeaseLostError        this holder's lease is over
+    │   ├── LeaseLostError        this holder's lease is over
+    │   ├── EffectBlockedError    it was done already, on another branch   (.effects)
+    │   ├── EffectUnknownError    nobody knows whether it was done         (.effect)
+    │   └── UnacknowledgedError   a strict rollback or fork was refused    (.report)
     ├── ApprovalError             an approval that can't be used           (.approval_id)
     │   ├── ApprovalPendingError  nobody has decided yet
     │   └── ApprovalRejectedError somebody said no                         (.by, .note)
     ├── OpenToolCallError         a conversation was cut off in the middle (.call_ids)
+    ├── EffectNotDoneError        for effects to raise: certainly not done
+    ├── StepFailedError           a recorded failure, raised again         (.kind)
     ├── UnknownTypeError          the data names a type nobody registered
     ├── StateNotLoadedError       a timeline entry was asked for its state (also AttributeError)
     └── StoreError                the store could not be read or written   (.checkpoint_id, .claim_id)
@@ -135,6 +140,42 @@ class ApprovalRejectedError(ApprovalError):
         super().__init__(message, approval_id)
         self.by = by
         self.note = note
+class EffectBlockedError(ConflictError):
+    """An irreversible effect was, or may have been, carried out already: before a rollback, or on another branch. `effects`
+    are the entries of the ledger that stand in the way. Nothing was done."""
+
+    def __init__(self, message: str, effects: tuple[Any, ...] = ()) -> None:
+        super().__init__(message)
+        self.effects = effects
+
+
+class EffectUnknownError(ConflictError):
+    """An effect was started, and nobody knows whether it was carried out. It is not repeated; `effect` is its entry."""
+
+    def __init__(self, message: str, effect: Any = None) -> None:
+        super().__init__(message)
+        self.effect = effect
+
+
+class UnacknowledgedError(ConflictError):
+    """A strict rollback or fork was refused: `report` says what it would leave behind. Nothing was changed."""
+
+    def __init__(self, message: str, report: Any = None) -> None:
+        super().__init__(message)
+        self.report = report
+
+
+class EffectNotDoneError(HoldfastError):
+    """For effects to raise: it is certain that nothing was done. It may be tried again."""
+
+
+class StepFailedError(HoldfastError):
+    """A step or effect failed before the run was resumed, and the run went on from there: the failure is raised again in
+    its place. `kind` names the class of what was raised then."""
+
+    def __init__(self, message: str, kind: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 class OpenToolCallError(HoldfastError):

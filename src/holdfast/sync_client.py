@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from holdfast.eventstreams import SyncEventStream
     from holdfast.leases import SyncLease
     from holdfast.model.bundle import CopyReport, ExportReport, ImportReport
+    from holdfast.model.effects import Effect
     from holdfast.model.handoff import Handoff
     from holdfast.model.holds import Pin, Tag
     from holdfast.model.listing import Session, Timeline, Tree
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
         VerifyReport,
     )
     from holdfast.model.retention import Retention
+    from holdfast.runs.faces import SyncRun
     from holdfast.store import SyncClientStore
 
 
@@ -280,6 +282,42 @@ class SyncClient(SyncAsking, Opening):
 
         request = claims.request(handoff_id, agent_id, seconds, wait, holder, claim_id)
         return run_inline(claims.sync_claim(self._services, request))
+
+    def run(
+        self,
+        session_id: str,
+        agent_id: str = "agent",
+        framework: Framework | str = Framework.CUSTOM,
+        *,
+        state: Any = None,
+        context: dict[str, Any] | None = None,
+        workspace: Any = None,
+        app_version: str | None = None,
+        state_version: int | None = None,
+        autosave: Any = "step",
+        on_save_error: str = "raise",
+        policy: Any = None,
+        seconds: float = DEFAULT_SECONDS,
+        wait: float = DEFAULT_SECONDS,
+        holder: str | None = None,
+    ) -> SyncRun:
+        """`with client.run("order-42") as run:` renews its lease from a thread of its own."""
+        from holdfast import runopening
+        from holdfast.runs import faces
+
+        options = runopening.options(
+            session_id, agent_id, framework, state, context, workspace, app_version, state_version, autosave,
+            on_save_error, policy,
+        )  # fmt: skip
+        return run_inline(faces.sync_opened(self._services, options, seconds, wait, holder))
+
+    def effects(self, session_id: str | None = None, *, in_doubt: bool = False) -> list[Effect]:
+        return run_inline(self._client.effects(session_id, in_doubt=in_doubt))
+
+    def resolve_effect(
+        self, effect_id: str, outcome: str, *, result: Any = None, by: str, note: str | None = None
+    ) -> Effect:
+        return run_inline(self._client.resolve_effect(effect_id, outcome, result=result, by=by, note=note))
 
     def gc(self, *, dry_run: bool = False) -> CollectionReport:
         return run_inline(self._client.gc(dry_run=dry_run))

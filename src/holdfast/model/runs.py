@@ -1,0 +1,93 @@
+"""What a run is told: when to save, how often to try; and what it keeps: the traces of its sub-agents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from holdfast.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Autosave:
+    """When a run saves by itself: after every `steps` steps, and after a step if `seconds` have passed since the last save;
+    with `only_changed` not if nothing is new. The result of an effect is always saved at once."""
+
+    steps: int | None = 1
+    seconds: float | None = None
+    only_changed: bool = False
+
+    def __post_init__(self) -> None:
+        if self.steps is not None and (
+            not isinstance(self.steps, int) or isinstance(self.steps, bool) or self.steps < 1
+        ):
+            raise UsageError(f"autosave: steps is {self.steps!r}: it must be a whole number from 1 on, or None")
+        if self.seconds is not None and not self.seconds > 0:
+            raise UsageError(f"autosave: seconds is {self.seconds!r}: it must be a positive number of seconds, or None")
+
+    def is_due(self, steps: int, seconds: float) -> bool:
+        """Whether to save now: so many steps, and so many seconds, after the last time."""
+        return (self.steps is not None and steps >= self.steps) or (
+            self.seconds is not None and seconds >= self.seconds
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """How often a step is tried, all lives of the program together, and how long it waits before each time: `seconds`, and
+    `factor` times as long each time, at most `most_seconds`. Only what is raised `on` is tried again."""
+
+    attempts: int = 3
+    seconds: float = 1.0
+    factor: float = 2.0
+    most_seconds: float = 60.0
+    on: tuple[type[Exception], ...] = (Exception,)
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1 or self.seconds < 0 or self.factor < 1:
+            raise UsageError(f"{self!r}: attempts must be at least 1, seconds at least 0, factor at least 1")
+
+    def goes_on(self, attempts: int, error: Exception) -> bool:
+        return attempts < self.attempts and isinstance(error, self.on)
+
+    def wait(self, attempts: int) -> float:
+        """How long to wait after so many failures."""
+        if not self.seconds:
+            return 0.0
+        longest = max(self.most_seconds / self.seconds, 1.0)
+        growth = 1.0
+        for _ in range(attempts - 1):  # never further than what counts: a power of a large number overflows
+            growth = min(growth * self.factor, longest)
+        return min(self.seconds * growth, self.most_seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """What a sub-agent has called: a step or an effect of it."""
+
+    name: str
+    key: str
+    started_at: datetime
+    ended_at: datetime
+    failed: bool = False
+    error: str | None = None
+    effect_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubagentTrace:
+    """What became of a sub-agent; kept in the checkpoints of the run that started it."""
+
+    subagent_id: str
+    subagent_type: str
+    prompt: Any
+    started_at: datetime
+    ended_at: datetime
+    success: bool
+    parent_tool_call_id: str | None = None
+    result: Any = None
+    error: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    usage: Mapping[str, Any] = field(default_factory=dict)

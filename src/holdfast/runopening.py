@@ -1,0 +1,41 @@
+"""Checking what `client.run` was given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.errors import UsageError
+from holdfast.model.framework import Framework
+from holdfast.operations import arguments
+from holdfast.runs import core, journal
+
+
+def options(
+    session_id: Any,
+    agent_id: Any,
+    framework: Any,
+    state: Any,
+    context: Any,
+    workspace: Any,
+    app_version: Any,
+    state_version: Any,
+    autosave: Any,
+    on_save_error: Any,
+    policy: Any,
+) -> core.Options:
+    if workspace is not None:
+        raise UsageError("workspace: runs can't keep the files of a directory yet. Leave it out")
+    if context is not None and (not isinstance(context, dict) or journal.KEY in context):
+        raise UsageError(f"context must be a dict without the key {journal.KEY!r}, which is the run's own")
+    return core.Options(
+        session_id=arguments.name("session_id", session_id),
+        agent_id=arguments.name("agent_id", agent_id),
+        framework=Framework.of(framework),
+        state=state,
+        context=context,
+        app_version=arguments.optional_name("app_version", app_version),
+        state_version=arguments.state_version(state_version),
+        autosave=core.autosave(autosave),
+        on_save_error=arguments.one_of("on_save_error", on_save_error, ("raise", "warn")),
+        policy=policy,
+    )

@@ -1,0 +1,82 @@
+"""Calling what the program gave: which arguments it gets, and by which names they are known."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from holdfast.errors import UsageError
+
+PROVIDER_KEY = "idempotency_key"
+"""A function with a parameter of this name is given the effect's provider key."""
+
+
+def bound(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by their names, defaults included; positional ones that have no name by their position."""
+    signature = _signature(fn)
+    if signature is None:
+        return {**{str(number): value for number, value in enumerate(args)}, **kwargs}
+    given = dict(kwargs)
+    if PROVIDER_KEY in signature.parameters:
+        given.setdefault(PROVIDER_KEY, None)
+    try:
+        found = signature.bind(*args, **given)
+    except TypeError as error:
+        raise UsageError(f"{_name(fn)} can't be called so: {error}. It takes {signature}") from None
+    found.apply_defaults()
+    named: dict[str, Any] = {}
+    for name, value in found.arguments.items():
+        kind = signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            named.update(value)
+        elif kind is inspect.Parameter.VAR_POSITIONAL:
+            named.update({f"{name}[{number}]": one for number, one in enumerate(value)})
+        else:
+            named[name] = value
+    named.pop(PROVIDER_KEY, None)
+    return named
+
+
+def chosen(
+    arguments: Mapping[str, Any], identity: Sequence[str] | None, volatile: Sequence[str], what: str
+) -> dict[str, Any]:
+    """The arguments that make out which effect a call is: those named by `identity`, or all but the `volatile` ones."""
+    for name in (*(identity or ()), *volatile):
+        if name not in arguments:
+            raise UsageError(f"{what} has no argument {name!r:.60}: it has {', '.join(map(repr, arguments)) or 'none'}")
+    if identity is not None:
+        return {name: arguments[name] for name in identity if name not in volatile}
+    return {name: value for name, value in arguments.items() if name not in volatile}
+
+
+def keyed(fn: Callable[..., Any], key: str) -> dict[str, str]:
+    """The provider key as a keyword argument, if the function takes it."""
+    signature = _signature(fn)
+    return {PROVIDER_KEY: key} if signature is not None and PROVIDER_KEY in signature.parameters else {}
+
+
+def is_coroutine(fn: Callable[..., Any]) -> bool:
+    """Whether calling it gives something to await, as far as can be told before."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004 - looks at the method
+
+
+def schema_hash(fn: Callable[..., Any], **facts: Any) -> str:
+    """Changes when what a tool takes, or what is declared about it, does."""
+    told = f"{_signature(fn)} {sorted(facts.items())!r}"
+    return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+
+def _signature(fn: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(fn)
+    except (TypeError, ValueError):  # some builtins have none
+        return None
+
+
+def _name(fn: Callable[..., Any]) -> str:
+    return getattr(fn, "__qualname__", None) or repr(fn)

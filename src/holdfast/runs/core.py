@@ -1,0 +1,271 @@
+"""The heart of a run: its session's lease, its state and journal, and the saves that keep them together.
+
+What follows from here on is written once, as coroutines that await the port and what the program gave; `faces.py` has the
+two ways to call it. A save takes everything that the journal has by then, so of steps that end together one saves for all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from holdfast.backends.port import RowWrite
+from holdfast.errors import HoldfastError, LeaseLostError, StoreError, UsageError
+from holdfast.model import ids
+from holdfast.model.effects import Effect
+from holdfast.model.framework import Framework
+from holdfast.model.lease import LeaseTerms
+from holdfast.model.runs import Autosave
+from holdfast.objects import rows
+from holdfast.objects.ledger import Entry
+from holdfast.objects.record import Stored
+from holdfast.operations import arguments, ledger
+from holdfast.operations import restore as restoring
+from holdfast.operations import save as saving
+from holdfast.operations.arguments import SaveRequest
+from holdfast.operations.services import Services
+from holdfast.runs import failures, journal
+from holdfast.runs.journal import EFFECT, FAILED, REOPENED, Journal, Record
+
+_log = logging.getLogger("holdfast")
+Call = Callable[[Callable[..., Any], Sequence[Any], dict[str, Any]], Awaitable[Any]]
+"""How what the program gave is called: on the spot, or awaited, or in a thread."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Options:
+    """What `client.run` was given, checked."""
+
+    session_id: str
+    agent_id: str
+    framework: Framework = Framework.CUSTOM
+    state: Any = None
+    context: dict[str, Any] | None = None
+    app_version: str | None = None
+    state_version: int | None = None
+    autosave: Autosave = field(default_factory=Autosave)
+    on_save_error: str = "raise"
+    policy: Any = None
+
+
+class Core:
+    """A run that is open. Threads may share it, and so may the tasks of an event loop."""
+
+    def __init__(self, services: Services, options: Options, lease: LeaseTerms, call: Call) -> None:
+        self.services = services
+        self.options = options
+        self.lease = lease
+        self.call = call
+        self.lock = threading.Lock()  # of what is counted below; never held while anything is awaited
+        self.state: Any = {} if options.state is None else options.state
+        self.context: dict[str, Any] = dict(options.context or {})
+        self.journal = Journal()
+        self.tools: dict[str, str] = {}
+        self.stored_tools: dict[str, str] = {}
+        self.tree = b""
+        self.checkpoint_id: str | None = None
+        self.resumed = False
+        self.task_lists: dict[str, dict[str, Any]] = {}  # name: the summary that checkpoints carry
+        self.counters: dict[str, int] = {}  # by place without its occurrence
+        self.ordinals: dict[tuple[str, bytes], dict[str, int]] = {}  # effects by tool and identity: place, ordinal
+        self.in_flight: set[bytes] = set()
+        self.foreign: dict[bytes, Entry] | None = None  # what the ledger had when the first effect looked
+        self._rows: dict[bytes, tuple[Entry, Entry | None]] = {}  # of effects whose result is not saved yet
+        self._rows_in_doubt = False
+        self._raised: list[tuple[BaseException, Record]] = []
+        self._steps_since = 0
+        self._saved_at_us = services.now_us()
+        self._saved_digest: bytes | None = None
+
+    # -- the beginning -----------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Takes up the session where it stands, under the lease."""
+        line = await ledger.line_under(self.services, self.lease)
+        assert line.tree is not None  # taking a lease gives a session its tree
+        self.tree = line.tree
+        if line.tip is None:
+            return
+        found = await restoring.loaded(self.services, line.tip)
+        self.resumed = True
+        self.checkpoint_id = found.checkpoint_id
+        self.state = found.execution_state
+        what = f"checkpoint {found.checkpoint_id}"
+        self.context, self.journal, self.stored_tools = journal.from_context(found.agent_context, what)
+        if isinstance(found.tasks, dict):
+            self.task_lists = dict(found.tasks)
+        for record in self.journal:
+            if record.kind == EFFECT:
+                _, tool, digest, ordinal = record.about
+                self.ordinals.setdefault((tool, digest), {})[record.place] = ordinal
+        self._saved_digest = self._digest()
+
+    # -- places ------------------------------------------------------------------------------------------------------
+
+    def place(self, path: str, name: str, key: str | None) -> str:
+        """Where in the program a call is: its path, its name, and which time it is called, or the key it was given."""
+        start = f"{path}{journal.part(name)}#"
+        if key is not None:
+            return f"{start}{journal.part(key)}!"
+        with self.lock:
+            number = self.counters.get(start, 0)
+            self.counters[start] = number + 1
+        return f"{start}{number}"
+
+    def ordinal(self, tool: str, digest: bytes, place: str) -> int:
+        """Which of the effects of that tool and identity the one at that place is: the lowest number that is free."""
+        with self.lock:
+            taken = self.ordinals.setdefault((tool, digest), {})
+            if place not in taken:
+                used = set(taken.values())
+                taken[place] = next(number for number in range(len(used) + 1) if number not in used)
+            return taken[place]
+
+    # -- records -----------------------------------------------------------------------------------------------------
+
+    def record(self, record: Record, raised: BaseException | None = None) -> int:
+        with self.lock:
+            if raised is not None:
+                self._raised.append((raised, record))
+            return self.journal.add(record)
+
+    def raised_again(self, raised: BaseException, record: Record) -> None:
+        """A recorded failure was raised once more: if it ends the run, it is tried again in the next life."""
+        with self.lock:
+            self._raised.append((raised, record))
+
+    def finish(self, entry: Entry, following: Entry) -> None:
+        """The ledger's entry goes into the commit of the next checkpoint."""
+        with self.lock:
+            self._rows[entry.id] = (entry, following)
+
+    async def after_step(self, name: str, number: int) -> None:
+        """Saves, if the policy says so. `number` is that of the step's record."""
+        with self.lock:
+            self._steps_since += 1
+            waited = (self.services.now_us() - self._saved_at_us) / 1e6
+            is_due = self.options.autosave.is_due(self._steps_since, waited)
+        if is_due:
+            await self.save(name, number)
+
+    # -- saving ------------------------------------------------------------------------------------------------------
+
+    async def save(self, name: str | None, number: int | None = None) -> str | None:
+        """Makes a checkpoint, and returns its id. With the `number` of a record: unless somebody else's has it already."""
+        async with self.services.backend.turn(b"\xfe" + rows.session_key(self.options.session_id)):
+            if number is not None and self.journal.saved >= number:
+                return self.checkpoint_id
+            try:
+                return await self._save(name)
+            except StoreError as error:
+                self._rows_in_doubt = True
+                if self.options.on_save_error != "warn":
+                    raise
+                _log.warning(
+                    "the run of session %r goes on, though it could not be saved: %s", self.lease.session_id, error
+                )
+                return None
+
+    async def _save(self, name: str | None) -> str:
+        if self._rows_in_doubt:
+            await self._settle_rows()
+        options = self.options
+        with self.lock:
+            entries = self.journal.as_stored()
+            finished = list(self._rows.values())
+            digest = self._digest() if options.autosave.only_changed else None
+        nothing_new = len(entries) == self.journal.saved and not finished and digest is not None
+        if nothing_new and digest == self._saved_digest and self.checkpoint_id is not None:
+            return self.checkpoint_id
+
+        def beside(stored: Stored) -> list[RowWrite]:
+            return [_recorded(entry, stored.id).write(following) for entry, following in finished]
+
+        stored = await saving.save(
+            self.services,
+            SaveRequest(
+                agent_id=options.agent_id,
+                session_id=options.session_id,
+                framework=options.framework,
+                execution_state=self.state,
+                agent_context=journal.into_context(self.context, entries, self.tools or self.stored_tools),
+                step_name=arguments.optional_name("name", name),
+                lease=self.lease,
+                tasks=self.task_lists or None,
+                app_version=options.app_version,
+                state_version=options.state_version,
+                beside=beside if finished else None,
+            ),
+        )
+        with self.lock:
+            self.journal.saved = len(entries)
+            for entry, _ in finished:
+                if self._rows.get(entry.id, (None,))[0] is entry:
+                    del self._rows[entry.id]
+            self._steps_since = 0
+            self._saved_at_us = self.services.now_us()
+            self._saved_digest = digest
+        self.checkpoint_id = ids.to_text(stored.id)
+        return self.checkpoint_id
+
+    async def _settle_rows(self) -> None:
+        """After an unclear failure: what of the ledger was written all the same is not written again."""
+        for entry, _ in list(self._rows.values()):
+            now = await ledger.find(self.services, entry.id, self.tree)
+            with self.lock:
+                if now is not None and now.history == entry.history:
+                    del self._rows[entry.id]
+        self._rows_in_doubt = False
+
+    def _digest(self) -> bytes:
+        """Of what a save would keep beside the journal, so that nothing new can be told from something."""
+        kept = [self.state, self.context, self.task_lists]
+        return hashlib.sha256(self.services.codec.encode(kept, "execution_state")).digest()
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    async def close(self, error: BaseException | None) -> None:
+        """Saves what is not saved yet. Failures that ended the run are reopened: the next life tries again."""
+        if any(isinstance(one, LeaseLostError) for one in failures.chain(error)):
+            return  # it is somebody else's session now
+        ended = {id(one) for one in failures.chain(error)}
+        for raised, record in self._raised:
+            last = self.journal.get(record.place)
+            if id(raised) in ended and last is not None and last.status == FAILED:
+                self.record(record._replace(status=REOPENED, payload=b""))
+        with self.lock:
+            is_new = len(self.journal) > self.journal.saved or self._rows or self.checkpoint_id is None
+        if not is_new and self._saved_digest == self._digest():
+            return
+        try:
+            await self.save("failed" if error is not None else "end")
+        except HoldfastError:
+            if error is None:
+                raise
+            _log.warning("the run of session %r failed, and its end could not be saved", self.lease.session_id)
+
+    # -- words -------------------------------------------------------------------------------------------------------
+
+    def effect(self, entry: Entry) -> Effect:
+        return entry.effect(self.services.codec)
+
+
+def _recorded(entry: Entry, checkpoint: bytes) -> Entry:
+    return replace(entry, checkpoint=checkpoint)
+
+
+def autosave(given: Any) -> Autosave:
+    """A policy as such, a number of steps, "step" for each of them, or None for never by itself."""
+    if isinstance(given, Autosave):
+        return given
+    if given is None:
+        return Autosave(steps=None)
+    if given == "step":
+        return Autosave()
+    if isinstance(given, int) and not isinstance(given, bool):
+        return Autosave(steps=given)
+    raise UsageError(f"autosave is {given!r:.60}: it must be 'step', a number of steps, an Autosave, or None")

@@ -1,0 +1,409 @@
+"""effect: written down as started before it is carried out, and never carried out twice unless somebody decided so.
+
+Two durable writes: the intent, whose commit compares the ledger's row and the lease; and the result, in the same commit as
+the checkpoint whose journal has it. Between them a crash leaves the entry as *started*. Whoever meets it then knows that
+nobody knows: a probe, the effect's own nature, or a person has to say what happened. No timer does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.backends.port import RowWrite
+from holdfast.errors import (
+    EffectBlockedError,
+    EffectNotDoneError,
+    EffectUnknownError,
+    UnsupportedValueError,
+    UsageError,
+)
+from holdfast.model import effects, ids
+from holdfast.model.effects import HAPPENED, Action, EffectKind, EffectState, OnRepeat
+from holdfast.objects import ledger as entries
+from holdfast.objects.ledger import Entry
+from holdfast.operations import ledger
+from holdfast.runs import calling, failures
+from holdfast.runs.core import Core
+from holdfast.runs.journal import EFFECT, FAILED, OK, Record
+
+MAX_DECISIONS = 50
+
+
+@dataclass(slots=True, kw_only=True)
+class EffectCall:
+    """An effect that is asked for. `ordinal` tells calls of the same tool and identity apart."""
+
+    place: str
+    name: str
+    fn: Callable[..., Any]
+    args: Sequence[Any] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    kind: EffectKind
+    arguments: dict[str, Any]
+    identified: dict[str, Any]
+    digest: bytes
+    ordinal: int
+    probe: Callable[..., Any] | None = None
+    undo: Callable[..., Any] | None = None
+    approve: Any = None
+    on_repeat: OnRepeat | None = None
+    on_suspect: str = "block"
+    not_done: tuple[type[Exception], ...] = ()
+    raises: tuple[type[Exception], ...] = ()
+
+
+def asked(
+    core: Core,
+    path: str,
+    name: str,
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    *,
+    kind: str,
+    key: str | None,
+    identity: Sequence[str] | str | None,
+    volatile: Sequence[str] | str,
+    on_repeat: str | None,
+    on_suspect: str,
+    **others: Any,
+) -> EffectCall:
+    """The call, checked and with its identity. Made when `effect` is called, so that parallel calls are told apart by the
+    order in which they were made."""
+    of_kind = _one_of("kind", kind, EffectKind)
+    wanted = None if on_repeat is None else _one_of("on_repeat", on_repeat, OnRepeat)
+    _one_of("on_suspect", on_suspect, ("block", "go"))
+    named = calling.bound(fn, args, kwargs)
+    identity = (identity,) if isinstance(identity, str) else identity
+    volatile = (volatile,) if isinstance(volatile, str) else volatile
+    identified = calling.chosen(named, identity, volatile, f"effect {name!r:.60}")
+    codec = core.services.codec
+    try:
+        digest = entries.digest(codec, identified)
+    except UnsupportedValueError as error:
+        raise UsageError(
+            f"effect {name!r:.60}: what makes out its identity can't be written down: {error}. Name the arguments that can, "
+            "by identity=(...), or those that can't, by volatile=(...)"
+        ) from None
+    start = f"{name}!{digest[:16].hex()}"
+    place = core.place(path, start, key)
+    ordinal = core.ordinal(name, digest, place)
+    return EffectCall(
+        place=place, name=name, fn=fn, args=args, kwargs=kwargs, kind=of_kind, arguments=named, identified=identified,
+        digest=digest, ordinal=ordinal, on_repeat=wanted, on_suspect=on_suspect, **others,
+    )  # fmt: skip
+
+
+async def effect(core: Core, call: EffectCall) -> Any:
+    codec = core.services.codec
+    known = core.journal.get(call.place)
+    if known is not None and known.status == OK:
+        return codec.decode(known.payload)
+    if known is not None and known.status == FAILED:
+        raised = failures.rebuilt(codec, known.payload, call.place, call.raises)
+        core.raised_again(raised, known)
+        raise raised
+    id_ = effects.effect_id(core.tree, call.name, call.digest, call.ordinal)
+    with core.lock:
+        if id_ in core.in_flight:
+            raise UsageError(f"effect {call.name!r:.60} is being carried out by this run already, under the same key")
+        core.in_flight.add(id_)
+    try:
+        return await _Effect(core, call, id_).carry_out()
+    finally:
+        with core.lock:
+            core.in_flight.discard(id_)
+
+
+class _Effect:
+    """One effect that has no record on this line of execution, from looking at the ledger to its end."""
+
+    def __init__(self, core: Core, call: EffectCall, id_: bytes) -> None:
+        self.core = core
+        self.services = core.services
+        self.call = call
+        self.id = id_
+        self.started_us = core.services.now_us()
+
+    async def carry_out(self) -> Any:
+        entry = await ledger.find(self.services, self.id, self.core.tree)
+        for _ in range(MAX_DECISIONS):
+            if entry is not None and entry.state in (EffectState.STARTED, EffectState.COMPENSATING):
+                await self._refuse_in_flight(entry)
+            match effects.decide(
+                entry.state if entry else None,
+                self.call.kind,
+                recorded=entry is not None and entry.checkpoint is not None,
+                can_probe=self.call.probe is not None,
+                on_repeat=self.call.on_repeat,
+            ):
+                case Action.RUN:
+                    done, entry = await self._run(entry)
+                    if done:
+                        return self._result
+                    continue  # somebody else was first: look again
+                case Action.REPLAY | Action.ADOPT:
+                    assert entry is not None
+                    return await self._adopt(entry)
+                case Action.PROBE:
+                    assert entry is not None
+                    entry = await self._probe(entry)
+                case Action.COMPENSATE:
+                    assert entry is not None
+                    entry = await self._compensate(entry)
+                case Action.BLOCK:
+                    assert entry is not None
+                    raise self._blocked(entry)
+                case Action.UNKNOWN:
+                    assert entry is not None
+                    raise self._unknown(entry)
+        raise EffectUnknownError(f"effect {self.call.name!r:.60} is being changed by too many at once: try again")
+
+    # -- carrying it out ---------------------------------------------------------------------------------------------
+
+    async def _run(self, entry: Entry | None) -> tuple[bool, Entry | None]:
+        """Intent, call, result. False, and what the ledger says now, if another was first."""
+        core, call = self.core, self.call
+        suspects = await self._suspects(entry)
+        if suspects and call.on_suspect == "block" and not call.approve:
+            raise self._suspected(suspects)
+        also = await self._admitted(entry, suspects)
+        intent = await self._intent(entry)
+        started = await ledger.put(self.services, core.lease, intent, entry, also=also)
+        if started is None:
+            return False, await ledger.find(self.services, self.id, core.tree)
+        try:
+            kwargs = {**call.kwargs, **calling.keyed(call.fn, started.provider_key)}
+            result = await core.call(call.fn, call.args, kwargs)
+        except Exception as error:
+            await self._raised(started, error)
+            raise
+        try:
+            payload = self.services.codec.encode(result, f"the result of effect {call.name!r:.60}")
+        except UnsupportedValueError as error:
+            # It was done: that is what counts. Who needs the result has to make it something that can be kept.
+            await self._done(started, self.services.codec.encode(None), error=f"its result could not be kept: {error}")
+            raise
+        await self._done(started, payload)
+        self._result = result
+        return True, None
+
+    async def _intent(self, entry: Entry | None) -> Entry:
+        core, call, codec = self.core, self.call, self.services.codec
+        line = await ledger.line_under(self.services, core.lease)
+        again = entry is not None and entry.state in (EffectState.DONE, EffectState.COMPENSATED)
+        try:
+            arguments = codec.encode(dict(call.arguments), "arguments")
+        except UnsupportedValueError:
+            arguments = codec.encode(dict(call.identified), "arguments")
+        intent = Entry(
+            id=self.id,
+            tree=core.tree,
+            tool=call.name,
+            kind=call.kind,
+            state=EffectState.STARTED,
+            identity=call.digest,
+            loose=entries.loose_digest(codec, call.identified),
+            ordinal=call.ordinal,
+            generation=(entry.generation if entry else 0) + again,
+            attempts=(entry.attempts if entry else 0) + 1,
+            session=core.options.session_id,
+            agent=core.options.agent_id,
+            token=core.lease.token,
+            anchor=line.head.checkpoint,
+            checkpoint=None,
+            arguments=arguments,
+            identified=codec.encode(dict(call.identified), "arguments"),
+            result=None,
+            error=None,
+            approval=self._approval_id,
+            undoable=call.undo is not None,
+            acknowledged=False,
+            history=entry.history if entry else (),
+        )
+        return intent.now("started", self.started_us, core.lease.holder, "once more" if again else None)
+
+    async def _done(self, started: Entry, payload: bytes, error: str | None = None) -> None:
+        core, now = self.core, self.services.now_us()
+        done = started.now("done", now, core.lease.holder, error, state=EffectState.DONE, result=payload, error=error)
+        await self._recorded(done, started, OK, payload, now)
+
+    async def _recorded(self, entry: Entry, following: Entry, status: str, payload: bytes, now: int) -> None:
+        """Into the journal and the ledger, by one commit."""
+        core, call = self.core, self.call
+        about = [self.id, call.name, call.digest, call.ordinal]
+        record = Record(call.place, EFFECT, status, payload, entry.attempts, self.started_us, now, about)
+        core.finish(entry, following)
+        await core.save(call.name, core.record(record))
+
+    async def _raised(self, started: Entry, error: Exception) -> None:
+        """What an exception says: mostly nothing about whether the effect was carried out."""
+        core, call, now = self.core, self.call, self.services.now_us()
+        told = f"{failures.name_of(error)}: {error}"[:1000]
+        is_certain = isinstance(error, (EffectNotDoneError, *call.not_done)) or call.kind is EffectKind.IDEMPOTENT
+        if not is_certain:
+            unknown = started.now("unknown", now, core.lease.holder, told, state=EffectState.UNKNOWN, error=told)
+            put = await ledger.put(self.services, core.lease, unknown, started)
+            if core.foreign is not None and put is not None:
+                core.foreign[self.id] = put
+            return
+        failed = started.now("failed", now, core.lease.holder, told, state=EffectState.FAILED, error=told)
+        payload = failures.packed(self.services.codec, error)
+        about = [self.id, call.name, call.digest, call.ordinal]
+        record = Record(call.place, EFFECT, FAILED, payload, failed.attempts, self.started_us, now, about)
+        core.finish(failed, started)
+        await core.save(call.name, core.record(record, error))
+
+    # -- what is known already ---------------------------------------------------------------------------------------
+
+    async def _adopt(self, entry: Entry) -> Any:
+        """The recorded result becomes part of this line of execution."""
+        core, now = self.core, self.services.now_us()
+        assert entry.result is not None
+        if entry.checkpoint is None:
+            taken = entry.now("taken up", now, core.lease.holder)
+            await self._recorded(taken, entry, OK, entry.result, now)
+        else:
+            about = [self.id, self.call.name, self.call.digest, self.call.ordinal]
+            record = Record(self.call.place, EFFECT, OK, entry.result, entry.attempts, self.started_us, now, about)
+            await core.save(self.call.name, core.record(record))
+        return self.services.codec.decode(entry.result)
+
+    async def _probe(self, entry: Entry) -> Entry | None:
+        """Asks the other side what became of it. None of its answers is made up: if it raises, nothing is known."""
+        core, call = self.core, self.call
+        assert call.probe is not None
+        kwargs = {**call.kwargs, **calling.keyed(call.probe, entry.provider_key)}
+        try:
+            found = await core.call(call.probe, call.args, kwargs)
+        except Exception as error:
+            raise self._unknown(entry, f"and its probe failed: {error!r:.200}") from error
+        now = self.services.now_us()
+        if found is None:
+            answered = entry.now("probe: not done", now, core.lease.holder, state=EffectState.FAILED)
+        else:
+            payload = self.services.codec.encode(found, f"what the probe of {call.name!r:.60} found")
+            answered = entry.now(
+                "probe: done", now, core.lease.holder, state=EffectState.DONE, result=payload, error=None
+            )
+        put = await ledger.put(self.services, core.lease, answered, entry)
+        return put if put is not None else await ledger.find(self.services, self.id, core.tree)
+
+    async def _compensate(self, entry: Entry) -> Entry | None:
+        if self.call.undo is None:
+            raise UsageError(f"effect {self.call.name!r:.60}: on_repeat='compensate' needs undo=...")
+        return await compensate(self.core, entry, self.call.undo)
+
+    async def _suspects(self, entry: Entry | None) -> list[Entry]:
+        """Effects of the same tool that stay done though this line of execution does not know of them. A call for another
+        one may be the same, regenerated: only somebody who looks at both can tell."""
+        core, call = self.core, self.call
+        if call.kind is not EffectKind.IRREVERSIBLE or entry is not None:
+            return []
+        if core.foreign is None:
+            core.foreign = {one.id: one for one in await ledger.of_tree(self.services, core.tree)}
+        on_path = {bytes(record.about[0]) for record in core.journal if record.kind == EFFECT}
+        own = (core.options.session_id, core.lease.token)
+        suspects = []
+        for one in list(core.foreign.values()):
+            if one.tool != call.name or one.id in on_path or one.kind is not EffectKind.IRREVERSIBLE:
+                continue
+            if (one.session, one.token) == own and one.state is not EffectState.UNKNOWN:
+                continue  # of this run, beside this one
+            now = await ledger.find(self.services, one.id, core.tree)  # somebody may have decided about it since
+            if now is not None and now.state in HAPPENED and not now.acknowledged:
+                suspects.append(now)
+            else:
+                del core.foreign[one.id]
+        return suspects
+
+    # -- approval ----------------------------------------------------------------------------------------------------
+
+    _result: Any = None
+    _approval_id: str | None = None
+
+    async def _admitted(self, entry: Entry | None, suspects: Sequence[Entry]) -> list[RowWrite]:
+        """Waits for nobody unless `approve` or the run's policy says so. What a decision uses up is written with the
+        intent."""
+        core, call = self.core, self.call
+        if call.approve is None and core.options.policy is None:
+            return []
+        from holdfast.runs import approving
+
+        admitted = await approving.admitted(core, call, self.id, entry, suspects)
+        if admitted is None:
+            return []
+        self._approval_id = admitted.approval_id
+        if admitted.arguments is not None:
+            call.args, call.kwargs, call.arguments = (), dict(admitted.arguments), dict(admitted.arguments)
+        return list(admitted.rows)
+
+    # -- words -------------------------------------------------------------------------------------------------------
+
+    async def _refuse_in_flight(self, entry: Entry) -> None:
+        if (entry.session, entry.token) == (self.core.options.session_id, self.core.lease.token):
+            return  # of this run, and not at work any more: interrupted
+        if await ledger.is_in_flight(self.services, entry):
+            raise EffectUnknownError(
+                f"effect {self.call.name!r:.60} ({ids.to_text(entry.id)}) is being carried out right now, by the run of "
+                f"session {entry.session!r:.60}: wait until that has ended",
+                self.core.effect(entry),
+            )
+
+    def _unknown(self, entry: Entry, more: str = "") -> EffectUnknownError:
+        what = "undone" if entry.state is EffectState.COMPENSATING else "carried out"
+        return EffectUnknownError(
+            f"nobody knows whether effect {self.call.name!r:.60} ({ids.to_text(entry.id)}) was {what}: it was started by "
+            f"{entry.session!r:.60}, and how it ended was never recorded{', ' + more if more else ''}. It is not repeated. "
+            f"Find out, then say so: holdfast resolve {ids.short(ids.to_text(entry.id))} --done or --not-done "
+            "(client.resolve_effect); with probe=... holdfast asks by itself",
+            self.core.effect(entry),
+        )
+
+    def _blocked(self, entry: Entry) -> EffectBlockedError:
+        return EffectBlockedError(
+            f"effect {self.call.name!r:.60} ({ids.to_text(entry.id)}) was carried out already, in session "
+            f"{entry.session!r:.60}, on another branch or before a rollback, and can't be taken back. It is not repeated. "
+            "on_repeat='replay' gives its recorded result, 'again' carries it out once more, 'compensate' undoes it first",
+            (self.core.effect(entry),),
+        )
+
+    def _suspected(self, suspects: Sequence[Entry]) -> EffectBlockedError:
+        codec = self.services.codec
+        same = entries.loose_digest(codec, self.call.identified)
+        alike = [one for one in suspects if one.loose == same]
+        first = (alike or list(suspects))[0]
+        how = "differs only in what is new in every call" if alike else "has other arguments"
+        return EffectBlockedError(
+            f"effect {self.call.name!r:.60} is irreversible, and one that was carried out (or may have been) on another "
+            f"branch or before a rollback {how}: {ids.to_text(first.id)}. This may be the same one, regenerated, so it is "
+            f"not carried out. Look at both; then `holdfast resolve {ids.short(ids.to_text(first.id))} --acknowledge` lets "
+            "this one go on, and identity=(...) says which arguments make out the effect",
+            tuple(self.core.effect(one) for one in suspects),
+        )
+
+
+async def compensate(core: Core, entry: Entry, undo: Callable[..., Any]) -> Entry:
+    """Undoes an effect that is done, and writes that down: before, and after."""
+    services = core.services
+    undoing = entry.now("compensating", services.now_us(), core.lease.holder, state=EffectState.COMPENSATING,
+                        token=core.lease.token, session=core.options.session_id)  # fmt: skip
+    started = await ledger.put(services, core.lease, undoing, entry)
+    if started is None:
+        raise EffectUnknownError(f"effect {ids.to_text(entry.id)} was changed by somebody else: look again")
+    result = services.codec.decode(entry.result) if entry.result is not None else None
+    await core.call(undo, (result,), calling.keyed(undo, f"{entry.provider_key}_undo"))
+    undone = started.now("compensated", services.now_us(), core.lease.holder, state=EffectState.COMPENSATED)
+    put = await ledger.put(services, core.lease, undone, started)
+    if put is None:
+        raise EffectUnknownError(f"effect {ids.to_text(entry.id)} was undone, and changed by somebody else: look again")
+    return put
+
+
+def _one_of(what: str, given: Any, choices: Any) -> Any:
+    names = [str(one) for one in choices]
+    if given not in names:
+        raise UsageError(f"{what} is {given!r:.60}: it must be one of {', '.join(map(repr, names))}")
+    return choices(given) if isinstance(choices, type) else given

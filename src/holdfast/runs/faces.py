@@ -1,0 +1,255 @@
+"""The two ways to have a run: `Run`, awaited, and `SyncRun`, for programs without an event loop."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Coroutine, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from holdfast.backends.bridge import run_inline
+from holdfast.errors import HoldfastError, UsageError
+from holdfast.leases import Lease, SyncLease
+from holdfast.leases import acquire as acquire_lease
+from holdfast.model.runs import Retry
+from holdfast.operations.services import Services
+from holdfast.runs import stepping
+from holdfast.runs.calling import is_coroutine
+from holdfast.runs.core import Core, Options
+from holdfast.runs.scope import Scope
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+async def _call_awaited(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """A coroutine function is awaited. Anything else runs in a thread: meanwhile the lease goes on being renewed."""
+    if is_coroutine(fn):
+        return await fn(*args, **kwargs)
+    import asyncio
+
+    result = await asyncio.to_thread(fn, *args, **kwargs)
+    return await result if inspect.isawaitable(result) else result
+
+
+async def _call_plainly(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    result = fn(*args, **kwargs)
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise UsageError(f"{fn!r:.100} is async: a run of a SyncClient calls plain functions. Use `Client`, and await")
+    return result
+
+
+class AsyncScope(Scope):
+    """Where an awaited run, or a sub-agent of it, asks for steps and effects."""
+
+    def step(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        *args: Any,
+        key: Any = None,
+        retry: Retry | int | None = None,
+        raises: Sequence[type[Exception]] = (),
+        was: str | None = None,
+        **kwargs: Any,
+    ) -> Coroutine[Any, Any, Any]:
+        """Calls `fn` once: the result is recorded, and given again when the run is resumed.
+
+        A step is known by its name and by how often that name came up before; `key` says instead which one it is. A
+        coroutine function is awaited, a plain one runs in a thread. An exception is recorded and raised; `retry` tries
+        again, and counts on after a crash. When the run went on after a failure, a resume raises it again: as what it
+        was, if it is one of Python's own exceptions or of the classes in `raises`. `was` is the name that the step had in
+        an earlier version of the program.
+        """
+        return stepping.step(self._core, self._step_call(name, fn, args, kwargs, key, retry, raises, was))
+
+    def effect(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        *args: Any,
+        kind: str = "irreversible",
+        identity: Sequence[str] | str | None = None,
+        volatile: Sequence[str] | str = (),
+        key: Any = None,
+        approve: Any = None,
+        probe: Callable[..., Any] | None = None,
+        undo: Callable[..., Any] | None = None,
+        on_repeat: str | None = None,
+        on_suspect: str = "block",
+        not_done: Sequence[type[Exception]] = (),
+        raises: Sequence[type[Exception]] = (),
+        **kwargs: Any,
+    ) -> Coroutine[Any, Any, Any]:
+        """Does something to the outside world, at most once.
+
+        It is written down as started before `fn` is called, and its result together with the next checkpoint. `kind` is
+        "read", "idempotent", "reversible" or "irreversible". `identity` names the arguments that make out which effect it
+        is (`volatile` those that don't); with the same ones it is the same effect, after a crash, after a rollback and in
+        a fork. A parameter of `fn` named `idempotency_key` is given a key that is the same then, too.
+
+        If a crash left it in doubt, `probe` is called with the same arguments: it returns the result, or None if the
+        effect was not carried out. Without it an idempotent one is repeated, and any other raises `EffectUnknownError`
+        until a person has said what happened. One that was done on another branch, or before a rollback, is replayed or,
+        if irreversible, raises `EffectBlockedError`; `on_repeat` chooses "replay", "block", "again" or "compensate",
+        which calls `undo` with the result first. An irreversible call that an earlier one of the same tool, which this
+        branch does not know of, might be, is blocked, too, unless `on_suspect="go"`.
+
+        An exception leaves it in doubt, unless it is an `EffectNotDoneError` or one of `not_done`. `approve` names who has
+        to agree first.
+        """
+        call = self._effect_call(
+            name, fn, args, kwargs, kind=kind, identity=identity, volatile=volatile, key=key, approve=approve, probe=probe,
+            undo=undo, on_repeat=on_repeat, on_suspect=on_suspect, not_done=not_done, raises=raises,
+        )  # fmt: skip
+        return self._effect(call)
+
+    def tool(self, fn: F | None = None, *, name: str | None = None, kind: str = "irreversible", **options: Any) -> Any:
+        """Decorates a function: each call of it is an `effect` of this run, with these options. What it takes is part of
+        the checkpoints, as a hash."""
+
+        def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+            chosen = {"identity": None, "volatile": (), **options}
+            tool = self._declared(function, name, {"kind": kind, **chosen})
+
+            @functools.wraps(function)
+            async def call(*args: Any, **kwargs: Any) -> Any:
+                return await self.effect(tool, function, *args, kind=kind, **chosen, **kwargs)
+
+            return call
+
+        return declare if fn is None else declare(fn)
+
+
+class Run(AsyncScope):
+    """A session that goes on where it stopped: `async with client.run("order-42", agent_id="buyer") as run:`."""
+
+    lease: Lease
+
+    async def save(self, name: str | None = None) -> str | None:
+        """Saves state, tasks and ledger position as one checkpoint, and returns its id. (None if that failed, and the run
+        goes on all the same: `on_save_error="warn"`.)"""
+        return await self._core.save(name)
+
+    async def __aenter__(self) -> Self:
+        await self.lease.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self._core.close(error)
+        finally:
+            await self.lease.__aexit__(kind, error, trace)
+
+
+class SyncScope(Scope):
+    """`AsyncScope` without `await`: what is given is called on the spot."""
+
+    def step(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        *args: Any,
+        key: Any = None,
+        retry: Retry | int | None = None,
+        raises: Sequence[type[Exception]] = (),
+        was: str | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        call = self._step_call(name, fn, args, kwargs, key, retry, raises, was)
+        return run_inline(stepping.step(self._core, call))
+
+    def effect(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        *args: Any,
+        kind: str = "irreversible",
+        identity: Sequence[str] | str | None = None,
+        volatile: Sequence[str] | str = (),
+        key: Any = None,
+        approve: Any = None,
+        probe: Callable[..., Any] | None = None,
+        undo: Callable[..., Any] | None = None,
+        on_repeat: str | None = None,
+        on_suspect: str = "block",
+        not_done: Sequence[type[Exception]] = (),
+        raises: Sequence[type[Exception]] = (),
+        **kwargs: Any,
+    ) -> Any:
+        call = self._effect_call(
+            name, fn, args, kwargs, kind=kind, identity=identity, volatile=volatile, key=key, approve=approve, probe=probe,
+            undo=undo, on_repeat=on_repeat, on_suspect=on_suspect, not_done=not_done, raises=raises,
+        )  # fmt: skip
+        return run_inline(self._effect(call))
+
+    def tool(self, fn: F | None = None, *, name: str | None = None, kind: str = "irreversible", **options: Any) -> Any:
+        def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+            chosen = {"identity": None, "volatile": (), **options}
+            tool = self._declared(function, name, {"kind": kind, **chosen})
+
+            @functools.wraps(function)
+            def call(*args: Any, **kwargs: Any) -> Any:
+                return self.effect(tool, function, *args, kind=kind, **chosen, **kwargs)
+
+            return call
+
+        return declare if fn is None else declare(fn)
+
+
+class SyncRun(SyncScope):
+    """`Run` without `await`; `with` renews its lease from a thread of its own."""
+
+    lease: SyncLease
+
+    def save(self, name: str | None = None) -> str | None:
+        return run_inline(self._core.save(name))
+
+    def __enter__(self) -> Self:
+        self.lease.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            run_inline(self._core.close(error))
+        finally:
+            self.lease.__exit__(kind, error, trace)
+
+
+async def opened(services: Services, options: Options, seconds: float, wait: float, holder: str | None) -> Run:
+    """A run under a lease of its own, standing where its session does."""
+    lease = await acquire_lease(services, Lease, options.session_id, seconds, wait, holder)
+    run = Run(core := Core(services, options, lease, _call_awaited))
+    run.lease = lease
+    try:
+        await core.open()
+    except BaseException:
+        await _give_back(lease._release())
+        raise
+    return run
+
+
+async def sync_opened(services: Services, options: Options, seconds: float, wait: float, holder: str | None) -> SyncRun:
+    lease = await acquire_lease(services, SyncLease, options.session_id, seconds, wait, holder)
+    run = SyncRun(core := Core(services, options, lease, _call_plainly))
+    run.lease = lease
+    try:
+        await core.open()
+    except BaseException:
+        await _give_back(lease._release())
+        raise
+    return run
+
+
+async def _give_back(releasing: Coroutine[Any, Any, bool]) -> None:
+    """Who can't go on must not keep the session from others."""
+    try:
+        await releasing
+    except HoldfastError:
+        return

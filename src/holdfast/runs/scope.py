@@ -1,0 +1,131 @@
+"""A scope: where steps, effects, tasks and sub-agents are asked for. A run is one, and so is each of its sub-agents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from holdfast.errors import UsageError
+from holdfast.model.effects import EffectKind
+from holdfast.operations import arguments
+from holdfast.runs import calling, effecting, stepping
+from holdfast.runs.core import Core
+from holdfast.runs.effecting import EffectCall
+from holdfast.runs.stepping import StepCall
+
+
+class Scope:
+    """What both faces of a run have in common; `path` is that of the sub-agents that lead here."""
+
+    def __init__(self, core: Core, path: str = "") -> None:
+        self._core = core
+        self._path = path
+
+    def _step_call(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        key: str | None,
+        retry: Any,
+        raises: Sequence[type[Exception]],
+        was: str | None,
+    ) -> StepCall:
+        """A step, known by path, name and occurrence. Made when `step` is called: of parallel calls, in their order."""
+        name = arguments.name("name", name)
+        if not callable(fn):
+            raise UsageError(
+                f"step {name!r:.60}: {fn!r:.60} can't be called. Give the function, and its arguments after it"
+            )
+        key = None if key is None else str(key)
+        place = self._core.place(self._path, name, key)
+        formerly = None
+        if was is not None:
+            formerly = self._core.place(self._path, arguments.name("was", was), key)
+        return StepCall(
+            place=place, name=name, fn=fn, args=args, kwargs=kwargs, retry=stepping.checked_retry(retry),
+            raises=tuple(raises), formerly=formerly,
+        )  # fmt: skip
+
+    async def _effect(self, call: EffectCall | StepCall) -> Any:
+        if isinstance(call, StepCall):
+            return await stepping.step(self._core, call)
+        return await effecting.effect(self._core, call)
+
+    def _effect_call(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        *,
+        kind: str,
+        key: str | None,
+        raises: Sequence[type[Exception]],
+        not_done: Sequence[type[Exception]],
+        **options: Any,
+    ) -> EffectCall | StepCall:
+        name = arguments.name("name", name)
+        if not callable(fn):
+            raise UsageError(
+                f"effect {name!r:.60}: {fn!r:.60} can't be called. Give the function, and its arguments after it"
+            )
+        key = None if key is None else str(key)
+        if kind == EffectKind.READ:
+            return self._step_call(name, fn, args, kwargs, key, None, raises, None)
+        return effecting.asked(
+            self._core, self._path, name, fn, args, kwargs, kind=kind, key=key, raises=tuple(raises),
+            not_done=tuple(not_done), **options,
+        )  # fmt: skip
+
+    def _declared(self, fn: Callable[..., Any], name: str | None, options: dict[str, Any]) -> str:
+        """The name of a tool, whose schema is part of every checkpoint from now on."""
+        name = name or getattr(fn, "__name__", None) or repr(fn)
+        facts = {one: options[one] for one in ("kind", "identity", "volatile")}
+        self._core.tools[name] = calling.schema_hash(fn, **facts)
+        return name
+
+    # -- what there is -----------------------------------------------------------------------------------------------
+
+    @property
+    def session_id(self) -> str:
+        return self._core.options.session_id
+
+    @property
+    def agent_id(self) -> str:
+        return self._core.options.agent_id
+
+    @property
+    def state(self) -> Any:
+        """The state: every checkpoint of the run has it. On a resume it is what was saved last."""
+        return self._core.state
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        self._core.state = state
+
+    @property
+    def context(self) -> dict[str, Any]:
+        """The developer's own, saved beside the state."""
+        return self._core.context
+
+    @property
+    def checkpoint_id(self) -> str | None:
+        """The checkpoint that was saved last, or that the run was resumed from; None before the first."""
+        return self._core.checkpoint_id
+
+    @property
+    def resumed(self) -> bool:
+        """Whether there was a checkpoint to go on from."""
+        return self._core.resumed
+
+    @property
+    def changed_tools(self) -> tuple[str, ...]:
+        """Tools that the checkpoint which the run was resumed from knew with another schema, or that are gone."""
+        now, before = self._core.tools, self._core.stored_tools
+        return tuple(name for name in before if now.get(name, None if now else before[name]) != before[name])
+
+    def __repr__(self) -> str:
+        where = f" in {self._path!r:.60}" if self._path else ""
+        return f"<{type(self).__name__} of session {self.session_id!r:.60}{where} at {self.checkpoint_id}>"

@@ -1,0 +1,69 @@
+"""step: recorded once, and replayed when the run is resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.errors import UsageError
+from holdfast.model.runs import Retry
+from holdfast.runs import failures
+from holdfast.runs.core import Core
+from holdfast.runs.journal import FAILED, OK, STEP, Record
+
+
+@dataclass(slots=True, kw_only=True)
+class StepCall:
+    """A step that is asked for: where in the program, and what is to be called."""
+
+    place: str
+    name: str
+    fn: Callable[..., Any]
+    args: Sequence[Any] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    retry: Retry | None = None
+    raises: tuple[type[Exception], ...] = ()
+    formerly: str | None = None  # the place under the name that it had in an earlier version of the program
+
+
+async def step(core: Core, call: StepCall) -> Any:
+    """Its recorded result or failure; or calls it, records what comes of it, and saves by the run's policy."""
+    codec, now_us = core.services.codec, core.services.now_us
+    known = core.journal.get(call.place)
+    if known is None and call.formerly is not None:
+        known = core.journal.get(call.formerly)
+    if known is not None and known.status == OK:
+        return codec.decode(known.payload)
+    attempts = known.attempts if known is not None else 0
+    if known is not None and known.status == FAILED and (call.retry is None or attempts >= call.retry.attempts):
+        raised = failures.rebuilt(codec, known.payload, call.place, call.raises)
+        core.raised_again(raised, known)
+        raise raised
+    while True:
+        started = now_us()
+        attempts += 1
+        try:
+            result = await core.call(call.fn, call.args, call.kwargs)
+        except Exception as error:
+            payload = failures.packed(codec, error)
+            record = Record(call.place, STEP, FAILED, payload, attempts, started, now_us(), [])
+            number = core.record(record, error)
+            await core.after_step(call.name, number)
+            if call.retry is None or not call.retry.goes_on(attempts, error):
+                raise
+        else:
+            payload = codec.encode(result, f"the result of step {call.name!r:.60}")
+            number = core.record(Record(call.place, STEP, OK, payload, attempts, started, now_us(), []))
+            await core.after_step(call.name, number)
+            return result
+        await core.services.backend.sleep(call.retry.wait(attempts))
+
+
+def checked_retry(given: Any) -> Retry | None:
+    """A policy as such, or a number of attempts."""
+    if given is None or isinstance(given, Retry):
+        return given
+    if isinstance(given, int) and not isinstance(given, bool):
+        return Retry(attempts=given)
+    raise UsageError(f"retry is {given!r:.60}: it must be a Retry, or how often the step is tried")
