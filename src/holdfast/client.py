@@ -326,6 +326,7 @@ class Client(Keeping, Moving, Asking):
         autosave: Any = "step",
         on_save_error: str = "raise",
         policy: Any = None,
+        approval_wait: float | None = 0.0,
         seconds: float = DEFAULT_SECONDS,
         wait: float = DEFAULT_SECONDS,
         holder: str | None = None,
@@ -337,14 +338,15 @@ class Client(Keeping, Moving, Asking):
         then raises `LeaseHeldError`; a holder that died on this machine is replaced at once. Resumes if the session
         exists; `state` and `context` are for the first time. Saves after each step: `autosave` is "step", a number of
         steps, an `Autosave`, or None. A save that fails raises; with `on_save_error="warn"` it is logged, and the run
-        goes on. `policy` decides which effects wait for approval.
+        goes on. `policy` decides which effects wait for approval, for at most `approval_wait` seconds (None: as long as it
+        takes); then `ApprovalPendingError` ends the run, and the next one goes on from there.
         """
         from holdfast import leases, runopening
         from holdfast.runs import faces
 
         options = runopening.options(
             session_id, agent_id, framework, state, context, workspace, app_version, state_version, autosave,
-            on_save_error, policy,
+            on_save_error, policy, approval_wait,
         )  # fmt: skip
         return leases.Acquiring(lambda: faces.opened(self._services, options, seconds, wait, holder))
 

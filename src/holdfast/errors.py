@@ -140,6 +140,8 @@ class ApprovalRejectedError(ApprovalError):
         super().__init__(message, approval_id)
         self.by = by
         self.note = note
+
+
 class EffectBlockedError(ConflictError):
     """An irreversible effect was, or may have been, carried out already: before a rollback, or on another branch. `effects`
     are the entries of the ledger that stand in the way. Nothing was done."""

@@ -22,6 +22,7 @@ def options(
     autosave: Any,
     on_save_error: Any,
     policy: Any,
+    approval_wait: Any,
 ) -> core.Options:
     if workspace is not None:
         raise UsageError("workspace: runs can't keep the files of a directory yet. Leave it out")
@@ -38,4 +39,5 @@ def options(
         autosave=core.autosave(autosave),
         on_save_error=arguments.one_of("on_save_error", on_save_error, ("raise", "warn")),
         policy=policy,
+        approval_wait=None if approval_wait is None else arguments.seconds("approval_wait", approval_wait, least=0),
     )

@@ -297,6 +297,7 @@ class SyncClient(SyncAsking, Opening):
         autosave: Any = "step",
         on_save_error: str = "raise",
         policy: Any = None,
+        approval_wait: float | None = 0.0,
         seconds: float = DEFAULT_SECONDS,
         wait: float = DEFAULT_SECONDS,
         holder: str | None = None,
@@ -307,7 +308,7 @@ class SyncClient(SyncAsking, Opening):
 
         options = runopening.options(
             session_id, agent_id, framework, state, context, workspace, app_version, state_version, autosave,
-            on_save_error, policy,
+            on_save_error, policy, approval_wait,
         )  # fmt: skip
         return run_inline(faces.sync_opened(self._services, options, seconds, wait, holder))
 

@@ -32,6 +32,7 @@ class EffectState(StrEnum):
     UNKNOWN = "unknown"  # the call raised, and that says nothing about what happened
     COMPENSATING = "compensating"  # being undone; if whoever did so is gone: nobody knows
     COMPENSATED = "compensated"
+    MODIFIED = "modified"  # another call was approved and made in its place: its `target`
 
 
 IN_DOUBT = (EffectState.STARTED, EffectState.UNKNOWN, EffectState.COMPENSATING)
@@ -54,6 +55,7 @@ class Action(StrEnum):
     BLOCK = "block"
     COMPENSATE = "compensate"
     PROBE = "probe"
+    FOLLOW = "follow"  # to the call that was made in its place
     UNKNOWN = "unknown"
 
 
@@ -94,6 +96,7 @@ class Effect:
     result: Any = None
     error: str | None = None
     approval_id: str | None = None
+    target_id: str | None = None
     undoable: bool = False
     acknowledged: bool = False
     history: tuple[Event, ...] = field(default=())
@@ -139,6 +142,8 @@ def decide(
                 return Action.COMPENSATE
             case OnRepeat.BLOCK:
                 return Action.BLOCK
+    if state is EffectState.MODIFIED:
+        return Action.FOLLOW
     if state is EffectState.COMPENSATING:
         return Action.UNKNOWN
     if kind is EffectKind.IDEMPOTENT:

@@ -55,6 +55,7 @@ class Entry:
     approval: str | None
     undoable: bool
     acknowledged: bool
+    target: bytes | None
     history: tuple[tuple[str, int, str, str | None], ...]
     version: int = ABSENT
     value: bytes | None = None
@@ -103,6 +104,7 @@ class Entry:
             "approval": self.approval,
             "undoable": self.undoable,
             "acknowledged": self.acknowledged,
+            "target": self.target,
             "history": [
                 [what, at, rows.session_key(by), None if note is None else rows.session_key(note)]
                 for what, at, by, note in self.history
@@ -133,6 +135,7 @@ class Entry:
             approval_id=self.approval,
             undoable=self.undoable,
             acknowledged=self.acknowledged,
+            target_id=ids.to_text(self.target) if self.target else None,
             history=tuple(
                 Event(what=what, at=_EPOCH + timedelta(microseconds=at), by=by, note=note)
                 for what, at, by, note in self.history

@@ -50,8 +50,8 @@ async def line_under(services: Services, lease: LeaseTerms) -> Line:
 async def put(
     services: Services, lease: LeaseTerms, entry: Entry, following: Entry | None, *, also: Sequence[RowWrite] = ()
 ) -> Entry | None:
-    """Writes the entry, durably, if its row is as it was and the lease holds at that very moment; None if the row was
-    changed by somebody else. `also` is written with it or not at all."""
+    """Writes the entry, durably, if its row is as it was and the lease holds at that very moment; None if the row, or
+    one of `also`, was changed by somebody else. `also` is written with it or not at all."""
     write = entry.write(following)
     session = rows.session_key(lease.session_id)
     for _ in range(MAX_ATTEMPTS):
@@ -63,10 +63,12 @@ async def put(
         )
         try:
             await services.backend.commit(commit)
-        except CommitConflict:
+        except CommitConflict as conflict:
             now = await find(services, entry.id, entry.tree)
             if now is not None and now.value == write.value:
                 return now
+            if conflict.detail in [other.key for other in also]:
+                return None
             if (now.version if now else 0) != (following.version if following else 0):
                 return None
             services.memory.drop(session)  # the head moved: a save of our own, a renewal, or the lease is lost

@@ -50,6 +50,7 @@ class Options:
     autosave: Autosave = field(default_factory=Autosave)
     on_save_error: str = "raise"
     policy: Any = None
+    approval_wait: float | None = 0.0
 
 
 class Core:

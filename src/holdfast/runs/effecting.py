@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.backends.port import RowWrite
 from holdfast.errors import (
@@ -27,6 +27,9 @@ from holdfast.operations import ledger
 from holdfast.runs import calling, failures
 from holdfast.runs.core import Core
 from holdfast.runs.journal import EFFECT, FAILED, OK, Record
+
+if TYPE_CHECKING:
+    from holdfast.runs.approving import Admission
 
 MAX_DECISIONS = 50
 
@@ -126,6 +129,9 @@ class _Effect:
         self.call = call
         self.id = id_
         self.started_us = core.services.now_us()
+        self._result: Any = None
+        self._admission: Admission | None = None
+        self._also: list[RowWrite] = []  # what the approval uses up
 
     async def carry_out(self) -> Any:
         entry = await ledger.find(self.services, self.id, self.core.tree)
@@ -150,6 +156,9 @@ class _Effect:
                 case Action.PROBE:
                     assert entry is not None
                     entry = await self._probe(entry)
+                case Action.FOLLOW:
+                    assert entry is not None
+                    entry = await self._follow(entry)
                 case Action.COMPENSATE:
                     assert entry is not None
                     entry = await self._compensate(entry)
@@ -169,10 +178,12 @@ class _Effect:
         suspects = await self._suspects(entry)
         if suspects and call.on_suspect == "block" and not call.approve:
             raise self._suspected(suspects)
-        also = await self._admitted(entry, suspects)
+        if await self._admit(suspects):
+            return False, await ledger.find(self.services, self.id, core.tree)  # another call now
         intent = await self._intent(entry)
-        started = await ledger.put(self.services, core.lease, intent, entry, also=also)
+        started = await ledger.put(self.services, core.lease, intent, entry, also=self._also)
         if started is None:
+            self._admission, self._also = None, []
             return False, await ledger.find(self.services, self.id, core.tree)
         try:
             kwargs = {**call.kwargs, **calling.keyed(call.fn, started.provider_key)}
@@ -218,9 +229,10 @@ class _Effect:
             identified=codec.encode(dict(call.identified), "arguments"),
             result=None,
             error=None,
-            approval=self._approval_id,
+            approval=self._admission.approval_id if self._admission else None,
             undoable=call.undo is not None,
             acknowledged=False,
+            target=None,
             history=entry.history if entry else (),
         )
         return intent.now("started", self.started_us, core.lease.holder, "once more" if again else None)
@@ -321,24 +333,48 @@ class _Effect:
 
     # -- approval ----------------------------------------------------------------------------------------------------
 
-    _result: Any = None
-    _approval_id: str | None = None
-
-    async def _admitted(self, entry: Entry | None, suspects: Sequence[Entry]) -> list[RowWrite]:
-        """Waits for nobody unless `approve` or the run's policy says so. What a decision uses up is written with the
-        intent."""
+    async def _admit(self, suspects: Sequence[Entry]) -> bool:
+        """Waits for nobody unless `approve` or the run's policy says so. True if the call was changed by who approved it:
+        then it is another effect, and what the ledger says of that one counts."""
         core, call = self.core, self.call
-        if call.approve is None and core.options.policy is None:
-            return []
+        if self._admission is not None or (call.approve is None and core.options.policy is None):
+            return False
         from holdfast.runs import approving
 
-        admitted = await approving.admitted(core, call, self.id, entry, suspects)
+        admitted = await approving.admitted(core, call, self.id, suspects)
         if admitted is None:
-            return []
-        self._approval_id = admitted.approval_id
-        if admitted.arguments is not None:
-            call.args, call.kwargs, call.arguments = (), dict(admitted.arguments), dict(admitted.arguments)
-        return list(admitted.rows)
+            return False
+        self._admission, self._also = admitted, list(admitted.rows)
+        if admitted.arguments is None:
+            return False
+        asked_for = await self._intent(None)
+        self._become(dict(admitted.arguments))
+        if self.id == asked_for.id:
+            return False
+        # Who asks for the original call again, after a crash or a rollback, is led to the one that was made instead.
+        modified = asked_for.now("modified", self.services.now_us(), admitted.approval_id,
+                                 state=EffectState.MODIFIED, target=self.id)  # fmt: skip
+        before = await ledger.find(self.services, asked_for.id, core.tree)
+        self._also.append(modified.write(before))
+        return True
+
+    def _become(self, arguments: dict[str, Any]) -> None:
+        """The call is made with other arguments: those are its identity, too."""
+        core, call = self.core, self.call
+        call.args, call.kwargs, call.arguments = (), arguments, arguments
+        call.identified = {name: arguments.get(name, value) for name, value in call.identified.items()}
+        call.digest = entries.digest(self.services.codec, call.identified)
+        call.ordinal = core.ordinal(call.name, call.digest, call.place)
+        self.id = effects.effect_id(core.tree, call.name, call.digest, call.ordinal)
+
+    async def _follow(self, entry: Entry) -> Entry | None:
+        """To the call that was approved in the place of this one."""
+        assert entry.target is not None
+        target = await ledger.find(self.services, entry.target, self.core.tree)
+        assert target is not None  # both were written by one commit
+        self._become(self.services.codec.decode(target.arguments))
+        self.id, self.call.ordinal = target.id, target.ordinal
+        return target
 
     # -- words -------------------------------------------------------------------------------------------------------
 
