@@ -56,7 +56,7 @@ class Opening:
             backend=self._bridge(backend),
             codec=Codec(types, limits or Limits()),
             new_id=_ids.new,
-            now_us=lambda: time.time_ns() // 1000,
+            now_us=backend.capabilities.now_us or (lambda: time.time_ns() // 1000),
             memory=LineMemory(cache_bytes, threading.Lock()),
             logs=LogNumbers(),
             this_process=_this_process,

@@ -52,6 +52,8 @@ class Postgres:
     def dsn(self) -> str:
         return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
 
+    url = dsn
+
     def wait_until_ready(self) -> None:
         """The port is open before the server is: it recovers first."""
         deadline = time.monotonic() + 60

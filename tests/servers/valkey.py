@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from servers.running import Server, ServerUnavailable, free_port, new_directory
+from servers.switchboard import Switchboard
 
 
 class Valkey:
@@ -31,6 +32,9 @@ class Valkey:
     def url(self) -> str:
         return f"redis://127.0.0.1:{self.port}/0"
 
+    def restart(self) -> None:
+        self.server.start()
+
     def stop(self) -> None:
         self.server.stop()
 
@@ -42,23 +46,44 @@ class Valkey:
 
 
 class ValkeyCluster:
-    """Six nodes: three that have the slots between them, and a replica of each."""
+    """Six nodes: three that have the slots between them, and a replica of each. With a switchboard each is a host of its
+    own (`host_of`), and all that nodes and clients say to each other goes through it."""
 
-    def __init__(self) -> None:
-        self.nodes = [
-            Valkey(
-                "--cluster-enabled", "yes", "--cluster-node-timeout", "3000", "--cluster-port", str(free_port()),
-                "--repl-diskless-sync-delay", "0",
-            )
-            for _ in range(6)
+    def __init__(self, *arguments: str, switchboard: Switchboard | None = None) -> None:
+        self.nodes: list[Valkey] = []
+        self.hosts: list[str] = []
+        try:
+            for number in range(6):
+                self.hosts.append(f"127.0.0.{11 + number}")
+                self.nodes.append(self._start(self.hosts[-1], switchboard, arguments))
+            self._join()
+        except BaseException:
+            self.stop()
+            raise
+
+    @staticmethod
+    def _start(host: str, switchboard: Switchboard | None, arguments: tuple[str, ...]) -> Valkey:
+        bus = free_port()
+        options = [
+            "--cluster-enabled", "yes", "--cluster-node-timeout", "3000", "--cluster-port", str(bus),
+            "--repl-diskless-sync-delay", "0", *arguments,
         ]  # fmt: skip
+        if switchboard is not None:
+            options += ["--bind-source-addr", host, "--cluster-announce-ip", "127.0.0.1"]
+        node = Valkey(*options)
+        if switchboard is not None:
+            for setting, port in (("port", node.port), ("bus-port", bus)):
+                node.ask("CONFIG", "SET", f"cluster-announce-{setting}", switchboard.lead(host, port))
+        return node
+
+    def _join(self) -> None:
         masters, replicas = self.nodes[:3], self.nodes[3:]
         bounds = [0, 5461, 10923, 16384]
         for node, first, end in zip(masters, bounds, bounds[1:], strict=False):
             node.ask("CLUSTER", "ADDSLOTSRANGE", first, end - 1)
-        _, bus = self.nodes[0].ask("CONFIG", "GET", "cluster-port")
+        place = self._place(self.nodes[0])
         for node in self.nodes[1:]:
-            node.ask("CLUSTER", "MEET", "127.0.0.1", self.nodes[0].port, bus)
+            node.ask("CLUSTER", "MEET", "127.0.0.1", *place)
         _until(lambda: all("cluster_known_nodes:6\r" in node.ask("CLUSTER", "INFO") for node in self.nodes))
         for master, replica in zip(masters, replicas, strict=True):
             replica.ask("CLUSTER", "REPLICATE", master.ask("CLUSTER", "MYID"))
@@ -66,7 +91,22 @@ class ValkeyCluster:
 
     @property
     def url(self) -> str:
-        return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes[:2])
+        return self.url_of(*self.nodes[:2])
+
+    def url_of(self, *nodes: Valkey) -> str:
+        return "redis+cluster://" + ",".join(f"127.0.0.1:{self._place(node)[0]}" for node in nodes)
+
+    @staticmethod
+    def _place(node: Valkey) -> tuple[int, int]:
+        """The ports by which others know it."""
+
+        def setting(name: str) -> int:
+            return int(node.ask("CONFIG", "GET", name)[1])
+
+        return (
+            setting("cluster-announce-port") or node.port,
+            setting("cluster-announce-bus-port") or setting("cluster-port"),
+        )
 
     def stop(self) -> None:
         for node in self.nodes:

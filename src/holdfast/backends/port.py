@@ -201,6 +201,9 @@ class Capabilities:
     durability: str = "full"
     location: str = ""  # where it is, for people
     awaitable: bool = False  # its verbs are coroutines: it is an `AsyncBackend`
+    now_us: Callable[[], int] | None = None  # its own clock, that all its users go by; None is that of the machine
+    seen_is_durable: bool = True  # what a reader sees is as durable as `durability` says. If not, a commit of nothing
+    # waits until all that was committed in its tree is
 
 
 @dataclass(frozen=True, slots=True)

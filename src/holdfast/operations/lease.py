@@ -63,9 +63,11 @@ async def acquire(
 ) -> tuple[int, int]:
     """The token of a new lease and when it runs out. If another holds it, waits for at most `wait` seconds."""
     session = rows.session_key(session_id)
-    deadline = services.now_us() + round(wait * 1e6)
+    deadline: int | None = None
     for _ in range(MAX_ATTEMPTS):
         line = await reading.confirmed_line(services, session)
+        if deadline is None:  # only now: before it was asked for anything, a store's own clock is not known
+            deadline = services.now_us() + round(wait * 1e6)
         while not allows(services, line.head, None) and await look_again(services, deadline):
             line = await reading.confirmed_line(services, session)
         head = granted(services, session_id, line.head, holder=holder, seconds=seconds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any
 
-from holdfast.backends.port import CommitConflict
+from holdfast.backends.port import Commit, CommitConflict
 from holdfast.errors import ConflictError, CorruptError, NewerStateError, StoreError, UsageError
 from holdfast.model import ids
 from holdfast.model.migrations import FIRST_VERSION
@@ -206,11 +206,22 @@ async def _repeated(services: Services, request: SaveRequest, fields: dict[str, 
         and await _content(services, request, known) == known.root
     )
     if same:
+        if not services.backend.capabilities.seen_is_durable:
+            await _confirmed(services, known)
         return known
     raise ConflictError(
         f"checkpoint {ids.to_text(known.id)} is there already, with other content. The stored one is untouched: "
         "leave out checkpoint_id to save a new one"
     )
+
+
+async def _confirmed(services: Services, known: Stored) -> None:
+    """Waits until what is there is durable: the first attempt may have failed just because it was not."""
+    try:
+        await services.backend.commit(Commit(tree=known.tree))
+    except StoreError as error:
+        error.checkpoint_id = ids.to_text(known.id)
+        raise
 
 
 async def _content(services: Services, request: SaveRequest, known: Stored) -> bytes | None:

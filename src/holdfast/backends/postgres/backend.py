@@ -31,12 +31,13 @@ from holdfast.backends.port import (
 from holdfast.backends.postgres import queries
 from holdfast.backends.postgres.arrays import bytes_array, ints_array, text_array
 from holdfast.backends.postgres.asking import ask
-from holdfast.backends.postgres.commit import Program, batches, key_columns
+from holdfast.backends.postgres.commit import Program, batches, changes_something, key_columns
 from holdfast.backends.postgres.connections import Connection, Connections
 from holdfast.backends.postgres.failures import TRY_AGAIN, outcome_unknown, translate
 from holdfast.backends.postgres.location import Location
 from holdfast.backends.postgres.schema import prepare, quoted
-from holdfast.errors import HoldfastError, UsageError
+from holdfast.backends.store_clock import StoreClock, since_start_us
+from holdfast.errors import HoldfastError, StoreError, UsageError
 
 DURABILITIES = ("full", "fast")
 ATTEMPTS = 5
@@ -75,12 +76,21 @@ class PostgresBackend:
         self._connections = Connections(location.conninfo, self._where, max_connections, timeout)
         self._make = make
         self._is_prepared = False
+        self._clock = StoreClock()
         self._sealed = 0
         self._queries: dict[str, bytes] = {}
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(name="postgres", durability=self._durability, location=self._where, awaitable=True)
+        return Capabilities(
+            name="postgres",
+            durability=self._durability,
+            location=self._where,
+            awaitable=True,
+            now_us=self._clock.now_us,
+            # A server that was restarted, or told not to wait any longer, shows what its standby may not have.
+            seen_is_durable=self._durability == "fast",
+        )
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -105,6 +115,12 @@ class PostgresBackend:
                 async with self._connection() as connection:
                     places = await self._places(connection, arguments)
                     outcomes = program.outcomes(places)
+                    if not all(map(changes_something, commits)):
+                        unsure = await self._wait_for_standbys(connection)
+                        outcomes = [
+                            outcome if changes_something(commit) else outcome or unsure
+                            for commit, outcome in zip(commits, outcomes, strict=True)
+                        ]
                     await self._reuse_room(connection, commits, outcomes)
                 return outcomes
             except psycopg.Error as error:
@@ -153,6 +169,17 @@ class PostgresBackend:
             raise
         places: Sequence[int] = rows[0][0]
         return places
+
+    async def _wait_for_standbys(self, connection: Connection) -> StoreError | None:
+        """Returns when all that was committed before is where the server's settings want it, or why that is not known: any
+        change says so by its own commit."""
+        try:
+            await connection.execute(f"UPDATE {self._quoted}.store SET version = version".encode())
+        except psycopg.Error as error:
+            if connection.closed:
+                self._connections.drop_idle()
+            return outcome_unknown(error, self._where)
+        return None
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -271,6 +298,10 @@ class PostgresBackend:
                 except psycopg.Error as error:
                     raise translate(error, self._where, "opened") from error
                 self._is_prepared = True
+            if self._clock.is_due:
+                asked_us = since_start_us()
+                [[store_us]] = await self._fetch(connection, queries.NOW, ())
+                self._clock.set(store_us, asked_us)
             yield connection
 
     async def _read(self, query: str, *values: Any) -> list[tuple[Any, ...]]:

@@ -166,6 +166,19 @@ def batches(commits: Sequence[Commit], schema: str) -> Iterator[tuple[list[Commi
         yield batch, sorted(locks)
 
 
+def changes_something(commit: Commit) -> bool:
+    return bool(
+        commit.record
+        or commit.rows
+        or commit.more_records
+        or commit.runs
+        or commit.blobs
+        or commit.delete_records
+        or commit.delete_runs
+        or commit.delete_blobs
+    )
+
+
 def lock_number(*names: bytes) -> int:
     """The number of the advisory lock for what has these names, among all that use the database."""
     digest = hashlib.sha256(b"holdfast\0" + b"".join(len(name).to_bytes(4, "big") + name for name in names)).digest()

@@ -64,6 +64,8 @@ USAGE = (
     "WHERE relkind = 'r' AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = '{s}.record'::regclass))"
 )
 
+NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+
 CARRY_OUT = "SELECT {s}.carry_out($1, $2, $3, $4, $5)"
 
 # With every save and restore; values are arrays and booleans, answers bytes and numbers (asking.py).

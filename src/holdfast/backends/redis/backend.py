@@ -26,6 +26,7 @@ from holdfast.backends.redis.positions import Positions
 from holdfast.backends.redis.reading import Reading
 from holdfast.backends.redis.scripts import script
 from holdfast.backends.redis.shards import ShardedCommits
+from holdfast.backends.store_clock import StoreClock, since_start_us
 from holdfast.errors import NewerVersionError, StoreError, UsageError
 
 
@@ -48,6 +49,7 @@ class RedisBackend:
         self._durability = durability
         self._shards = shards
         self._default_shards = default_shards
+        self._clock = StoreClock()
         self._reading: Reading | None = None  # once it is known how many shards there are
 
     @property
@@ -57,6 +59,8 @@ class RedisBackend:
             durability="replicated" if self._durability.replicas else "default",
             location=self._location,
             awaitable=True,
+            now_us=self._clock.now_us,
+            seen_is_durable=not self._durability.replicas,
         )
 
     async def commit_all(self, batch: Sequence[Commit]) -> list[BaseException | None]:
@@ -64,7 +68,7 @@ class RedisBackend:
         if not batch:
             return []
         if reading.shards > 1:
-            positions = Positions(self._calls, reading)
+            positions = Positions(self._calls, reading, self._durability)
             return await ShardedCommits(
                 self._calls, reading, positions, self._durability, self._location
             ).commit_all(batch)  # fmt: skip
@@ -104,10 +108,10 @@ class RedisBackend:
         return await (await self._opened()).page_records(after, limit)
 
     async def changes(self, after: int, limit: int) -> list[Change]:
-        return await Positions(self._calls, await self._opened()).changes(after, limit)
+        return await Positions(self._calls, await self._opened(), self._durability).changes(after, limit)
 
     async def last_change(self) -> int:
-        return await Positions(self._calls, await self._opened()).last()
+        return await Positions(self._calls, await self._opened(), self._durability).last()
 
     async def page_runs(self, after: tuple[int, int] | None, limit: int) -> list[RunInfo]:
         return await (await self._opened()).page_runs(after, limit)
@@ -144,4 +148,7 @@ class RedisBackend:
                     "would lose checkpoints without a word. Set maxmemory-policy to noeviction"
                 )
             self._reading = Reading(self._calls, int(shards))
+        if self._clock.is_due:
+            asked_us = since_start_us()
+            self._clock.set(int(await self._calls.read("now", [])), asked_us)
         return self._reading

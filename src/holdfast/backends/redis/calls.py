@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
+from itertools import count
 from typing import Any, NamedTuple
 
 from redis.crc import key_slot
-from redis.exceptions import AskError, MovedError, NoScriptError, ResponseError
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    MovedError,
+    NoScriptError,
+    ResponseError,
+    TryAgainError,
+)
 
 from holdfast.backends.redis import layout
 from holdfast.backends.redis.connections import Command, Connections, LostError, Node
@@ -16,7 +25,12 @@ from holdfast.backends.redis.scripts import Script, script
 from holdfast.errors import StoreError
 
 MOST_AT_ONCE = 256
-ATTEMPTS = 8
+MOVING_SECONDS = 30.0  # for which a slot that is being moved is waited for
+LONGEST_PAUSE = 0.1
+NOT_HERE_NOW = (MovedError, AskError, TryAgainError)  # a slot has moved, or is being moved: nothing was carried out
+
+
+LOOK_AGAIN = (LostError, StoreError, ClusterDownError)  # perhaps another node has taken over
 
 
 class Call(NamedTuple):
@@ -44,18 +58,19 @@ class Calls:
         self._where = where
         self._is_cluster = is_cluster
         self._slots: dict[int, Node] = {}  # where a slot is, as far as known
+        self._met: dict[Node, None] = {}  # all nodes of the cluster that were heard of
 
     async def read(self, name: str, asked: Sequence[Any], shard: int = layout.FIRST_SHARD) -> Any:
         """What a script says that changes nothing, or nothing that would be another when it is done twice."""
         [answer] = await self.read_all([Call(shard, script(name), asked)])
         return answer
 
-    async def read_all(self, calls: Sequence[Call]) -> list[Any]:
-        """As `read`, for several at once."""
-        answers = await self.carry_out(calls)
+    async def read_all(self, calls: Sequence[Call], durability: Durability | None = None) -> list[Any]:
+        """As `read`, for several at once. With `durability` what they wrote down is on replicas."""
+        answers = await self.carry_out(calls, durability)
         lost = [at for at, answer in enumerate(answers) if isinstance(answer, (LostError, StoreError))]
         if lost:
-            for at, answer in zip(lost, await self.carry_out([calls[at] for at in lost]), strict=True):
+            for at, answer in zip(lost, await self.carry_out([calls[at] for at in lost], durability), strict=True):
                 answers[at] = answer
         for answer in answers:
             if isinstance(answer, StoreError):
@@ -64,6 +79,11 @@ class Calls:
                 raise StoreError(f"the store {self._where} does not answer: {answer}") from answer
             if isinstance(answer, ResponseError):
                 raise StoreError(f"the store {self._where} can't be read: {answer}") from answer
+            if isinstance(answer, NotReplicatedError):
+                raise StoreError(
+                    f"the store {self._where}: {answer.confirmed} of {answer.wanted} replicas answer in time. Nothing was "
+                    "changed; try again when they do"
+                ) from answer
         return answers
 
     async def carry_out(self, calls: Sequence[Call], durability: Durability | None = None) -> list[Any]:
@@ -72,10 +92,18 @@ class Calls:
         `NotReplicatedError`."""
         answers: list[Any] = [None] * len(calls)
         left = list(range(len(calls)))
-        for attempt in range(ATTEMPTS):
+        deadline = time.monotonic() + MOVING_SECONDS
+        for attempt in count():
             by_node: dict[Node, list[int]] = {}
-            for at in left:
-                by_node.setdefault(await self._node_of(calls[at].shard), []).append(at)
+            try:
+                for at in left:
+                    by_node.setdefault(await self._node_of(calls[at].shard), []).append(at)
+            except StoreError as error:
+                if attempt == 0:
+                    raise
+                for at in left:  # what was carried out before counts
+                    answers[at] = error
+                break
             again: list[int] = []
 
             async def on_node(node: Node, these: list[int], again: list[int] = again) -> None:
@@ -87,25 +115,19 @@ class Calls:
                         replies = [error] * len(part)
                     for at, reply in zip(part, replies, strict=True):
                         answers[at] = reply
-                        if isinstance(reply, (MovedError, AskError)):
+                        if isinstance(reply, NOT_HERE_NOW):
                             again.append(at)
 
             if len(by_node) == 1:  # without a task in between
                 await on_node(*next(iter(by_node.items())))
             else:
                 await asyncio.gather(*(on_node(node, these) for node, these in by_node.items()))
-            if any(isinstance(answer, (LostError, StoreError)) for answer in answers):
+            if again or any(isinstance(answer, LOOK_AGAIN) for answer in answers):
                 self._slots.clear()
-            if not again or attempt == ATTEMPTS - 1:
+            if not again or time.monotonic() > deadline:
                 break
-            for at in again:
-                if isinstance(answers[at], AskError):  # being moved: asked there, once
-                    answers[at] = await self._ask(answers[at], calls[at], durability)
-            self._slots.clear()
-            left = sorted(at for at in again if isinstance(answers[at], MovedError))
-            if not left:
-                break
-            await asyncio.sleep(0.01 * attempt)
+            left = sorted(again)
+            await asyncio.sleep(min(0.01 * attempt, LONGEST_PAUSE))
         return answers
 
     async def _on_node(self, node: Node, calls: Sequence[Call], durability: Durability | None) -> list[Any]:
@@ -123,10 +145,6 @@ class Calls:
                 replies[at] = reply
         return replies
 
-    async def _ask(self, answer: AskError, call: Call, durability: Durability | None) -> Any:
-        commands = [("ASKING",), self._command(call, with_source=True)]
-        return (await self._talk((answer.host, answer.port), commands, durability))[1]
-
     async def _talk(self, node: Node, commands: list[Command], durability: Durability | None) -> list[Any]:
         if durability is None or not durability.replicas:
             return await self._connections.talk(node, commands)
@@ -143,7 +161,11 @@ class Calls:
 
     def _command(self, call: Call, *, with_source: bool) -> Command:
         how = ("EVAL", call.script.source) if with_source else ("EVALSHA", call.script.sha1)
-        return (*how, 1, layout.base(self._prefix, call.shard), pack(call.asked))
+        base = layout.base(self._prefix, call.shard)
+        # Two keys, neither of which ever exists. While a slot moves from one node to another, with its keys here and there,
+        # both nodes refuse what is about several keys of which one is missing (ASK, TRYAGAIN): no script ever sees
+        # half a shard. With one key, the new node would carry it out on what has arrived already.
+        return (*how, 2, base, base + b":-", pack(call.asked))
 
     async def _node_of(self, shard: int) -> Node:
         if not self._is_cluster:
@@ -158,22 +180,28 @@ class Calls:
         return self._slots[slot]
 
     async def _find_slots(self) -> dict[int, Node]:
-        """Where all slots are, as the first node says that answers."""
+        """Where all slots are, as the first node says that answers and is in touch with most of the others. One that is cut
+        off from them still takes itself for the master that it was."""
         failures: list[Exception] = []
-        for node in dict.fromkeys([*self._slots.values(), *self._seeds]):
+        for node in [*self._seeds, *self._met]:
             try:
-                [answer] = await self._connections.talk(node, [("CLUSTER", "SLOTS")])
+                info, slots = await self._connections.talk(node, [("CLUSTER", "INFO"), ("CLUSTER", "SLOTS")])
             except StoreError as error:
                 if self._connections.is_closed:
                     raise
                 failures.append(error)
                 continue
-            if isinstance(answer, Exception):
-                failures.append(answer)
+            refused = next((reply for reply in (info, slots) if isinstance(reply, Exception)), None)
+            if refused is None and b"cluster_state:ok" not in info:
+                refused = ClusterDownError("it is cut off from the other nodes of its cluster")
+            if refused is not None:
+                failures.append(refused)
                 continue
             found: dict[int, Node] = {}
-            for first, last, (host, port, *_), *_ in answer:
-                found |= dict.fromkeys(range(first, last + 1), (host.decode() if host else node[0], port))
+            for first, last, *nodes in slots:
+                places = [(host.decode() if host else node[0], port) for host, port, *_ in nodes]
+                found |= dict.fromkeys(range(first, last + 1), places[0])
+                self._met |= dict.fromkeys(places)
             return found
         raise StoreError(f"the store {self._where} can't be reached: {failures[0]}") from failures[0]
 

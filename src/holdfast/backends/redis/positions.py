@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from holdfast.backends.port import Change
 from holdfast.backends.redis import layout
-from holdfast.backends.redis.calls import Call, Calls
+from holdfast.backends.redis.calls import Call, Calls, Durability, NotReplicatedError
 from holdfast.backends.redis.reading import Reading
 from holdfast.backends.redis.scripts import script
 from holdfast.errors import StoreError
@@ -24,15 +24,28 @@ Note = bytes  # first:last:shard:due
 
 
 class Positions:
-    def __init__(self, calls: Calls, reading: Reading, patience: float = PATIENCE_SECONDS) -> None:
+    def __init__(
+        self,
+        calls: Calls,
+        reading: Reading,
+        durability: Durability | None = None,
+        patience: float = PATIENCE_SECONDS,
+    ) -> None:
         self._calls = calls
         self._reading = reading
+        self._durability = durability
         self._patience = patience
 
     async def draw(self, commits: Sequence[tuple[int, int]]) -> list[Note]:
         """Positions for commits, (how many, which shard) of each. If an answer is lost, its notes become overdue."""
         call = Call(layout.FIRST_SHARD, script("draw"), [list(commits), int(self._patience * 1e6)])
-        [notes] = await self._calls.read_all([call])
+        # Before a position is used, replicas have it: one that a failover takes back would be given out again.
+        try:
+            [notes] = await self._calls.read_all([call], self._durability)
+        except StoreError as error:
+            if isinstance(error.__cause__, NotReplicatedError):  # nobody will use them: nobody needs to wait
+                await self.decided(error.__cause__.answer)
+            raise
         drawn: list[Note] = notes
         return drawn
 
@@ -46,7 +59,8 @@ class Positions:
         """Makes sure that commits are not carried out any more, if they were not yet; then they are decided."""
         for note in notes:
             _, last, shard, _ = note.split(b":")
-            await self._calls.read("close_below", [int(last)], int(shard))
+            call = Call(int(shard), script("close_below"), [int(last)])
+            await self._calls.read_all([call], self._durability)
         await self.decided(notes)
 
     async def last(self) -> int:

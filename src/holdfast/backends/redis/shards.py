@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -33,7 +32,7 @@ from holdfast.backends.redis.scripts import script
 from holdfast.errors import StoreError
 
 ATTEMPTS = 10
-_FAR_FUTURE_US = 24 * 3600 * 1_000_000
+ALL_COPIES_US = 2**60  # no clock says that
 
 
 @dataclass(slots=True)
@@ -136,12 +135,11 @@ class ShardedCommits:
 
     def _copies(self, deletes: Any) -> dict[int, dict[bytes, int]]:
         """Which copies of blobs are meant. A time that was listed says by its last bits whose it is: shards' clocks may
-        differ, so one shard's times say nothing of another's copy, which the next collection finds. A time in the far
-        future means all."""
-        future = time.time_ns() // 1000 + _FAR_FUTURE_US
+        differ, so one shard's times say nothing of another's copy, which the next collection finds. A time that no clock
+        says means all."""
         found: dict[int, dict[bytes, int]] = {}
         for hash_, before in deletes.items():
-            shards = range(self._shards) if before > future else [(before - 1) % self._shards]
+            shards = range(self._shards) if before > ALL_COPIES_US else [(before - 1) % self._shards]
             for shard in shards:
                 found.setdefault(shard, {})[hash_] = before
         return found
@@ -209,11 +207,16 @@ class ShardedCommits:
                         item.end(reason)
                         break
 
+    async def _note(self, name: str, asked: list[Any], shard: int) -> Any:
+        """What a script says that writes down what others will rely on: with `durability` before it is believed."""
+        [answer] = await self._calls.read_all([Call(shard, script(name), asked)], self._durability)
+        return answer
+
     async def _claimed(self, id_: bytes, own: int, shard: int) -> int:
         """The claim by which a record of that id may be written in that shard. Raises `CommitConflict` if it is taken."""
         instead: bytes | bool = False
         for attempt in range(ATTEMPTS):
-            said, *more = await self._calls.read("claim", [id_, b"%d" % shard, instead], own)
+            said, *more = await self._note("claim", [id_, b"%d" % shard, instead], own)
             if said == b"taken":
                 raise CommitConflict("record", id_)
             if said == b"here":
@@ -224,7 +227,7 @@ class ShardedCommits:
                 if isinstance(found, list):
                     raise CommitConflict("record", id_)
                 await asyncio.sleep(random.random() * 0.005 * attempt)  # noqa: S311 - so that writers don't meet again
-            elif await self._calls.read("bar", [id_, claim], int(noted)):
+            elif await self._note("bar", [id_, claim], int(noted)):
                 raise CommitConflict("record", id_)
             else:
                 instead = claim

@@ -87,6 +87,12 @@ end
 
 -- Changes.
 
+if #records + #runs + #blobs + #rows + #delete_records + #delete_runs + #delete_blobs == 0 then
+  -- WAIT speaks of what its connection wrote last: who commits nothing, to hear whether replicas have what is here, writes
+  -- this.
+  redis.call("SET", base .. ":confirmed", 1)
+end
+
 local function put_run(log, first, length, data)
   redis.call("ZADD", BOUNDS .. log, first, digits(first) .. ":" .. digits(length))
   redis.call("HSET", RUNS .. log, digits(first), data)

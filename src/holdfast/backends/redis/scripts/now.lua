@@ -1,0 +1,3 @@
+-- The server's time, in microseconds.
+local time = redis.call("TIME")
+return digits(tonumber(time[1]) * 1000000 + tonumber(time[2]))

@@ -1,0 +1,66 @@
+"""Servers that a test may kill, and proxies that lose what passes through them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from servers.postgres import Postgres
+from servers.proxy import Proxy
+from servers.running import ServerUnavailable
+from servers.valkey import Valkey
+from support import Store
+
+
+@contextmanager
+def of_its_own(kind: str) -> Iterator[Postgres | Valkey]:
+    """A server for one test. A Valkey syncs every commit: nothing may be lost when it is killed."""
+    try:
+        if kind == "postgres":
+            server: Postgres | Valkey = Postgres()
+        else:
+            server = Valkey("--appendfsync", "always", "--repl-diskless-sync-delay", "0")
+    except ServerUnavailable as reason:
+        pytest.skip(str(reason))
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def postgres() -> Iterator[Postgres]:
+    with of_its_own("postgres") as server:
+        assert isinstance(server, Postgres)
+        yield server
+
+
+@pytest.fixture
+def valkey() -> Iterator[Valkey]:
+    with of_its_own("redis") as server:
+        assert isinstance(server, Valkey)
+        yield server
+
+
+@pytest.fixture(params=["postgres", "redis", "redis:4"])
+def own_server(request: pytest.FixtureRequest) -> Iterator[tuple[Postgres | Valkey, str]]:
+    """A server of each kind, and the URL of a store on it."""
+    kind, _, shards = request.param.partition(":")
+    with of_its_own(kind) as server:
+        yield server, server.url + (f"?shards={shards}" if shards else "")
+
+
+@pytest.fixture(params=["postgres", "redis"])
+def proxied(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Proxy, str, str]]:
+    """A proxy, a store's URL through it, and past it."""
+    server = request.getfixturevalue("postgres_dsn" if request.param == "postgres" else "redis_url")
+    past = Store(request.param, tmp_path, server).url
+    port = urlsplit(past).port
+    assert port is not None
+    proxy = Proxy(port)
+    yield proxy, past.replace(f":{port}/", f":{proxy.port}/"), past
+    proxy.stop()
