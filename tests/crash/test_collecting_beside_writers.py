@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from acknowledged import open_client
+
 from campaign import BACKENDS, SOAK, tally
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from acknowledged import Said, digest, findings, open_client
-from campaign import BACKENDS
 from volumes import small_disk
 
+from campaign import BACKENDS
 from holdfast import SyncClient
 from holdfast.errors import StoreError
 
