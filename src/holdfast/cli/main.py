@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     "demo", "sessions", "timeline", "show", "events", "handoff", "inbox", "claim", "release", "approvals",
-    "approve", "reject", "tag", "pin", "expire", "retain", "gc", "du", "export", "import", "copy", "verify", "migrate", "doctor", "completion",
+    "approve", "reject", "tag", "pin", "expire", "retain", "gc", "du", "export", "import", "copy", "langgraph", "verify",
+    "migrate", "doctor", "completion",
 )  # fmt: skip
 COMPLETING = "_HOLDFAST_COMPLETE"  # click's variable: a shell asks what could follow
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells count

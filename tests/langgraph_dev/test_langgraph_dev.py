@@ -1,0 +1,244 @@
+"""`langgraph dev`, the real one, stopped in four ways: with holdfast nothing is lost; as it comes, it is."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dev_server import HOLDFAST, DevServer, contents, wait_until
+
+from holdfast import SyncClient
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        importlib.util.find_spec("langgraph_runtime_inmem") is None, reason="langgraph-cli[inmem] is not installed"
+    ),
+]
+QUESTION = {"question": "go on?"}
+
+
+@pytest.fixture
+def dev(tmp_path: Path) -> Iterator[Callable[..., DevServer]]:
+    """Servers, each in a directory of its own; stopped at the end."""
+    running: list[DevServer] = []
+
+    def start(checkpointer: dict[str, Any] | None, **options: Any) -> DevServer:
+        server = DevServer(tmp_path / f"project{len(running)}", checkpointer=checkpointer, **options)
+        running.append(server)
+        server.start()
+        return server
+
+    yield start
+    for server in running:
+        server.__exit__()
+
+
+def store_of(server: DevServer) -> Path:
+    return server.directory / ".holdfast" / "store.db"
+
+
+def holdfast(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "holdfast", *arguments], capture_output=True, text=True, timeout=60, check=False,
+        env={name: value for name, value in os.environ.items() if name != "HOLDFAST_URL"},
+    )  # fmt: skip
+
+
+def interrupted_thread(server: DevServer, text: str = "hello") -> str:
+    thread = server.new_thread()
+    assert server.run(thread, text)["__interrupt__"][0]["value"] == QUESTION
+    return thread
+
+
+def assert_it_stands_where_it_stood(server: DevServer, thread: str, text: str = "hello") -> None:
+    state = server.state(thread)
+    assert contents(state["values"]) == [text, "thought"]
+    assert state["next"] == ["ask"]
+    assert [waiting["value"] for waiting in state["interrupts"]] == [QUESTION]
+
+
+def assert_it_goes_on(
+    server: DevServer, thread: str, edition: str = "first", text: str = "hello", own: str = "[]"
+) -> None:
+    assert_it_stands_where_it_stood(server, thread, text)
+    status, values = server.resume(thread, "yes")
+    assert status == 200
+    assert contents(values) == [text, "thought", f"yes, by the {edition} edition; {own}"]
+    assert server.state(thread)["next"] == []
+    # A call that blocks the event loop fails under this server, and says so here.
+    assert (server.said("BlockingError"), server.said("Traceback")) == (0, 0)
+
+
+def assert_the_chain_is_whole(path: Path, saves: int) -> None:
+    with SyncClient.sqlite(path) as client:
+        assert client.verify().ok
+        [session] = client.sessions()
+        assert session.saves == saves
+        chain, entry = [], session.head
+        while entry is not None:
+            chain.append(entry.checkpoint_id)
+            entry = client.get(entry.parent_id) if entry.parent_id else None
+        assert len(chain) == saves
+
+
+def test_sigterm(dev) -> None:
+    server = dev(HOLDFAST)
+    thread = interrupted_thread(server)
+    server.stop(signal.SIGTERM)
+    server.start()
+    assert_it_goes_on(server, thread)
+    server.stop(signal.SIGTERM)
+    assert_the_chain_is_whole(store_of(server), 4)
+
+
+def test_sigkill_at_once(dev) -> None:
+    """The state is there; the server's own list of threads is not, until it is put back."""
+    server = dev(HOLDFAST)
+    thread = interrupted_thread(server)
+    server.stop(signal.SIGKILL)
+    server.start()
+    assert server.ask("GET", f"/threads/{thread}/state")[0] == 404
+    listed = holdfast("langgraph", "threads", "--store", str(store_of(server)), "--restore", server.url, "--json")
+    assert listed.returncode == 0, listed.stderr
+    [restored] = json.loads(listed.stdout)["threads"]
+    assert (restored["thread_id"], restored["graph_id"], restored["server"]) == (thread, "agent", "restored")
+    assert_it_stands_where_it_stood(server, thread)
+    again = holdfast("langgraph", "threads", "--store", str(store_of(server)), "--restore", server.url, "--json")
+    assert [row["server"] for row in json.loads(again.stdout)["threads"]] == ["there"]
+    assert_it_goes_on(server, thread)
+    server.stop(signal.SIGKILL)
+    assert_the_chain_is_whole(store_of(server), 4)
+
+
+def test_classes_of_the_program_in_the_state(dev) -> None:
+    """The server's own list of threads has their values in it, as pickles of the program's classes. It reads it before
+    the program is loaded, fails, and begins an empty list, however it was stopped."""
+    server = dev(HOLDFAST)
+    thread = interrupted_thread(server, "use classes")
+    server.stop(signal.SIGTERM)
+    server.start()
+    assert server.ask("GET", f"/threads/{thread}")[0] == 404
+    restored = holdfast("langgraph", "threads", "--store", str(store_of(server)), "--restore", server.url)
+    assert restored.returncode == 0, restored.stderr
+    own = "[Note(text='kept'), Plan(steps=['one'])]"
+    assert_it_goes_on(server, thread, text="use classes", own=own)
+
+
+def test_sigkill_later(dev) -> None:
+    server = dev(HOLDFAST)
+    thread = interrupted_thread(server)
+    assert_it_stands_where_it_stood(server, thread)
+    server.wait_until_it_has_written_its_list(thread)
+    server.stop(signal.SIGKILL)
+    server.start()
+    assert_it_goes_on(server, thread)
+
+
+def test_hot_reload(dev) -> None:
+    server = dev(HOLDFAST, reload=True)
+    thread = interrupted_thread(server)
+    reload(server)
+    assert_it_goes_on(server, thread, "second")
+    assert server.said("Application started up") == 2  # the store's own files don't count as changes of the program
+
+
+def test_as_it_comes_sigterm_and_a_reload_keep_the_state(dev) -> None:
+    """The other half of the control: the two ways of stopping that the server itself takes care of."""
+    server = dev(None, reload=True)
+    thread = interrupted_thread(server)
+    reload(server)
+    assert_it_stands_where_it_stood(server, thread)
+    server.stop(signal.SIGTERM)
+    server.start()
+    assert_it_goes_on(server, thread, "second")
+
+
+def test_as_it_comes_sigkill_at_once_loses_thread_and_state(dev) -> None:
+    server = dev(None)
+    thread = interrupted_thread(server)
+    server.stop(signal.SIGKILL)
+    server.start()
+    assert server.ask("GET", f"/threads/{thread}/state")[0] == 404
+    server.must("POST", "/threads", {"thread_id": thread, "metadata": {"graph_id": "agent"}})
+    state = server.state(thread)
+    assert (contents(state["values"] or {}), state["interrupts"]) == ([], [])
+
+
+def test_as_it_comes_sigkill_later_loses_the_state(dev) -> None:
+    server = dev(None)
+    thread = interrupted_thread(server)
+    assert_it_stands_where_it_stood(server, thread)
+    server.wait_until_it_has_written_its_list(thread)
+    server.stop(signal.SIGKILL)
+    server.start()
+    assert server.ask("GET", f"/threads/{thread}")[0] == 200  # the row is there, and nothing behind it
+    status, state = server.ask("GET", f"/threads/{thread}/state")
+    assert status != 200 or (contents(state["values"] or {}), state["interrupts"]) == ([], [])
+
+
+def test_rolling_back_copying_and_deleting_with_several_event_loops(dev) -> None:
+    """Each loop opens the store for itself."""
+    server = dev(HOLDFAST, BG_JOB_ISOLATED_LOOPS="true", N_JOBS_PER_WORKER="4")
+    thread = server.new_thread()
+    server.run(thread, "just think")
+    waiting = server.must(
+        "POST", f"/threads/{thread}/runs",
+        {"assistant_id": "agent", "input": {"messages": [{"role": "user", "content": "wait"}]}},
+    )  # fmt: skip
+    wait_until(
+        lambda: contents(server.state(thread)["values"])[-1] == "wait",
+        "the run has saved what it was given",
+        server.log,
+    )
+    values = server.run(thread, "something else", multitask_strategy="rollback")
+    assert contents(values) == ["just think", "thought", "something else", "thought"]
+    assert server.ask("GET", f"/threads/{thread}/runs/{waiting['run_id']}")[0] == 404
+    assert contents(server.state(thread)["values"]) == ["just think", "thought", "something else", "thought"]
+
+    copied = server.must("POST", f"/threads/{thread}/copy")["thread_id"]
+    assert server.state(copied)["values"] == server.state(thread)["values"]
+    assert server.must("GET", f"/threads/{copied}/history?limit=20")
+
+    server.must("DELETE", f"/threads/{thread}")
+    assert server.ask("GET", f"/threads/{thread}/state")[0] == 404
+    assert contents(server.run(copied, "and on"))[-2:] == ["and on", "thought"]
+    listed = holdfast("langgraph", "threads", "--store", str(store_of(server)), "--json")
+    assert [row["thread_id"] for row in json.loads(listed.stdout)["threads"]] == [copied]
+    assert (server.said("BlockingError"), server.said("Traceback")) == (0, 0)
+    server.stop(signal.SIGTERM)
+    with SyncClient.sqlite(store_of(server)) as client:
+        assert client.verify().ok
+
+
+def test_the_store_that_the_environment_names(dev, tmp_path: Path) -> None:
+    server = dev(HOLDFAST, HOLDFAST_URL=f"file://{tmp_path}/elsewhere", HOLDFAST_TTL_SECONDS="86400")
+    thread = interrupted_thread(server)
+    server.stop(signal.SIGTERM)
+    assert not store_of(server).exists()
+    with SyncClient.files(tmp_path / "elsewhere") as client:
+        [session] = client.sessions()
+        assert (session.session_id, session.head.ttl_seconds) == (f"lg/{thread}", 86400)
+
+
+def reload(server: DevServer) -> None:
+    """Changes the program, and waits until the server has started again with it."""
+    changed = server.agent.read_text().replace('"first"', '"second"')
+    server.agent.write_text(changed)
+    wait_until(lambda: server.said("Application started up") == 2, "it has started again", server.log)
+
+    def answers() -> bool:
+        try:
+            return server.ask("GET", "/ok")[0] == 200
+        except OSError:
+            return False
+
+    wait_until(answers, "it answers again", server.log)
