@@ -185,9 +185,8 @@ def test_as_it_comes_sigkill_later_loses_the_state(dev) -> None:
     assert status != 200 or (contents(state["values"] or {}), state["interrupts"]) == ([], [])
 
 
-def test_rolling_back_copying_and_deleting_with_several_event_loops(dev) -> None:
-    """Each loop opens the store for itself."""
-    server = dev(HOLDFAST, BG_JOB_ISOLATED_LOOPS="true", N_JOBS_PER_WORKER="4")
+def test_rolling_back_copying_and_deleting(dev) -> None:
+    server = dev(HOLDFAST)
     thread = server.new_thread()
     server.run(thread, "just think")
     waiting = server.must(
@@ -219,9 +218,13 @@ def test_rolling_back_copying_and_deleting_with_several_event_loops(dev) -> None
         assert client.verify().ok
 
 
-def test_the_store_that_the_environment_names(dev, tmp_path: Path) -> None:
-    server = dev(HOLDFAST, HOLDFAST_URL=f"file://{tmp_path}/elsewhere", HOLDFAST_TTL_SECONDS="86400")
+def test_the_store_that_the_environment_names_with_several_event_loops(dev, tmp_path: Path) -> None:
+    """Each of the server's event loops opens the store for itself."""
+    environment = {"HOLDFAST_URL": f"file://{tmp_path}/elsewhere", "HOLDFAST_TTL_SECONDS": "86400"}
+    server = dev(HOLDFAST, BG_JOB_ISOLATED_LOOPS="true", **environment)
     thread = interrupted_thread(server)
+    assert_it_stands_where_it_stood(server, thread)
+    assert server.said("Using custom checkpointer: HoldfastSaver") >= 2
     server.stop(signal.SIGTERM)
     assert not store_of(server).exists()
     with SyncClient.files(tmp_path / "elsewhere") as client:
