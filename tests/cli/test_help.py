@@ -14,7 +14,10 @@ from holdfast.cli.main import COMMANDS
 SNAPSHOTS = Path(__file__).with_name("snapshots")
 
 
-@pytest.mark.parametrize("command", ["", *COMMANDS, "import file", "import checkpnt", "import providerprotocol"])
+@pytest.mark.parametrize(
+    "command",
+    ["", *COMMANDS, "import file", "import checkpnt", "import providerprotocol", "langgraph init", "langgraph threads"],
+)
 def test_help_is_as_it_was(run, command):
     result = run(*command.split(), "--help")
     assert result.exit_code == 0

@@ -14,7 +14,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Send, interrupt
-from langgraph_savers import Steps, chat_graph, config, put, saver_on, values_of
+from langgraph_savers import Steps, chat_graph, checkpoint, config, put, saver_on, values_of
 
 from holdfast import SyncClient
 from holdfast.langgraph import HoldfastSaver, LangGraphAdapter
@@ -98,6 +98,26 @@ def test_an_interrupt_survives_an_export(store: Store, memory_store: Store) -> N
     other.import_(bundle)
     graph = _approval_graph(HoldfastSaver(other), ran)
     assert graph.invoke(Command(resume="no"), config()) == {"steps": ["drafted", "answer: no"]}
+
+
+def test_writes_that_came_before_their_checkpoint_are_exported_with_it(store: Store) -> None:
+    saver = saver_on(store)
+    for thread, ns in (("t", ""), ("t", "sub"), ("other", "")):
+        made = checkpoint(x=1)
+        where = config(thread, ns, made["id"])
+        saver.put_writes(where, [("x", f"early in {thread}/{ns}")], "task 1")
+        saver.put(config(thread, ns), made, {"source": "loop", "step": 1}, made["channel_versions"])
+        saver.put_writes(where, [("x", "in time")], "task 2")
+    saver.put_writes(config("t", "", "never put"), [("x", 1)], "task")
+    bundle = io.BytesIO()
+    store.client().export(bundle)
+    bundle.seek(0)
+    other = SyncClient.memory()
+    other.import_(bundle)
+    for thread, ns in (("t", ""), ("t", "sub"), ("other", "")):
+        expected = saver.get_tuple(config(thread, ns)).pending_writes
+        assert [write[2] for write in expected] == [f"early in {thread}/{ns}", "in time"]
+        assert HoldfastSaver(other).get_tuple(config(thread, ns)).pending_writes == expected
 
 
 def test_branches_of_a_fan_out_that_finished_do_not_run_again(store: Store) -> None:

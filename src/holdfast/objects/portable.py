@@ -6,7 +6,7 @@ and log numbers, are a store's own business.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import ormsgpack
 
@@ -16,6 +16,7 @@ from holdfast.objects.bundle import RowEntry
 
 # Of the LangGraph adapter: which checkpoint holds which of LangGraph's, and what tasks have written since.
 LANGGRAPH_INDEX, LANGGRAPH_WRITES = "lgindex", "lgwrites"
+TURNED, END = bytes(range(255, -1, -1)), b"\xff"  # how the index has an id, so that the newest comes first
 
 # Rows of a tree.
 OF_TREE: dict[str, Callable[[bytes, bytes], bytes]] = {
@@ -34,6 +35,28 @@ def checkpoint_of(entry: RowEntry) -> bytes | None:
     """The checkpoint that a row is about; None if the row is of no kind that may be carried elsewhere."""
     about = (OF_STORE if entry.of_store else OF_TREE).get(entry.space)
     return about(entry.key, entry.content) if about else None
+
+
+def owned(of_tree: Iterable[RowEntry], early: Mapping[bytes, Sequence[RowEntry]]) -> list[RowEntry]:
+    """The rows of `early` that are about checkpoints of this tree, saying so. What a LangGraph task writes before its
+    checkpoint is there can't name it: the index, which has the same thread, namespace and LangGraph id, does."""
+    found = []
+    for entry in of_tree:
+        if entry.space == LANGGRAPH_INDEX:
+            for row in early.get(entry.key, ()):
+                content = [_first(entry.content), *ormsgpack.unpackb(row.content)[1:]]
+                found.append(row._replace(content=ormsgpack.packb(content)))
+    return found
+
+
+def index_key_of_writes(key: bytes) -> bytes:
+    """Where the index has the checkpoint that these writes of a task belong to. A key of theirs begins with thread,
+    namespace and id, each after its length; the index has the id's bytes turned around, and an end."""
+    at = 0
+    for _ in range(2):
+        at += 4 + int.from_bytes(key[at : at + 4], "big")
+    id_ = key[at + 4 : at + 4 + int.from_bytes(key[at : at + 4], "big")]
+    return key[:at] + id_.translate(TURNED) + END
 
 
 def takes_place_of(entry: RowEntry) -> bytes | None:

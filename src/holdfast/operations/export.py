@@ -112,11 +112,14 @@ class Export:
         return trees
 
     async def _store_rows(self) -> dict[bytes, list[RowEntry]]:
-        """The rows of the store that are about checkpoints, by these."""
+        """The rows of the store that are about checkpoints, by these; by the key of the index, if that must say it."""
         found: dict[bytes, list[RowEntry]] = {}
         for space in sorted(portable.OF_STORE):
             for entry in await self._rows(space, STORE):
-                found.setdefault(portable.checkpoint_of(entry) or b"", []).append(entry)
+                about = portable.checkpoint_of(entry)
+                if not about and space == portable.LANGGRAPH_WRITES:
+                    about = portable.index_key_of_writes(entry.key)
+                found.setdefault(about or b"", []).append(entry)
         return found
 
     async def _rows(self, space: str, tree: bytes) -> list[RowEntry]:
@@ -193,7 +196,8 @@ class Export:
         if not tree.heads:
             raise _overtaken(id_)
         live = {stored.id for _, stored in tree.records}  # what is about others goes with these, sooner or later
-        of_store = (entry for checkpoint in live for entry in store_rows.get(checkpoint, ()))
+        of_store = [entry for checkpoint in live for entry in store_rows.get(checkpoint, ())]
+        of_store += portable.owned(about, store_rows)
         tree.rows = sorted(entry for entry in (*about, *of_store) if portable.checkpoint_of(entry) in live)
         return tree
 

@@ -14,8 +14,7 @@ from holdfast.errors import CorruptError
 from holdfast.objects import portable, rows
 
 INDEX, WRITES = portable.LANGGRAPH_INDEX, portable.LANGGRAPH_WRITES
-_END = b"\xff"
-_COMPLEMENT = bytes(range(255, -1, -1))
+_END, _COMPLEMENT = portable.END, portable.TURNED
 
 
 class Place(NamedTuple):
