@@ -1,0 +1,86 @@
+"""What a model said: whatever form the function that calls it gives it in."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.errors import UsageError
+
+OURS = ("id", "timestamp", "metadata")  # of a message in a state; models are not told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """A message of the model, what it cost, and what it thought."""
+
+    message: Mapping[str, Any]
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    reasoning: str | None = None
+
+
+def reply_of(given: Any) -> Reply:
+    """A reply from text, from a message, from a response of an OpenAI-compatible endpoint, or from a `Reply`."""
+    if isinstance(given, Reply):
+        return Reply(message=_checked(given.message), usage=given.usage, reasoning=given.reasoning)
+    if isinstance(given, str):
+        return Reply(message={"role": "assistant", "content": given})
+    dump = getattr(given, "model_dump", None)  # of the classes of clients of such endpoints
+    if dump is not None:
+        given = dump(exclude_none=True)
+    if not isinstance(given, Mapping):
+        raise UsageError(
+            f"the model gave a {type(given).__name__}: it must give text, a message such as {{'role': 'assistant', "
+            "'content': 'hello'}, or a response with choices"
+        )
+    if "choices" not in given:
+        return Reply(message=_checked(given), reasoning=_reasoning(given))
+    choices = given["choices"]
+    if not choices or "message" not in choices[0]:
+        raise UsageError("the model's response has no message: its choices are empty")
+    message = choices[0]["message"]
+    return Reply(message=_checked(message), usage=given.get("usage") or {}, reasoning=_reasoning(message))
+
+
+def _checked(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message of the assistant, whose calls have ids: each answer has to name one."""
+    made = {"role": "assistant", **{key: value for key, value in message.items() if value is not None}}
+    if made["role"] != "assistant":
+        raise UsageError(f"the model gave a message of the role {made['role']!r:.60}: it must be 'assistant'")
+    made.setdefault("content", None)
+    made.pop("reasoning_content", None)
+    calls = made.get("tool_calls")
+    if isinstance(calls, Sequence):
+        made["tool_calls"] = [{**call, "id": call.get("id") or f"call_{uuid.uuid4().hex}"} for call in calls]
+        if not made["tool_calls"]:
+            del made["tool_calls"]
+    return made
+
+
+def _reasoning(message: Mapping[str, Any]) -> str | None:
+    found = message.get("reasoning_content") or message.get("reasoning")
+    return found if isinstance(found, str) else None
+
+
+def for_model(messages: Sequence[Mapping[str, Any]], system: str | None) -> list[dict[str, Any]]:
+    """The conversation as a model is given it: copies, without what is ours, after the system's message."""
+    from holdfast.model.frozen import thawed
+
+    told = [{key: thawed(value) for key, value in one.items() if key not in OURS} for one in messages]
+    return told if system is None else [{"role": "system", "content": system}, *told]
+
+
+def added_usage(before: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers are added, at any depth; the rest is as it was told last."""
+    total = dict(before)
+    for key, value in more.items():
+        had = total.get(key)
+        if isinstance(value, Mapping):
+            total[key] = added_usage(had if isinstance(had, Mapping) else {}, value)
+        elif isinstance(value, int | float) and isinstance(had, int | float):
+            total[key] = had + value
+        else:
+            total[key] = value
+    return total

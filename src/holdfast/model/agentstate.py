@@ -1,0 +1,281 @@
+"""The state of an agent loop: immutable, so an older one is never changed by a newer one.
+
+Each `with_*` gives a new state with a new `id`. `to_json` and `from_json` keep everything: ids and times of messages, the
+plan and its progress, the traces of sub-agents.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Self
+
+from holdfast.errors import NewerVersionError, UsageError
+from holdfast.model.frozen import FrozenDict, FrozenList, frozen, thawed
+from holdfast.model.runs import SubagentTrace, ToolCall
+
+VERSION = 1
+UAP_VERSION = "1.0.0"  # of @providerprotocol/agents, whose states are read
+
+
+class PlanStatus(StrEnum):
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanStep:
+    """A step of a plan."""
+
+    id: str
+    description: str
+    tool: str | None = None
+    depends_on: tuple[str, ...] = ()
+    status: PlanStatus = PlanStatus.PENDING
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "depends_on", tuple(self.depends_on))
+        try:
+            object.__setattr__(self, "status", PlanStatus(self.status))
+        except ValueError:
+            raise UsageError(
+                f"the status of plan step {self.id!r:.60} is {self.status!r:.60}: it must be one of {', '.join(PlanStatus)}"
+            ) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class AgentState:
+    """Where an agent stands: its conversation, how many steps it has made, and what it knows beside that."""
+
+    id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    messages: Sequence[Mapping[str, Any]] = FrozenList()
+    step: int = 0
+    metadata: Mapping[str, Any] = FrozenDict()
+    reasoning: tuple[str, ...] = ()
+    plan: tuple[PlanStep, ...] | None = None
+    subagent_traces: tuple[SubagentTrace, ...] = ()
+
+    @classmethod
+    def initial(cls) -> Self:
+        return cls()
+
+    # -- other states ------------------------------------------------------------------------------------------------
+
+    def with_message(self, message: Mapping[str, Any]) -> Self:
+        """With one more message. It gets an `id` and a `timestamp`, if it has none."""
+        return self.with_messages([message])
+
+    def with_messages(self, messages: Iterable[Mapping[str, Any]]) -> Self:
+        return self._with(messages=FrozenList([*self.messages, *map(_message, messages)]))
+
+    def with_context(self, messages: Iterable[Mapping[str, Any]]) -> Self:
+        """With these messages in place of all: after pruning or summarising."""
+        return self._with(messages=FrozenList(map(_message, messages)))
+
+    def with_step(self, step: int) -> Self:
+        """At that step. Steps are counted on, through resumes as well: they don't go back."""
+        if not isinstance(step, int) or isinstance(step, bool) or step < self.step:
+            raise UsageError(f"step is {step!r}: the state is at step {self.step} already, and steps don't go back")
+        return self._with(step=step)
+
+    def with_metadata(self, key: str, value: Any) -> Self:
+        return self._with(metadata=FrozenDict({**self.metadata, key: frozen(value)}))
+
+    def without_metadata(self, key: str) -> Self:
+        return self._with(metadata=FrozenDict({name: value for name, value in self.metadata.items() if name != key}))
+
+    def with_reasoning(self, thought: str) -> Self:
+        return self._with(reasoning=(*self.reasoning, thought))
+
+    def with_plan(self, plan: Iterable[PlanStep | Mapping[str, Any]] | None) -> Self:
+        if plan is None:
+            return self._with(plan=None)
+        steps = tuple(one if isinstance(one, PlanStep) else PlanStep(**one) for one in plan)
+        if len({one.id for one in steps}) != len(steps):
+            raise UsageError("two steps of the plan have the same id")
+        return self._with(plan=steps)
+
+    def with_plan_status(self, step_id: str, status: str) -> Self:
+        """With that step of the plan at another status. States that have the plan as it was keep it so."""
+        steps = self.plan or ()
+        if status not in tuple(PlanStatus):
+            raise UsageError(f"status is {status!r:.60}: it must be one of {', '.join(PlanStatus)}")
+        if not any(one.id == step_id for one in steps):
+            raise UsageError(f"the plan has no step {step_id!r:.60}")
+        changed = [replace(one, status=PlanStatus(status)) if one.id == step_id else one for one in steps]
+        return self._with(plan=tuple(changed))
+
+    def with_subagent_trace(self, trace: SubagentTrace) -> Self:
+        return self._with(subagent_traces=(*self.subagent_traces, trace))
+
+    def _with(self, **changes: Any) -> Self:
+        return replace(self, id=str(uuid.uuid4()), **changes)
+
+    # -- as data -----------------------------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain dicts and lists, the caller's own."""
+        return {
+            "version": VERSION,
+            "id": self.id,
+            "messages": thawed(self.messages),
+            "step": self.step,
+            "metadata": thawed(self.metadata),
+            "reasoning": list(self.reasoning),
+            "plan": None if self.plan is None else [_plan_fields(one) for one in self.plan],
+            "subagent_traces": [_trace_fields(one) for one in self.subagent_traces],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The state that `to_json` gave, or one of @providerprotocol/agents (UAP 1.0.0)."""
+        if not isinstance(data, Mapping) or "version" not in data:
+            raise UsageError("this is no state of an agent loop: it has no version. `AgentState.to_json` makes one")
+        version = data["version"]
+        if version not in (VERSION, UAP_VERSION):
+            raise NewerVersionError(
+                f"this state of an agent loop has version {version!r:.20}, and this holdfast knows {VERSION} (and "
+                f"{UAP_VERSION!r} of UAP): a newer program has written it. It is left as it is: upgrade to go on"
+            )
+        try:
+            plan = data.get("plan")
+            traces = data.get("subagent_traces", data.get("subagentTraces")) or ()
+            return cls(
+                id=data["id"],
+                messages=FrozenList(map(frozen, data["messages"])),
+                step=data["step"],
+                metadata=frozen(data["metadata"]),
+                reasoning=tuple(data["reasoning"]),
+                plan=None if plan is None else tuple(map(_plan_step, plan)),
+                subagent_traces=tuple(map(_trace, traces)),
+            )
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise UsageError(f"this is no state of an agent loop: {error!r:.200}") from error
+
+    # -- words -------------------------------------------------------------------------------------------------------
+
+    @property
+    def text(self) -> str:
+        """What the model said last."""
+        for message in reversed(self.messages):
+            if message.get("role") == "assistant" and message.get("content"):
+                return str(message["content"])
+        return ""
+
+    def __repr__(self) -> str:
+        return f"<AgentState step {self.step}, {len(self.messages)} messages, {self.id[:8]}>"
+
+
+def _message(message: Mapping[str, Any]) -> FrozenDict:
+    if not isinstance(message, Mapping) or "role" not in message:
+        raise UsageError(f"{message!r:.80} is no message: it must be a dict with a role, such as "
+                         "{'role': 'user', 'content': 'hello'}")  # fmt: skip
+    own = {"id": str(uuid.uuid4()), "timestamp": now(), **message}
+    return frozen(own)  # type: ignore[no-any-return]
+
+
+def now() -> str:
+    return moment_text(datetime.now(UTC))
+
+
+def moment_text(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _moment(value: Any) -> datetime:
+    if isinstance(value, datetime):
+        return value
+    if isinstance(value, int | float):
+        return datetime.fromtimestamp(value / 1000, UTC)  # UAP: milliseconds
+    return datetime.fromisoformat(value)
+
+
+def _plan_fields(step: PlanStep) -> dict[str, Any]:
+    return {
+        "id": step.id,
+        "description": step.description,
+        "tool": step.tool,
+        "depends_on": list(step.depends_on),
+        "status": str(step.status),
+    }
+
+
+def _plan_step(fields: Mapping[str, Any]) -> PlanStep:
+    return PlanStep(
+        id=fields["id"],
+        description=fields["description"],
+        tool=fields.get("tool"),
+        depends_on=tuple(fields.get("depends_on", fields.get("dependsOn")) or ()),
+        status=PlanStatus(fields["status"]),
+    )
+
+
+def _trace_fields(trace: SubagentTrace) -> dict[str, Any]:
+    return {
+        "subagent_id": trace.subagent_id,
+        "subagent_type": trace.subagent_type,
+        "parent_tool_call_id": trace.parent_tool_call_id,
+        "prompt": thawed(trace.prompt),
+        "started_at": trace.started_at.isoformat(),
+        "ended_at": trace.ended_at.isoformat(),
+        "success": trace.success,
+        "result": thawed(trace.result),
+        "error": trace.error,
+        "tool_calls": [
+            {
+                "name": one.name,
+                "key": one.key,
+                "started_at": one.started_at.isoformat(),
+                "ended_at": one.ended_at.isoformat(),
+                "failed": one.failed,
+                "error": one.error,
+                "effect_id": one.effect_id,
+            }
+            for one in trace.tool_calls
+        ],
+        "usage": thawed(dict(trace.usage)),
+    }
+
+
+def _trace(fields: Mapping[str, Any]) -> SubagentTrace:
+    if "subagentId" in fields:
+        return _uap_trace(fields)
+    calls = [
+        ToolCall(**{**one, "started_at": _moment(one["started_at"]), "ended_at": _moment(one["ended_at"])})
+        for one in fields["tool_calls"]
+    ]
+    times = {"started_at": _moment(fields["started_at"]), "ended_at": _moment(fields["ended_at"])}
+    return SubagentTrace(**{**fields, **times, "tool_calls": tuple(calls), "usage": frozen(fields["usage"])})
+
+
+def _uap_trace(fields: Mapping[str, Any]) -> SubagentTrace:
+    started, ended = _moment(fields["startTime"]), _moment(fields["endTime"])
+    calls = [
+        ToolCall(
+            name=one["toolName"],
+            key=one.get("toolCallId") or "",
+            started_at=started,
+            ended_at=ended,
+            failed=bool(one.get("isError")),
+        )
+        for one in fields.get("toolExecutions") or ()
+    ]
+    return SubagentTrace(
+        subagent_id=fields["subagentId"],
+        subagent_type=fields["subagentType"],
+        parent_tool_call_id=fields.get("parentToolCallId"),
+        prompt=fields["prompt"],
+        started_at=started,
+        ended_at=ended,
+        success=fields["success"],
+        result=fields.get("result"),
+        error=fields.get("error"),
+        tool_calls=tuple(calls),
+        usage=frozen(fields.get("usage") or {}),
+    )

@@ -1,0 +1,66 @@
+"""Dicts and lists that can't be changed: what is read from an immutable state is nobody's to change, at any depth.
+
+They are dicts and lists, so they compare with, and are written as, plain ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+
+def _refuse(self: Any, *_args: Any, **_kwargs: Any) -> NoReturn:
+    raise TypeError(f"this {type(self).__name__} is part of a state, which never changes: take a copy, `thawed(value)`")
+
+
+class FrozenDict(dict[Any, Any]):
+    __slots__ = ()
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+    def __copy__(self) -> dict[Any, Any]:
+        return dict(self)
+
+    def __deepcopy__(self, _memo: Any) -> dict[Any, Any]:
+        return thawed(self)  # type: ignore[no-any-return]
+
+    def __reduce__(self) -> Any:
+        return frozen, (thawed(self),)
+
+
+class FrozenList(list[Any]):
+    __slots__ = ()
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = append = clear = extend = insert = _refuse
+    pop = remove = reverse = sort = _refuse
+
+    def __copy__(self) -> list[Any]:
+        return list(self)
+
+    def __deepcopy__(self, _memo: Any) -> list[Any]:
+        return thawed(self)  # type: ignore[no-any-return]
+
+    def __reduce__(self) -> Any:
+        return frozen, (thawed(self),)
+
+
+def frozen(value: Any) -> Any:
+    """A copy of dicts and lists, at any depth, that can't be changed. Everything else is as it is."""
+    if type(value) in (FrozenDict, FrozenList):
+        return value
+    if isinstance(value, Mapping):
+        return FrozenDict({key: frozen(item) for key, item in value.items()})
+    if isinstance(value, list):
+        return FrozenList([frozen(item) for item in value])
+    if type(value) is tuple:
+        return tuple(frozen(item) for item in value)
+    return value
+
+
+def thawed(value: Any) -> Any:
+    """A copy of plain dicts and lists, the caller's own."""
+    if isinstance(value, dict):
+        return {key: thawed(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [thawed(item) for item in value]
+    if type(value) is tuple:
+        return tuple(thawed(item) for item in value)
+    return value
