@@ -28,6 +28,7 @@ from holdfast.errors import (
     LeaseLostError,
     MigrationError,
     MissingMigrationError,
+    ModelError,
     NewerStateError,
     NewerVersionError,
     OpenToolCallError,
@@ -44,10 +45,16 @@ from holdfast.model.framework import Framework
 from holdfast.sync_client import SyncClient
 
 if TYPE_CHECKING:
+    from holdfast.agents.faces import Agent, SyncAgent, Turn, agent
+    from holdfast.agents.http_model import OpenAICompatible
+    from holdfast.agents.loop import AgentEvent
+    from holdfast.agents.replies import Reply
+    from holdfast.agents.tools import Tool, tool
     from holdfast.claims import Claim, SyncClaim
     from holdfast.eventstreams import EventStream, SyncEventStream
     from holdfast.filecheckpoints import FileCheckpoints, SyncFileCheckpoints
     from holdfast.leases import Lease, SyncLease
+    from holdfast.model.agentstate import AgentState, PlanStep
     from holdfast.model.approval import Approval, ApprovalStatus, Call, Decision, Gate, StakesPolicy
     from holdfast.model.builder import CheckpointBuilder
     from holdfast.model.effects import Effect, EffectKind, EffectState
@@ -79,6 +86,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Agent",
+    "AgentEvent",
+    "AgentState",
     "Approval",
     "ApprovalError",
     "ApprovalPendingError",
@@ -124,12 +134,16 @@ __all__ = [
     "MigrationReport",
     "Migrations",
     "MissingMigrationError",
+    "ModelError",
     "NewerStateError",
     "NewerVersionError",
+    "OpenAICompatible",
     "OpenToolCallError",
     "Outcome",
     "Pin",
+    "PlanStep",
     "Problem",
+    "Reply",
     "Retention",
     "RetentionReport",
     "Retry",
@@ -145,6 +159,7 @@ __all__ = [
     "StoreError",
     "StoreUsage",
     "SubagentTrace",
+    "SyncAgent",
     "SyncClaim",
     "SyncClient",
     "SyncEventStream",
@@ -153,7 +168,9 @@ __all__ = [
     "SyncRun",
     "Tag",
     "Timeline",
+    "Tool",
     "Tree",
+    "Turn",
     "TypeRegistry",
     "UnacknowledgedError",
     "UnknownTypeError",
@@ -161,13 +178,26 @@ __all__ = [
     "UsageError",
     "VerifyReport",
     "__version__",
+    "agent",
     "migration",
     "register",
     "repair",
+    "tool",
 ]
 
 # Names that few programs use are imported when they are: `import holdfast` stays light.
 _LAZY = {
+    "Agent": "holdfast.agents.faces",
+    "SyncAgent": "holdfast.agents.faces",
+    "Turn": "holdfast.agents.faces",
+    "agent": "holdfast.agents.faces",
+    "AgentEvent": "holdfast.agents.loop",
+    "OpenAICompatible": "holdfast.agents.http_model",
+    "Reply": "holdfast.agents.replies",
+    "Tool": "holdfast.agents.tools",
+    "tool": "holdfast.agents.tools",
+    "AgentState": "holdfast.model.agentstate",
+    "PlanStep": "holdfast.model.agentstate",
     "Approval": "holdfast.model.approval",
     "ApprovalStatus": "holdfast.model.approval",
     "Call": "holdfast.model.approval",

@@ -19,6 +19,7 @@
     ├── ApprovalError             an approval that can't be used           (.approval_id)
     │   ├── ApprovalPendingError  nobody has decided yet
     │   └── ApprovalRejectedError somebody said no                         (.by, .note)
+    ├── ModelError                a model could not be asked               (.status)
     ├── OpenToolCallError         a conversation was cut off in the middle (.call_ids)
     ├── EffectNotDoneError        for effects to raise: certainly not done
     ├── StepFailedError           a recorded failure, raised again         (.kind)
@@ -178,6 +179,15 @@ class StepFailedError(HoldfastError):
     def __init__(self, message: str, kind: str = "") -> None:
         super().__init__(message)
         self.kind = kind
+
+
+class ModelError(HoldfastError):
+    """A model could not be asked, or did not answer properly. `status` is that of HTTP, None if there was no answer. Nothing
+    of the conversation is lost: ask again."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class OpenToolCallError(HoldfastError):

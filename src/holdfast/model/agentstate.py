@@ -54,9 +54,9 @@ class AgentState:
     """Where an agent stands: its conversation, how many steps it has made, and what it knows beside that."""
 
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
-    messages: Sequence[Mapping[str, Any]] = FrozenList()
+    messages: Sequence[Mapping[str, Any]] = field(default_factory=FrozenList)
     step: int = 0
-    metadata: Mapping[str, Any] = FrozenDict()
+    metadata: Mapping[str, Any] = field(default_factory=FrozenDict)
     reasoning: tuple[str, ...] = ()
     plan: tuple[PlanStep, ...] | None = None
     subagent_traces: tuple[SubagentTrace, ...] = ()
@@ -73,6 +73,10 @@ class AgentState:
 
     def with_messages(self, messages: Iterable[Mapping[str, Any]]) -> Self:
         return self._with(messages=FrozenList([*self.messages, *map(_message, messages)]))
+
+    def with_message_at(self, index: int, message: Mapping[str, Any]) -> Self:
+        """With one more message, before that of this index."""
+        return self._with(messages=FrozenList([*self.messages[:index], _message(message), *self.messages[index:]]))
 
     def with_context(self, messages: Iterable[Mapping[str, Any]]) -> Self:
         """With these messages in place of all: after pruning or summarising."""

@@ -83,6 +83,18 @@ def open_calls(messages: Sequence[Message]) -> list[ToolCall]:
     return [call for turn in turns(messages) for call in turn.open]
 
 
+def place_of_answer(messages: Sequence[Message], call: ToolCall) -> int:
+    """Where the answer of an open call belongs: after that of the call before it, or right after the calls."""
+    for turn in turns(messages):
+        place = turn.index + 1
+        for one, answered in zip(turn.calls, turn.answers, strict=True):
+            if answered is not None:
+                place = max(place, answered[0] + 1)
+            elif one.id == call.id:
+                return place
+    return len(messages)
+
+
 def is_models(message: Message) -> bool:
     """Whether the model said it."""
     return message.get("role") == "assistant" or message.get("type") in ("ai", "AIMessageChunk")

@@ -1,0 +1,268 @@
+"""`agent(...)`: a small reference loop that survives, awaited or not."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, overload
+
+from holdfast.agents.keepers import RunKeeper, StoreKeeper
+from holdfast.agents.loop import USAGE, AgentEvent, Loop
+from holdfast.agents.tools import Tool, as_tool, by_name
+from holdfast.backends.bridge import run_inline
+from holdfast.client import Client
+from holdfast.errors import UsageError
+from holdfast.model.agentstate import AgentState
+from holdfast.operations import arguments
+from holdfast.runs.faces import _call_awaited, _call_plainly
+from holdfast.sync_client import SyncClient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """How a turn ended: what the model said last, and the state it led to. `stop` is "end", or "max_steps" if the model
+    asked for more steps than it was given."""
+
+    text: str
+    state: AgentState
+    stop: str
+
+    @property
+    def usage(self) -> Mapping[str, Any]:
+        """What the whole conversation has cost so far, as the model counts it."""
+        found: Mapping[str, Any] = self.state.metadata.get(USAGE, {})
+        return found
+
+
+class _Agent:
+    _is_sync = False
+
+    def __init__(self, loop: Loop, checkpoints: Any, session_id: str, agent_id: str, options: dict[str, Any]) -> None:
+        self._loop = loop
+        self._checkpoints = checkpoints
+        self._options = options
+        self.session_id = session_id
+        self.agent_id = agent_id
+
+    def as_tool(self, name: str, description: str) -> Tool:
+        """The agent as a tool of another one: it is given a prompt, and answers with what it said last. Its state is kept
+        within the other's, its trace stays there, and its own session is not touched."""
+        loop = Loop(
+            model=self._loop.model, tools=self._loop.tools, system=self._loop.system, max_steps=self._loop.max_steps,
+            on_open_call=self._loop.on_open_call, invoke=self._loop.invoke, keeps_traces=True, schemas=self._loop.schemas,
+        )  # fmt: skip
+
+        def ask(prompt: str) -> str:
+            raise NotImplementedError(prompt)  # the loop carries out the sub-agent itself
+
+        return as_tool(ask, name=name, description=description, subagent=loop)
+
+    def _keeper(self) -> Any:
+        if isinstance(self._checkpoints, (Client, SyncClient)):
+            options = {"session_id": self.session_id, "agent_id": self.agent_id, **self._options}
+            return RunKeeper(self._checkpoints, options, is_sync=self._is_sync)
+        return StoreKeeper(self._checkpoints, self.session_id, self._loop.invoke)
+
+    async def _events(self, prompt: Any, state: AgentState | None, *, is_streamed: bool) -> AsyncGenerator[AgentEvent]:
+        async with self._keeper() as keeper:
+            begun = state if state is not None else await keeper.load() or AgentState.initial()
+            begun = _named(begun, self.session_id, self.agent_id)
+            async with aclosing(self._loop.turn(keeper, begun, prompt, is_streamed=is_streamed)) as events:
+                async for event in events:
+                    yield event
+
+    async def _generate(self, prompt: Any, state: AgentState | None) -> Turn:
+        async for event in self._events(prompt, state, is_streamed=False):
+            if event.kind == "end":
+                ended = event
+        return Turn(text=ended.text, state=ended.state, stop=ended.stop or "end")
+
+    async def _query(self, prompt: Any) -> Turn:
+        loop = self._loop
+        read_only = {name: tool for name, tool in loop.tools.items() if tool.kind == "read" and tool.subagent is None}
+        asked = Loop(
+            model=loop.model, tools=read_only, system=loop.system, max_steps=loop.max_steps, on_open_call="error",
+            invoke=loop.invoke, schemas=[tool.schema() for tool in read_only.values()],
+        )  # fmt: skip
+        nowhere = StoreKeeper(None, "", loop.invoke)
+        async for event in asked.turn(nowhere, AgentState.initial(), prompt, is_streamed=False):
+            if event.kind == "end":
+                ended = event
+        return Turn(text=ended.text, state=ended.state, stop=ended.stop or "end")
+
+    async def _load(self) -> AgentState | None:
+        if isinstance(self._checkpoints, (Client, SyncClient)):
+            found = self._checkpoints.latest(session_id=self.session_id)
+            checkpoint: Any = found if self._is_sync else await found  # type: ignore[misc]
+            return None if checkpoint is None else AgentState.from_json(checkpoint.execution_state)
+        return await StoreKeeper(self._checkpoints, self.session_id, self._loop.invoke).load()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.agent_id!r:.60} of session {self.session_id!r:.60}>"
+
+
+class Agent(_Agent):
+    """An agent loop whose place is kept."""
+
+    async def generate(self, prompt: Any = None, state: AgentState | None = None) -> Turn:
+        """A turn: from the prompt until the model asks for nothing more.
+
+        Goes on from `state` or, without it, from where the session stands; what was cut off in the middle of its tool calls
+        is repaired first. Without a prompt, it goes on where it was stopped, and does nothing if there is nothing to do.
+        """
+        return await self._generate(prompt, state)
+
+    async def stream(self, prompt: Any = None, state: AgentState | None = None) -> AsyncGenerator[AgentEvent]:
+        """The same, as it happens. What an event tells, other than "text", is saved by then."""
+        async with aclosing(self._events(prompt, state, is_streamed=True)) as events:
+            async for event in events:
+                yield event
+
+    async def query(self, prompt: Any) -> Turn:
+        """A question beside the conversation: nothing of it is saved, and only tools of the kind "read" can be called."""
+        return await self._query(prompt)
+
+    async def load(self) -> AgentState | None:
+        """The state that the session stands at; None if there is none."""
+        return await self._load()
+
+
+class SyncAgent(_Agent):
+    """`Agent` without `await`: the model and the tools are plain functions."""
+
+    _is_sync = True
+
+    def generate(self, prompt: Any = None, state: AgentState | None = None) -> Turn:
+        return run_inline(self._generate(prompt, state))
+
+    def stream(self, prompt: Any = None, state: AgentState | None = None) -> Iterator[AgentEvent]:
+        events = self._events(prompt, state, is_streamed=True)
+        try:
+            while True:
+                try:
+                    yield run_inline(events.__anext__())
+                except StopAsyncIteration:
+                    return
+        finally:
+            run_inline(events.aclose())
+
+    def query(self, prompt: Any) -> Turn:
+        return run_inline(self._query(prompt))
+
+    def load(self) -> AgentState | None:
+        return run_inline(self._load())
+
+
+@overload
+def agent(
+    model: Any,
+    tools: Sequence[Any] = (),
+    *,
+    checkpoints: SyncClient,
+    session_id: str | None = None,
+    agent_id: str = "agent",
+    system: str | None = None,
+    max_steps: int = 50,
+    on_open_call: str = "execute",
+    policy: Any = None,
+    approval_wait: float | None = 0.0,
+    app_version: str | None = None,
+    sync: bool | None = None,
+) -> SyncAgent: ...
+
+
+@overload
+def agent(
+    model: Any,
+    tools: Sequence[Any] = (),
+    checkpoints: Any = None,
+    session_id: str | None = None,
+    *,
+    agent_id: str = "agent",
+    system: str | None = None,
+    max_steps: int = 50,
+    on_open_call: str = "execute",
+    policy: Any = None,
+    approval_wait: float | None = 0.0,
+    app_version: str | None = None,
+    sync: None = None,
+) -> Agent: ...
+
+
+def agent(
+    model: Any,
+    tools: Sequence[Any] = (),
+    checkpoints: Any = None,
+    session_id: str | None = None,
+    *,
+    agent_id: str = "agent",
+    system: str | None = None,
+    max_steps: int = 50,
+    on_open_call: str = "execute",
+    policy: Any = None,
+    approval_wait: float | None = 0.0,
+    app_version: str | None = None,
+    sync: bool | None = None,
+) -> Any:
+    """An agent loop over any model: `model(messages, tools)` gives text, a message with `tool_calls`, or a whole response;
+    it may be a coroutine function. `tools` are functions, or what `tool` made of them.
+
+    `checkpoints` is a `Client` or `SyncClient` (tools are effects then, with a ledger, approvals and `policy`), or a plain
+    `CheckpointStore` (`FileCheckpoints(dir)`), or None. With a `SyncClient`, a store of plain functions, or `sync=True`
+    the agent is a `SyncAgent`. `on_open_call` says what becomes of tool calls in the middle of which it was stopped:
+    "execute" what was not started, "error" answers with what is known, "raise" (`OpenToolCallError`).
+    `approval_wait` is how many seconds a turn waits for somebody's decision (None: as long as it takes) before it ends with
+    `ApprovalPendingError`; the next `generate()` goes on from there.
+    """
+    if not callable(model):
+        raise UsageError(f"model is {model!r:.60}: it must be something to call with (messages, tools)")
+    named = by_name(tools)
+    has_ledger = isinstance(checkpoints, (Client, SyncClient))
+    if not has_ledger:
+        asking = [tool.name for tool in named.values() if tool.approve is not None]
+        if asking or policy is not None:
+            what = f"tool {asking[0]!r:.60} waits" if asking else "a policy makes tools wait"
+            raise UsageError(f"{what} for approval, which needs a place to be asked in: checkpoints=client")
+    is_sync = _is_sync(checkpoints) if sync is None else sync
+    if has_ledger and is_sync != isinstance(checkpoints, SyncClient):
+        raise UsageError("a SyncClient makes a SyncAgent, a Client an Agent: leave `sync` out")
+    if not isinstance(max_steps, int) or max_steps < 1:
+        raise UsageError(f"max_steps is {max_steps!r}: it must be a whole number from 1 on")
+    loop = Loop(
+        model=model,
+        tools=named,
+        system=arguments.optional_name("system", system),
+        max_steps=max_steps,
+        on_open_call=arguments.one_of("on_open_call", on_open_call, ("execute", "error", "raise")),
+        invoke=_call_plainly if is_sync else _call_awaited,
+        schemas=[tool.schema() for tool in named.values()],
+    )
+    options = {"policy": policy, "approval_wait": approval_wait, "app_version": app_version}
+    session_id = str(uuid.uuid4()) if session_id is None else arguments.name("session_id", session_id)
+    kind = SyncAgent if is_sync else Agent
+    return kind(loop, checkpoints, session_id, arguments.name("agent_id", agent_id), options)
+
+
+def _is_sync(checkpoints: Any) -> bool:
+    import inspect
+
+    if checkpoints is None or isinstance(checkpoints, Client):
+        return False
+    if isinstance(checkpoints, SyncClient):
+        return True
+    missing = [verb for verb in ("save", "load") if not callable(getattr(checkpoints, verb, None))]
+    if missing:
+        raise UsageError(
+            f"checkpoints is a {type(checkpoints).__name__}, which has no {missing[0]}: give a Client, a SyncClient, a "
+            "CheckpointStore such as FileCheckpoints(dir), or None"
+        )
+    return not inspect.iscoroutinefunction(checkpoints.save)
+
+
+def _named(state: AgentState, session_id: str, agent_id: str) -> AgentState:
+    """With who it is of: stores that keep nothing beside the state read it there."""
+    if state.metadata.get("session_id") == session_id and state.metadata.get("agent_id") == agent_id:
+        return state
+    return state.with_metadata("session_id", session_id).with_metadata("agent_id", agent_id)

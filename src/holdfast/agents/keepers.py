@@ -1,0 +1,295 @@
+"""Where an agent loop keeps its state, and how it carries out its tools there.
+
+With a client, the loop is a run: tools are effects, with a ledger that knows which of them were carried out. With a plain
+store, the state itself says which call was started. `Keeper` is what the loop sees.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from holdfast.agents.tools import Tool
+from holdfast.errors import (
+    ApprovalError,
+    ApprovalPendingError,
+    EffectBlockedError,
+    EffectNotDoneError,
+    EffectUnknownError,
+)
+from holdfast.model import effects
+from holdfast.model.agentstate import AgentState
+from holdfast.model.effects import EffectState
+from holdfast.model.repair import NOT_STARTED, UNKNOWN, Fate, Outcome
+from holdfast.model.transcript import ToolCall
+from holdfast.operations import ledger
+from holdfast.runs.journal import FAILED, OK
+from holdfast.runs.stepping import StepCall
+
+Finish = Callable[[Outcome], AgentState]
+"""The state after a call: with its answer."""
+Invoke = Callable[[Callable[..., Any], Sequence[Any], dict[str, Any]], Awaitable[Any]]
+"""How what the program gave is called: on the spot, or awaited, or in a thread."""
+
+STARTED = "started_call"  # metadata of a state in a plain store: the call that is being carried out
+REPEATABLE = ("read", "idempotent")
+
+
+class Keeper(Protocol):
+    """A session of the loop, as long as a turn takes."""
+
+    async def load(self) -> AgentState | None: ...
+
+    async def save(self, state: AgentState, name: str) -> None: ...
+
+    async def carry_out(self, tool: Tool, call: ToolCall, key: str, state: AgentState, finish: Finish) -> AgentState:
+        """Carries out a call, or finds that it was, and saves the state with its answer. `key` is the same whenever the
+        same call of the same message is meant."""
+
+    async def outcome(self, tool: Tool, call: ToolCall, key: str, state: AgentState) -> Outcome:
+        """What is known of a call that is open, without carrying anything out."""
+
+
+def failure(tool: Tool, error: Exception) -> Outcome:
+    """What an exception of a tool says: mostly nothing about whether it was carried out."""
+    told = f"{type(error).__name__}: {error}"
+    is_certain = tool.kind in REPEATABLE or isinstance(error, (EffectNotDoneError, *tool.not_done))
+    return Outcome(Fate.FAILED if is_certain else Fate.UNKNOWN, words=told)
+
+
+class StoreKeeper:
+    """In a plain `CheckpointStore`, or nowhere. Before a tool is called that must not be called twice, the state that says
+    so is saved."""
+
+    def __init__(self, store: Any, session_id: str, invoke: Invoke) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._invoke = invoke
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        return
+
+    async def load(self) -> AgentState | None:
+        if self._store is None:
+            return None
+        data = await _awaited(self._store.load(self._session_id))
+        return None if data is None else AgentState.from_json(data)
+
+    async def save(self, state: AgentState, name: str) -> None:  # noqa: ARG002 - a plain store names no steps
+        if self._store is not None:
+            await _awaited(self._store.save(self._session_id, state.to_json()))
+
+    async def carry_out(self, tool: Tool, call: ToolCall, key: str, state: AgentState, finish: Finish) -> AgentState:
+        if state.metadata.get(STARTED) == key and tool.kind not in REPEATABLE:
+            outcome = UNKNOWN
+        else:
+            if tool.kind not in REPEATABLE:
+                await self.save(state.with_metadata(STARTED, key), tool.name)
+            try:
+                outcome = Outcome(Fate.FINISHED, await self._invoke(tool.fn, (), dict(call.arguments or {})))
+            except Exception as error:
+                outcome = failure(tool, error)
+        after = finish(outcome).without_metadata(STARTED)
+        await self.save(after, tool.name)
+        return after
+
+    async def outcome(self, tool: Tool, call: ToolCall, key: str, state: AgentState) -> Outcome:  # noqa: ARG002 - as `Keeper`
+        return UNKNOWN if state.metadata.get(STARTED) == key else NOT_STARTED
+
+
+async def _awaited(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
+
+
+class RunKeeper:
+    """In a session of a client, under its lease. The result of a tool and the state with its answer are one commit."""
+
+    def __init__(self, client: Any, options: Mapping[str, Any], *, is_sync: bool) -> None:
+        self._client = client
+        self._options = options
+        self._is_sync = is_sync
+        self._run: Any = None
+        self._saved: Any = None  # the state, as it was given to the run last
+
+    async def __aenter__(self) -> Self:
+        if self._is_sync:
+            self._run = self._client.run(**self._options)
+            self._run.__enter__()
+        else:
+            self._run = await self._client.run(**self._options)
+            await self._run.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        core = self._run._core
+        if core.state is self._saved:
+            core._saved_digest = core._digest()  # nothing is new: the end needs no checkpoint of its own
+        if self._is_sync:
+            self._run.__exit__(kind, error, trace)
+        else:
+            await self._run.__aexit__(kind, error, trace)
+
+    async def load(self) -> AgentState | None:
+        self._saved = self._run.state
+        return AgentState.from_json(self._run.state) if self._run.resumed else None
+
+    async def save(self, state: AgentState, name: str) -> None:
+        self._run.state = self._saved = state.to_json()
+        await self._run._core.save(name)
+
+    async def carry_out(self, tool: Tool, call: ToolCall, key: str, state: AgentState, finish: Finish) -> AgentState:
+        self._run.state = state.to_json()
+        watched = _Watched(tool, finish, self._run)
+        try:
+            result = await self._run._effect(self._asked(tool, call, key, watched.fn))
+        except ApprovalPendingError:
+            raise
+        except EffectUnknownError as error:
+            outcome = Outcome(Fate.UNKNOWN, words=str(error))
+        except (EffectBlockedError, ApprovalError) as error:
+            outcome = Outcome(Fate.FAILED, words=str(error))
+        except Exception as error:
+            if error is not watched.raised and not watched.was_raised_before(error):
+                raise  # not the tool's: the store's, or the lease's
+            outcome = failure(tool, error)
+        else:
+            if watched.after is not None:
+                self._saved = self._run.state
+                return watched.after  # saved with the result
+            outcome = Outcome(Fate.FINISHED, result)  # it was carried out before
+        after = finish(outcome)
+        await self.save(after, tool.name)
+        return after
+
+    async def outcome(self, tool: Tool, call: ToolCall, key: str, state: AgentState) -> Outcome:  # noqa: ARG002 - as `Keeper`
+        core = self._run._core
+        asked = self._asked(tool, call, key, tool.fn)
+        known = core.journal.get(asked.place)
+        decode = core.services.codec.decode
+        if known is not None and known.status == OK:
+            return Outcome(Fate.FINISHED, decode(known.payload))
+        if known is not None and known.status == FAILED:
+            return Outcome(Fate.FAILED)
+        if isinstance(asked, StepCall):
+            return NOT_STARTED
+        id_ = effects.effect_id(core.tree, asked.name, asked.digest, asked.ordinal)
+        entry = await ledger.find(core.services, id_, core.tree)
+        if entry is not None and entry.target is not None:
+            entry = await ledger.find(core.services, entry.target, core.tree)
+        if entry is None or entry.state in (EffectState.FAILED, EffectState.COMPENSATED):
+            return NOT_STARTED
+        if entry.state is not EffectState.DONE or entry.result is None:
+            return UNKNOWN
+        if entry.checkpoint is not None:
+            return Outcome(Fate.FAILED, words="it was carried out on another branch of this conversation")
+        return Outcome(Fate.FINISHED, decode(entry.result))
+
+    def _asked(self, tool: Tool, call: ToolCall, key: str, fn: Callable[..., Any]) -> Any:
+        return self._run._effect_call(
+            tool.name,
+            fn,
+            (),
+            dict(call.arguments or {}),
+            kind=tool.kind,
+            key=key,
+            identity=tool.identity,
+            volatile=tool.volatile,
+            approve=tool.approve,
+            probe=tool.probe,
+            undo=tool.undo,
+            on_repeat=tool.on_repeat,
+            on_suspect="block",
+            not_done=tool.not_done,
+            raises=(),
+        )
+
+
+class _Watched:
+    """A tool's function, which leaves the state with its answer to the commit that records its result."""
+
+    def __init__(self, tool: Tool, finish: Finish, run: Any) -> None:
+        self.after: AgentState | None = None
+        self.raised: BaseException | None = None
+        self._finish = finish
+        self._run = run
+
+        if inspect.iscoroutinefunction(tool.fn):
+
+            @functools.wraps(tool.fn)
+            async def called(*args: Any, **kwargs: Any) -> Any:
+                try:
+                    return self._finished(await tool.fn(*args, **kwargs))
+                except Exception as error:
+                    self.raised = error
+                    raise
+
+            self.fn: Callable[..., Any] = called
+        else:
+
+            @functools.wraps(tool.fn)
+            def plainly(*args: Any, **kwargs: Any) -> Any:
+                try:
+                    result = tool.fn(*args, **kwargs)
+                except Exception as error:
+                    self.raised = error
+                    raise
+                return result if inspect.isawaitable(result) else self._finished(result)
+
+            self.fn = plainly
+
+    def _finished(self, result: Any) -> Any:
+        self.after = self._finish(Outcome(Fate.FINISHED, result))
+        self._run.state = self.after.to_json()
+        return result
+
+    def was_raised_before(self, error: Exception) -> bool:
+        """Whether it is a failure that the journal has: it was not raised now, since nothing was called."""
+        return self.raised is None and any(raised is error for raised, _ in self._run._core._raised)
+
+
+@dataclass(slots=True)
+class ChildKeeper:
+    """A sub-agent's: its state is part of its parent's, under the call that it answers, and its tools are effects of the
+    parent's run. So it is saved, rolled back and forked with the parent."""
+
+    parent: Keeper
+    key: str
+    state: AgentState  # of the parent
+
+    async def load(self) -> AgentState | None:
+        kept = self.state.metadata.get(SUBAGENTS, {}).get(self.key)
+        return None if kept is None else AgentState.from_json(kept)
+
+    async def save(self, state: AgentState, name: str) -> None:
+        self.state = self._with(state)
+        await self.parent.save(self.state, name)
+
+    async def carry_out(self, tool: Tool, call: ToolCall, key: str, state: AgentState, finish: Finish) -> AgentState:
+        reached: list[AgentState] = []
+
+        def outer(outcome: Outcome) -> AgentState:
+            reached.append(finish(outcome))
+            return self._with(reached[-1])
+
+        self.state = await self.parent.carry_out(tool, call, f"{self.key}/{key}", self._with(state), outer)
+        return reached[-1]
+
+    async def outcome(self, tool: Tool, call: ToolCall, key: str, state: AgentState) -> Outcome:
+        return await self.parent.outcome(tool, call, f"{self.key}/{key}", self._with(state))
+
+    def _with(self, state: AgentState) -> AgentState:
+        kept = {**self.state.metadata.get(SUBAGENTS, {}), self.key: state.to_json()}
+        return self.state.with_metadata(SUBAGENTS, kept)
+
+
+SUBAGENTS = "subagents"
+"""Metadata of a state: the states of the sub-agents that are at work, by the key of the call."""
