@@ -82,11 +82,30 @@ def _print(checkpoint: Checkpoint) -> None:
         ("state", checkpoint.execution_state),
         ("context", checkpoint.agent_context),
         ("metadata", dict(checkpoint.metadata)),
-        ("tasks", checkpoint.tasks),
     ):
         if value or title == "state":
             click.echo(f"{title:<12}{_summary(value)}")
             _print_keys(value)
+    _print_tasks(checkpoint.tasks)
+
+
+def _print_tasks(tasks: Any) -> None:
+    """Progress, where a run made them; else what they are."""
+    if not tasks:
+        return
+    click.echo(f"{'tasks':<12}{_summary(tasks)}")
+    if not isinstance(tasks, dict) or not all(isinstance(one, dict) and "total" in one for one in tasks.values()):
+        _print_keys(tasks)
+        return
+    from holdfast.cli.printable import name, printable
+
+    for of, counted in tasks.items():
+        parts = [f"{counted.get('completed', 0)} of {counted['total']} completed"]
+        parts += [
+            f"{counted[one]} {one}" for one in ("in_progress", "failed", "skipped", "pending") if counted.get(one)
+        ]
+        current = f" (at {printable(', '.join(map(str, counted.get('current', ()))), VALUE_LIMIT)})"
+        click.echo(f"  {name(of):<20} {', '.join(parts)}{current if counted.get('current') else ''}")
 
 
 def _print_keys(value: Any) -> None:

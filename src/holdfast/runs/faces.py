@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -18,6 +18,7 @@ from holdfast.runs import stepping
 from holdfast.runs.calling import is_coroutine
 from holdfast.runs.core import Core, Options
 from holdfast.runs.scope import Scope
+from holdfast.runs.tasking import Depends, SyncTasks, Tasks
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -122,6 +123,23 @@ class AsyncScope(Scope):
 
         return declare if fn is None else declare(fn)
 
+    def tasks(
+        self,
+        name: str,
+        items: Iterable[Any],
+        *,
+        key: Callable[[Any], Any] | None = None,
+        depends: Depends = None,
+        retry_failed: bool = False,
+    ) -> Tasks:
+        """Things to do, each once: `async for task in run.tasks("files", paths):` goes on at the first incomplete one.
+
+        A task is known by its id: the item itself, its `id`, or what `key` gives. It is completed when the loop goes on;
+        `task.fail(why)` and `task.skip(why)` say otherwise. `depends` maps ids to those that have to be completed before;
+        what depends on one that failed is skipped. With `retry_failed` failed ones are tried again.
+        """
+        return Tasks(self._core, self._path, name, items, key=key, depends=depends, retry_failed=retry_failed)
+
 
 class Run(AsyncScope):
     """A session that goes on where it stopped: `async with client.run("order-42", agent_id="buyer") as run:`."""
@@ -199,6 +217,17 @@ class SyncScope(Scope):
             return call
 
         return declare if fn is None else declare(fn)
+
+    def tasks(
+        self,
+        name: str,
+        items: Iterable[Any],
+        *,
+        key: Callable[[Any], Any] | None = None,
+        depends: Depends = None,
+        retry_failed: bool = False,
+    ) -> SyncTasks:
+        return SyncTasks(self._core, self._path, name, items, key=key, depends=depends, retry_failed=retry_failed)
 
 
 class SyncRun(SyncScope):

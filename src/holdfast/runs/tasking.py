@@ -1,0 +1,156 @@
+"""tasks: a list of things to do, of which each is done once, whatever happens in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Self
+
+from holdfast.backends.bridge import run_inline
+from holdfast.model import tasks as pure
+from holdfast.model.tasks import TaskStatus
+from holdfast.operations import arguments
+from holdfast.runs import journal
+from holdfast.runs.core import Core
+from holdfast.runs.journal import OK, TASK, Record
+
+Depends = Mapping[str, Iterable[str]] | Callable[[Any], Iterable[str]] | None
+
+
+class Task:
+    """One thing to do. When the loop goes on to the next, it is completed, unless something else was said."""
+
+    def __init__(self, id_: str, item: Any, attempts: int) -> None:
+        self.id = id_
+        self.item = item
+        self.attempts = attempts
+        """How often it was begun, this time included."""
+        self.status = TaskStatus.IN_PROGRESS
+        self.note: str | None = None
+
+    def fail(self, note: str | None = None) -> None:
+        """It could not be done. Tasks that depend on it are skipped; the others go on."""
+        self.status, self.note = TaskStatus.FAILED, note
+
+    def skip(self, note: str | None = None) -> None:
+        """It need not be done."""
+        self.status, self.note = TaskStatus.SKIPPED, note
+
+    def complete(self, note: str | None = None) -> None:
+        self.status, self.note = TaskStatus.COMPLETED, note
+
+    def __repr__(self) -> str:
+        return f"<Task {self.id!r:.60} {self.status}>"
+
+
+class TaskList:
+    """The tasks of one name: where they stand, and the next one to do."""
+
+    def __init__(
+        self, core: Core, path: str, name: str, items: Iterable[Any], *, key: Callable[[Any], Any] | None,
+        depends: Depends, retry_failed: bool,
+    ) -> None:  # fmt: skip
+        self._core = core
+        self.name = arguments.name("name", name)
+        self._place = f"{path}{journal.part(self.name)}"
+        self._items = list(items)
+        self._ids = [pure.id_of(item) if key is None else str(key(item)) for item in self._items]
+        self._of_id = dict(zip(self._ids, self._items, strict=True))
+        self._needed = pure.dependencies(self._ids, self._items, depends)
+        self._current: Task | None = None
+        self._status: dict[str, TaskStatus] = {}
+        self._notes: dict[str, str | None] = {}
+        self._attempts: dict[str, int] = {}
+        for id_ in self._ids:
+            record = core.journal.get(self._place_of(id_))
+            if record is not None:
+                self._status[id_], self._notes[id_] = TaskStatus(record.about[0]), record.about[1]
+                self._attempts[id_] = record.attempts
+        if retry_failed:
+            again = {id_ for id_, status in self._status.items() if status is TaskStatus.FAILED}
+            skipped = {id_ for id_, status in self._status.items() if status is TaskStatus.SKIPPED}
+            for id_ in again | {id_ for id_ in skipped if (self._notes[id_] or "").startswith("depends on ")}:
+                self._status[id_] = TaskStatus.PENDING
+        self._tell()
+
+    # -- what there is -----------------------------------------------------------------------------------------------
+
+    def status(self, id_: Any) -> TaskStatus:
+        return self._status.get(str(id_), TaskStatus.PENDING)
+
+    def note(self, id_: Any) -> str | None:
+        return self._notes.get(str(id_))
+
+    @property
+    def statuses(self) -> dict[str, TaskStatus]:
+        """Each task's status, in the order in which they were given."""
+        return {id_: self.status(id_) for id_ in self._ids}
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __repr__(self) -> str:
+        over = sum(status is TaskStatus.COMPLETED for status in self._status.values())
+        return f"<{type(self).__name__} {self.name!r:.60}: {over} of {len(self)} completed>"
+
+    # -- going on ----------------------------------------------------------------------------------------------------
+
+    async def _next(self) -> Task | None:
+        """Ends the current task, and begins the first incomplete one; None if there is none that can be done."""
+        if self._current is not None:
+            await self._end(self._current)
+        id_ = pure.next_task(self._needed, self._status)
+        if id_ is None:
+            return None
+        attempts = self._attempts.get(id_, 0) + 1
+        self._current = Task(id_, self._of_id[id_], attempts)
+        self._mark(id_, TaskStatus.IN_PROGRESS, None, attempts)  # saved with whatever is saved next
+        return self._current
+
+    async def _end(self, task: Task) -> None:
+        """It counts as done once this is saved."""
+        self._current = None
+        if task.status is TaskStatus.IN_PROGRESS:
+            task.status = TaskStatus.COMPLETED
+        number = self._mark(task.id, task.status, task.note, task.attempts)
+        for id_, why in pure.hopeless(self._needed, self._status).items():
+            number = self._mark(id_, TaskStatus.SKIPPED, why, self._attempts.get(id_, 0))
+        await self._core.after_step(f"{self.name}: {task.id}", number)
+
+    def _mark(self, id_: str, status: TaskStatus, note: str | None, attempts: int) -> int:
+        self._status[id_], self._notes[id_], self._attempts[id_] = status, note, attempts
+        self._tell()
+        now = self._core.services.now_us()
+        return self._core.record(Record(self._place_of(id_), TASK, OK, b"", attempts, now, now, [str(status), note]))
+
+    def _tell(self) -> None:
+        """What the checkpoints say of it."""
+        self._core.task_lists = self._core.task_lists | {self.name: pure.summary(self._ids, self._status)}
+
+    def _place_of(self, id_: str) -> str:
+        return f"{self._place}//{journal.part(id_)}"
+
+
+class Tasks(TaskList):
+    """`async for task in run.tasks("files", paths):`."""
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Task:
+        task = await self._next()
+        if task is None:
+            raise StopAsyncIteration
+        return task
+
+
+class SyncTasks(TaskList):
+    """`for task in run.tasks("files", paths):`."""
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Task:
+        task = run_inline(self._next())
+        if task is None:
+            raise StopIteration
+        return task

@@ -1,0 +1,149 @@
+"""Tasks: each is done once, in the order of what they depend on, and a resume goes on at the first incomplete one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast import SyncClient, UsageError
+from holdfast.model import tasks as pure
+from holdfast.model.tasks import TaskStatus
+from support import Store
+
+
+class Died(Exception):  # noqa: N818 - the program dies of it
+    pass
+
+
+def test_a_resume_goes_on_at_the_first_incomplete_one(store: Store):
+    begun, done = [], []
+    for dies_at in (2, 5, None):
+        try:
+            with store.client().run("s") as run:
+                for task in run.tasks("files", range(8)):
+                    begun.append(task.id)
+                    if task.item == dies_at:
+                        raise Died
+                    done.append(task.id)
+        except Died:
+            continue
+    assert done == [str(n) for n in range(8)]
+    assert begun == ["0", "1", "2", "2", "3", "4", "5", "5", "6", "7"]
+    with store.client().run("s") as run:
+        assert list(run.tasks("files", range(8))) == []
+
+
+def test_progress_is_part_of_the_checkpoints(client: SyncClient):
+    with client.run("s") as run:
+        for task in run.tasks("files", ["a", "b", "c", "d"]):
+            if task.id == "b":
+                task.fail("no such file")
+            elif task.id == "c":
+                task.skip()
+                run.save("here")
+    middle, end = client.timeline(session_id="s", limit=None)[-3], client.timeline(session_id="s", limit=None)[0]
+    assert middle.tasks == {
+        "files": {"total": 4, "completed": 1, "failed": 1, "in_progress": 1, "pending": 1, "current": ["c"]}
+    }
+    assert end.tasks["files"] == {"total": 4, "completed": 2, "failed": 1, "skipped": 1, "current": []}
+    with client.run("s") as run:
+        files = run.tasks("files", ["a", "b", "c", "d"])
+        assert files.statuses == {"a": "completed", "b": "failed", "c": "skipped", "d": "completed"}
+        assert files.note("b") == "no such file"
+
+
+def test_dependencies_decide_the_order_and_failures_skip_what_depends_on_them(client: SyncClient):
+    done = []
+    depends = {"ship": ["pack"], "pack": ["pay"], "tell": ["ship"], "pay": []}
+    with client.run("s") as run:
+        orders = run.tasks("order", ["tell", "ship", "pack", "pay", "other"], depends=depends)
+        for task in orders:
+            done.append(task.id)
+            if task.id == "pack":
+                task.fail("no box")
+    assert done == ["pay", "pack", "other"]
+    assert orders.statuses == {
+        "tell": "skipped", "ship": "skipped", "pack": "failed", "pay": "completed", "other": "completed",
+    }  # fmt: skip
+    assert orders.note("ship") == "depends on pack, which failed"
+    with client.run("s") as run:
+        again = [task.id for task in run.tasks("order", list(orders.statuses), depends=depends, retry_failed=True)]
+    assert again == ["pack", "ship", "tell"]
+
+
+def test_tasks_that_are_added_or_gone_later(client: SyncClient):
+    with client.run("s") as run:
+        for _ in run.tasks("files", ["a", "b"]):
+            pass
+    with client.run("s") as run:
+        assert [task.id for task in run.tasks("files", ["new", "b", "newer"])] == ["new", "newer"]
+
+
+def test_items_are_known_by_their_ids(client: SyncClient):
+    class Thing:
+        id = 7
+
+    for items, options in (([{"id": "x"}, Thing()], {}), ([["x"], ["7"]], {"key": lambda item: item[0]})):
+        with client.run("s") as run:
+            todo = [task.id for task in run.tasks("things", items, **options)]
+    assert todo == []
+    assert client.latest(session_id="s").tasks["things"]["completed"] == 2
+
+
+def test_steps_of_a_task_are_replayed_when_it_is_begun_again(store: Store):
+    edited = []
+    for dies in (True, False):
+        try:
+            with store.client().run("s") as run:
+                for task in run.tasks("files", ["a", "b"]):
+                    run.step(f"edit:{task.id}", edited.append, task.id)
+                    if dies:
+                        raise Died
+                    assert task.attempts == (2 if task.id == "a" else 1)
+        except Died:
+            continue
+    assert edited == ["a", "b"]
+
+
+def test_awaited(store: Store):
+    async def program() -> list[str]:
+        async with store.async_client() as client, client.run("s") as run:
+            return [task.id async for task in run.tasks("files", ["a", "b"])]
+
+    assert asyncio.run(program()) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("items", "options"),
+    [
+        (["a", "a"], {}),
+        ([object()], {}),
+        ([True], {}),
+        (["a"], {"depends": {"a": ["b"]}}),
+        (["a", "b"], {"depends": {"a": ["b"], "b": ["a"]}}),
+        (["a"], {"depends": {"a": ["a"]}}),
+    ],
+)
+def test_what_can_not_be_right_is_refused(quick: SyncClient, items, options):
+    with quick.run("s") as run, pytest.raises(UsageError):
+        run.tasks("x", items, **options)
+
+
+@given(st.data())
+def test_whatever_fails_every_task_ends_and_none_before_what_it_depends_on(data):
+    count = data.draw(st.integers(0, 8))
+    ids = [str(n) for n in range(count)]
+    needed = {
+        str(n): tuple(data.draw(st.sets(st.sampled_from(ids[n + 1 :])))) if n + 1 < count else () for n in range(count)
+    }
+    pure.dependencies(ids, ids, needed)
+    status: dict[str, TaskStatus] = {}
+    while (id_ := pure.next_task(needed, status)) is not None:
+        assert all(status[one] is TaskStatus.COMPLETED for one in needed[id_])
+        status[id_] = data.draw(st.sampled_from([TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.SKIPPED]))
+        status |= dict.fromkeys(pure.hopeless(needed, status), TaskStatus.SKIPPED)
+    assert set(status) == set(ids)
+    assert pure.summary(ids, status)["total"] == count
