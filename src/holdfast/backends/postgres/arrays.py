@@ -13,6 +13,7 @@ from psycopg.postgres import adapters
 _BYTEA, _INT8, _TEXT = 17, 20, 25
 _HEADER = Struct(">iiIii")  # dimensions, whether there are nulls, type, length, number of the first element
 _LENGTH = Struct(">i").pack
+_NULL = _LENGTH(-1)
 
 
 class BytesArray(bytes):
@@ -27,7 +28,7 @@ class TextArray(bytes):
     """A text[]."""
 
 
-def bytes_array(elements: Sequence[bytes]) -> BytesArray:
+def bytes_array(elements: Sequence[bytes | None]) -> BytesArray:
     return BytesArray(_packed(_BYTEA, elements))
 
 
@@ -40,15 +41,18 @@ def ints_array(elements: Sequence[int]) -> IntsArray:
     return IntsArray(_header(_INT8, len(elements)) + pack(">" + "iq" * len(elements), *numbers))
 
 
-def _packed(type_: int, elements: Sequence[bytes]) -> bytes:
-    parts = [_header(type_, len(elements))]
+def _packed(type_: int, elements: Sequence[bytes | None]) -> bytes:
+    parts = [_header(type_, len(elements), has_nulls=None in elements)]
     for element in elements:
-        parts += (_LENGTH(len(element)), element)
+        if element is None:
+            parts.append(_NULL)
+        else:
+            parts += (_LENGTH(len(element)), element)
     return b"".join(parts)
 
 
-def _header(type_: int, length: int) -> bytes:
-    return _HEADER.pack(1, 0, type_, length, 1) if length else pack(">iiI", 0, 0, type_)
+def _header(type_: int, length: int, *, has_nulls: bool = False) -> bytes:
+    return _HEADER.pack(1, has_nulls, type_, length, 1) if length else pack(">iiI", 0, 0, type_)
 
 
 class _AsItIs(Dumper):

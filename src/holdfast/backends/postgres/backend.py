@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -35,6 +35,7 @@ from holdfast.backends.postgres.commit import Program, batches, changes_somethin
 from holdfast.backends.postgres.connections import Connection, Connections
 from holdfast.backends.postgres.failures import TRY_AGAIN, outcome_unknown, translate
 from holdfast.backends.postgres.location import Location
+from holdfast.backends.postgres.plain import PlainBatch, is_plain
 from holdfast.backends.postgres.schema import prepare, quoted
 from holdfast.backends.store_clock import StoreClock, since_start_us
 from holdfast.errors import HoldfastError, StoreError, UsageError
@@ -102,7 +103,9 @@ class PostgresBackend:
 
     async def _carry_out(self, commits: list[Commit], locks: list[int]) -> list[BaseException | None]:
         """One transaction. If one of the commits can't be written as it is, each gets a transaction of its own."""
-        program = Program(commits)
+        are_plain = all(map(is_plain, commits))
+        program = PlainBatch(commits) if are_plain else Program(commits)
+        query = queries.SAVE_ALL if are_plain else queries.CARRY_OUT
         arguments = (
             ints_array(locks),
             ints_array(program.ints),
@@ -113,7 +116,7 @@ class PostgresBackend:
         for attempt in range(ATTEMPTS):
             try:
                 async with self._connection() as connection:
-                    places = await self._places(connection, arguments)
+                    places = await self._places(connection, query, arguments)
                     outcomes = program.outcomes(places)
                     if not all(map(changes_something, commits)):
                         unsure = await self._wait_for_standbys(connection)
@@ -157,9 +160,9 @@ class PostgresBackend:
         with suppress(psycopg.Error):
             await connection.execute(queries.REUSE_ROOM.replace("{s}", self._quoted).encode())
 
-    async def _places(self, connection: Connection, arguments: tuple[Any, ...]) -> Sequence[int]:
+    async def _places(self, connection: Connection, query: str, arguments: tuple[Any, ...]) -> Sequence[int]:
         try:
-            rows = await self._fetch(connection, queries.CARRY_OUT, arguments)
+            rows = await self._fetch(connection, query, arguments)
         except psycopg.Error as error:
             # As long as the connection lives, an error means that the transaction was rolled back. A connection that is
             # lost may have taken the answer with it.
@@ -289,8 +292,11 @@ class PostgresBackend:
     async def close(self) -> None:
         self._connections.close()
 
+    def _connection(self) -> AbstractAsyncContextManager[Connection]:
+        return self._connections.one() if self._is_prepared else self._first_connection()
+
     @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[Connection]:
+    async def _first_connection(self) -> AsyncIterator[Connection]:
         async with self._connections.one() as connection:
             if not self._is_prepared:
                 try:

@@ -106,7 +106,7 @@ class Program:
         if labels is None:
             self.ints += (NOTHING, expires, NOTHING, 0, 0, 0, 0, 0)
             return
-        self.ints += (labels.created_at_us, expires, labels.step_index, *map(self._byte_or_none, _shown(labels)))
+        self.ints += (labels.created_at_us, expires, labels.step_index, *map(self._byte_or_none, shown(labels)))
 
     def _add_row(self, row: RowWrite) -> None:
         key = self._row_key(row.key)
@@ -214,7 +214,7 @@ def _tail(run: RunWrite) -> tuple[int, int, int]:
     return base, base + run.tail, base + run.first if run.first < run.tail else NOTHING
 
 
-def _shown(labels: Labels) -> tuple[bytes | None, ...]:
+def shown(labels: Labels) -> tuple[bytes | None, ...]:
     return (
         labels.parent,
         _label(labels.agent_id),

@@ -12,8 +12,6 @@ import os
 import select
 import threading
 import weakref
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -40,10 +38,27 @@ class Connections:
         self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pool] = WeakKeyDictionary()
         _everywhere.add(self)
 
-    @asynccontextmanager
-    async def one(self) -> AsyncIterator[Connection]:
-        """A live connection, for this block only. Waits for one if all are in use."""
+    def one(self) -> _Loan:
+        """A live connection, for an `async with` block. Waits for one if all are in use."""
+        return _Loan(self)
+
+    async def take(self) -> tuple[_Pool, Connection]:
         pool = self._pool()
+        if pool.free.locked():
+            await self._wait_for(pool)
+        else:
+            await pool.free.acquire()
+        try:
+            return pool, pool.idle_one() or await self._connect()
+        except BaseException:
+            pool.free.release()
+            raise
+
+    def give_back(self, pool: _Pool, connection: Connection) -> None:
+        pool.give_back(connection, is_closed=self._is_closed)
+        pool.free.release()
+
+    async def _wait_for(self, pool: _Pool) -> None:
         try:
             async with asyncio.timeout(self._timeout):
                 await pool.free.acquire()
@@ -52,14 +67,6 @@ class Connections:
                 f"the store {self._where} can't be reached: for {self._timeout:g} s all {self._limit} connections were "
                 "in use. Raise `max_connections` or `timeout`"
             ) from error
-        try:
-            connection = pool.idle_one() or await self._connect()
-            try:
-                yield connection
-            finally:
-                pool.give_back(connection, is_closed=self._is_closed)
-        finally:
-            pool.free.release()
 
     def drop_idle(self) -> None:
         """Closes this loop's idle connections: after a failure they may lead to a server that is gone."""
@@ -105,6 +112,22 @@ class Connections:
                         del self._pools[other]
                 pool = self._pools[loop] = _Pool(self._limit)
             return pool
+
+
+class _Loan:
+    """A connection for an `async with` block: a class, since a generator would take as long as the rest of it."""
+
+    __slots__ = ("_connection", "_connections", "_pool")
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    async def __aenter__(self) -> Connection:
+        self._pool, self._connection = await self._connections.take()
+        return self._connection
+
+    async def __aexit__(self, *_: object) -> None:
+        self._connections.give_back(self._pool, self._connection)
 
 
 class _Pool:

@@ -11,7 +11,7 @@ from holdfast.backends.postgres.connections import Connection
 from holdfast.errors import NewerVersionError, StoreError
 
 MIGRATIONS = Path(__file__).with_name("migrations")
-SCHEMA = 1
+SCHEMA = 2
 
 
 def quoted(schema: str) -> str:

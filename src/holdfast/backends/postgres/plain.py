@@ -1,0 +1,71 @@
+"""What nearly every commit is, for `save_all` in the database (migrations/002_plain_saves.sql): one new record, up to two
+runs at the ends of their logs, one row that changes. Anything else is a `Program`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+
+from holdfast.backends.port import ABSENT, MAX_LOG_ELEMENTS, Commit, CommitConflict
+from holdfast.backends.postgres.commit import NOTHING, key_columns, shown
+
+RUNS = 2
+_NO_RUN = (NOTHING, 0, 0)
+_NO_LABELS = (NOTHING, NOTHING, (None,) * 5)
+# Whatever else a commit may ask for makes it no plain one, what is added to commits later included.
+_OTHERS = tuple(one.name for one in fields(Commit) if one.name not in {"tree", "record", "runs", "rows"})
+
+
+def is_plain(commit: Commit) -> bool:
+    record = commit.record
+    if record is None or record.replaces is not None or len(commit.rows) != 1 or len(commit.runs) > RUNS:
+        return False
+    row = commit.rows[0]
+    if row.value is None or row.expect <= ABSENT:
+        return False
+    logs = {run.log for run in commit.runs if run.first == run.tail}
+    return len(logs) == len(commit.runs) and not any(getattr(commit, name) for name in _OTHERS)
+
+
+class PlainBatch:
+    """A batch of plain commits, ready to be sent; `outcomes` reads what comes back."""
+
+    def __init__(self, commits: Sequence[Commit]) -> None:
+        self._commits = commits
+        self.ints: list[int] = []
+        self.bytes: list[bytes | None] = []
+        self.words: list[str] = []
+        for commit in commits:
+            self._add(commit)
+
+    def outcomes(self, answers: Sequence[int]) -> list[BaseException | None]:
+        return [
+            _conflict(commit, answer) if answer else None for commit, answer in zip(self._commits, answers, strict=True)
+        ]
+
+    def _add(self, commit: Commit) -> None:
+        record, row = commit.record, commit.rows[0]
+        assert record is not None
+        labels = record.labels
+        created, step, texts = (
+            _NO_LABELS if labels is None else (labels.created_at_us, labels.step_index, shown(labels))
+        )
+        expires = NOTHING if record.expires_at_us is None else record.expires_at_us
+        self.ints += (record.sequence, created, expires, step, row.expect)
+        data: list[bytes | None] = [None] * RUNS
+        for number, run in enumerate(commit.runs):
+            base = run.log * MAX_LOG_ELEMENTS
+            self.ints += (base + run.first, base, run.length)
+            data[number] = run.data
+        self.ints += _NO_RUN * (RUNS - len(commit.runs))
+        key = row.key
+        self.bytes += (record.id, record.session, record.data, *texts)
+        self.bytes += (*key_columns(key.key), key.tree, row.value, row.was, *data)
+        self.words.append(key.space)
+
+
+def _conflict(commit: Commit, answer: int) -> CommitConflict:
+    assert commit.record is not None
+    if answer <= RUNS:
+        return CommitConflict("run", commit.runs[answer - 1].log)
+    return CommitConflict("record", commit.record.id) if answer == 3 else CommitConflict("row", commit.rows[0].key)

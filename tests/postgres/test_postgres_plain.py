@@ -1,0 +1,120 @@
+"""Plain commits go a way of their own in the database: it decides as the general way does, and leaves the same behind."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from open_transaction import connected, schema_of
+
+from holdfast import SyncClient
+from holdfast.backends.port import Commit, CommitConflict, Labels, RowKey, RowWrite, RunWrite, Span
+from holdfast.backends.postgres import backend as backend_module
+from holdfast.backends.postgres import open_url
+from holdfast.backends.postgres.plain import is_plain
+from holdfast.backends.postgres.schema import quoted
+from holdfast.testing.harness import OTHER_TREE, TREE, record
+
+pytestmark = pytest.mark.servers
+
+HEAD = RowKey("head", b"one", TREE)
+OTHER_HEAD = RowKey("head", b"two", OTHER_TREE)
+LABELS = Labels("agent \0 \ud800", "custom", 3, None, None, 17, "")
+
+
+def run(log: int, first: int, data: bytes = b"run") -> RunWrite:
+    return RunWrite(log, first, 2, data, first)
+
+
+START = [
+    Commit(TREE, record(1, session=b"one"), rows=[RowWrite(HEAD, b"1")], runs=[run(5, 0)]),
+    Commit(OTHER_TREE, record(2, session=b"two", tree=OTHER_TREE), rows=[RowWrite(OTHER_HEAD, b"1")]),
+]
+GOOD = Commit(
+    TREE,
+    record(3, session=b"one")._replace(labels=LABELS, expires_at_us=99),
+    rows=[RowWrite(HEAD, b"2", 1, b"1")],
+    runs=[run(5, 2), run(6, 0)],
+)
+NEIGHBOUR = Commit(OTHER_TREE, record(4, session=b"two", tree=OTHER_TREE), rows=[RowWrite(OTHER_HEAD, b"2", 1)])
+CASES = {
+    "all hold": (GOOD, None),
+    "the row's version": (replace(GOOD, rows=[RowWrite(HEAD, b"2", 7, b"1")]), ("row", HEAD)),
+    "the row's value": (replace(GOOD, rows=[RowWrite(HEAD, b"2", 1, b"?")]), ("row", HEAD)),
+    "no such row": (replace(GOOD, rows=[RowWrite(HEAD._replace(key=b"no"), b"2", 1)]), ("row", HEAD._replace(key=b"no"))),
+    "the first run's tail": (replace(GOOD, runs=[run(5, 3), run(6, 0)]), ("run", 5)),
+    "the second run's tail": (replace(GOOD, runs=[run(5, 2), run(6, 1)]), ("run", 6)),
+    "the id": (replace(GOOD, record=GOOD.record._replace(id=START[0].record.id)), ("record", START[0].record.id)),
+    "the number": (replace(GOOD, record=GOOD.record._replace(sequence=1)), ("record", GOOD.record.id)),
+    "a new session": (replace(GOOD, record=GOOD.record._replace(session=b"new")), None),
+    "no run": (replace(GOOD, runs=[]), None),
+}  # fmt: skip
+
+
+async def carried_out(url: str, commit: Commit) -> tuple[list[object], list[object]]:
+    """The outcomes of a batch with that commit in the middle, and what is there afterwards."""
+    backend = open_url(url)
+    assert await backend.commit_all(START) == [None, None]
+    batch = [commit, NEIGHBOUR]
+    outcomes = [
+        (outcome.kind, outcome.detail) if isinstance(outcome, CommitConflict) else outcome
+        for outcome in await backend.commit_all(batch)
+    ]
+    left = [
+        await backend.page_records(None, 99),
+        [change.record for change in await backend.changes(0, 99)],
+        await backend.runs([Span(5, 0, 9), Span(6, 0, 9)]),
+        await backend.scan("head"),
+    ]
+    await backend.close()
+    return outcomes, left
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_both_ways_decide_alike_and_leave_the_same_behind(case, postgres_dsn, tmp_path, monkeypatch):
+    from servers.schemas import drop_schemas, schema_name
+
+    commit, expected = CASES[case]
+    assert is_plain(commit)
+    assert is_plain(NEIGHBOUR)
+    found = []
+    for way in ("plain", "general"):
+        if way == "general":
+            monkeypatch.setattr(backend_module, "is_plain", lambda _: False)
+        found.append(asyncio.run(carried_out(f"{postgres_dsn}?schema={schema_name(tmp_path / way)}", commit)))
+    drop_schemas(postgres_dsn)
+    assert found[0] == found[1]
+    assert found[0][0] == [expected, None]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(GOOD, require=[(b"id", b"x")]),
+        replace(GOOD, blobs={b"h" * 32: b"blob"}),
+        replace(GOOD, record=None),
+        replace(GOOD, runs=[RunWrite(5, 0, 4, b"sealed", 2)]),
+        replace(GOOD, runs=[run(5, 2), run(5, 4)]),
+        replace(GOOD, rows=[RowWrite(HEAD, None, 1)]),
+        replace(GOOD, rows=[RowWrite(HEAD, b"2")]),
+        replace(GOOD, rows=[*GOOD.rows, *NEIGHBOUR.rows]),
+    ],
+)
+def test_what_is_more_than_that_is_not_plain(other):
+    assert not is_plain(other)
+
+
+def test_a_store_of_the_first_schema_is_brought_up_to_date(postgres_url):
+    with SyncClient.open(postgres_url) as client:
+        first = client.save("a", session_id="s", execution_state={"n": 1})
+    schema = quoted(schema_of(postgres_url))
+    with connected(postgres_url) as connection:
+        connection.execute(f"DROP FUNCTION {schema}.save_all".encode())
+        connection.execute(f"UPDATE {schema}.store SET version = 1".encode())
+    with SyncClient.open(postgres_url) as client:
+        second = client.save("a", session_id="s", execution_state={"n": 2})
+        third = client.save("a", session_id="s", execution_state={"n": 3})
+        assert [one.checkpoint_id for one in client.timeline("a", "s")] == [third, second, first]
+    with connected(postgres_url) as connection:
+        assert connection.execute(f"SELECT version FROM {schema}.store".encode()).fetchone() == (2,)
