@@ -227,6 +227,9 @@ class Loop:
         except Exception as error:
             state = await child.load() or state
             outcome = Outcome(Fate.FAILED, words=f"{type(error).__name__}: {error}")
+        except BaseException:
+            place.state = child.state  # what it came to must not be lost when the turn is saved as cancelled
+            raise
         else:
             assert end is not None
             outcome = Outcome(Fate.FINISHED, end.text)
