@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
+from zstandard import ZstdDecompressor
+
 from holdfast.backends.port import Run, Span
 from holdfast.codec.codec import Codec
 from holdfast.errors import CorruptError
@@ -26,14 +28,50 @@ def assemble(
         span, found = next(answers)
         content = b"".join(data for _, data in runs.payload(span, found, inflate))
     _check("the skeleton", content, skeleton.size, skeleton.digest, verify=verify)
-    lists: list[Any] = []
-    for entry in manifest.lists:
-        pieces: list[tuple[int, memoryview]] = []
-        for _ in entry.spans:
-            span, found = next(answers)
-            pieces += runs.payload(span, found, inflate)
-        _check_list(entry, pieces, verify=verify)
-        lists.append(codec.decode_joined(pieces))
+    lists = [
+        list_of(codec, entry, [next(answers)[1] for _ in entry.spans], inflate, verify=verify)
+        for entry in manifest.lists
+    ]
+    return put_together(codec, manifest, content, lists, blobs, verify=verify)
+
+
+def list_of(
+    codec: Codec,
+    entry: ListEntry,
+    stored: Sequence[Sequence[Run]],
+    inflate: ZstdDecompressor | None = None,
+    *,
+    verify: bool = True,
+) -> list[Any]:
+    """A list. `stored` answers the entry's spans."""
+    pieces: list[tuple[int, memoryview]] = []
+    for span, found in zip(entry.spans, stored, strict=True):
+        pieces += runs.payload(span, found, inflate)
+    _check_list(entry, pieces, verify=verify)
+    return codec.decode_joined(pieces)
+
+
+def skeleton_of(manifest: Manifest, stored: Sequence[Run]) -> bytes:
+    """The content of the skeleton, checked. `stored` answers its span, if it has one."""
+    skeleton = manifest.skeleton
+    content = skeleton.inline
+    if content is None:
+        assert skeleton.span is not None
+        content = b"".join(data for _, data in runs.payload(skeleton.span, stored))
+    _check("the skeleton", content, skeleton.size, skeleton.digest, verify=True)
+    return content
+
+
+def put_together(
+    codec: Codec,
+    manifest: Manifest,
+    skeleton: bytes,
+    lists: Sequence[Any],
+    blobs: Sequence[bytes | None],
+    *,
+    verify: bool,
+) -> tuple[Any, Any]:
+    """The two parts of the state, from its skeleton and lists, which were checked, and its blobs."""
     blob_contents = [
         _blob(blob.hash, blob.size, found, verify=verify) for blob, found in zip(manifest.blobs, blobs, strict=True)
     ]
@@ -44,7 +82,7 @@ def assemble(
             raise CorruptError("a state refers to a part that its manifest does not have: run `verify`")
         return parts[index] if kind == split.LIST else split.blob_value(kind, parts[index])
 
-    execution_state, agent_context = codec.decode(content, resolve)
+    execution_state, agent_context = codec.decode(skeleton, resolve)
     return execution_state, agent_context
 
 
@@ -97,7 +135,7 @@ def check_lists(
                 chain.update(piece)
                 size += len(piece)
         if size != entry.size or chain.digest() != entry.digest:
-            _mismatch(f"the list {split.path_text(entry.path)}")
+            list_mismatch(entry)
         if _is_prefix_of_log(entry):
             hashed[entry.spans[0].log] = Prefix(entry.spans[0].end, size, chain)
 
@@ -131,7 +169,11 @@ def _check_list(entry: ListEntry, pieces: Sequence[tuple[int, memoryview]], *, v
         or sum(map(len, contents)) != entry.size
         or (verify and chain_of(contents).digest() != entry.digest)
     ):
-        _mismatch(f"the list {split.path_text(entry.path)}")
+        list_mismatch(entry)
+
+
+def list_mismatch(entry: ListEntry) -> NoReturn:
+    _mismatch(f"the list {split.path_text(entry.path)}")
 
 
 def _mismatch(what: str) -> NoReturn:

@@ -59,6 +59,14 @@ def of_writes(place: Place, id_: str) -> bytes:
     return of_place(place) + _measured(id_)
 
 
+def writes_prefix(key: bytes) -> bytes:
+    """The part of a key that the writes of one checkpoint share: `of_writes` of it."""
+    end = 0
+    for _ in range(3):
+        end += 4 + int.from_bytes(key[end : end + 4], "big")
+    return key[:end]
+
+
 def writes_key(place: Place, id_: str, task_id: str) -> RowKey:
     """Where the writes of a task are. In the store's tree: they may come before the first checkpoint does."""
     return RowKey(WRITES, of_writes(place, id_) + rows.session_key(task_id), STORE)

@@ -6,12 +6,26 @@ leaving these out halves the time and the bytes.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
+import langchain_core.messages
+
 from holdfast.codec.pydantic_models import PydanticKind
+from holdfast.objects.witness import ATOMS
 
 _BESIDE = ""  # as in pydantic_models: no field has this name
 _UNSET: Any = object()
+_MESSAGES = (
+    "AIMessage", "AIMessageChunk", "ChatMessage", "ChatMessageChunk", "FunctionMessage", "FunctionMessageChunk",
+    "HumanMessage", "HumanMessageChunk", "RemoveMessage", "SystemMessage", "SystemMessageChunk", "ToolMessage",
+    "ToolMessageChunk",
+)  # fmt: skip
+
+
+@functools.cache
+def message_classes() -> frozenset[type[Any]]:
+    return frozenset(getattr(langchain_core.messages, name) for name in _MESSAGES)
 
 
 class MessageKind:
@@ -53,3 +67,29 @@ class MessageKind:
 def _anew(value: Any) -> Any:
     """An empty list or dict of the message's own."""
     return value.copy() if isinstance(value, list | dict) else value
+
+
+def copied(value: Any) -> Any:
+    """A copy that shares nothing that can be changed with the value; KeyError if it holds something else than messages and
+    plain data."""
+    kind = type(value)
+    if kind in ATOMS:
+        return value
+    if kind is dict:
+        return {name: one if type(one) in ATOMS else copied(one) for name, one in value.items()}
+    if kind is list:
+        return [one if type(one) in ATOMS else copied(one) for one in value]
+    if kind not in message_classes():
+        raise KeyError(kind)
+    held = value.__dict__.copy()
+    for name, one in held.items():
+        if type(one) not in ATOMS:
+            held[name] = copied(one)
+    extra, private = value.__pydantic_extra__, value.__pydantic_private__
+    copy = object.__new__(kind)
+    put = object.__setattr__
+    put(copy, "__dict__", held)
+    put(copy, "__pydantic_fields_set__", value.__pydantic_fields_set__.copy())
+    put(copy, "__pydantic_extra__", None if extra is None else copied(extra))
+    put(copy, "__pydantic_private__", None if private is None else copied(private))
+    return copy

@@ -23,6 +23,7 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 
+from holdfast.adapters.langgraph import history
 from holdfast.adapters.langgraph.keys import Place
 from holdfast.adapters.langgraph.threads import Threads, config_of
 from holdfast.adapters.langgraph.types import SaverTypes
@@ -196,12 +197,12 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        return self._run(self._here.delta_history(*_place_and_id(config), channels))
+        return self._run(history.delta_history(self._here, *_place_and_id(config), channels))
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        return await self._there.delta_history(*_place_and_id(config), channels)
+        return await history.delta_history(self._there, *_place_and_id(config), channels)
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -334,18 +335,9 @@ async def _listed(
     thread = configurable.get("thread_id")
     ns, id_ = configurable.get("checkpoint_ns"), configurable.get("checkpoint_id") or None
     before_id = ((before or {}).get("configurable") or {}).get("checkpoint_id") or None
-    left = limit
-    if left is not None and left <= 0:
-        return
-    async for entry in threads.matching(None if thread is None else str(thread), ns, id_, before_id):
-        found = await threads.load(entry, wanted)
-        if found is None:
-            continue
+    entries = threads.matching(None if thread is None else str(thread), ns, id_, before_id)
+    async for found in history.listed(threads, entries, wanted, limit):
         yield found
-        if left is not None:
-            left -= 1
-            if left == 0:
-                return
 
 
 async def _next(found: AsyncIterator[CheckpointTuple]) -> CheckpointTuple | None:

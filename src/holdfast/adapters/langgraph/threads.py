@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, DeltaChannelHistory, PendingWrite
+from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple
 
-from holdfast.adapters.langgraph import keys, writes
+from holdfast.adapters.langgraph import history, keys, loading, writes
 from holdfast.adapters.langgraph.keys import Entry, Place
 from holdfast.backends.port import Commit, RowKey, RowWrite
 from holdfast.errors import CheckpointExpiredError, CheckpointNotFoundError, CorruptError
@@ -30,7 +30,6 @@ from holdfast.operations.services import Services
 PAGE = 64
 REMEMBERED = 4096  # which checkpoint of LangGraph's is which of ours
 DELETED = "deleted by LangGraph"
-_DELTA_COUNTERS = "counters_since_delta_snapshot"
 
 
 class Recent:
@@ -115,12 +114,22 @@ class Threads:
         found = await self._entries(keys.index_key(place, id_), limit=1)
         return found[0] if found and found[0].id == id_ else None
 
+    async def newest(self, place: Place, id_: str | None) -> Entry | None:
+        """The entry of that id, or the one with the highest id; None if there is none, or if it has expired."""
+        if id_ is not None:
+            entry = await self.find(place, id_)
+            return entry if entry is not None and await self.live([entry]) else None
+        async for entry in self.of_place(place, first_page=1):
+            if await self.live([entry]):
+                return entry
+        return None
+
     async def get(self, place: Place, id_: str | None) -> CheckpointTuple | None:
         """The checkpoint of that id, or the one with the highest id."""
         if id_ is not None:
             entry = await self.find(place, id_)
             return await self.load(entry) if entry else None
-        async for entry in self._of_place(place, first_page=1):
+        async for entry in self.of_place(place, first_page=1):
             loaded = await self.load(entry)
             if loaded is not None:
                 return loaded
@@ -132,7 +141,7 @@ class Threads:
         """The entries, newest first. Nothing is held between two of them."""
         if thread is not None and ns is not None:
             if id_ is None:
-                async for entry in self._of_place(Place(thread, ns), before):
+                async for entry in self.of_place(Place(thread, ns), before):
                     yield entry
                 return
             one = await self.find(Place(thread, ns), id_)
@@ -144,68 +153,44 @@ class Threads:
             if (ns in (None, entry.place.ns) and id_ in (None, entry.id)) and (before is None or entry.id < before):
                 yield entry
 
-    async def load(self, entry: Entry, wanted: Mapping[str, Any] | None = None) -> CheckpointTuple | None:
-        """The checkpoint of an entry, with its writes; None if it has expired, or if its metadata is not as wanted."""
-        live = await self._live(entry)
-        if live is None:
-            return None
-        stored, about = live
-        metadata = about["metadata"]
-        if wanted and not all(metadata.get(name) == value for name, value in wanted.items()):
-            return None
-        state, _ = await reading.load_state(self.services, stored.manifest(), verify=True)
+    async def load(self, entry: Entry) -> CheckpointTuple | None:
+        """The checkpoint of an entry, with its writes; None if it has expired."""
+        for _, stored, about in await self.live([entry]):
+            session = rows.session_key(entry.place.session)
+            state = await loading.load_state(self.services, session, stored.manifest())
+            return await self.as_tuple(entry, about, state)
+        return None
+
+    async def as_tuple(self, entry: Entry, about: Mapping[str, Any], state: Any) -> CheckpointTuple:
         return CheckpointTuple(
             config=config_of(entry.place, entry.id),
             checkpoint=cast("Checkpoint", state),
-            metadata=cast("CheckpointMetadata", metadata),
+            metadata=cast("CheckpointMetadata", about["metadata"]),
             parent_config=config_of(entry.place, about["parent"]) if about["parent"] else None,
             pending_writes=await writes.pending(self.services, entry.place, entry.id),
         )
 
-    async def delta_history(
-        self, place: Place, id_: str | None, channels: Sequence[str]
-    ) -> dict[str, DeltaChannelHistory]:
-        """For each channel the writes of the checkpoint's ancestors, oldest first, back to the nearest one that has a
-        value of the channel, and that value as `seed`."""
-        collected: dict[str, list[PendingWrite]] = {channel: [] for channel in channels}
-        seeds: dict[str, Any] = {}
-        target = await self.get(place, id_) if channels else None
-        cursor = parent_of(target)
-        while cursor is not None and len(seeds) < len(collected):
-            ancestor = await self.get(place, cursor)
-            if ancestor is None:
-                break
-            remaining = collected.keys() - seeds.keys()
-            for write in reversed(ancestor.pending_writes or ()):
-                if write[1] in remaining:
-                    collected[write[1]].append(write)
-            values = ancestor.checkpoint["channel_values"]
-            seeds.update((channel, values[channel]) for channel in remaining if channel in values)
-            cursor = parent_of(ancestor)
-        return {
-            channel: DeltaChannelHistory(writes=found[::-1], seed=seeds[channel])
-            if channel in seeds
-            else DeltaChannelHistory(writes=found[::-1])
-            for channel, found in collected.items()
-        }
+    async def live(self, entries: Sequence[Entry]) -> list[tuple[Entry, Stored, dict[str, Any]]]:
+        """The entries whose checkpoints have not expired, with their records and what these say of themselves."""
+        live = []
+        records = await self.services.backend.records([entry.checkpoint for entry in entries]) if entries else []
+        for entry, found in zip(entries, records, strict=True):
+            if found is None:
+                continue
+            stored = record.unpack(self.services.codec, found.data, expected_id=entry.checkpoint)
+            if await reading.is_over(self.services, stored):
+                continue
+            about = self.services.codec.decode(stored.header["meta"]) if "meta" in stored.header else {}
+            said = about.get("thread_id"), about.get("checkpoint_ns"), about.get("langgraph_id")
+            if said != (*entry.place, entry.id):
+                raise CorruptError(
+                    f"the LangGraph index leads from {entry.id!r:.60} of thread {entry.place.thread!r:.60} to the "
+                    "checkpoint of another: the store was changed by another program. Run `verify`"
+                )
+            live.append((entry, stored, about))
+        return live
 
-    async def _live(self, entry: Entry) -> tuple[Stored, dict[str, Any]] | None:
-        """The record that an entry leads to, and its metadata; None if it has expired."""
-        [found] = await self.services.backend.records([entry.checkpoint])
-        if found is None:
-            return None
-        stored = record.unpack(self.services.codec, found.data, expected_id=entry.checkpoint)
-        if await reading.is_over(self.services, stored):
-            return None
-        about = self.services.codec.decode(stored.header["meta"]) if "meta" in stored.header else {}
-        if (about.get("thread_id"), about.get("checkpoint_ns"), about.get("langgraph_id")) != (*entry.place, entry.id):
-            raise CorruptError(
-                f"the LangGraph index leads from {entry.id!r:.60} of thread {entry.place.thread!r:.60} to the checkpoint of "
-                "another: the store was changed by another program. Run `verify`"
-            )
-        return stored, about
-
-    async def _of_place(
+    async def of_place(
         self, place: Place, before: str | None = None, *, first_page: int = PAGE
     ) -> AsyncIterator[Entry]:
         after = keys.index_key(place, before) if before is not None else None
@@ -245,7 +230,8 @@ class Threads:
             for entry in await self._entries(keys.of_thread(thread)):
                 by_place.setdefault(entry.place, []).append(entry)
             for place, entries in by_place.items():
-                kept = await self._needed(place)
+                latest = await self.newest(place, None)
+                kept = await history.needed_for(self, place, [latest.id] if latest else [])
                 ending = [entry for entry in entries if entry.id not in kept]
                 await self._bury_session(place, keep={entry.checkpoint for entry in entries if entry.id in kept})
                 await self._forget(ending)
@@ -261,23 +247,6 @@ class Threads:
                 copied = await self.put(place, cast("Any", loaded.checkpoint), loaded.metadata, parent_of(loaded))
                 copies[entry.checkpoint] = copied
         await writes.copy(self.services, source, target, copies)
-
-    async def _needed(self, place: Place) -> set[str]:
-        latest = await self.get(place, None)
-        if latest is None:
-            return set()
-        kept = {latest.checkpoint["id"]}
-        without_value = set(cast("Any", latest.metadata).get(_DELTA_COUNTERS) or ())
-        without_value -= latest.checkpoint["channel_values"].keys()
-        cursor = parent_of(latest)
-        while without_value and cursor is not None:
-            ancestor = await self.get(place, cursor)
-            if ancestor is None:
-                break
-            kept.add(cursor)
-            without_value -= ancestor.checkpoint["channel_values"].keys()
-            cursor = parent_of(ancestor)
-        return kept
 
     async def _bury_session(self, place: Place, keep: set[bytes] | frozenset[bytes]) -> None:
         """Expires what the session has: also what was put again, which no entry leads to any more."""

@@ -20,21 +20,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import langchain_core.documents
-import langchain_core.messages
 from langgraph.store.base import Item
 
-from holdfast.adapters.langgraph.messages import MessageKind
+from holdfast.adapters.langgraph.messages import MessageKind, message_classes
 from holdfast.codec.builtin import BUILTIN_TYPES
 from holdfast.codec.kinds import kind_of
 from holdfast.codec.refusals import Refused
 from holdfast.codec.types import RegisteredType, TypeRegistry, default_types
 from holdfast.errors import UnknownTypeError, UsageError
 
-_MESSAGES = (
-    "AIMessage", "AIMessageChunk", "ChatMessage", "ChatMessageChunk", "FunctionMessage", "FunctionMessageChunk",
-    "HumanMessage", "HumanMessageChunk", "RemoveMessage", "SystemMessage", "SystemMessageChunk", "ToolMessage",
-    "ToolMessageChunk",
-)  # fmt: skip
 _GRAPH_TYPES = ("Command", "Interrupt", "Overwrite", "PregelTask", "StateSnapshot", "TimeoutPolicy")
 _ADDRESSES = tuple(
     getattr(ipaddress, f"{version}{what}")
@@ -47,8 +41,7 @@ _MAX_NAME = 200
 
 @functools.cache
 def _message_kinds() -> dict[type[Any], MessageKind]:
-    classes = [getattr(langchain_core.messages, name) for name in _MESSAGES]
-    return {cls: MessageKind(cls, f"langchain:{cls.__name__}") for cls in classes}
+    return {cls: MessageKind(cls, f"langchain:{cls.__name__}") for cls in message_classes()}
 
 
 def register_known(types: TypeRegistry) -> None:
@@ -83,7 +76,7 @@ class SaverTypes(TypeRegistry):
     def __init__(self, allow: Iterable[Any] = ()) -> None:
         super().__init__()
         register_known(self)
-        self.plain = frozenset(_message_kinds())
+        self.plain = message_classes()
         self._register_plain()
         for allowed in allow:
             self._allow(allowed)

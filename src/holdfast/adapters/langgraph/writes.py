@@ -19,6 +19,7 @@ from holdfast.objects import frame, rows
 from holdfast.operations.services import Services
 
 MAX_ATTEMPTS = 200
+SCANNED_AT_ONCE = 512
 
 Kept = dict[int, list[Any]]  # by index: channel, task path, encoded value
 
@@ -60,9 +61,33 @@ async def put(
 
 async def pending(services: Services, place: Place, id_: str) -> list[PendingWrite]:
     """All that tasks have written since a checkpoint, in the order in which LangGraph applies it."""
+    found = await services.backend.scan(keys.WRITES, tree=STORE, prefix=keys.of_writes(place, id_))
+    return _in_order(services, found)
+
+
+async def pending_of(services: Services, place: Place, ids: Sequence[str]) -> dict[str, list[PendingWrite]]:
+    """The same for several checkpoints of a place, by their ids: one pass over the keys from the first to the last of them."""
+    by_prefix = {keys.of_writes(place, id_): id_ for id_ in ids}
+    found: dict[str, list[tuple[RowKey, Row]]] = {}
+    if by_prefix:
+        after: bytes | None = min(by_prefix)[:-1]  # before the first one, and before little else
+        last = max(by_prefix)
+        while after is not None:
+            page = await services.backend.scan(
+                keys.WRITES, tree=STORE, prefix=keys.of_place(place), after=after, limit=SCANNED_AT_ONCE
+            )
+            for key, row in page:
+                id_ = by_prefix.get(keys.writes_prefix(key.key))
+                if id_ is not None:
+                    found.setdefault(id_, []).append((key, row))
+            is_over = len(page) < SCANNED_AT_ONCE or keys.writes_prefix(page[-1][0].key) > last
+            after = None if is_over else page[-1][0].key
+    return {id_: _in_order(services, its) for id_, its in found.items()}
+
+
+def _in_order(services: Services, scanned: Sequence[tuple[RowKey, Row]]) -> list[PendingWrite]:
     found: list[tuple[tuple[str, str, int], str, str, bytes]] = []
-    prefix = keys.of_writes(place, id_)
-    for key, row in await services.backend.scan(keys.WRITES, tree=STORE, prefix=prefix):
+    for key, row in scanned:
         task_id = keys.task_of(key.key)[2]
         for index, (channel, path, value) in _unpack(services, key, row)[1].items():
             found.append((writes_sort_key(path, task_id, index), task_id, channel, value))
