@@ -6,9 +6,10 @@ follow the value are noticed, exceptions of the hook are kept, and payloads nest
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import ormsgpack
@@ -41,6 +42,20 @@ _SMALL_PAYLOAD = 256  # no payload is nested deeper than it is long
 _unpackb = ormsgpack.unpackb
 
 
+@contextlib.contextmanager
+def collector_paused() -> Iterator[None]:
+    """While thousands of containers are made, none of them garbage: looking for some among them takes a tenth of the time
+    of decoding them, and most of that of copying them."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 class Decoder:
     """Decodes one value; not to be used again."""
 
@@ -59,14 +74,10 @@ class Decoder:
         return self._run(b"".join((b"\x92", data, _END_ENCODED)), 1, 1)[0]
 
     def decode_joined(self, pieces: Sequence[Joined]) -> list[Any]:
-        if sum(len(data) for _, data in pieces) < _LARGE or not gc.isenabled():
+        if sum(len(data) for _, data in pieces) < _LARGE:
             return self._decode_pieces(pieces)
-        # Thousands of new containers, none of them garbage: looking for some among them takes a tenth of the time.
-        gc.disable()
-        try:
+        with collector_paused():
             return self._decode_pieces(pieces)
-        finally:
-            gc.enable()
 
     def _decode_pieces(self, pieces: Sequence[Joined]) -> list[Any]:
         """Piece by piece, small ones together: of a few megabytes at once, most of the time goes into memory that is

@@ -12,6 +12,7 @@ from typing import Any
 
 from holdfast.backends.port import Run, Span
 from holdfast.codec.codec import Codec
+from holdfast.codec.decoding import collector_paused
 from holdfast.errors import CorruptError
 from holdfast.objects import runs
 from holdfast.objects.assemble import Prefix, list_mismatch
@@ -77,15 +78,14 @@ class Shelf:
 
     def take(self, entry: ListEntry) -> list[Any]:
         """A list of the caller's own."""
-        copy = self._copy
         taken: list[Any] = []
-        for span in entry.spans:
-            decoded = self._values(span)
-            for number in range(span.first, span.end):
+        with collector_paused():
+            for span in entry.spans:
+                values, numbers = self._values(span), range(span.first, span.end)
                 try:
-                    taken.append(copy(decoded[number]))
+                    taken += [*map(self._copy, [values[number] for number in numbers])]
                 except KeyError:
-                    taken.append(self._codec.decode(self._encoded[span.log][number]))
+                    taken += self._codec.decode_joined([(1, self._encoded[span.log][number]) for number in numbers])
         return taken
 
     def _values(self, span: Span) -> dict[int, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.adapters.langgraph.messages import copied
 from holdfast.backends.port import Run, Span
+from holdfast.codec.decoding import collector_paused
 from holdfast.objects import assemble
 from holdfast.objects.groups import witnesses_from
 from holdfast.objects.manifest import ListEntry, Manifest
@@ -50,7 +51,8 @@ async def load_state(services: Services, session: bytes, manifest: Manifest) -> 
     """The state of one checkpoint. Lists that this process has put last, and whose objects are unchanged since, are copied from
     these; and the copies are watched, so that the next put, which hands them over, need not encode them."""
     line = services.memory.get(session)
-    lists = [_remembered(services, line, entry) for entry in manifest.lists]
+    with collector_paused():
+        lists = [_remembered(services, line, entry) for entry in manifest.lists]
     spans = [] if manifest.skeleton.span is None else [manifest.skeleton.span]
     for entry, known in zip(manifest.lists, lists, strict=True):
         if known is None:

@@ -6,7 +6,6 @@ leaving these out halves the time and the bytes.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import langchain_core.messages
@@ -23,9 +22,7 @@ _MESSAGES = (
 )  # fmt: skip
 
 
-@functools.cache
-def message_classes() -> frozenset[type[Any]]:
-    return frozenset(getattr(langchain_core.messages, name) for name in _MESSAGES)
+MESSAGE_CLASSES: frozenset[type[Any]] = frozenset(getattr(langchain_core.messages, name) for name in _MESSAGES)
 
 
 class MessageKind:
@@ -73,23 +70,28 @@ def copied(value: Any) -> Any:
     """A copy that shares nothing that can be changed with the value; KeyError if it holds something else than messages and
     plain data."""
     kind = type(value)
+    if kind in MESSAGE_CLASSES:
+        return _copied_message(value, kind)
     if kind in ATOMS:
         return value
     if kind is dict:
         return {name: one if type(one) in ATOMS else copied(one) for name, one in value.items()}
     if kind is list:
         return [one if type(one) in ATOMS else copied(one) for one in value]
-    if kind not in message_classes():
-        raise KeyError(kind)
+    raise KeyError(kind)
+
+
+def _copied_message(value: Any, kind: type[Any]) -> Any:
     held = value.__dict__.copy()
     for name, one in held.items():
-        if type(one) not in ATOMS:
-            held[name] = copied(one)
+        its = type(one)
+        if its not in ATOMS:
+            held[name] = copied(one) if (its is not list and its is not dict) or one else its()
     extra, private = value.__pydantic_extra__, value.__pydantic_private__
     copy = object.__new__(kind)
     put = object.__setattr__
     put(copy, "__dict__", held)
     put(copy, "__pydantic_fields_set__", value.__pydantic_fields_set__.copy())
-    put(copy, "__pydantic_extra__", None if extra is None else copied(extra))
+    put(copy, "__pydantic_extra__", copied(extra) if extra else None if extra is None else {})
     put(copy, "__pydantic_private__", None if private is None else copied(private))
     return copy

@@ -22,7 +22,7 @@ from typing import Any
 import langchain_core.documents
 from langgraph.store.base import Item
 
-from holdfast.adapters.langgraph.messages import MessageKind, message_classes
+from holdfast.adapters.langgraph.messages import MESSAGE_CLASSES, MessageKind
 from holdfast.codec.builtin import BUILTIN_TYPES
 from holdfast.codec.kinds import kind_of
 from holdfast.codec.refusals import Refused
@@ -41,7 +41,7 @@ _MAX_NAME = 200
 
 @functools.cache
 def _message_kinds() -> dict[type[Any], MessageKind]:
-    return {cls: MessageKind(cls, f"langchain:{cls.__name__}") for cls in message_classes()}
+    return {cls: MessageKind(cls, f"langchain:{cls.__name__}") for cls in MESSAGE_CLASSES}
 
 
 def register_known(types: TypeRegistry) -> None:
@@ -76,7 +76,7 @@ class SaverTypes(TypeRegistry):
     def __init__(self, allow: Iterable[Any] = ()) -> None:
         super().__init__()
         register_known(self)
-        self.plain = message_classes()
+        self.plain = MESSAGE_CLASSES
         self._register_plain()
         for allowed in allow:
             self._allow(allowed)
