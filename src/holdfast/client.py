@@ -5,6 +5,7 @@ Operations other than save and restore are imported when they are called: `impor
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     )
     from holdfast.runs.faces import Run
     from holdfast.store import ClientStore
+    from holdfast.workspace.workspace import SyncWorkspace, Workspace
 
 
 class Client(Keeping, Moving, Asking):
@@ -72,6 +74,7 @@ class Client(Keeping, Moving, Asking):
         tasks: Any = None,
         app_version: str | None = None,
         state_version: int | None = None,
+        workspace: str | os.PathLike[str] | Workspace | SyncWorkspace | None = None,
         **metadata: Any,
     ) -> str:
         """Saves a checkpoint, which becomes the head of its session, and returns its id. It is durable then.
@@ -83,7 +86,8 @@ class Client(Keeping, Moving, Asking):
         (`ConflictError`) unless the session stands there. Under a `lease` of `client.lease(session_id)`, nobody else
         may write to the session. `state_version` numbers the form of the caller's states; left out, it is the newest
         that the migrations of this agent lead to, else 1, and a state that follows a higher version of the same agent
-        is refused (`NewerStateError`). Any other keyword is metadata.
+        is refused (`NewerStateError`). With `workspace`, a directory or what `client.workspace(...)` gave, a snapshot of its
+        files is taken and saved with the state, or neither is. Any other keyword is metadata.
         """
         session_id = arguments.session_under(lease, session_id)
         request = SaveRequest(
@@ -105,6 +109,10 @@ class Client(Keeping, Moving, Asking):
             app_version=arguments.optional_name("app_version", app_version),
             state_version=arguments.state_version(state_version),
         )
+        if workspace is not None:
+            from holdfast.workspace.workspace import opened
+
+            return ids.to_text((await opened(self._services, self._workspaces, workspace).save(request)).id)
         return ids.to_text((await saving.save(self._services, request)).id)
 
     async def restore(self, checkpoint_id: str, verify: bool = True, *, migrate: bool = True) -> Checkpoint:
@@ -211,6 +219,15 @@ class Client(Keeping, Moving, Asking):
         from holdfast.operations import timeline as listing
 
         return await listing.tree(self._services, arguments.name("session_id", session_id))
+
+    # -- files -------------------------------------------------------------------------------------------------------
+
+    def workspace(self, path: str | os.PathLike[str], **options: Any) -> Workspace:
+        """The directory that an agent works in, for snapshots of its files: `save(..., workspace=workspace)`. `Workspace`
+        documents the options."""
+        from holdfast.workspace.workspace import Workspace
+
+        return Workspace(path, self, **options)
 
     # -- going other ways --------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.backends.bridge import Bridge
 from holdfast.backends.port import AnyBackend
@@ -18,6 +18,9 @@ from holdfast.model.lease import Process
 from holdfast.model.migrations import Migrations, default_migrations
 from holdfast.operations.memory import LineMemory
 from holdfast.operations.services import LogNumbers, Services
+
+if TYPE_CHECKING:
+    from holdfast.workspace.workspace import Opened
 
 DEFAULT_PATH = ".holdfast/store.db"
 DEFAULT_DIRECTORY = ".holdfast/store"
@@ -63,6 +66,7 @@ class Opening:
             has_ended=_has_ended,
             migrations=default_migrations if migrations is None else migrations,
         )
+        self._workspaces: dict[str, Opened] = {}  # those that were named by their directories
 
     def _bridge(self, backend: AnyBackend) -> Bridge:
         raise NotImplementedError

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from holdfast.model.retention import Retention
     from holdfast.runs.faces import SyncRun
     from holdfast.store import SyncClientStore
+    from holdfast.workspace.workspace import SyncWorkspace, Workspace
 
 
 class _Inline(Client):
@@ -98,6 +99,7 @@ class SyncClient(SyncAsking, Opening):
         tasks: Any = None,
         app_version: str | None = None,
         state_version: int | None = None,
+        workspace: str | os.PathLike[str] | Workspace | SyncWorkspace | None = None,
         **metadata: Any,
     ) -> str:
         return run_inline(
@@ -118,6 +120,7 @@ class SyncClient(SyncAsking, Opening):
                 tasks=tasks,
                 app_version=app_version,
                 state_version=state_version,
+                workspace=workspace,
                 **metadata,
             )
         )
@@ -164,6 +167,11 @@ class SyncClient(SyncAsking, Opening):
 
     def tree(self, session_id: str) -> Tree:
         return run_inline(self._client.tree(session_id))
+
+    def workspace(self, path: str | os.PathLike[str], **options: Any) -> SyncWorkspace:
+        from holdfast.workspace.workspace import SyncWorkspace
+
+        return SyncWorkspace(path, self, **options)
 
     def save_checkpoint(self, checkpoint: Checkpoint, *, lease: LeaseTerms | None = None) -> str:
         return run_inline(self._client.save_checkpoint(checkpoint, lease=lease))

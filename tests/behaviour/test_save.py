@@ -127,7 +127,7 @@ def test_an_unknown_framework_is_refused_and_the_known_are_listed(quick: SyncCli
         assert framework.value in str(refusal.value)
 
 
-@pytest.mark.parametrize("keyword", ["tenant", "workspace", "metadata", "schema", "checksum", "verify"])
+@pytest.mark.parametrize("keyword", ["tenant", "token", "metadata", "schema", "checksum", "verify"])
 def test_names_we_may_need_later_are_reserved(quick: SyncClient, keyword):
     with pytest.raises(UsageError, match=f"'{keyword}' is reserved"):
         quick.save("a", session_id="s", **{keyword: 1})

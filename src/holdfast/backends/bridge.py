@@ -74,6 +74,9 @@ class Bridge:
     async def aside(self, call: Callable[[], T]) -> T:
         return await self._call(call)
 
+    async def apart(self, call: Callable[[], T]) -> T:
+        return call()
+
     async def sleep(self, seconds: float) -> None:
         raise NotImplementedError
 
@@ -245,6 +248,11 @@ class LoopBridge(Bridge):
 
         # A lock serves one event loop, and is kept only while somebody uses it.
         return self._turns.setdefault((id(asyncio.get_running_loop()), key), asyncio.Lock())
+
+    async def apart(self, call: Callable[[], T]) -> T:
+        import asyncio
+
+        return await asyncio.to_thread(call)
 
     async def sleep(self, seconds: float) -> None:
         import asyncio

@@ -356,6 +356,9 @@ class Backend(Protocol):
     async def aside(self, call: Callable[[], T]) -> T:
         """Carries out something else that blocks (reading or writing a file) in the way that the store is called."""
 
+    async def apart(self, call: Callable[[], T]) -> T:
+        """The same for what may take long: calls of the store do not wait for it."""
+
     async def sleep(self, seconds: float) -> None:
         """Lets time pass, without keeping an event loop from its work."""
 

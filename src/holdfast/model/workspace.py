@@ -113,6 +113,31 @@ class Snapshot:
         return bytes.fromhex(self.reference.removeprefix(SCHEME))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotReport:
+    """A snapshot that was taken: the checkpoint that holds it, and how many paths differ from the snapshot before it."""
+
+    checkpoint_id: str
+    session_id: str
+    snapshot: Snapshot
+    changed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesReport:
+    """What `verify` found of a snapshot: objects that are missing or damaged; and, if all files were read again, those that
+    changed although their times, sizes and inodes did not."""
+
+    reference: str
+    objects: int
+    problems: tuple[str, ...] = ()
+    unseen: tuple[bytes, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+
 def is_ours(reference: str | None) -> bool:
     """Whether a checkpoint's `workspace` names a snapshot of ours, and not one that a sandbox service took."""
     if reference is None or not reference.startswith(SCHEME):

@@ -27,7 +27,6 @@ import ormsgpack
 
 from holdfast.backends.port import Run
 from holdfast.errors import CorruptError, NewerVersionError, UsageError
-from holdfast.model import ids
 from holdfast.objects import frame
 from holdfast.objects.graves import CHECKSUM_SIZE
 
@@ -102,11 +101,6 @@ class Counts(NamedTuple):
 
     def plus(self, other: Counts) -> Counts:
         return Counts(*(a + b for a, b in zip(self, other, strict=True)))
-
-
-def staging_session(checkpoint: bytes) -> str:
-    """The session of a checkpoint that holds parts of a tree while it is imported: nobody's, and soon gone."""
-    return f"importing {ids.to_text(checkpoint)}"
 
 
 # -- sections --------------------------------------------------------------------------------------------------------

@@ -27,11 +27,12 @@ PARAMETERS = frozenset(
     (
         "agent_id", "framework", "execution_state", "session_id", "parent_id", "context", "step_index", "step_name",
         "ttl_seconds", "checkpoint_id", "append", "expect_head", "lease", "tasks", "app_version", "state_version",
+        "workspace",
     )
 )  # fmt: skip
 RESERVED = frozenset(
     (
-        "tenant", "tenant_id", "key_id", "workspace", "token", "run_id", "schema", "schema_version", "contract",
+        "tenant", "tenant_id", "key_id", "token", "run_id", "schema", "schema_version", "contract",
         "durability", "created_at", "sequence", "tree_id", "checksum", "handoff_target", "handoff_schema", "metadata",
         "agent_context", "effects", "verify",
     )
@@ -43,7 +44,8 @@ MAX_NAME_BYTES = 64 * 1024
 class SaveRequest:
     """What is to be saved, checked. `append` maps paths to the elements that follow the parent's list there.
     `created_at_us` is for importers alone: when another program saved it. `beside` is for adapters: rows of the tree
-    that are written in the same commit, given the record."""
+    that are written in the same commit, given the record. `files` are the new parts of the snapshot that `workspace`
+    names."""
 
     agent_id: str
     session_id: str
@@ -67,6 +69,23 @@ class SaveRequest:
     handoff_schema: str | None = None
     created_at_us: int | None = None
     beside: Callable[[Stored], Sequence[RowWrite]] | None = None
+    files: FilesWrite | None = None
+
+
+@dataclass(slots=True)
+class FilesWrite:
+    """What a commit must do so that a snapshot of a directory is stored with it."""
+
+    blobs: Mapping[bytes, bytes]  # those that were not staged
+    held: Sequence[tuple[bytes, bytes]] = ()  # checkpoints that hold what was staged: required, and removed
+    require: Sequence[bytes] = ()  # live checkpoints whose snapshots hold the rest
+
+    def relies_on(self, id_: object) -> bool:
+        return id_ in self.require or any(id_ == held for held, _ in self.held)
+
+
+class FilesLostError(Exception):
+    """A signal, not an error people see: what a snapshot was built upon is gone. It has to be taken again."""
 
 
 def name(what: str, value: Any) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,7 +21,9 @@ from holdfast.objects import bundle, frame, portable, record, rows, runs
 from holdfast.objects.bundle import Counts, GraveEntry, RowEntry, SectionHead, TreeEntry, damaged
 from holdfast.objects.manifest import BlobEntry
 from holdfast.objects.record import Stored
+from holdfast.operations import snapshots
 from holdfast.operations.contents import ContentCheck
+from holdfast.operations.reach import Reach
 
 if TYPE_CHECKING:
     from hashlib import _Hash as Hasher
@@ -267,9 +269,27 @@ async def check(source: Source, codec: Codec, progress: Callable[[int, int], Non
     return Summary(counts, hasher.digest(), trees)
 
 
+def file_reach(source: Source, index: TreeIndex) -> Reach:
+    """What the snapshots of a tree consist of, read from the bundle."""
+
+    async def fetch(hashes: Sequence[bytes]) -> list[bytes]:
+        contents = []
+        for hash_ in hashes:
+            if hash_ not in index.blobs:
+                raise damaged("blobs of a snapshot are missing")
+            payload = await source.payload(index.blobs[hash_], bundle.BLOB)
+            contents.append(frame.content(payload[bundle.HASH_BYTES :]))
+            if hashlib.sha256(contents[-1]).digest() != hash_:
+                raise damaged(f"the blob {hash_.hex()[:12]} is not what was saved")
+        return contents
+
+    return Reach(fetch)
+
+
 async def _check_contents(source: Source, codec: Codec, index: TreeIndex) -> Counts:
     records = await tree_records(source, codec, index)
     content = ContentCheck(RunReader(source, index).pieces)
+    files = file_reach(source, index)
     blobs: dict[bytes, BlobEntry] = {}
     live = 0
     for _, stored in records:
@@ -279,11 +299,14 @@ async def _check_contents(source: Source, codec: Codec, index: TreeIndex) -> Cou
         try:
             manifest = stored.manifest()
             await content.check(manifest)
+            if (reference := snapshots.reference_of(stored)) is not None:
+                await files.learn(reference)
         except CorruptError as error:
             raise damaged(f"of checkpoint {ids.to_text(stored.id)}: {error}") from error
         if any(span.log >= len(index.entry.logs) for span in manifest.spans()):
             raise damaged("a checkpoint refers to a log that is not there")
         blobs.update((blob.hash, blob) for blob in manifest.blobs)
+    blobs |= {hash_: BlobEntry(hash_, size) for hash_, size in files.everything().items()}
     if blobs.keys() != index.blobs.keys():
         raise damaged("blobs are missing, or nobody's")
     for hash_, offset in index.blobs.items():

@@ -35,11 +35,12 @@ from holdfast.objects import collect as pure
 from holdfast.objects import graves as packs
 from holdfast.objects import record, rows
 from holdfast.objects.record import Stored
-from holdfast.operations import approvals, inbox, reading, tags
+from holdfast.operations import approvals, inbox, reading, snapshots, tags
 from holdfast.operations import graves as burying
 from holdfast.operations import lease as leasing
 from holdfast.operations.expire import BY_TTL, bury_all
 from holdfast.operations.inspect import all_records
+from holdfast.operations.reach import Reach
 from holdfast.operations.services import Services
 
 PAGE = 1000
@@ -75,8 +76,9 @@ async def collect(services: Services, *, dry_run: bool = False) -> CollectionRep
     if not dry_run:
         for start in range(0, len(deletes), BATCH):
             await services.backend.commit(Commit(tree=STORE, delete_runs=deletes[start : start + BATCH]))
-        if dead_blobs:
-            await services.backend.commit(Commit(tree=STORE, delete_blobs=dead_blobs))
+        dead = list(dead_blobs.items())
+        for start in range(0, len(dead), PAGE):
+            await services.backend.commit(Commit(tree=STORE, delete_blobs=dict(dead[start : start + PAGE])))
     records, record_bytes = await _remove_trees(services, trees, heads, dry_run=dry_run)
     packed, packed_bytes = await _pack_tombstones(services, trees, dry_run=dry_run)
     if not dry_run:
@@ -159,6 +161,7 @@ async def _mark(
     finds them unchanged later knows that nothing was saved since."""
     trees: dict[bytes, _Tree] = {}
     now = services.now_us()
+    reach = Reach(snapshots.loader(services))
 
     async def mark(found: Record) -> None:
         stored = record.unpack(services.codec, found.data, expected_id=found.id)
@@ -170,7 +173,7 @@ async def _mark(
             tree.tombstones[stored.id] = (found, stored)
         else:
             tree.is_alive = True
-            marks.mark(stored.manifest())
+            await _mark_contents(marks, reach, stored)
 
     async for found in all_records(services):
         await mark(found)
@@ -183,11 +186,20 @@ async def _mark(
                     break
                 await mark(found)
     if not dry_run:
-        await _mark_undoable(services, marks, trees)
+        await _mark_undoable(services, marks, reach, trees)
+    marks.add((), reach.everything())
     return trees, heads_now
 
 
-async def _mark_undoable(services: Services, marks: pure.Marks, trees: dict[bytes, _Tree]) -> None:
+async def _mark_contents(marks: pure.Marks, reach: Reach, stored: Stored) -> None:
+    """What a live checkpoint refers to; its files are gathered in `reach`."""
+    marks.mark(stored.manifest())
+    reference = snapshots.reference_of(stored)
+    if reference is not None:
+        await reach.learn(reference)
+
+
+async def _mark_undoable(services: Services, marks: pure.Marks, reach: Reach, trees: dict[bytes, _Tree]) -> None:
     """Marks what has expired since step 1, and can still be undone. What is left in `trees` then is final.
 
     A tombstone has a row for as long as it can be undone. One that has none and has not changed since it was met is
@@ -197,7 +209,7 @@ async def _mark_undoable(services: Services, marks: pure.Marks, trees: dict[byte
     while True:
         for key, row in await services.backend.scan(rows.EXPIRED):
             original = record.unpack(services.codec, rows.content(key, row), expected_id=key.key)
-            marks.mark(original.manifest())
+            await _mark_contents(marks, reach, original)
             tree = trees.setdefault(original.tree, _Tree())
             tree.is_alive = True
             tree.tombstones.pop(original.id, None)
@@ -210,7 +222,7 @@ async def _mark_undoable(services: Services, marks: pure.Marks, trees: dict[byte
             if stored.is_tombstone:
                 changed[stored.id] = found.data
             else:
-                marks.mark(stored.manifest())
+                await _mark_contents(marks, reach, stored)
         if not changed:
             return
         doubtful = changed

@@ -13,7 +13,7 @@ from typing import Self
 from holdfast.backends.port import Change
 from holdfast.errors import HoldfastError, StoreError, UsageError
 from holdfast.model.event import Cursor, Event
-from holdfast.objects import bundle, record, rows
+from holdfast.objects import record, rows, staged
 from holdfast.operations import reading
 from holdfast.operations.services import Services
 
@@ -131,7 +131,7 @@ class EventStream:
         if self._session is not None and found.session not in (self._session, b""):
             return None
         stored = reading.listed_record(services, found)
-        if stored.session == bundle.staging_session(stored.id):
+        if staged.is_staged(stored):
             return None
         if self._session is not None and found.session != self._session:
             return None

@@ -20,8 +20,9 @@ from holdfast.objects.bundle import Counts, GraveEntry, HeadEntry, RowEntry, Tre
 from holdfast.objects.bundle_layout import Numbering
 from holdfast.objects.graves import Grave
 from holdfast.objects.record import Stored
-from holdfast.operations import graves, reading
+from holdfast.operations import graves, reading, snapshots
 from holdfast.operations.contents import ContentCheck, elements
+from holdfast.operations.reach import Reach
 from holdfast.operations.services import Services
 
 PAGE = 200
@@ -140,6 +141,11 @@ class Export:
             manifest = stored.manifest()
             numbering.note(manifest)
             blobs.update((blob.hash, blob.size) for blob in manifest.blobs)
+        try:
+            blobs |= await self._files([stored for _, stored in tree.records])
+        except CorruptError:
+            await self._refuse_if_collected(tree)
+            raise
         numbering.settle()
         lengths = numbering.lengths
         yield bundle.tree(
@@ -286,6 +292,15 @@ class Export:
                             first, size, gathered = first + len(gathered), 0, []
             if gathered:
                 yield bundle.elements(number, first, len(gathered), runs.pack(gathered, seal=True))
+
+    async def _files(self, records: Sequence[Stored]) -> dict[bytes, int]:
+        """The blobs of the records' snapshots, with their sizes."""
+        reach = Reach(snapshots.loader(self._services))
+        for stored in records:
+            reference = snapshots.reference_of(stored)
+            if reference is not None:
+                await reach.learn(reference)
+        return reach.everything()
 
     async def _blob(self, hash_: bytes, size: int) -> bytes:
         [found] = await self._services.backend.blobs([hash_])

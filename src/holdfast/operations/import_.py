@@ -2,37 +2,33 @@
 
 The file is checked to its last byte before anything is written (`bundle_source.py`), and every tree is compared with what
 is here. Then a tree is taken over in one commit: its records, heads and sessions. What it holds, if that is more than a
-commit should carry, is written before, in commits of `STAGED_BYTES`. Each of these has a checkpoint of its own, in a
-session of its own without a head, that refers to what the commit writes: so a collection beside us leaves it alone, as
-it does with any checkpoint's. The tree's commit requires that these are still there, and removes them. Should we die
-before it, they outlive us by their time to live, and are then collected like everything else.
+commit should carry, is written before, in commits of `STAGED_BYTES` (`staging.py`): these have checkpoints of their own,
+which the tree's commit requires and removes.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 from holdfast.backends.port import Commit, CommitConflict, RecordWrite, RunWrite, Span
-from holdfast.codec.parts import Ref
 from holdfast.errors import ConflictError, HoldfastError
 from holdfast.model import ids
 from holdfast.model.bundle import ImportReport, SkippedTree
-from holdfast.objects import bundle, record, rows, runs
+from holdfast.objects import bundle, record, rows, runs, staged
 from holdfast.objects import graves as packing
 from holdfast.objects.bundle_layout import Placement, Stretch, Stretches, tails
 from holdfast.objects.chain import chain_of
-from holdfast.objects.manifest import BlobEntry, ListEntry, Manifest, Skeleton, Tail
+from holdfast.objects.manifest import BlobEntry, ListEntry, Manifest, Tail
 from holdfast.objects.record import Stored
+from holdfast.operations import snapshots
 from holdfast.operations.bundle_compare import Difference, compare
-from holdfast.operations.bundle_source import RunReader, Source, TreeIndex, check, index_tree
+from holdfast.operations.bundle_source import RunReader, Source, TreeIndex, check, file_reach, index_tree
 from holdfast.operations.export import Progress
 from holdfast.operations.services import Services
+from holdfast.operations.staging import STAGED_BYTES, Staging
 
 PAGE = 500
-STAGED_BYTES = 4 * 1024 * 1024
-STAGED_FOR_SECONDS = 24 * 3600
 MAX_ATTEMPTS = 5
 
 
@@ -140,7 +136,7 @@ class _Transfer:
         self._entries: list[ListEntry] = []  # of the runs
         self._blob_entries: list[BlobEntry] = []
         self._size = 0
-        self._staged: list[tuple[bytes, bytes]] = []
+        self._staging = Staging(services, index.entry.tree, staged.IMPORTING)
 
     async def carry_out(self) -> None:
         tree, found = self._index.entry.tree, self._found
@@ -160,15 +156,14 @@ class _Transfer:
                 runs=self._runs,
                 blobs=self._blobs,
                 rows=[*found.head_writes, *found.row_writes, *burial],
-                require=[(id_, record.LIVE) for id_ in (*(id_ for id_, _ in self._staged), *relied_on)],
-                delete_records=self._staged,
+                require=[*self._staging.required, *((id_, record.LIVE) for id_ in relied_on)],
+                delete_records=self._staging.held,
             )
         )
 
     async def undo(self) -> None:
         """Removes what holds what was written so far: the next collection takes it."""
-        if self._staged:
-            await self._services.backend.commit(Commit(tree=self._index.entry.tree, delete_records=self._staged))
+        await self._staging.release()
 
     def _record_write(self, data: bytes, stored: Stored) -> RecordWrite:
         if not stored.is_tombstone:
@@ -240,6 +235,15 @@ class _Transfer:
     async def _write_blobs(self, manifests: Sequence[Manifest]) -> None:
         inherited = {blob.hash: ours.id for _, ours in self._found.known for blob in ours.manifest().blobs}
         wanted = {blob.hash: blob for manifest in manifests for blob in manifest.blobs}
+        files = file_reach(self._source, self._index)
+        for theirs, ours in self._found.known:
+            if (reference := snapshots.reference_of(theirs)) is not None:
+                await files.learn(reference)
+                inherited |= dict.fromkeys(files.blobs([reference]), ours.id)
+        for _, stored in self._found.live():
+            if (reference := snapshots.reference_of(stored)) is not None:
+                await files.learn(reference)
+                wanted |= {hash_: BlobEntry(hash_, size) for hash_, size in files.blobs([reference]).items()}
         for hash_ in sorted(wanted):
             if hash_ in inherited:
                 self._placement.relied_on.add(inherited[hash_])
@@ -256,33 +260,7 @@ class _Transfer:
 
     async def _stage(self) -> None:
         """Commits what has gathered, with a checkpoint that refers to it."""
-        services = self._services
-        id_ = services.new_id(ids.tree_tag(self._index.entry.tree))
-        skeleton = b"\x92" + b"".join(
-            services.codec.encode(value, name, parts=True)
-            for name, value in (
-                ("execution_state", [Ref(0, number) for number in range(len(self._entries))]),
-                ("agent_context", [Ref(2, number) for number in range(len(self._blob_entries))]),
-            )
-        )
-        manifest = Manifest(
-            Skeleton(len(skeleton), hashlib.sha256(skeleton).digest(), skeleton, None, None),
-            tuple(self._entries),
-            tuple(self._blob_entries),
-        )
-        session_id = bundle.staging_session(id_)
-        header = {
-            "id": id_,
-            "seq": 1,
-            "at": services.now_us(),
-            "agent": "holdfast import",
-            "session": session_id,
-            "ttl": STAGED_FOR_SECONDS,
-        }
-        data, stored = record.pack(services.codec, header, manifest)
-        write = RecordWrite(id_, rows.session_key(session_id), 1, data, stored.labels(), stored.expires_at_us)
-        self._staged.append((id_, data))
-        await services.backend.commit(Commit(tree=id_, record=write, runs=self._runs, blobs=self._blobs))
+        await self._staging.put(runs=self._runs, lists=self._entries, blobs=self._blobs, entries=self._blob_entries)
         self._runs, self._blobs, self._entries, self._blob_entries, self._size = [], {}, [], [], 0
 
 

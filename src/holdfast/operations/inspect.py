@@ -11,12 +11,14 @@ from holdfast.model.reports import Problem, Stats, VerifyReport
 from holdfast.objects import assemble, graves, holds, record, rows
 from holdfast.objects.assemble import Prefix
 from holdfast.objects.record import Stored
-from holdfast.operations import reading
+from holdfast.operations import reading, snapshots
 from holdfast.operations import timeline as listing
 from holdfast.operations.graves import Graveyard
+from holdfast.operations.reach import Reach
 from holdfast.operations.services import Services
 
 PAGE = 200
+BLOBS_AT_ONCE = 64
 
 
 async def all_records(services: Services) -> AsyncIterator[Record]:
@@ -76,6 +78,8 @@ class _Contents:
         self._services = services
         self._hashed: dict[int, Prefix] = {}
         self._blobs: set[bytes] = set()
+        self._files: set[bytes] = set()
+        self._reach = Reach(snapshots.loader(services))
 
     async def check(self, stored: Stored) -> None:
         manifest = stored.manifest()
@@ -88,6 +92,21 @@ class _Contents:
             found = await self._services.backend.blobs([blob.hash for blob in new])
             assemble.check_blobs(new, found)
             self._blobs.update(blob.hash for blob in new)
+        reference = snapshots.reference_of(stored)
+        if reference is not None:
+            await self._check_files(reference)
+
+    async def _check_files(self, reference: str) -> None:
+        """Every object of the snapshot is there and is what was saved; what was checked for another one is known."""
+        await self._reach.learn(reference)
+        new = [(hash_, size) for hash_, size in self._reach.blobs([reference]).items() if hash_ not in self._files]
+        for start in range(0, len(new), BLOBS_AT_ONCE):
+            batch = new[start : start + BLOBS_AT_ONCE]
+            contents = await snapshots.objects_of(self._services, [hash_ for hash_, _ in batch])
+            for (hash_, size), content in zip(batch, contents, strict=True):
+                if len(content) != size:
+                    raise CorruptError(f"the blob {hash_.hex()[:16]}… of its files is not as long as the snapshot says")
+                self._files.add(hash_)
 
 
 class _Numbers:

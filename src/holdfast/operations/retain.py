@@ -95,8 +95,10 @@ class _Estimate:
     def left(self, gone: int) -> int:
         found = self._found
         marks = Marks()
-        for live in (*self._staying, *self._candidates[gone:]):
-            marks.add(live.spans, live.blobs)
+        left = [*self._staying, *self._candidates[gone:]]
+        for live in left:
+            marks.add(live.spans, ())
+        marks.add((), found.blobs_of(left))
         freed = self._stored - left_after_collection(found.runs, found.blobs, marks)
         freed += found.ended_bytes + sum(found.tombstones.values()) + found.undoable_bytes
         freed += sum(live.size for live in self._candidates[:gone])

@@ -9,12 +9,13 @@ from holdfast.backends.port import Commit, CommitConflict
 from holdfast.errors import ConflictError, CorruptError, NewerStateError, StoreError, UsageError
 from holdfast.model import ids
 from holdfast.model.migrations import FIRST_VERSION
+from holdfast.model.workspace import is_ours
 from holdfast.objects import plan, rows
-from holdfast.objects.record import Stored
+from holdfast.objects.record import LIVE, Stored
 from holdfast.objects.split import KnownList, Split
 from holdfast.operations import appends, reading, state_versions
 from holdfast.operations import lease as leasing
-from holdfast.operations.arguments import SaveRequest
+from holdfast.operations.arguments import FilesLostError, SaveRequest
 from holdfast.operations.child import child, fields_of
 from holdfast.operations.memory import Line
 from holdfast.operations.services import Services
@@ -60,6 +61,8 @@ async def save(services: Services, request: SaveRequest) -> Stored:
             services.memory.drop_failed(session, line)
             if conflict.kind == "run" and isinstance(conflict.detail, int):
                 attempt.closed.add(conflict.detail)
+            if conflict.kind == "require" and request.files is not None and request.files.relies_on(conflict.detail):
+                raise FilesLostError from conflict
         except StoreError as error:
             services.memory.drop_failed(session, line)
             error.checkpoint_id = ids.to_text(stored.id)
@@ -94,6 +97,7 @@ class _Attempt:
         if not _stands_at_parent(services, request, line):
             line = await _at_parent(services, request, self.session)
         self.line = line
+        _refuse_foreign_files(request, line)
         state_versions.check_parent(services, request, self.fields.get("sv", FIRST_VERSION), line.tip)
         if self._split is None or self._base is None or self._base.tip is not line.tip:
             self._split = await _split(services, request, line, self._split)
@@ -114,8 +118,25 @@ class _Attempt:
         )
         if request.beside is not None:
             commit.rows = [*commit.rows, *request.beside(stored)]
+        if request.files is not None:
+            commit.blobs = {**commit.blobs, **request.files.blobs}
+            commit.require = [
+                *commit.require,
+                *((id_, LIVE) for id_ in (*request.files.require, *(held for held, _ in request.files.held))),
+            ]
+            commit.delete_records = [*commit.delete_records, *request.files.held]
         _remember(services, self.session, self._split, next_line)
         return stored, next_line, services.backend.commit(commit)
+
+
+def _refuse_foreign_files(request: SaveRequest, line: Line) -> None:
+    """A snapshot of ours comes with its files, or is the parent's: nothing else says that the store has them."""
+    inherited = line.tip.header.get("ws") if line.tip else None
+    if request.files is None and is_ours(request.workspace) and request.workspace != inherited:
+        raise UsageError(
+            f"the checkpoint names a snapshot of files ({request.workspace:.24}…) that its parent does not have: save it with "
+            "`workspace=` the directory, or take it to another store by `copy` or `export`"
+        )
 
 
 def _stands_at_parent(services: Services, request: SaveRequest, line: Line) -> bool:

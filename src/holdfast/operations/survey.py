@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from holdfast.backends.port import BlobInfo, RunInfo, Span, Usage
 from holdfast.objects import record, rows
 from holdfast.objects.record import Stored
-from holdfast.operations import reading
+from holdfast.operations import reading, snapshots
 from holdfast.operations.inspect import all_records
+from holdfast.operations.reach import Reach
 from holdfast.operations.services import Services
 
 PAGE = 1000
@@ -28,6 +30,7 @@ class Live(NamedTuple):
     size: int  # of its record
     spans: tuple[Span, ...]
     blobs: tuple[bytes, ...]
+    workspace: str | None  # the snapshot of its directory, if it has one of ours
 
 
 @dataclass(slots=True)
@@ -43,10 +46,20 @@ class Survey:
     undoable_bytes: int = 0  # of the rows that keep expired records
     runs: list[RunInfo] = field(default_factory=list)
     blobs: list[BlobInfo] = field(default_factory=list)
+    _reach: Reach | None = None
+
+    def blobs_of(self, live: Iterable[Live]) -> set[bytes]:
+        """Every blob that these refer to, those of their files among them."""
+        live = list(live)
+        found = {hash_ for one in live for hash_ in one.blobs}
+        if self._reach is not None:
+            found.update(self._reach.blobs({one.workspace for one in live if one.workspace is not None}))
+        return found
 
 
 async def survey(services: Services) -> Survey:
-    found = Survey(await services.backend.usage())
+    reach = Reach(snapshots.loader(services))
+    found = Survey(await services.backend.usage(), _reach=reach)
     async for one in all_records(services):
         stored = record.unpack(services.codec, one.data, expected_id=one.id)
         if stored.is_tombstone:
@@ -55,7 +68,10 @@ async def survey(services: Services) -> Survey:
             found.ended_bytes += len(one.data)
             found.ended += 1
         else:
-            found.live.append(_live(stored, len(one.data)))
+            live = _live(stored, len(one.data))
+            found.live.append(live)
+            if live.workspace is not None:
+                await reach.learn(live.workspace)
     await _list_undoable(services, found)
     runs, blobs = found.runs, found.blobs
     while page := await services.backend.page_runs((runs[-1].log, runs[-1].first) if runs else None, PAGE):
@@ -84,4 +100,5 @@ def _live(stored: Stored, size: int) -> Live:
         size=size,
         spans=tuple(manifest.spans()),
         blobs=tuple(blob.hash for blob in manifest.blobs),
+        workspace=snapshots.reference_of(stored),
     )

@@ -7,7 +7,7 @@ from holdfast.model.reports import SessionUsage, StoreUsage
 from holdfast.objects.collect import Marks
 from holdfast.objects.usage import Shares
 from holdfast.operations.services import Services
-from holdfast.operations.survey import Survey, survey
+from holdfast.operations.survey import Live, Survey, survey
 
 
 async def du(services: Services, session_id: str | None = None) -> StoreUsage:
@@ -26,12 +26,16 @@ def _report(found: Survey) -> StoreUsage:
     names = sorted({live.session for live in found.live} | found.tombstones.keys())
     numbers = {name: number for number, name in enumerate(names)}
     marks = [Marks() for _ in names]
+    of_session: list[list[Live]] = [[] for _ in names]
     checkpoints, records = [0] * len(names), [0] * len(names)
     for live in found.live:
         number = numbers[live.session]
-        marks[number].add(live.spans, live.blobs)
+        marks[number].add(live.spans, ())
+        of_session[number].append(live)
         checkpoints[number] += 1
         records[number] += live.size
+    for mark, lives in zip(marks, of_session, strict=True):
+        mark.add((), found.blobs_of(lives))
     shares = Shares(len(names))
     shares.add_runs(found.runs, marks)
     shares.add_blobs(found.blobs, marks)

@@ -1,0 +1,141 @@
+"""Reading files as they are at one moment, and cutting large ones into chunks."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import zstandard
+
+from holdfast.model.workspace import CHUNK_BYTES, EMPTY_CONTENT, WHOLE_BYTES
+from holdfast.objects import frame
+from holdfast.objects import snapshot as objects
+
+ATTEMPTS = 3
+PROBE_BYTES = 4096
+WORTH_IT = 0.95  # a beginning that does not become smaller than this is not compressed: images, archives, keys
+_OPENING = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+class Read(NamedTuple):
+    """A file that was read. `stat` is that of what was read, `is_torn` says that it changed all the while."""
+
+    content: bytes
+    blobs: dict[bytes, tuple[bytes, int]]  # framed, and the size of what is in them
+    stat: os.stat_result
+    is_torn: bool
+    chunks: bytes | None = None  # the list of chunks of a large file
+
+
+class Changed(Exception):  # noqa: N818 - a signal within this package
+    """What was to be read is no regular file any more."""
+
+
+class Reader:
+    """Reads files. `known` are the hashes of blobs that need not be given again."""
+
+    def __init__(self, known: set[bytes]) -> None:
+        self._known = known
+        self._compressor = zstandard.ZstdCompressor(level=1, write_checksum=False)
+
+    def read(self, name: bytes, directory: int) -> Iterator[dict[bytes, tuple[bytes, int]] | Read]:
+        """Reads a file of a directory: the blobs of a large one as they come, at last what it is. A file that changes while
+        it is read is read again, a few times."""
+        for attempt in range(ATTEMPTS):
+            is_last = attempt == ATTEMPTS - 1
+            listed: bytes | None = None
+            descriptor = os.open(name, _OPENING, dir_fd=directory)
+            try:
+                before = os.fstat(descriptor)
+                if not stat.S_ISREG(before.st_mode):
+                    raise Changed
+                if before.st_size <= WHOLE_BYTES:
+                    data = _read_whole(descriptor, before.st_size)
+                    content, size = hashlib.sha256(data).digest() if data else EMPTY_CONTENT, len(data)
+                    blobs = {content: (self._framed(data), size)} if data and content not in self._known else {}
+                else:
+                    chunks: list[objects.Chunk] = []
+                    for chunk, blob in self._chunks(descriptor, before.st_size):
+                        chunks.append(chunk)
+                        if blob is not None:
+                            yield blob
+                    size = sum(chunk.size for chunk in chunks)
+                    listed = objects.pack_chunks(chunks)
+                    content = hashlib.sha256(listed).digest()
+                    blobs = {} if content in self._known else {content: (self._framed(listed), len(listed))}
+                after = os.fstat(descriptor)
+            finally:
+                os.close(descriptor)
+            is_whole = size == before.st_size and _same(before, after)
+            # What was read while it changed is kept at the end if it is consistent in itself: its size is.
+            if is_whole or (is_last and size == before.st_size):
+                self._known.update(blobs)
+                yield Read(content, blobs, before, is_torn=not is_whole, chunks=listed)
+                return
+        raise Changed
+
+    def _framed(self, data: bytes) -> bytes:
+        if len(data) > 2 * PROBE_BYTES:
+            probe = self._compressor.compress(data[:PROBE_BYTES])
+            if len(probe) > WORTH_IT * PROBE_BYTES:
+                return frame.RAW + data
+        packed = self._compressor.compress(data)
+        return frame.ZSTD + packed if len(packed) < len(data) else frame.RAW + data
+
+    def _chunks(
+        self, descriptor: int, size: int
+    ) -> Iterator[tuple[objects.Chunk, dict[bytes, tuple[bytes, int]] | None]]:
+        """Chunks of a fixed size. Zeros are a hole, whether the file system knows it as one or not."""
+        at = 0
+        while at < size:
+            hole_end = _hole_at(descriptor, at, size)
+            hole = (hole_end - at) // CHUNK_BYTES * CHUNK_BYTES if hole_end < size else size - at
+            if hole:
+                yield objects.Chunk(hole, objects.HOLE), None
+                at += hole
+                continue
+            data = _read_whole(descriptor, min(CHUNK_BYTES, size - at), at)
+            if not data:
+                return
+            if not data.strip(b"\0"):
+                yield objects.Chunk(len(data), objects.HOLE), None
+            else:
+                hash_ = hashlib.sha256(data).digest()
+                new = {} if hash_ in self._known else {hash_: (self._framed(data), len(data))}
+                self._known.add(hash_)
+                yield objects.Chunk(len(data), hash_), new or None
+            at += len(data)
+
+
+def _hole_at(descriptor: int, at: int, size: int) -> int:
+    """Where the hole that begins at that place ends; the place itself if there is none."""
+    if not hasattr(os, "SEEK_DATA"):
+        return at
+    try:
+        return os.lseek(descriptor, at, os.SEEK_DATA)
+    except OSError as error:
+        import errno
+
+        return size if error.errno == errno.ENXIO else at  # no more data, or a file system that can't tell
+
+
+def _read_whole(descriptor: int, size: int, at: int = 0) -> bytes:
+    """So many bytes, or fewer if the file ends before."""
+    data = os.pread(descriptor, size, at) if size else b""
+    while 0 < len(data) < size:
+        more = os.pread(descriptor, size - len(data), at + len(data))
+        if not more:
+            break
+        data += more
+    return data
+
+
+def _same(before: os.stat_result, after: os.stat_result) -> bool:
+    return (before.st_ctime_ns, before.st_size, before.st_mtime_ns) == (
+        after.st_ctime_ns,
+        after.st_size,
+        after.st_mtime_ns,
+    )

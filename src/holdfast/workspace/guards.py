@@ -1,0 +1,127 @@
+"""What a snapshot refuses, and where it stops: better none, said aloud, than a machine without space or a copy of a home."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from holdfast.errors import UsageError
+
+Secrets = Literal["keep", "skip", "refuse"]
+SECRETS = ("keep", "skip", "refuse")
+STORE_DIRECTORY = ".holdfast"
+
+_PATTERNS = (
+    ".env", ".env.*", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "id_rsa", "id_dsa", "id_ecdsa",
+    "id_ed25519", ".netrc", ".pypirc", ".npmrc", ".git-credentials", "credentials.json", "*.kdbx",
+)  # fmt: skip
+_SECRET = re.compile("|".join(map(fnmatch.translate, _PATTERNS)))
+_NO_SECRET = re.compile(r"\.env\.(example|sample|template|dist|defaults)\Z")
+
+
+def is_secret(name: bytes) -> bool:
+    """Whether a file's name says that it holds a key or a password."""
+    text = os.fsdecode(name)
+    return _SECRET.match(text) is not None and not _NO_SECRET.match(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much a snapshot may be. Beyond it none is taken, and the checkpoint says why."""
+
+    max_files: int = 500_000
+    max_bytes: int = 20 * 1024**3
+    max_file_bytes: int = 4 * 1024**3
+    max_seconds: float = 600.0
+    min_free_bytes: int = 512 * 1024**2  # to be left on the disk of the store
+
+
+class OverBudgetError(Exception):
+    """A signal: the snapshot is not taken. Its message says why."""
+
+
+class Budget:
+    """The limits of one snapshot while it is taken."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._deadline = time.monotonic() + limits.max_seconds
+
+    def check_time(self) -> None:
+        if time.monotonic() > self._deadline:
+            raise OverBudgetError(f"it took longer than {self._limits.max_seconds:g} s (max_seconds)")
+
+    def check_totals(self, files: int, size: int) -> None:
+        if files > self._limits.max_files:
+            raise OverBudgetError(f"there are more than {self._limits.max_files:,} files (max_files)")
+        if size > self._limits.max_bytes:
+            raise OverBudgetError(f"the files have more than {self._limits.max_bytes:,} bytes (max_bytes)")
+
+    def check_file(self, path: bytes, size: int) -> None:
+        self.check_time()
+        if size > self._limits.max_file_bytes:
+            raise OverBudgetError(
+                f"{os.fsdecode(path)!r:.80} has {size:,} bytes, more than {self._limits.max_file_bytes:,} (max_file_bytes)"
+            )
+
+
+def check_free_space(store: Path | None, limits: Limits) -> None:
+    """Refuses to fill the disk that the store is on."""
+    if store is None:
+        return
+    directory = next((one for one in (store, *store.parents) if one.is_dir()), None)
+    if directory is not None and (free := shutil.disk_usage(directory).free) < limits.min_free_bytes:
+        raise OverBudgetError(
+            f"the disk of the store has {free:,} bytes left, fewer than {limits.min_free_bytes:,} (min_free_bytes)"
+        )
+
+
+def checked_root(path: str | os.PathLike[str]) -> Path:
+    """The directory, by its real name; refused if a snapshot of it can't be what anybody wants."""
+    home = _home()
+    given = Path(path)
+    root = given.resolve()
+    if not root.is_dir():
+        raise UsageError(f"{str(given)!r:.120} is no directory: a workspace is one that exists")
+    if root == Path(root.anchor):
+        raise UsageError("the root of the file system can't be a workspace: name the directory that the agent works in")
+    if home is not None and (root == home or root in home.parents):
+        raise UsageError(
+            f"{str(root)!r:.120} is or contains the home directory: it can't be a workspace. Name the project's directory"
+        )
+    return root
+
+
+def _home() -> Path | None:
+    """The user's home directory, from the user database: the library reads no environment."""
+    try:
+        import pwd
+    except ImportError:
+        return None
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir).resolve()
+    except KeyError:
+        return None
+
+
+def left_out_for_store(root: Path, store: Path | None) -> frozenset[bytes]:
+    """The paths below the root that belong to the store. The store is in a `.holdfast` directory, which is left out, or
+    outside: a snapshot that holds its own store would grow with each one taken."""
+    never = {os.fsencode(STORE_DIRECTORY)}
+    if store is not None:
+        real = store.parent.resolve() / store.name
+        if real.is_relative_to(root):
+            parts = real.relative_to(root).parts
+            if STORE_DIRECTORY not in parts[:-1]:
+                raise UsageError(
+                    f"the store {str(store)!r:.120} is inside the workspace {str(root)!r:.120}: a snapshot would hold its "
+                    f"own store. Keep the store in a directory named {STORE_DIRECTORY!r}, which is left out, or elsewhere"
+                )
+            never.add(os.fsencode("/".join(parts[: parts.index(STORE_DIRECTORY) + 1])))
+    return frozenset(never)

@@ -1,0 +1,250 @@
+"""What was last seen of a directory: by it, files that did not change are told without being read.
+
+It belongs to one snapshot, which a live checkpoint holds: `reference` and `checkpoint`. Kept beside the store as a file that
+is only added to: what changed since, until it is written anew. It may be deleted at any time, and damaged: then everything
+is read again, nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import ormsgpack
+import zstandard
+
+from holdfast.model.workspace import Entry, Kind
+
+FORMAT = 1
+REWRITE_BEYOND = 3  # once the additions are so many times as large as what they were added to
+MAX_INFLATED = 1 << 31
+
+
+class File(NamedTuple):
+    """A file or symlink as it was. A `ctime_ns` of 0 matches nothing: it may have changed in the same instant."""
+
+    ctime_ns: int
+    size: int
+    inode: int
+    mode: int  # with the kind
+    content: bytes
+
+
+@dataclass(slots=True)
+class Directory:
+    ctime_ns: int
+    inode: int
+    mode: int
+    rules: bytes  # the key of the rules by which its names were judged
+    files: dict[bytes, File] = field(default_factory=dict)
+    directories: dict[bytes, int] = field(default_factory=dict)  # modes
+    excluded: dict[bytes, str] = field(default_factory=dict)
+    skipped: dict[bytes, str] = field(default_factory=dict)
+
+    def copy(self) -> Directory:
+        return Directory(
+            self.ctime_ns,
+            self.inode,
+            self.mode,
+            self.rules,
+            dict(self.files),
+            dict(self.directories),
+            dict(self.excluded),
+            dict(self.skipped),
+        )
+
+    def forget(self, name: bytes) -> None:
+        self.files.pop(name, None)
+        self.directories.pop(name, None)
+        self.excluded.pop(name, None)
+        self.skipped.pop(name, None)
+
+
+class Totals(NamedTuple):
+    files: int = 0
+    directories: int = 0
+    symlinks: int = 0
+    size: int = 0
+
+    def changed(self, before: Entry | None, after: Entry | None) -> Totals:
+        counts = list(self)
+        for entry, sign in ((before, -1), (after, 1)):
+            if entry is not None:
+                counts[("file", "dir", "symlink").index(entry.kind)] += sign
+                counts[3] += sign * entry.size if entry.kind == "file" else 0
+        return Totals(*counts)
+
+
+NOTHING = Totals()
+
+
+@dataclass(slots=True)
+class StatCache:
+    directories: dict[bytes, Directory] = field(default_factory=dict)
+    chunks: dict[bytes, bytes] = field(default_factory=dict)  # lists of chunks, by their hash
+    totals: Totals = NOTHING
+    reference: str | None = None
+    checkpoint: bytes | None = None  # that holds the snapshot
+
+    def entries(self) -> Iterator[Entry]:
+        """All that was seen, as entries."""
+        for path, directory in self.directories.items():
+            base = path + b"/" if path else b""
+            for name, mode in directory.directories.items():
+                yield Entry(base + name, "dir", mode & 0o7777, 0, b"")
+            for name, file in directory.files.items():
+                yield file_entry(base + name, file)
+
+    def contents(self) -> set[bytes]:
+        """The hashes of all that its snapshot holds of files."""
+        found = {file.content for directory in self.directories.values() for file in directory.files.values()}
+        for listed in self.chunks.values():
+            found.update(hash_ for _, hash_ in ormsgpack.unpackb(listed))
+        return found
+
+    def apply(self, updated: Mapping[bytes, Directory | None], chunks: Mapping[bytes, bytes], totals: Totals) -> None:
+        for path, directory in updated.items():
+            if directory is None:
+                self.directories.pop(path, None)
+            else:
+                self.directories[path] = directory
+        self.chunks.update(chunks)
+        self.totals = totals
+
+
+def file_entry(path: bytes, file: File) -> Entry:
+    kind: Kind = "symlink" if file.mode & 0o170000 == 0o120000 else "file"
+    return Entry(path, kind, file.mode & 0o7777, file.size, file.content)
+
+
+class CacheFile:
+    """The cache of one workspace as a file: parts, each with its size and CRC, of which later ones replace what earlier
+    ones say of a directory."""
+
+    def __init__(self, path: Path, root: bytes) -> None:
+        self._path = path
+        self._root = root
+        self._first = self._size = 0  # of the first part, of all of them: 0 if the file is to be written anew
+        self._inode = 0
+
+    def load(self) -> StatCache:
+        cache = StatCache()
+        self._first = self._size = 0
+        try:
+            with self._path.open("rb") as file:
+                self._inode = os.fstat(file.fileno()).st_ino
+                data = file.read()
+        except OSError:
+            return cache
+        at = 0
+        try:
+            while at < len(data):
+                size, checksum = int.from_bytes(data[at : at + 4], "big"), int.from_bytes(data[at + 4 : at + 8], "big")
+                packed = data[at + 8 : at + 8 + size]
+                if len(packed) != size or zlib.crc32(packed) != checksum:
+                    raise ValueError("a part is damaged")
+                if not 0 <= zstandard.frame_content_size(packed) <= MAX_INFLATED:
+                    raise ValueError("a part is too large")
+                self._read(cache, ormsgpack.unpackb(zstandard.ZstdDecompressor().decompress(packed)))
+                at += 8 + size
+                self._first = self._first or at
+        except (ValueError, TypeError, KeyError, zstandard.ZstdError):
+            self._first = 0
+            return StatCache()
+        self._size = at
+        return cache
+
+    def save(self, cache: StatCache, updated: Mapping[bytes, Directory | None], chunks: Mapping[bytes, bytes]) -> None:
+        """Adds what changed, or writes all of it. Failing costs time at the next start, nothing else."""
+        with contextlib.suppress(OSError):
+            if self._first and self._size <= (1 + REWRITE_BEYOND) * self._first:
+                part = _part(self._root, cache, updated, chunks)
+                if self._append(part):
+                    return
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            part = _part(self._root, cache, cache.directories, cache.chunks)
+            temporary = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(part)
+                self._inode = os.fstat(descriptor).st_ino
+            temporary.replace(self._path)
+            self._first = self._size = len(part)
+
+    def _append(self, part: bytes) -> bool:
+        """Adds a part, if nobody else has written to the file since: what another process saw goes with its snapshot, not
+        with ours."""
+        import fcntl
+
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            found = os.fstat(descriptor)
+            if (found.st_ino, found.st_size) != (self._inode, self._size):
+                return False
+            self._size += os.write(descriptor, part)
+        finally:
+            os.close(descriptor)
+        return True
+
+    def _read(self, cache: StatCache, part: dict[str, Any]) -> None:
+        if part["format"] != FORMAT or part["root"] != self._root:
+            raise ValueError("of another kind, or directory")
+        for path, listed in part["directories"]:
+            if listed is None:
+                cache.directories.pop(path, None)
+                continue
+            ctime, inode, mode, rules, files, directories, excluded, skipped = listed
+            cache.directories[path] = Directory(
+                ctime,
+                inode,
+                mode,
+                rules,
+                {name: File(*rest) for name, *rest in files},
+                dict(directories),
+                dict(excluded),
+                dict(skipped),
+            )
+        cache.chunks.update(part["chunks"])
+        cache.totals = Totals(*part["totals"])
+        cache.reference, cache.checkpoint = part["reference"], part["checkpoint"]
+
+
+def _part(
+    root: bytes, cache: StatCache, directories: Mapping[bytes, Directory | None], chunks: Mapping[bytes, bytes]
+) -> bytes:
+    packed = ormsgpack.packb(
+        {
+            "format": FORMAT,
+            "root": root,
+            "reference": cache.reference,
+            "checkpoint": cache.checkpoint,
+            "totals": list(cache.totals),
+            "chunks": [list(one) for one in chunks.items()],
+            "directories": [
+                [
+                    path,
+                    None
+                    if one is None
+                    else [
+                        one.ctime_ns,
+                        one.inode,
+                        one.mode,
+                        one.rules,
+                        [[name, *file] for name, file in one.files.items()],
+                        [list(pair) for pair in one.directories.items()],
+                        [list(pair) for pair in one.excluded.items()],
+                        [list(pair) for pair in one.skipped.items()],
+                    ],
+                ]
+                for path, one in directories.items()
+            ],
+        }
+    )
+    data = zstandard.ZstdCompressor(level=1).compress(packed)
+    return len(data).to_bytes(4, "big") + zlib.crc32(data).to_bytes(4, "big") + data

@@ -1,0 +1,362 @@
+"""Taking a snapshot: walk, store what is new, make the tree; the checkpoint that is saved with it makes it visible.
+
+Contents go ahead of the commit in batches if they are many (`operations/staging.py`), and a snapshot is built upon one that a
+live checkpoint holds: the commit requires both. What was seen of the directory is remembered only once the checkpoint is
+there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast.errors import CorruptError, HoldfastError, UsageError
+from holdfast.model.workspace import Excluded, FileChange, Skipped, Snapshot, SnapshotSkipped
+from holdfast.objects import filetree, frame, rows, staged
+from holdfast.objects import snapshot as objects
+from holdfast.objects.manifest import BlobEntry
+from holdfast.objects.record import Stored
+from holdfast.operations import reading, save, snapshots
+from holdfast.operations.arguments import FilesLostError, FilesWrite, SaveRequest
+from holdfast.operations.reach import Reach
+from holdfast.operations.services import Services
+from holdfast.operations.staging import STAGED_BYTES, Staging
+from holdfast.workspace.guards import Budget, Limits, OverBudgetError, check_free_space
+from holdfast.workspace.statcache import CacheFile, StatCache
+from holdfast.workspace.walk import Blobs, Dirty, NeedsFullWalkError, Scope, Walk
+from holdfast.workspace.watch import Watch
+
+MAX_LISTED = 200  # of what was left out
+ATTEMPTS = 3
+TURN = b"\xffworkspace "
+
+Progress = Callable[[int, int], None]  # files and bytes found so far
+
+
+class Base(NamedTuple):
+    """The snapshot that is built upon, the checkpoint that holds it and that one's tree."""
+
+    snapshot: Snapshot
+    checkpoint: bytes
+    tree: bytes
+
+
+@dataclass(slots=True)
+class Look:
+    """What is in the directory now, compared with the base. `nodes` are the nodes of its tree that are not stored."""
+
+    walk: Walk
+    snapshot: Snapshot
+    nodes: Mapping[bytes, bytes]
+    data: bytes  # the snapshot's object
+    blobs: dict[bytes, bytes] = field(default_factory=dict)  # the last batch, framed
+
+    @property
+    def changes(self) -> int:
+        return len(self.walk.changes)
+
+
+class Taker:
+    """Takes the snapshots of one directory. `store` is the place of the store on this machine's disk, if it has one."""
+
+    def __init__(self, services: Services, root: Path, store: Path | None, scope: Scope, limits: Limits) -> None:
+        self.services = services
+        self.path = root
+        self.root = os.fsencode(root)
+        self._store = store
+        self._scope = scope
+        self._limits = limits
+        self._cache: StatCache | None = None
+        self._file: CacheFile | None = None
+        if store is not None:
+            name = hashlib.sha256(self.root).hexdigest()[:16]
+            self._file = CacheFile(store.with_name(f"{store.name}-workspaces") / f"{name}.cache", self.root)
+        self._known: set[bytes] | None = None
+        self.watch: Watch | None = None
+
+    # -- saving ------------------------------------------------------------------------------------------------------
+
+    async def save(
+        self,
+        request: SaveRequest,
+        *,
+        hints: Sequence[bytes] | None = None,
+        deep: bool = False,
+        progress: Progress | None = None,
+    ) -> tuple[Stored, Snapshot, int]:
+        """Takes a snapshot and saves the request with it. The checkpoint, the snapshot, and how many paths changed."""
+        async with self.services.backend.turn(TURN + self.root):
+            for _ in range(ATTEMPTS):
+                try:
+                    return await self._save(request, hints, deep, progress)
+                except FilesLostError:
+                    self._cache = None  # what was built upon is gone: from what the store says now
+            raise CorruptError(
+                "the snapshot could not be saved: what it is built upon expires again and again meanwhile. Try again"
+            )
+
+    async def _save(
+        self, request: SaveRequest, hints: Sequence[bytes] | None, deep: bool, progress: Progress | None
+    ) -> tuple[Stored, Snapshot, int]:
+        line = await reading.current_line(self.services, rows.session_key(request.session_id))
+        if line.tree is None and request.checkpoint_id is None:
+            request = replace(request, checkpoint_id=self.services.new_id(None))
+        tree = line.tree or request.checkpoint_id
+        assert tree is not None
+        staging = Staging(self.services, tree, staged.SNAPSHOT)
+        look: Look | None = None
+        try:
+            try:
+                check_free_space(self._store, self._limits)
+                base = await self._base(line.tip)
+                required = await self._hold(base, tree, staging) if base is not None else []
+                look = await self._look(base, staging, hints=hints, deep=deep, progress=progress)
+                snapshot, files = look.snapshot, FilesWrite(look.blobs, staging.held, required)
+            except OverBudgetError as excess:
+                snapshot, blobs = _not_taken(str(excess))
+                files = FilesWrite(blobs)
+            stored = await save.save(self.services, replace(request, workspace=snapshot.reference, files=files))
+        except BaseException:
+            await self._abandon(staging)
+            raise
+        if look is None:
+            await self._abandon(staging)
+            return stored, snapshot, 0
+        self._acknowledge(look, stored.id)
+        return stored, snapshot, look.changes
+
+    async def _abandon(self, staging: Staging) -> None:
+        """What was seen and read is not stored: it is to be looked at again."""
+        self._known = None
+        if self.watch is not None:
+            self.watch.settle(acknowledged=False)
+        await staging.release()
+
+    async def _hold(self, base: Base, tree: bytes, staging: Staging) -> list[bytes]:
+        """Makes sure that what the base's snapshot consists of stays until the commit: within a tree, by requiring its
+        checkpoint. One of another tree can't be a condition: then a checkpoint of ours holds the same, and was there while
+        the other one still was."""
+        if base.tree == tree:
+            return [base.checkpoint]
+        await staging.put(workspace=base.snapshot.reference)
+        if await self._live(base.checkpoint) is None:
+            raise FilesLostError
+        return []
+
+    def _acknowledge(self, look: Look, checkpoint: bytes) -> None:
+        cache, walk = self._loaded(), look.walk
+        cache.apply(walk.updated, walk.chunks, walk.totals)
+        cache.reference, cache.checkpoint = look.snapshot.reference, checkpoint
+        if self.watch is not None:
+            self.watch.settle(acknowledged=True)
+        if self._file is not None:
+            self._file.save(cache, walk.updated, walk.chunks)
+
+    async def last(self) -> Snapshot | None:
+        """The snapshot that was taken last, as far as it is known here."""
+        base = await self._base(None)
+        return base.snapshot if base is not None else None
+
+    # -- looking -----------------------------------------------------------------------------------------------------
+
+    async def look(self, *, deep: bool = False) -> tuple[Base | None, Look]:
+        """What is there now, without storing anything, and the snapshot that it was compared with."""
+        async with self.services.backend.turn(TURN + self.root):
+            base = await self._base(None)
+            try:
+                return base, await self._look(base, None, deep=deep)
+            except OverBudgetError as excess:
+                raise UsageError(f"the workspace {str(self.path)!r:.120} can't be looked at: {excess}") from excess
+            finally:
+                self._known = None
+                if self.watch is not None:
+                    self.watch.settle(acknowledged=False)
+
+    async def _look(
+        self,
+        base: Base | None,
+        staging: Staging | None,
+        *,
+        hints: Sequence[bytes] | None = None,
+        deep: bool = False,
+        progress: Progress | None = None,
+    ) -> Look:
+        apart = self.services.backend.apart
+        dirty = await apart(lambda: self._dirty(hints))
+        if base is None or deep or self._loaded().reference is None:
+            dirty = None
+        try:
+            walk, last = await self._walk(staging, dirty, deep=deep, progress=progress)
+        except NeedsFullWalkError:
+            walk, last = await self._walk(staging, None, deep=deep, progress=progress)
+        if base is not None and self._loaded().reference is not None:
+            assert base.snapshot.tree is not None
+            built = await filetree.update(base.snapshot.tree, walk.changes, snapshots.loader(self.services))
+        else:
+            made = await apart(lambda: filetree.build(entry for entry in walk.changes.values() if entry is not None))
+            known = self._known_now()
+            built = filetree.Built(made.root, {hash_: node for hash_, node in made.nodes.items() if hash_ not in known})
+        snapshot = self._snapshot(walk, built.root)
+        data = objects.pack(snapshot)
+        snapshot = objects.unpack(data)
+        look = Look(walk, snapshot, built.nodes, data)
+        if staging is not None:
+            is_same = base is not None and base.snapshot.reference == snapshot.reference
+            ours = {} if is_same else {**built.nodes, snapshot.hash: data}
+            packed = await apart(lambda: {hash_: (frame.compressed(one), len(one)) for hash_, one in ours.items()})
+            async for part in _portions(last, packed):
+                await _stage(staging, part)
+            look.blobs = {hash_: framed for hash_, (framed, _) in last.items()}
+        return look
+
+    async def _walk(
+        self, staging: Staging | None, dirty: Dirty | None, *, deep: bool, progress: Progress | None
+    ) -> tuple[Walk, Blobs]:
+        """Looks at the directory, and stages what is new but the last batch."""
+        walk = Walk(
+            self.root,
+            self._loaded(),
+            self._scope,
+            Budget(self._limits),
+            self._known_now,
+            deep=deep,
+            watch=self.watch,
+        )
+        steps = walk.run(dirty)
+        last: Blobs = {}
+        while True:
+            batch = await self.services.backend.apart(lambda: next(steps, None))
+            if batch is None:
+                if self.watch is not None and dirty is None:
+                    self.watch.covers_all()
+                return walk, last
+            if staging is not None:
+                if last:
+                    await _stage(staging, last)
+                    await self.services.backend.apart(lambda: check_free_space(self._store, self._limits))
+                last = batch
+            if progress is not None:
+                progress(walk.totals.files, walk.totals.size)
+
+    def _dirty(self, hints: Sequence[bytes] | None) -> Dirty | None:
+        """What is said to have changed: by the kernel, and by who knows what a tool did. None if everything must be
+        looked at."""
+        told = self.watch.taken() if self.watch is not None else None
+        if hints is None or (self.watch is not None and told is None):
+            return told
+        names: dict[bytes, frozenset[bytes]] = dict(told.names) if told else {}
+        for hint in hints:
+            above, _, name = hint.rpartition(b"/")
+            while above not in self._loaded().directories and above:  # in a directory that is new itself
+                above, _, name = above.rpartition(b"/")
+            names[above] = names.get(above, frozenset()) | {name}
+        return Dirty(names, told.replaced if told else frozenset())
+
+    def _snapshot(self, walk: Walk, tree: bytes) -> Snapshot:
+        skipped: list[Skipped] = []
+        excluded: list[Excluded] = []
+        directories = {**self._loaded().directories, **walk.updated} if walk.updated else self._loaded().directories
+        for path, directory in directories.items():
+            if directory is None or not (directory.excluded or directory.skipped):
+                continue
+            base = path + b"/" if path else b""
+            skipped += [Skipped(base + name, why) for name, why in directory.skipped.items()]
+            excluded += [Excluded(base + name, why) for name, why in directory.excluded.items()]
+        notes = [f"{os.fsdecode(path)!r:.120} changed while it was read" for path in sorted(walk.torn)[:MAX_LISTED]]
+        return Snapshot(
+            reference="",
+            tree=tree,
+            files=walk.totals.files,
+            directories=walk.totals.directories,
+            symlinks=walk.totals.symlinks,
+            size=walk.totals.size,
+            skipped=tuple(sorted(skipped)),
+            excluded=tuple(sorted(excluded)[:MAX_LISTED]),
+            excluded_count=len(excluded),
+            notes=tuple(notes),
+        )
+
+    # -- what is known -----------------------------------------------------------------------------------------------
+
+    async def _base(self, tip: Stored | None) -> Base | None:
+        """The snapshot to build upon: the one that was last seen here, if a live checkpoint still holds it; else the one
+        of the session, of which only the contents are known then, not which files have them."""
+        cache = await self.services.backend.apart(self._loaded)
+        if cache.reference is not None and cache.checkpoint is not None:
+            held = await self._live(cache.checkpoint)
+            if held is not None and snapshots.reference_of(held) == cache.reference:
+                return Base(await snapshots.load(self.services, cache.reference), held.id, held.tree)
+        self._cache, self._known = StatCache(), None
+        if self.watch is not None:
+            self.watch.invalidate()
+        reference = snapshots.reference_of(tip) if tip is not None else None
+        if tip is None or reference is None:
+            return None
+        try:
+            snapshot = await snapshots.load(self.services, reference)
+            reach = Reach(snapshots.loader(self.services))
+            await reach.learn(reference)
+        except HoldfastError:  # damaged: nothing is built upon it
+            return None
+        self._known = set(reach.everything())
+        return Base(snapshot, tip.id, tip.tree) if snapshot.tree is not None else None
+
+    async def _live(self, checkpoint: bytes) -> Stored | None:
+        stored = await reading.find_record(self.services, checkpoint)
+        return None if stored is None or await reading.is_over(self.services, stored) else stored
+
+    def _loaded(self) -> StatCache:
+        if self._cache is None:
+            self._cache = self._file.load() if self._file is not None else StatCache()
+            self._known = None
+        return self._cache
+
+    def _known_now(self) -> set[bytes]:
+        if self._known is None:
+            self._known = self._loaded().contents()
+        return self._known
+
+
+def _not_taken(why: str) -> tuple[Snapshot, dict[bytes, bytes]]:
+    """What a checkpoint carries in the place of a snapshot."""
+    snapshot = Snapshot(reference="", tree=None, not_taken=SnapshotSkipped(f"no snapshot was taken: {why}"))
+    data = objects.pack(snapshot)
+    taken = objects.unpack(data)
+    return taken, {taken.hash: frame.compressed(data)}
+
+
+async def _stage(staging: Staging, batch: Blobs) -> None:
+    await staging.put(
+        blobs={hash_: framed for hash_, (framed, _) in batch.items()},
+        entries=[BlobEntry(hash_, size) for hash_, (_, size) in batch.items()],
+    )
+
+
+async def _portions(last: Blobs, more: Blobs) -> AsyncIterator[Blobs]:
+    """Adds to the last batch, and gives it away whenever it is large; what is left is in it at the end."""
+    size = sum(len(framed) for framed, _ in last.values())
+    for hash_, blob in more.items():
+        if size + len(blob[0]) > STAGED_BYTES and last:
+            yield dict(last)
+            last.clear()
+            size = 0
+        last[hash_] = blob
+        size += len(blob[0])
+
+
+async def changes_between(
+    services: Services, before: bytes, after: bytes, nodes: Mapping[bytes, bytes] | None = None
+) -> list[FileChange]:
+    """What differs between two trees, of which some nodes may not be stored."""
+    stored = snapshots.loader(services)
+
+    async def load(hashes: Sequence[bytes]) -> list[bytes]:
+        missing = [hash_ for hash_ in hashes if nodes is None or hash_ not in nodes]
+        found = dict(zip(missing, await stored(missing) if missing else [], strict=True))
+        return [found[hash_] if hash_ in found else (nodes or {})[hash_] for hash_ in hashes]
+
+    return [change async for change in filetree.diff(before, after, load)]

@@ -1,0 +1,499 @@
+"""Finding what changed in a directory: a stat for each file that is known, a listing only where names may have changed.
+
+Sound but for a writer through `mmap` that has not been synced: a file whose ctime, size, inode and mode are as they were is
+taken to be the same, a directory likewise to have the same names. What changed within the last moments before it was
+looked at might change again without its time changing: it is looked at again the next time, whatever its time says.
+
+Directories are opened by descriptors, one below the other, and no symlink is followed: nothing outside the root is read.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from holdfast.errors import UsageError
+from holdfast.model.workspace import Entry
+from holdfast.operations.staging import STAGED_BYTES
+from holdfast.workspace import ignore
+from holdfast.workspace.contents import Changed, Read, Reader
+from holdfast.workspace.guards import Budget, Secrets, is_secret
+from holdfast.workspace.statcache import NOTHING, Directory, File, StatCache, Totals, file_entry
+
+RACY_NS = 100_000_000  # timestamps are as fine as the kernel's tick: 1 to 10 ms
+COARSE_NS = 2_500_000_000  # where they are whole seconds
+MAX_DEPTH = 400  # directories that are open at once
+MAX_BLOBS = 4000  # in a batch
+_OPENING = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
+_MARKERS = frozenset((*ignore.FILES, *ignore.MARKED_INSIDE, *ignore.MARKED_BESIDE.values()))
+
+Blobs = dict[bytes, tuple[bytes, int]]  # framed, and the size of what is in them
+
+
+class Dirty(NamedTuple):
+    """What may have changed: names, by the directory they are in; and directories that may be others under an old name."""
+
+    names: Mapping[bytes, frozenset[bytes]]
+    replaced: frozenset[bytes] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What belongs to a workspace."""
+
+    include_git: bool = False
+    use_gitignore: bool = True
+    use_defaults: bool = True
+    secrets: Secrets = "keep"
+    never: frozenset[bytes] = frozenset()  # paths that are left out in any case: the store
+
+    @property
+    def seed(self) -> bytes:
+        """What a verdict depends on beside the rules."""
+        return b"%d %b %b" % (self.include_git, self.secrets.encode(), b"\0".join(sorted(self.never)))
+
+
+class NeedsFullWalkError(Exception):
+    """What is said to have changed can't be looked at by itself."""
+
+
+class _Open(NamedTuple):
+    descriptor: int
+    path: bytes
+    rules: ignore.Rules
+    todo: Iterator[bytes]
+
+
+@dataclass(slots=True)
+class Walk:
+    """One look at a directory. `run` is to be read to its end; then the rest says what was found."""
+
+    root: bytes
+    cache: StatCache
+    scope: Scope
+    budget: Budget
+    known: Callable[[], set[bytes]]  # blobs that need not be given; asked for once there is something to read
+    deep: bool = False
+    watch: Watching | None = None
+    changes: dict[bytes, Entry | None] = field(default_factory=dict)
+    updated: dict[bytes, Directory | None] = field(default_factory=dict)
+    chunks: dict[bytes, bytes] = field(default_factory=dict)
+    torn: list[bytes] = field(default_factory=list)
+    totals: Totals = NOTHING
+    _gathered: Blobs = field(default_factory=dict)
+    _size: int = 0
+    _reader: Reader | None = None
+
+    def run(self, dirty: Dirty | None = None) -> Iterator[Blobs]:
+        """Looks at everything, or at what is dirty. Gives the blobs that are new, some MiB at a time."""
+        self.totals = self.cache.totals
+        root = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            rules = ignore.Rules(
+                use_gitignore=self.scope.use_gitignore, use_defaults=self.scope.use_defaults, seed=self.scope.seed
+            )
+            if dirty is None:
+                yield from self._tree(root, b"", rules)
+            else:
+                for path in sorted(dirty.names):
+                    yield from self._dirty(root, path, rules, dirty)
+        finally:
+            os.close(root)
+        if self._gathered:
+            yield self._taken()
+
+    # -- the order of directories ------------------------------------------------------------------------------------
+
+    def _tree(self, descriptor: int, path: bytes, rules: ignore.Rules) -> Iterator[Blobs]:
+        """A directory and all below it, those that are new or known."""
+        stack = [(yield from self._entered(os.dup(descriptor), path, rules))]
+        try:
+            while stack:
+                above = stack[-1]
+                name = next(above.todo, None)
+                if name is None:
+                    os.close(stack.pop().descriptor)
+                    continue
+                below = above.path + b"/" + name if above.path else name
+                if len(stack) >= MAX_DEPTH:
+                    raise UsageError(f"{os.fsdecode(below)!r:.80} is deeper than {MAX_DEPTH} directories")
+                try:
+                    child = os.open(name, _OPENING, dir_fd=above.descriptor)
+                except OSError as error:
+                    self._unreadable(above.path, name, error)
+                    continue
+                stack.append((yield from self._entered(child, below, above.rules)))
+        finally:
+            for one in stack:
+                os.close(one.descriptor)
+
+    def _entered(self, descriptor: int, path: bytes, rules: ignore.Rules) -> Generator[Blobs, None, _Open]:
+        try:
+            here = yield from self._directory(descriptor, path, rules)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        directory = self.updated[path] if path in self.updated else self.cache.directories.get(path)
+        return _Open(descriptor, path, here, iter(list(directory.directories) if directory else ()))
+
+    def _dirty(self, root: int, path: bytes, rules: ignore.Rules, dirty: Dirty) -> Iterator[Blobs]:
+        """The names of one directory that may have changed."""
+        names = dirty.names[path]
+        if names & _MARKERS:
+            raise NeedsFullWalkError
+        old = self.updated[path] if path in self.updated else self.cache.directories.get(path)
+        if old is None:
+            return  # a directory that is new: its name is dirty in the one above it; or one that is left out
+        descriptor = os.dup(root)
+        try:
+            at = b""
+            for part in path.split(b"/") if path else ():
+                rules = self._rules(descriptor, at, rules, _names_of(self.cache.directories[at]))
+                try:
+                    below = os.open(part, _OPENING, dir_fd=descriptor)
+                except OSError:
+                    return  # gone meanwhile: that is news of the directory above it
+                os.close(descriptor)
+                descriptor, at = below, at + b"/" + part if at else part
+            rules = self._rules(descriptor, path, rules, _names_of(old))
+            if rules.key != old.rules:
+                raise NeedsFullWalkError
+            before = set(old.directories)
+            yield from self._names(descriptor, path, rules, old, names)
+            directory = self.updated[path]
+            assert directory is not None
+            for name in sorted(directory.directories):
+                below_path = path + b"/" + name if path else name
+                if name in before and below_path not in dirty.replaced:
+                    continue
+                try:
+                    below = os.open(name, _OPENING, dir_fd=descriptor)
+                except OSError as error:
+                    self._unreadable(path, name, error)
+                    continue
+                try:
+                    yield from self._tree(below, below_path, rules)
+                finally:
+                    os.close(below)
+        finally:
+            os.close(descriptor)
+
+    # -- one directory -----------------------------------------------------------------------------------------------
+
+    def _directory(self, descriptor: int, path: bytes, rules: ignore.Rules) -> Generator[Blobs, None, ignore.Rules]:
+        """Looks at the names of a directory; the rules that hold in it."""
+        self.budget.check_time()
+        if self.watch is not None:
+            self.watch.add(descriptor, path)  # before anything is looked at: what changes from here on is told
+        looked = time.time_ns()
+        now = os.fstat(descriptor)
+        old = self.cache.directories.get(path)
+        if old is not None and path and old.mode != now.st_mode:
+            above, _, name = path.rpartition(b"/")
+            self._changeable(above).directories[name] = now.st_mode
+            self._note(path, _directory_entry(path, old.mode), _directory_entry(path, now.st_mode))
+        if old is not None and (old.ctime_ns, old.inode, old.mode) == (now.st_ctime_ns, now.st_ino, now.st_mode):
+            here = self._rules(descriptor, path, rules, _names_of(old))
+            if here.key == old.rules and not self._marker_changed(descriptor, old):
+                yield from self._known_names(descriptor, path, old)
+                return here
+        names = [os.fsencode(name) for name in os.listdir(descriptor)]
+        marked = rules.marked_inside(names) if path else None
+        rules = self._rules(descriptor, path, rules, names)
+        if marked is not None:
+            self._leave_out(path, f"by default: {marked[1]} ({marked[0].decode()})")
+            return rules
+        fresh = Directory(_settled(now.st_ctime_ns, looked), now.st_ino, now.st_mode, rules.key)
+        self.updated[path] = fresh
+        yield from self._names(descriptor, path, rules, old, names, fresh)
+        if old is not None:
+            self._gone(path, old, fresh)
+        return rules
+
+    def _known_names(self, descriptor: int, path: bytes, old: Directory) -> Iterator[Blobs]:
+        """The files of a directory whose names are as they were: the loop that a walk consists of."""
+        lstat, changed = os.stat, []
+        for name, file in old.files.items():
+            try:
+                now = lstat(name, dir_fd=descriptor, follow_symlinks=False)
+            except OSError:
+                changed.append(name)
+                continue
+            if (
+                now.st_ctime_ns != file.ctime_ns
+                or now.st_size != file.size
+                or now.st_ino != file.inode
+                or now.st_mode != file.mode
+                or self.deep
+            ):
+                changed.append(name)
+        if changed:
+            rules = ignore.Rules()  # not asked: these names were judged by the rules that still hold
+            yield from self._names(descriptor, path, rules, old, changed, judge=False)
+
+    def _names(
+        self,
+        descriptor: int,
+        path: bytes,
+        rules: ignore.Rules,
+        old: Directory | None,
+        names: Collection[bytes],
+        fresh: Directory | None = None,
+        *,
+        judge: bool = True,
+    ) -> Iterator[Blobs]:
+        """Looks at these names. Without `fresh`, the directory keeps what is known of its other names."""
+        if fresh is None:
+            assert old is not None
+            fresh = old.copy()
+            for name in names:
+                fresh.forget(name)
+            self.updated[path] = fresh
+            beside = {*fresh.files, *names} if judge else set()
+            is_part = True
+        else:
+            beside, is_part = set(names), False
+        base = path + b"/" if path else b""
+        for name in names:
+            looked = time.time_ns()
+            try:
+                now = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                fresh.skipped[name] = _failure(error)
+                continue
+            whole = base + name
+            why = self._left_out(whole, name, stat.S_ISDIR(now.st_mode), rules, beside) if judge else None
+            if why is not None:
+                (fresh.skipped if why[0] else fresh.excluded)[name] = why[1]
+            elif stat.S_ISDIR(now.st_mode):
+                fresh.directories[name] = now.st_mode
+                before = old.directories.get(name) if old else None
+                self._note(whole, _directory_entry(whole, before), _directory_entry(whole, now.st_mode))
+            elif stat.S_ISREG(now.st_mode) or stat.S_ISLNK(now.st_mode):
+                yield from self._file(descriptor, whole, name, now, looked, old, fresh)
+            else:
+                fresh.skipped[name] = _special(now.st_mode)
+        if is_part:
+            assert old is not None
+            self._gone(path, old, fresh)
+
+    def _file(
+        self,
+        descriptor: int,
+        whole: bytes,
+        name: bytes,
+        now: os.stat_result,
+        looked: int,
+        old: Directory | None,
+        fresh: Directory,
+    ) -> Iterator[Blobs]:
+        before = old.files.get(name) if old else None
+        if (
+            before is not None
+            and not self.deep
+            and (before.ctime_ns, before.size, before.inode, before.mode)
+            == (now.st_ctime_ns, now.st_size, now.st_ino, now.st_mode)
+        ):
+            fresh.files[name] = before
+            return
+        entry_before = file_entry(whole, before) if before else None
+        try:
+            if stat.S_ISLNK(now.st_mode):
+                target = os.readlink(name, dir_fd=descriptor)
+                file = File(_settled(now.st_ctime_ns, looked), len(target), now.st_ino, now.st_mode, target)
+            else:
+                self.budget.check_file(whole, now.st_size)
+                found = yield from self._read(descriptor, name)
+                seen = found.stat
+                ctime = 0 if found.is_torn else _settled(seen.st_ctime_ns, looked)
+                file = File(ctime, seen.st_size, seen.st_ino, seen.st_mode, found.content)
+                if found.is_torn:
+                    self.torn.append(whole)
+        except Changed:
+            fresh.skipped[name] = "it changed all the while it was read"
+            return
+        except OSError as error:
+            fresh.skipped[name] = _failure(error)
+            return
+        fresh.files[name] = file
+        self._note(whole, entry_before, file_entry(whole, file))
+
+    def _read(self, descriptor: int, name: bytes) -> Generator[Blobs, None, Read]:
+        if self._reader is None:
+            self._reader = Reader(self.known())
+        for found in self._reader.read(name, descriptor):
+            blobs = found.blobs if isinstance(found, Read) else found
+            for hash_, (framed, size) in blobs.items():
+                self._gathered[hash_] = (framed, size)
+                self._size += len(framed)
+            if self._size >= STAGED_BYTES or len(self._gathered) >= MAX_BLOBS:
+                yield self._taken()
+            if isinstance(found, Read):
+                if found.chunks is not None:
+                    self.chunks[found.content] = found.chunks
+                return found
+        raise Changed
+
+    def _taken(self) -> Blobs:
+        taken, self._gathered, self._size = self._gathered, {}, 0
+        return taken
+
+    # -- what is left out --------------------------------------------------------------------------------------------
+
+    def _left_out(
+        self, whole: bytes, name: bytes, is_directory: bool, rules: ignore.Rules, beside: set[bytes]
+    ) -> tuple[bool, str] | None:
+        """Why a path is not part of the snapshot, and whether that is to be called skipped."""
+        if whole in self.scope.never:
+            return False, "the store itself"
+        if whole == b".git" and not self.scope.include_git:
+            return False, "the repository of the workspace"
+        verdict = rules.verdict(whole, is_directory=is_directory, beside=beside)
+        if verdict is not None and verdict.is_ignored:
+            return False, verdict.rule
+        if not is_directory and self.scope.secrets != "keep" and is_secret(name):
+            if self.scope.secrets == "refuse":
+                raise UsageError(
+                    f"{os.fsdecode(whole)!r:.80} looks like a secret, and secrets='refuse': leave it out by a line in "
+                    ".holdfastignore, or choose 'skip' or 'keep'"
+                )
+            return True, "a secret"
+        return None
+
+    def _rules(self, descriptor: int, path: bytes, rules: ignore.Rules, names: Collection[bytes]) -> ignore.Rules:
+        """The rules in a directory that has those of these names that are ignore files."""
+        found = [_content_of(name, descriptor) if name in names else None for name in ignore.FILES]
+        return rules.below(path, *found)
+
+    def _marker_changed(self, descriptor: int, old: Directory) -> bool:
+        """Whether a directory that is left out for what is in it no longer has that."""
+        for name, rule in old.excluded.items():
+            marker = rule.rpartition("(")[2].rstrip(")") if rule.startswith("by default") else ""
+            if marker.encode() in ignore.MARKED_INSIDE:
+                try:
+                    os.stat(name + b"/" + marker.encode(), dir_fd=descriptor, follow_symlinks=False)
+                except OSError:
+                    return True
+        return False
+
+    def _leave_out(self, path: bytes, why: str) -> None:
+        """A directory turned out to be one that is left out: the one above it says so."""
+        above, _, name = path.rpartition(b"/")
+        parent = self._changeable(above)
+        parent.directories.pop(name, None)
+        parent.excluded[name] = why
+        self._remove(path)
+
+    def _unreadable(self, above: bytes, name: bytes, error: OSError) -> None:
+        parent = self._changeable(above)
+        parent.directories.pop(name, None)
+        parent.ctime_ns = 0
+        if not isinstance(error, FileNotFoundError):
+            parent.skipped[name] = _failure(error)
+        self._remove(above + b"/" + name if above else name)
+
+    def _changeable(self, path: bytes) -> Directory:
+        found = self.updated.get(path)
+        if found is None:
+            found = self.updated[path] = self.cache.directories[path].copy()
+        return found
+
+    # -- what changed ------------------------------------------------------------------------------------------------
+
+    def _gone(self, path: bytes, old: Directory, fresh: Directory) -> None:
+        base = path + b"/" if path else b""
+        for name in old.files.keys() - fresh.files.keys():
+            if name not in fresh.directories:
+                self._note(base + name, file_entry(base + name, old.files[name]), None)
+            else:
+                self.totals = self.totals.changed(file_entry(base + name, old.files[name]), None)
+        for name in old.directories.keys() - fresh.directories.keys():
+            self._remove(base + name, keep=name in fresh.files)
+
+    def _remove(self, path: bytes, *, keep: bool = False) -> None:
+        """A directory and all that was below it. With `keep`, something else has taken its name."""
+        entry = Entry(path, "dir", 0, 0, b"")
+        if keep:
+            self.totals = self.totals.changed(entry, None)
+        elif path in self.changes and not self._was_known(path):
+            self.totals = self.totals.changed(self.changes.pop(path), None)
+        elif self._was_known(path):
+            self._note(path, entry, None)
+        known = self.cache.directories.get(path)
+        if path in self.updated:
+            self.updated[path] = None
+        if known is None:
+            return
+        self.updated[path] = None
+        for name, file in known.files.items():
+            self._note(path + b"/" + name, file_entry(path + b"/" + name, file), None)
+        for name in known.directories:
+            self._remove(path + b"/" + name)
+
+    def _was_known(self, path: bytes) -> bool:
+        above, _, name = path.rpartition(b"/")
+        known = self.cache.directories.get(above)
+        return known is not None and name in known.directories
+
+    def _note(self, path: bytes, before: Entry | None, after: Entry | None) -> None:
+        if before == after:
+            return
+        self.changes[path] = after
+        self.totals = self.totals.changed(before, after)
+        self.budget.check_totals(self.totals.files, self.totals.size)
+
+
+class Watching:
+    """Somebody who is told of directories before they are looked at; see `watch.py`."""
+
+    def add(self, descriptor: int, path: bytes) -> None:
+        raise NotImplementedError
+
+
+def _settled(ctime_ns: int, looked_ns: int) -> int:
+    """The time to compare with at the next look; 0 if something may happen after this look at the same time."""
+    window = COARSE_NS if ctime_ns % 1_000_000_000 == 0 else RACY_NS
+    return 0 if ctime_ns >= looked_ns - window else ctime_ns
+
+
+def _names_of(directory: Directory) -> list[bytes]:
+    """Those of the ignore files that a known directory has."""
+    return [name for name in ignore.FILES if name in directory.files or name in directory.excluded]
+
+
+def _directory_entry(path: bytes, mode: int | None) -> Entry | None:
+    return None if mode is None else Entry(path, "dir", mode & 0o7777, 0, b"")
+
+
+def _content_of(name: bytes, directory: int) -> bytes | None:
+    """An ignore file's content; None if there is none that can be read, as git does."""
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
+    except OSError:
+        return None
+    try:
+        return os.read(descriptor, ignore.MAX_RULES_BYTES) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _failure(error: OSError) -> str:
+    return f"it can't be read: {error.strerror}"
+
+
+def _special(mode: int) -> str:
+    kinds = (
+        (stat.S_ISSOCK, "a socket"),
+        (stat.S_ISFIFO, "a FIFO"),
+        (stat.S_ISBLK, "a device"),
+        (stat.S_ISCHR, "a device"),
+    )
+    return next((name for is_kind, name in kinds if is_kind(mode)), "neither file, directory nor symlink")

@@ -1,0 +1,184 @@
+"""What a snapshot refuses, where it stops, and that it says so."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from pathlib import Path
+
+import pytest
+from trees import in_snapshot, on_disk, write
+
+from holdfast import SyncClient, UsageError
+from holdfast.workspace import guards
+from holdfast.workspace.guards import Limits
+from support import Store
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "project"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def quick(memory_store: Store) -> SyncClient:
+    return memory_store.client()
+
+
+def test_the_root_of_the_file_system_is_refused(quick: SyncClient) -> None:
+    with pytest.raises(UsageError, match="root of the file system"):
+        quick.workspace("/")
+
+
+def test_the_home_directory_and_what_contains_it_are_refused(quick: SyncClient, tmp_path: Path, monkeypatch) -> None:
+    home = tmp_path / "homes" / "me"
+    (home / "project").mkdir(parents=True)
+    entry = pwd.getpwuid(os.getuid())
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: pwd.struct_passwd((*entry[:5], str(home), entry[6])))
+    for path in (home, home.parent, tmp_path):
+        with pytest.raises(UsageError, match="home directory"):
+            quick.workspace(path)
+    (tmp_path / "link").symlink_to(home)
+    with pytest.raises(UsageError, match="home directory"):
+        quick.workspace(tmp_path / "link")
+    assert quick.workspace(home / "project").snapshot().snapshot.files == 0
+
+
+def test_what_is_no_directory_is_refused(quick: SyncClient, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "absent"):
+        with pytest.raises(UsageError, match="is no directory"):
+            quick.workspace(path)
+    with pytest.raises(UsageError, match="workspace is a int"):
+        quick.save("a", workspace=3)  # type: ignore[arg-type]  # that is the point
+
+
+def test_a_store_in_its_default_place_is_left_out(root: Path) -> None:
+    write(root, b"a", b"1")
+    write(root, b"sub/b", b"1")
+    for place in (root / ".holdfast/store.db", root / "sub/.holdfast/store.db"):
+        with SyncClient.sqlite(place, durability="fast") as client:
+            workspace = client.workspace(root)
+            for _ in range(3):
+                report = workspace.snapshot()
+                left_out = (b".holdfast", b"sub/.holdfast")
+                assert in_snapshot(workspace, report.checkpoint_id) == on_disk(root, without=left_out)
+
+
+@pytest.mark.parametrize("place", ["store.db", "sub/store.db"])
+def test_a_root_that_contains_the_store_is_refused(root: Path, place: str) -> None:
+    with (
+        SyncClient.sqlite(root / place, durability="fast") as client,
+        pytest.raises(UsageError, match="inside the workspace"),
+    ):
+        client.workspace(root)
+
+
+def test_a_link_to_the_store_does_not_hide_it(root: Path, tmp_path: Path) -> None:
+    (root / "real").mkdir()
+    (tmp_path / "outside").symlink_to(root / "real")
+    with (
+        SyncClient.sqlite(tmp_path / "outside/store.db", durability="fast") as client,
+        pytest.raises(UsageError, match="inside the workspace"),
+    ):
+        client.workspace(root)
+
+
+@pytest.mark.parametrize(
+    ("limits", "why"),
+    [
+        (Limits(max_files=5), "max_files"),
+        (Limits(max_bytes=50), "max_bytes"),
+        (Limits(max_file_bytes=9), "max_file_bytes"),
+        (Limits(max_seconds=-1), "max_seconds"),
+        (Limits(min_free_bytes=1 << 60), "min_free_bytes"),
+    ],
+)
+def test_beyond_a_limit_the_state_is_saved_and_says_why_the_files_are_not(
+    sqlite_store: Store, root: Path, limits: Limits, why: str
+) -> None:
+    for number in range(10):
+        write(root, b"%d" % number, b"0123456789")
+    client = sqlite_store.client()
+    saved = client.save(
+        "agent", session_id="s", execution_state={"n": 1}, workspace=client.workspace(root, limits=limits)
+    )
+    assert client.restore(saved).execution_state == {"n": 1}
+    reference = client.get(saved).workspace
+    assert reference is not None
+    from holdfast.backends.bridge import run_inline
+    from holdfast.operations import snapshots
+
+    snapshot = run_inline(snapshots.load(client._services, reference))
+    assert snapshot.tree is None
+    assert snapshot.not_taken is not None
+    assert why in snapshot.not_taken.reason
+    assert client.verify().ok
+    client.gc()
+    assert [session.session_id for session in client.sessions()] == ["s"]
+    later = client.save("agent", session_id="s", workspace=client.workspace(root))
+    assert in_snapshot(client.workspace(root), later) == on_disk(root)
+
+
+def test_a_limit_that_is_met_on_the_way_leaves_what_was_known(sqlite_store: Store, root: Path) -> None:
+    client = sqlite_store.client()
+    write(root, b"a", b"1")
+    workspace = client.workspace(root, limits=Limits(max_files=3))
+    workspace.snapshot()
+    for name in (b"b", b"c", b"d"):
+        write(root, name, b"1")
+    assert workspace.snapshot().snapshot.not_taken is not None
+    (root / "d").unlink()
+    report = workspace.snapshot()
+    assert report.changed == 2
+    assert in_snapshot(workspace, report.checkpoint_id) == on_disk(root)
+
+
+SECRETS = (b".env", b".env.production", b"server.pem", b"id_rsa", b".netrc")
+
+
+def test_secrets_are_kept_skipped_or_refused(quick: SyncClient, root: Path) -> None:
+    for name in (*SECRETS, b".env.example", b"code.py"):
+        write(root, b"d/" + name, b"1", mode=0o600)
+    everything = [entry.path for entry in on_entries(quick, root)]
+    assert everything == sorted(b"d/" + name for name in (*SECRETS, b".env.example", b"code.py"))
+    report = quick.workspace(root, secrets="skip").snapshot()
+    assert {(one.path, one.reason) for one in report.snapshot.skipped} == {
+        (b"d/" + name, "a secret") for name in SECRETS
+    }
+    assert report.snapshot.files == 2
+    with pytest.raises(UsageError, match="looks like a secret"):
+        quick.workspace(root, secrets="refuse").snapshot()
+    with pytest.raises(UsageError, match="'keep', 'skip', 'refuse'"):
+        quick.workspace(root, secrets="hide")
+
+
+def on_entries(client: SyncClient, root: Path):
+    workspace = client.workspace(root)
+    report = workspace.snapshot()
+    return [entry for entry in workspace.entries(report.checkpoint_id) if entry.kind == "file"]
+
+
+def test_names_of_secrets() -> None:
+    assert all(map(guards.is_secret, SECRETS))
+    assert not any(map(guards.is_secret, (b".env.example", b"environment.py", b"keys.py", b"pem", b"envfile")))
+
+
+def test_what_is_stored_is_for_its_owner_only(sqlite_store: Store, root: Path) -> None:
+    write(root, b".env", b"SECRET=1", mode=0o600)
+    sqlite_store.client().workspace(root).snapshot()
+    directory = sqlite_store.where / "store.db-workspaces"
+    assert directory.stat().st_mode & 0o777 == 0o700
+    assert all(file.stat().st_mode & 0o077 == 0 for file in directory.iterdir())
+
+
+def test_nothing_outside_the_root_is_read_through_a_link(quick: SyncClient, root: Path, tmp_path: Path) -> None:
+    write(tmp_path, b"outside/secret", b"1")
+    (root / "link").symlink_to(tmp_path / "outside")
+    workspace = quick.workspace(root)
+    report = workspace.snapshot()
+    assert [(entry.path, entry.kind) for entry in workspace.entries(report.checkpoint_id)] == [(b"link", "symlink")]
+    with pytest.raises(UsageError, match="is not in the workspace"):
+        workspace.snapshot(hints=["../outside/secret"])
