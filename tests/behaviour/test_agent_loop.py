@@ -354,6 +354,7 @@ def test_approval_waits_and_goes_on_in_the_next_life(store):
         bot().generate()
     client = store.client()
     [waiting] = client.approvals("s")
+    assert steps(client) == ["prompt", "model"]  # waiting is no failure, and saves nothing
     assert (waiting.approvers, bank.paid) == ("finance", [])
     client.decide(waiting.approval_id, "modify", by="ann", arguments={"to": "bob", "amount": 50, "note": ""})
     turn = bot("paid 50").generate()

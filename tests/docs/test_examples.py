@@ -35,7 +35,7 @@ EXPECTED = {
 
 def test_every_example_is_tested():
     assert {path.stem for path in EXAMPLES.glob("*.py")} == EXPECTED.keys()
-    assert {path.parent.name for path in EXAMPLES.glob("*/*.py")} == {"handoff", "langgraph"}  # below
+    assert {path.parent.name for path in EXAMPLES.glob("*/*.py")} == {"handoff", "invoice", "langgraph"}  # below
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -127,5 +127,38 @@ def test_a_langgraph_agent_is_answered_after_a_restart(tmp_path):
 
 @pytest.mark.parametrize("name", ["langgraph/crash_in_a_tool", "langgraph/approve_after_restart"])
 def test_each_langgraph_example_says_how_to_run_it(name):
+    docstring = ast.get_docstring(ast.parse((EXAMPLES / f"{name}.py").read_text()))
+    assert f"python examples/{name}.py" in docstring
+
+
+@pytest.mark.slow
+def test_the_invoice_is_approved_paid_once_and_refunded(tmp_path):
+    for _ in range(2):
+        waiting = _run("invoice/agent.py", tmp_path)
+        assert (waiting.returncode, waiting.stderr) == (6, "")
+        assert "'pay' of session 'INV-7' waits for approval by 'finance'" in waiting.stdout
+    assert "modified, as {'to': 'bob', 'amount': 450}" in _run("invoice/finance.py", tmp_path, "450").stdout
+    killed = _run("invoice/agent.py", tmp_path)
+    assert (killed.returncode, killed.stdout) == (9, "the bank has P1: 450 to bob\n")
+    for _ in range(2):
+        assert _run("invoice/agent.py", tmp_path).stdout == "The invoice is paid: P1.\n"
+    assert _run("invoice/agent.py", tmp_path, "it is broken: get the money back").returncode == 6
+    assert "refund {'payment': 'P1'}: approved" in _run("invoice/finance.py", tmp_path).stdout
+    assert _run("invoice/agent.py", tmp_path).stdout == "Done: P1 is refunded.\n"
+    paid, refunded = (tmp_path / "bank.txt").read_text().splitlines()
+    assert paid.startswith("P1 bob 450")
+    assert refunded.startswith("refund of P1")
+
+
+@pytest.mark.slow
+def test_an_invoice_that_is_rejected_is_not_paid(tmp_path):
+    assert _run("invoice/agent.py", tmp_path).returncode == 6
+    assert ": rejected" in _run("invoice/finance.py", tmp_path, "no").stdout
+    assert "we don't know them" in _run("invoice/agent.py", tmp_path).stdout
+    assert not (tmp_path / "bank.txt").exists()
+
+
+@pytest.mark.parametrize("name", ["invoice/agent", "invoice/finance"])
+def test_each_half_of_the_invoice_says_how_to_run_it(name):
     docstring = ast.get_docstring(ast.parse((EXAMPLES / f"{name}.py").read_text()))
     assert f"python examples/{name}.py" in docstring

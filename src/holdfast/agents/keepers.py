@@ -147,7 +147,8 @@ class RunKeeper:
         await self._run._core.save(name)
 
     async def carry_out(self, tool: Tool, call: ToolCall, key: str, state: AgentState, finish: Finish) -> AgentState:
-        self._run.state = state.to_json()
+        if not isinstance(self._run.state, dict) or self._run.state.get("id") != state.id:
+            self._run.state = state.to_json()
         watched = _Watched(tool, finish, self._run)
         try:
             result = await self._run._effect(self._asked(tool, call, key, watched.fn))
