@@ -5,9 +5,10 @@ Operations other than save and restore are imported when they are called: `impor
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -256,26 +257,82 @@ class Client(Keeping, Moving, Asking):
         )
         return ids.to_text((await saving.save(self._services, request)).id)
 
-    async def fork(self, checkpoint_id: str, session_id: str | None = None, *, new_id: str | None = None) -> ForkReport:
+    async def fork(
+        self,
+        checkpoint_id: str,
+        session_id: str | None = None,
+        *,
+        new_id: str | None = None,
+        strict: bool = False,
+        acknowledge: Sequence[str] = (),
+        by: str | None = None,
+    ) -> ForkReport:
         """A new session that goes on from that checkpoint. Nothing is copied: it takes the same time at any size.
-        `new_id` is the id of its first checkpoint, and makes a repetition safe."""
+        `new_id` is the id of its first checkpoint, and makes a repetition safe. The report names the effects that were
+        carried out elsewhere in the tree; `strict` and `acknowledge` are as in `rollback`."""
         from holdfast.operations import fork as forking
 
         name = arguments.optional_name("session_id", session_id)
         source = ids.from_text(checkpoint_id)
-        return await forking.fork(self._services, source, name, new_id=arguments.optional_id(new_id))
+        return await forking.fork(
+            self._services,
+            source,
+            name,
+            new_id=arguments.optional_id(new_id),
+            strict=strict,
+            acknowledge=arguments.ids_of("acknowledge", acknowledge),
+            by=_by(by),
+        )
 
     async def rollback(
-        self, session_id: str, to: str, *, expect_head: str | None = None, lease: LeaseTerms | None = None
+        self,
+        session_id: str,
+        to: str,
+        *,
+        expect_head: str | None = None,
+        lease: LeaseTerms | None = None,
+        strict: bool = False,
+        acknowledge: Sequence[str] = (),
+        compensate: Mapping[str, Callable[..., Any]] | None = None,
+        by: str | None = None,
     ) -> RollbackReport:
         """Moves the session's head to another checkpoint of its tree. Nothing is removed: what came after stays as a
-        branch, and rolling back to it undoes this."""
+        branch, and rolling back to it undoes this.
+
+        What was done to the outside world stays done: the report names such effects, those in doubt, and agents that went
+        on from a later handoff. With `strict` it is refused (`UnacknowledgedError`, with the report) unless each of them
+        is named in `acknowledge`, by id; that they were is written down. `compensate` maps tools to functions that undo
+        them: these are called first, with the result of each such effect, the latest first. `by` is who decided so.
+        """
         from holdfast.operations import rollback as rolling_back
 
         name = arguments.name("session_id", session_id)
         arguments.session_under(lease, name)
-        head = arguments.optional_id(expect_head)
-        return await rolling_back.rollback(self._services, name, ids.from_text(to), expect_head=head, lease=lease)
+        undone: tuple[Effect, ...] = ()
+        target, decider = ids.from_text(to), _by(by)
+        given = arguments.ids_of("acknowledge", acknowledge)
+        if compensate:
+            from holdfast.runs import compensating
+
+            planned = await rolling_back.rollback(self._services, name, target, lease=lease, dry_run=True)
+            undone = await compensating.compensate(self._services, planned, compensate, self._calling(), decider)
+        report = await rolling_back.rollback(
+            self._services,
+            name,
+            target,
+            expect_head=arguments.optional_id(expect_head),
+            lease=lease,
+            strict=strict,
+            acknowledge=given,
+            by=decider,
+        )
+        return dataclasses.replace(report, compensated=undone) if undone else report
+
+    def _calling(self) -> Any:
+        """How functions that callers give are called."""
+        from holdfast.runs import faces
+
+        return faces._call_awaited
 
     # -- sharing -----------------------------------------------------------------------------------------------------
 
@@ -443,3 +500,10 @@ class Client(Keeping, Moving, Asking):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def _by(given: str | None) -> str:
+    """Who decided something: a name, or this process."""
+    from holdfast import processes
+
+    return processes.default_holder() if given is None else arguments.name("by", given)

@@ -61,6 +61,11 @@ class _Inline(Client):
             return Inline(blocking(cast("AsyncBackend", backend)))
         return Inline(cast("BlockingBackend", backend))
 
+    def _calling(self) -> Any:
+        from holdfast.runs import faces
+
+        return faces._call_plainly
+
 
 class SyncClient(SyncAsking, Opening):
     """`Client` without `await`, for any thread, with or without an event loop running. Threads may share one: their
@@ -176,13 +181,44 @@ class SyncClient(SyncAsking, Opening):
     def save_checkpoint(self, checkpoint: Checkpoint, *, lease: LeaseTerms | None = None) -> str:
         return run_inline(self._client.save_checkpoint(checkpoint, lease=lease))
 
-    def fork(self, checkpoint_id: str, session_id: str | None = None, *, new_id: str | None = None) -> ForkReport:
-        return run_inline(self._client.fork(checkpoint_id, session_id, new_id=new_id))
+    def fork(
+        self,
+        checkpoint_id: str,
+        session_id: str | None = None,
+        *,
+        new_id: str | None = None,
+        strict: bool = False,
+        acknowledge: Sequence[str] = (),
+        by: str | None = None,
+    ) -> ForkReport:
+        return run_inline(
+            self._client.fork(checkpoint_id, session_id, new_id=new_id, strict=strict, acknowledge=acknowledge, by=by)
+        )
 
     def rollback(
-        self, session_id: str, to: str, *, expect_head: str | None = None, lease: LeaseTerms | None = None
+        self,
+        session_id: str,
+        to: str,
+        *,
+        expect_head: str | None = None,
+        lease: LeaseTerms | None = None,
+        strict: bool = False,
+        acknowledge: Sequence[str] = (),
+        compensate: Mapping[str, Callable[..., Any]] | None = None,
+        by: str | None = None,
     ) -> RollbackReport:
-        return run_inline(self._client.rollback(session_id, to, expect_head=expect_head, lease=lease))
+        return run_inline(
+            self._client.rollback(
+                session_id,
+                to,
+                expect_head=expect_head,
+                lease=lease,
+                strict=strict,
+                acknowledge=acknowledge,
+                compensate=compensate,
+                by=by,
+            )
+        )
 
     def lease(
         self, session_id: str, *, seconds: float = DEFAULT_SECONDS, wait: float = 0.0, holder: str | None = None

@@ -6,27 +6,49 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from holdfast.model.approval import Approval
+from holdfast.model.effects import Effect
+from holdfast.model.handoff import Handoff
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkReport:
-    """A fork: `checkpoint_id` is the first checkpoint of the new session, with the state of `source_id`."""
+    """A fork: `checkpoint_id` is the first checkpoint of the new session, with the state of `source_id`.
+
+    `effects` were carried out elsewhere in the tree, and stay done; of `unknown` nobody knows. `consumers` are handoffs that
+    other agents have gone on from. None of it is part of what the new session remembers.
+    """
 
     checkpoint_id: str
     session_id: str
     source_id: str
     tree_id: str
+    effects: tuple[Effect, ...] = ()
+    unknown: tuple[Effect, ...] = ()
+    consumers: tuple[Handoff, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackReport:
     """A rollback: the head went from `from_id` to `to_id`. Nothing was removed: rolling back to `from_id` undoes it.
-    `approvals_voided` were asked for at places that the session has left: they can't be used any more."""
+    `approvals_voided` were asked for at places that the session has left: they can't be used any more.
+
+    `effects` are those that stay done, `unknown` those of which nobody knows, `undos` those that somebody gave a way to undo;
+    `compensated` were undone. `consumers` are handoffs that other agents have gone on from already.
+    """
 
     session_id: str
     from_id: str | None
     to_id: str
     approvals_voided: Sequence[Approval] = ()
+    effects: tuple[Effect, ...] = ()
+    unknown: tuple[Effect, ...] = ()
+    consumers: tuple[Handoff, ...] = ()
+    compensated: tuple[Effect, ...] = ()
+
+    @property
+    def undos(self) -> tuple[Effect, ...]:
+        """The effects that stay done though there is a way to undo them: `compensate` takes it."""
+        return tuple(one for one in self.effects if one.undoable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -139,6 +139,13 @@ def optional_id(value: Any) -> bytes | None:
     return None if value is None else ids.from_text(value)
 
 
+def ids_of(what: str, given: Any) -> frozenset[str]:
+    """Ids in their usual form."""
+    if isinstance(given, str):
+        raise UsageError(f"{what} is a str: it must be a list of ids, such as {what}=[{given!r:.60}]")
+    return frozenset(ids.to_text(ids.from_text(one)) for one in given)
+
+
 def session_under(lease: LeaseTerms | None, session_id: str | None) -> str | None:
     """The session to write to: the lease's, if there is one."""
     if lease is None:

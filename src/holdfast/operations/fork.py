@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Collection
 from typing import Any
 
 from holdfast.backends.port import ABSENT, CommitConflict
@@ -12,8 +13,9 @@ from holdfast.model.lease import LeaseTerms
 from holdfast.model.reports import ForkReport
 from holdfast.objects import rows
 from holdfast.objects.record import Stored
-from holdfast.operations import arguments, reading
+from holdfast.operations import aftermath, arguments, reading
 from holdfast.operations import lease as leasing
+from holdfast.operations.aftermath import Aftermath
 from holdfast.operations.child import child
 from holdfast.operations.memory import Line
 from holdfast.operations.save import MAX_ATTEMPTS
@@ -23,13 +25,22 @@ _OF_THE_CALLER = ("agent", "fw", "ttl", "meta", "tasks", "ws", "app", "sv")
 
 
 async def fork(
-    services: Services, id_: bytes, session_id: str | None = None, *, new_id: bytes | None = None
+    services: Services,
+    id_: bytes,
+    session_id: str | None = None,
+    *,
+    new_id: bytes | None = None,
+    strict: bool = False,
+    acknowledge: Collection[str] = (),
+    by: str = "",
 ) -> ForkReport:
     """A new session that begins with a child of that checkpoint, with the same state, at the same step."""
     source = await reading.live_record(services, id_)
+    left = await aftermath.of_fork(services, source.tree, id_)
     known = await _repeated(services, source, new_id, session=session_id)
     if known is not None:
-        return _report(known, source)
+        return _report(known, source, left)
+    acknowledgements = aftermath.acknowledged(services, left, acknowledge, by, "fork")
     session_id = session_id if session_id is not None else str(uuid.uuid4())
     session = rows.session_key(session_id)
     line = Line(tree=None, version=ABSENT, head=rows.Head(None, 0), head_value=None, tip=None)
@@ -37,6 +48,10 @@ async def fork(
     commit, stored, _ = child(
         services, line, source, fields, source.manifest(), id_=new_id, step_index=source.header.get("step", 0)
     )
+    report = _report(stored, source, left)
+    if strict:
+        aftermath.refuse_unacknowledged(report, acknowledge, "the fork")
+    commit.rows = [*commit.rows, *acknowledgements]
     services.memory.drop(session)
     try:
         await services.backend.commit(commit)
@@ -50,15 +65,18 @@ async def fork(
     except StoreError as error:
         error.checkpoint_id = ids.to_text(stored.id)
         raise
-    return _report(stored, source)
+    return report
 
 
-def _report(stored: Stored, source: Stored) -> ForkReport:
+def _report(stored: Stored, source: Stored, left: Aftermath) -> ForkReport:
     return ForkReport(
         checkpoint_id=ids.to_text(stored.id),
         session_id=stored.session,
         source_id=ids.to_text(source.id),
         tree_id=ids.to_text(source.tree),
+        effects=left.effects,
+        unknown=left.unknown,
+        consumers=left.consumers,
     )
 
 

@@ -37,7 +37,8 @@ async def inbox(services: Services, agent_id: str, *, include_claimed: bool = Fa
 
 async def of_tree(services: Services, tree: bytes) -> list[Handoff]:
     """All handoffs of a tree."""
-    return await _listed(services, await services.backend.scan(entries.INBOX, tree=tree))
+    page = await services.backend.scan(entries.INBOX, tree=tree)
+    return await _listed(services, page) if page else []
 
 
 async def entry_of(services: Services, handoff: Stored) -> tuple[Entry, int]:

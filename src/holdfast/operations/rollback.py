@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from holdfast.backends.port import Commit, CommitConflict, RowWrite
 from holdfast.errors import CheckpointNotFoundError, ConflictError, UsageError
 from holdfast.model import ids
 from holdfast.model.lease import LeaseTerms
 from holdfast.model.reports import RollbackReport
 from holdfast.objects import record, rows
-from holdfast.operations import approvals, reading
+from holdfast.operations import aftermath, approvals, reading
 from holdfast.operations import lease as leasing
 from holdfast.operations.services import Services
 
 
 async def rollback(
-    services: Services, session_id: str, to: bytes, *, expect_head: bytes | None = None, lease: LeaseTerms | None = None
+    services: Services,
+    session_id: str,
+    to: bytes,
+    *,
+    expect_head: bytes | None = None,
+    lease: LeaseTerms | None = None,
+    strict: bool = False,
+    acknowledge: Collection[str] = (),
+    by: str = "",
+    dry_run: bool = False,
 ) -> RollbackReport:
-    """Moves the head by compare-and-set against what it was when read: whoever saves meanwhile is not overlooked."""
+    """Moves the head by compare-and-set against what it was when read: whoever saves meanwhile is not overlooked. With
+    `dry_run` only says what it would leave behind."""
     session = rows.session_key(session_id)
     tree = await reading.find_tree(services, session)
     found = await reading.find_head(services, session, tree) if tree is not None else None
@@ -30,18 +42,33 @@ async def rollback(
             f"{ids.to_text(to)} does not belong to the tree of session {session_id!r:.60}. `tree` lists what does; "
             "`fork` begins a new session at any checkpoint"
         )
+    left = await aftermath.of_rollback(services, tree, session_id, head.checkpoint, to)
+    acknowledgements = aftermath.acknowledged(services, left, acknowledge, by, "rollback")
     voided, voids = await approvals.void_after(services, tree, session_id, to)
     key = rows.head_key(session, tree)
     write = RowWrite(key, head._replace(checkpoint=to).pack(key), row.version)
-    was = ids.to_text(head.checkpoint) if head.checkpoint else None
+    report = RollbackReport(
+        session_id=session_id,
+        from_id=ids.to_text(head.checkpoint) if head.checkpoint else None,
+        to_id=ids.to_text(to),
+        approvals_voided=voided,
+        effects=left.effects,
+        unknown=left.unknown,
+        consumers=left.consumers,
+    )
+    if strict:
+        aftermath.refuse_unacknowledged(report, acknowledge, "the rollback")
+    if dry_run:
+        return report
     services.memory.drop(session)
     try:
         if expect_head is not None and expect_head != head.checkpoint:
             raise CommitConflict("row", key)
-        await services.backend.commit(Commit(tree=tree, rows=[write, *voids], require=[(to, record.LIVE)]))
+        changes = [write, *voids, *acknowledgements]
+        await services.backend.commit(Commit(tree=tree, rows=changes, require=[(to, record.LIVE)]))
     except CommitConflict:
         raise ConflictError(
             f"session {session_id!r:.60} moved while it was being rolled back: another writer is at work. "
             "Look at `latest`, then decide again"
         ) from None
-    return RollbackReport(session_id=session_id, from_id=was, to_id=ids.to_text(to), approvals_voided=voided)
+    return report

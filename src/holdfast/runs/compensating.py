@@ -1,0 +1,49 @@
+"""Undoing effects outside of a run: what a rollback is asked to compensate. Written down before and after each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from holdfast.backends.port import Commit, CommitConflict
+from holdfast.errors import ConflictError
+from holdfast.model import ids
+from holdfast.model.effects import Effect, EffectState
+from holdfast.model.reports import RollbackReport
+from holdfast.objects.ledger import Entry
+from holdfast.operations import ledger
+from holdfast.operations.services import Services
+from holdfast.runs import calling
+from holdfast.runs.core import Call
+
+
+async def compensate(
+    services: Services, planned: RollbackReport, undos: Mapping[str, Callable[..., Any]], call: Call, by: str
+) -> tuple[Effect, ...]:
+    """Undoes what the rollback would leave done and what there is an undo for, the latest first. If one raises, it is in
+    doubt whether it was undone, and nothing further is done."""
+    wanted = [
+        (ids.from_text(effect.effect_id), undos[effect.tool]) for effect in planned.effects if effect.tool in undos
+    ]
+    return tuple([await _undo(services, id_, undo, call, by) for id_, undo in wanted])
+
+
+async def _undo(services: Services, id_: bytes, undo: Callable[..., Any], call: Call, by: str) -> Effect:
+    entry = await ledger.by_id(services, id_)
+    undoing = entry.now("compensating", services.now_us(), by, state=EffectState.COMPENSATING, token=0)
+    started = await _put(services, undoing, entry)
+    result = services.codec.decode(entry.result) if entry.result is not None else None
+    await call(undo, (result,), calling.keyed(undo, f"{entry.provider_key}_undo"))
+    ended = started.now("compensated", services.now_us(), by, state=EffectState.COMPENSATED)
+    return (await _put(services, ended, started)).effect(services.codec)
+
+
+async def _put(services: Services, entry: Entry, following: Entry) -> Entry:
+    try:
+        await services.backend.commit(Commit(tree=entry.tree, rows=[entry.write(following)]))
+    except CommitConflict:
+        raise ConflictError(
+            f"effect {ids.to_text(entry.id)} was changed by somebody else while it was being undone: look at it, then decide "
+            "again"
+        ) from None
+    return entry.stored(following)
