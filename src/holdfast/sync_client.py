@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from holdfast.eventstreams import SyncEventStream
     from holdfast.leases import SyncLease
     from holdfast.model.bundle import CopyReport, ExportReport, ImportReport
+    from holdfast.model.diff import Diff
     from holdfast.model.effects import Effect
     from holdfast.model.handoff import Handoff
     from holdfast.model.holds import Pin, Tag
@@ -194,6 +195,9 @@ class SyncClient(SyncAsking, Opening):
         return run_inline(
             self._client.fork(checkpoint_id, session_id, new_id=new_id, strict=strict, acknowledge=acknowledge, by=by)
         )
+
+    def diff(self, a: str, b: str) -> Diff:
+        return run_inline(self._client.diff(a, b))
 
     def rollback(
         self,

@@ -140,9 +140,9 @@ def check_lists(
             hashed[entry.spans[0].log] = Prefix(entry.spans[0].end, size, chain)
 
 
-def check_blobs(blobs: Sequence[BlobEntry], stored: Sequence[bytes | None]) -> None:
-    for blob, found in zip(blobs, stored, strict=True):
-        _blob(blob.hash, blob.size, found, verify=True)
+def check_blobs(blobs: Sequence[BlobEntry], stored: Sequence[bytes | None]) -> list[bytes]:
+    """The contents of the blobs, checked."""
+    return [_blob(blob.hash, blob.size, found, verify=True) for blob, found in zip(blobs, stored, strict=True)]
 
 
 def _is_prefix_of_log(entry: ListEntry) -> bool:

@@ -1,0 +1,192 @@
+"""A difference: the edits that lead from one checkpoint to another.
+
+Edits are made one after the other, each on the result of those before it. Those of a list go from its end to its front,
+so that their places are those of the old list.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from holdfast.model.checkpoint import Checkpoint
+from holdfast.model.json_patch import json_patch
+
+PARTS = ("execution_state", "agent_context", "metadata", "tasks")
+SHOWN = 120
+
+Path = tuple[Any, ...]
+
+
+class At(int):
+    """A place in a list, as part of a path: told apart from a number that is the key of a dict."""
+
+    __slots__ = ()
+
+
+class Put(NamedTuple):
+    """`value` at the path: the end of it is a new key of a dict, unless `replaces`; then what `was` there goes."""
+
+    path: Path
+    value: Any
+    was: Any = None
+    replaces: bool = False
+
+
+class Drop(NamedTuple):
+    """A key of a dict that is not there any more."""
+
+    path: Path
+    was: Any
+
+
+class Splice(NamedTuple):
+    """In the list at the path, from `at` on: these elements go, and these come in their place."""
+
+    path: Path
+    at: int
+    removed: tuple[Any, ...]
+    added: tuple[Any, ...]
+
+
+class Reorder(NamedTuple):
+    """The dict at the path has its keys in this order."""
+
+    path: Path
+    keys: tuple[Any, ...]
+
+
+Edit = Put | Drop | Splice | Reorder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diff:
+    """What leads from checkpoint `a` to checkpoint `b`, both given without their states. False if nothing does.
+
+    `apply` makes the one's state from the other's, exact in every type. Metadata and tasks are compared, too.
+    """
+
+    a: Checkpoint
+    b: Checkpoint
+    edits: tuple[Edit, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.edits)
+
+    def apply(self, checkpoint: Checkpoint) -> Checkpoint:
+        """The checkpoint with these edits made: with `a` restored, the state, metadata and tasks of `b`. Nothing that was
+        given is changed."""
+        parts = patched({name: getattr(checkpoint, name) for name in PARTS}, self.edits)
+        return replace(checkpoint, **parts)
+
+    def json_patch(self) -> list[dict[str, Any]]:
+        """The edits of `execution_state` as an RFC 6902 JSON Patch. Raises `UnsupportedValueError` for what JSON can't
+        say: keys that are no strings, values of other types. The order of keys is left out: it means nothing there."""
+        return json_patch(edit for edit in self.edits if edit.path[0] == PARTS[0])
+
+    def text(self) -> str:
+        """The edits for people, one or a few lines each."""
+        return "\n".join(f"{sign} {line}" for sign, line in self.lines())
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """The lines of `text`, in the order of the state, each with its sign: `+` came, `-` went, `~` changed."""
+        for edit in sorted(self.edits, key=_place):
+            yield from _described(edit)
+
+    def _repr_html_(self) -> str:
+        colours = {"+": "#1a7f37", "-": "#cf222e", "~": "#9a6700"}
+        lines = "".join(
+            f"<div style='color:{colours[sign]}'>{html.escape(sign)} {html.escape(line)}</div>"
+            for sign, line in self.lines()
+        )
+        return f"<div>{html.escape(self.a.short_id)} → {html.escape(self.b.short_id)}</div><code>{lines}</code>"
+
+
+def patched(value: Any, edits: Sequence[Edit]) -> Any:
+    """The value with the edits made. It is not changed: containers on the way to an edit are copied, once."""
+    holder = {"": value}
+    copies: dict[int, Any] = {id(holder): holder}  # holds them, so that no id is given twice
+    for edit in edits:
+        if isinstance(edit, (Splice, Reorder)):
+            container = _own(holder, ("", *edit.path), copies)
+            if isinstance(edit, Splice):
+                container[edit.at : edit.at + len(edit.removed)] = map(_copied, edit.added)
+            else:
+                ordered = [(key, container.pop(key)) for key in edit.keys]
+                container.update(ordered)
+            continue
+        container = _own(holder, ("", *edit.path[:-1]), copies)
+        if isinstance(edit, Put):
+            container[edit.path[-1]] = _copied(edit.value)
+        else:
+            del container[edit.path[-1]]
+    return holder[""]
+
+
+def _own(holder: Any, path: Path, copies: dict[int, Any]) -> Any:
+    """The container at the path, which may be changed: it and those above it are copies."""
+    container = holder
+    for key in path:
+        child = container[key]
+        if id(child) not in copies:
+            child = child.copy()
+            copies[id(child)] = child
+            container[key] = child
+        container = child
+    return container
+
+
+def _copied(value: Any) -> Any:
+    """A value whose lists and dicts are its own."""
+    if type(value) is dict:
+        return {key: _copied(item) for key, item in value.items()}
+    if type(value) is list:
+        return [_copied(item) for item in value]
+    return value
+
+
+def path_text(path: Path) -> str:
+    """A path as people read it: `execution_state.messages[3].content`."""
+    text = str(path[0])
+    for key in path[1:]:
+        text += f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{key!r}]"
+    return text
+
+
+def _place(edit: Edit) -> tuple[tuple[int, str, int], ...]:
+    """Where an edit is listed: by parts, then by numbers and names."""
+    path = (*edit.path, At(edit.at)) if isinstance(edit, Splice) else edit.path
+    first = (PARTS.index(path[0]) if path[0] in PARTS else len(PARTS), str(path[0]), 0)
+    return (first, *((1, "", key) if isinstance(key, int) else (0, repr(key), 0) for key in path[1:]))
+
+
+def _described(edit: Edit) -> Iterator[tuple[str, str]]:
+    where = path_text(edit.path)
+    if isinstance(edit, Put) and edit.replaces:
+        yield "~", f"{where}: {_short(edit.was)} → {_short(edit.value)}"
+    elif isinstance(edit, Put):
+        yield "+", f"{where}: {_short(edit.value)}"
+    elif isinstance(edit, Drop):
+        yield "-", f"{where}: {_short(edit.was)}"
+    elif isinstance(edit, Splice):
+        for number, element in enumerate(edit.removed, edit.at):
+            yield "-", f"{where}[{number}]: {_short(element)}"
+        for number, element in enumerate(edit.added, edit.at):
+            yield "+", f"{where}[{number}]: {_short(element)}"
+    else:
+        yield "~", f"{where}: keys in another order"
+
+
+def _short(value: Any) -> str:
+    text = repr(value) if not isinstance(value, (Mapping, list)) or len(repr(value)) <= SHOWN else _outline(value)
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
+
+
+def _outline(value: Any) -> str:
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    role = f"{value['role']}: " if isinstance(value.get("role"), str) else ""
+    content = value.get("content")
+    return f"{role}{content!r}" if isinstance(content, str) else repr(value)
