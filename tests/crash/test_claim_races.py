@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 from acknowledged import open_client
-from campaign import BACKENDS, HANDOFFS, SOAK, randomness, tally
 from claimer import AGENT
 
+from campaign import BACKENDS, HANDOFFS, SOAK, randomness, tally
 from holdfast import HandoffStatus, SyncClient
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500 if SOAK else 300)]

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from acknowledged import Said, findings, open_client
 from broken import EARLY, LATE, PIECES
-from campaign import BACKENDS, CRASH_POINTS, share, tally
 from injection import calls_of_the_story, need_strace, spread, story_with_fault
 
+from campaign import BACKENDS, CRASH_POINTS, share, tally
 from holdfast.backends.files import order
 from holdfast.backends.files.disk import Disk
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from acknowledged import Said, digest, digest_of, findings, open_client
-from campaign import BACKENDS, ERROR_POINTS, share, tally
 from injection import calls_of_the_story, need_strace, spread, story_with_fault
 
+from campaign import BACKENDS, ERROR_POINTS, share, tally
 from holdfast.backends.files import disk
 from holdfast.errors import HoldfastError
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 from acknowledged import Said, digest_of, open_client
-from campaign import BACKENDS, POWER_CUTS, randomness, tally
 from crowd import Crowd, judge_by
 from volumes import Volume, volume
 
+from campaign import BACKENDS, POWER_CUTS, randomness, tally
 from holdfast.errors import HoldfastError
 
 pytestmark = [pytest.mark.slow, pytest.mark.root]

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from acknowledged import lost_or_wrong, open_client
 from broken import EARLY
-from campaign import BACKENDS, KILLS, SOAK, randomness, share, tally
 from crowd import Crowd, judge
+
+from campaign import BACKENDS, KILLS, SOAK, randomness, share, tally
 
 pytestmark = pytest.mark.slow
 WRITERS = 3

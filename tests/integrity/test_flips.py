@@ -17,7 +17,6 @@ from small_store import EXPIRED, SmallStore, build, folder_in_memory, shown
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "crash"))
 from campaign import SOAK, tally
-
 from holdfast.errors import HoldfastError
 
 pytestmark = pytest.mark.slow

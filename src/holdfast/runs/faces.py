@@ -18,6 +18,7 @@ from holdfast.runs import stepping
 from holdfast.runs.calling import is_coroutine
 from holdfast.runs.core import Core, Options
 from holdfast.runs.scope import Scope
+from holdfast.runs.subagents import Subagent
 from holdfast.runs.tasking import Depends, SyncTasks, Tasks
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -140,6 +141,35 @@ class AsyncScope(Scope):
         """
         return Tasks(self._core, self._path, name, items, key=key, depends=depends, retry_failed=retry_failed)
 
+    def subagent(
+        self,
+        subagent_type: str,
+        *,
+        prompt: Any = None,
+        subagent_id: str | None = None,
+        parent_tool_call_id: str | None = None,
+    ) -> SubRun:
+        """A sub-agent: `async with run.subagent("researcher", prompt=...) as agent:`, whose steps and effects are known under
+        a path of their own. What becomes of it (`agent.result = ...`, `agent.add_usage(...)`, what it called, how it
+        failed) is kept in the run's checkpoints: `run.traces`. `subagent_id` says which one it is; without it, it is
+        known by how often its type came up before.
+        """
+        agent = SubRun(self._core)
+        agent._begin(subagent_type, subagent_id, prompt, parent_tool_call_id, self._path)
+        return agent
+
+
+class SubRun(AsyncScope, Subagent):
+    """A sub-agent of an awaited run."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._end(error)
+
 
 class Run(AsyncScope):
     """A session that goes on where it stopped: `async with client.run("order-42", agent_id="buyer") as run:`."""
@@ -228,6 +258,30 @@ class SyncScope(Scope):
         retry_failed: bool = False,
     ) -> SyncTasks:
         return SyncTasks(self._core, self._path, name, items, key=key, depends=depends, retry_failed=retry_failed)
+
+    def subagent(
+        self,
+        subagent_type: str,
+        *,
+        prompt: Any = None,
+        subagent_id: str | None = None,
+        parent_tool_call_id: str | None = None,
+    ) -> SyncSubRun:
+        agent = SyncSubRun(self._core)
+        agent._begin(subagent_type, subagent_id, prompt, parent_tool_call_id, self._path)
+        return agent
+
+
+class SyncSubRun(SyncScope, Subagent):
+    """A sub-agent of a run without `await`."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        run_inline(self._end(error))
 
 
 class SyncRun(SyncScope):

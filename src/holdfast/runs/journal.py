@@ -100,3 +100,11 @@ def check(kept: Any, what: str) -> None:
 def part(name: str) -> str:
     """A name as part of a place: no two places read the same."""
     return name.replace("%", "%25").replace("/", "%2F").replace("#", "%23").replace("!", "%21")
+
+
+def name_of(place: str) -> str:
+    """The name that a place was made from."""
+    name = place.rpartition("/")[2].partition("#")[0]
+    for sign in "!#/%":
+        name = name.replace(f"%{ord(sign):02X}", sign)
+    return name

@@ -7,8 +7,9 @@ from typing import Any
 
 from holdfast.errors import UsageError
 from holdfast.model.effects import EffectKind
+from holdfast.model.runs import SubagentTrace
 from holdfast.operations import arguments
-from holdfast.runs import calling, effecting, stepping
+from holdfast.runs import calling, effecting, stepping, subagents
 from holdfast.runs.core import Core
 from holdfast.runs.effecting import EffectCall
 from holdfast.runs.stepping import StepCall
@@ -119,6 +120,11 @@ class Scope:
     def resumed(self) -> bool:
         """Whether there was a checkpoint to go on from."""
         return self._core.resumed
+
+    @property
+    def traces(self) -> tuple[SubagentTrace, ...]:
+        """What became of the run's sub-agents, restored ones included."""
+        return subagents.traces(self._core)
 
     @property
     def changed_tools(self) -> tuple[str, ...]:

@@ -1,0 +1,131 @@
+"""Sub-agents: runs within a run. Their steps are steps of the run, under a path of their own; what became of them is a trace
+in its journal, so it is saved, rolled back and restored with everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from holdfast.model import ids
+from holdfast.model.runs import SubagentTrace, ToolCall
+from holdfast.operations import arguments
+from holdfast.runs import failures, journal
+from holdfast.runs.core import Core
+from holdfast.runs.journal import EFFECT, FAILED, OK, STEP, TRACE, Record
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Subagent:
+    """What both faces of a sub-agent know of it."""
+
+    _core: Core
+    _path: str
+
+    def _begin(
+        self, type_: str, subagent_id: str | None, prompt: Any, parent_tool_call_id: str | None, parent_path: str
+    ) -> None:
+        self.subagent_type = arguments.name("subagent_type", type_)
+        key = None if subagent_id is None else arguments.name("subagent_id", subagent_id)
+        self._place = self._core.place(parent_path, self.subagent_type, key)
+        self._path = f"{self._place}/"
+        self.subagent_id = subagent_id if subagent_id is not None else self._place
+        self._prompt = prompt
+        self._parent_tool_call_id = parent_tool_call_id
+        known = self._core.journal.get(f"{self._path}trace")
+        self._started_us = known.started_us if known is not None else self._core.services.now_us()
+        self._result: Any = None
+        self._usage: dict[str, Any] = {}
+        if known is not None:
+            trace = _trace(self._core, known)
+            self._result, self._usage = trace.result, dict(trace.usage)
+
+    @property
+    def result(self) -> Any:
+        """What it came to: set it before the end."""
+        return self._result
+
+    @result.setter
+    def result(self, result: Any) -> None:
+        self._result = result
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it came to its end in an earlier life: its `result` is there already."""
+        known = self._core.journal.get(f"{self._path}trace")
+        return known is not None and known.status == OK
+
+    def add_usage(self, usage: Mapping[str, Any]) -> None:
+        """Counts what it used: tokens, money, whatever has numbers under names."""
+        for name, count in usage.items():
+            self._usage[name] = self._usage.get(name, 0) + count
+
+    async def _end(self, error: BaseException | None) -> None:
+        """Writes its trace down. One that is written down already, and is the same, is left alone."""
+        if self.is_over:
+            return
+        core = self._core
+        told = None if error is None else f"{failures.name_of(error)}: {error}"
+        payload = core.services.codec.encode(
+            {
+                "id": self.subagent_id,
+                "type": self.subagent_type,
+                "prompt": self._prompt,
+                "parent": self._parent_tool_call_id,
+                "result": self._result,
+                "error": told,
+                "usage": self._usage,
+            },
+            f"the trace of sub-agent {self.subagent_type!r:.60}",
+        )
+        status = OK if error is None else FAILED
+        now = core.services.now_us()
+        number = core.record(Record(f"{self._path}trace", TRACE, status, payload, 1, self._started_us, now, []))
+        if error is None:
+            await core.after_step(self.subagent_type, number)
+
+
+def traces(core: Core) -> tuple[SubagentTrace, ...]:
+    """What became of the sub-agents so far, in the order in which they ended."""
+    return tuple(_trace(core, record) for record in core.journal if record.kind == TRACE)
+
+
+def _trace(core: Core, record: Record) -> SubagentTrace:
+    kept = core.services.codec.decode(record.payload)
+    path = record.place.removesuffix("trace")
+    return SubagentTrace(
+        subagent_id=kept["id"],
+        subagent_type=kept["type"],
+        parent_tool_call_id=kept["parent"],
+        prompt=kept["prompt"],
+        started_at=_moment(record.started_us),
+        ended_at=_moment(record.ended_us),
+        success=record.status == OK,
+        result=kept["result"],
+        error=kept["error"],
+        usage=kept["usage"],
+        tool_calls=tuple(
+            _tool_call(core, one)
+            for one in core.journal
+            if one.kind in (STEP, EFFECT) and one.place.startswith(path) and "/" not in one.place[len(path) :]
+        ),
+    )
+
+
+def _tool_call(core: Core, record: Record) -> ToolCall:
+    failed = record.status == FAILED
+    name = journal.name_of(record.place)
+    return ToolCall(
+        name=record.about[1] if record.kind == EFFECT else name,
+        key=record.place,
+        started_at=_moment(record.started_us),
+        ended_at=_moment(record.ended_us),
+        failed=failed,
+        error=": ".join(core.services.codec.decode(record.payload)[:2]) if failed else None,
+        effect_id=ids.to_text(bytes(record.about[0])) if record.kind == EFFECT else None,
+    )
+
+
+def _moment(us: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=us)
