@@ -124,7 +124,14 @@ class Calls:
                 await asyncio.gather(*(on_node(node, these) for node, these in by_node.items()))
             if again or any(isinstance(answer, LOOK_AGAIN) for answer in answers):
                 self._slots.clear()
-            if not again or time.monotonic() > deadline:
+            if not again:
+                break
+            if time.monotonic() > deadline:
+                for at in again:
+                    answers[at] = StoreError(
+                        f"the store {self._where}: a slot is being moved from node to node, and has not arrived in "
+                        f"{MOVING_SECONDS:g} s. Nothing was changed; try again when it has"
+                    )
                 break
             left = sorted(again)
             await asyncio.sleep(min(0.01 * attempt, LONGEST_PAUSE))
