@@ -182,6 +182,8 @@ class Inline(Bridge):
     async def wait_for_commit(self, seen: int, seconds: float) -> bool:
         news = threading.Event()
         self._listeners.add(news)
+        hear = getattr(self.backend, "hear", None) if seconds > 0 else None
+        stop = hear(self._hear) if hear is not None else None
         try:
             # Looked at after the listener is known, as those who commit count before they look for listeners: one of
             # the two sees the other.
@@ -189,7 +191,13 @@ class Inline(Bridge):
                 news.wait(seconds)
         finally:
             self._listeners.discard(news)
+            if stop is not None:
+                stop()
         return not self._is_closed
+
+    def _hear(self) -> None:
+        self.committed += 1
+        self._tell()
 
     async def close(self) -> None:
         self._is_closed = True  # first: who is told by the store that it was closed asks here whether by its owner

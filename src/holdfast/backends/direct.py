@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from holdfast.backends.bridge import LoopBridge
 from holdfast.backends.port import AsyncBackend, Commit
+from holdfast.errors import StoreError
 
 T = TypeVar("T")
 Waiting = tuple[Commit, "asyncio.Future[None]"]
@@ -60,6 +62,23 @@ class Direct(LoopBridge):
 
     async def _call(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return await method(*args, **kwargs)
+
+    async def wait_for_commit(self, seen: int, seconds: float) -> bool:
+        news = getattr(self.backend, "news", None)
+        if news is None or seconds <= 0:
+            return await super().wait_for_commit(seen, seconds)
+        hearing = asyncio.ensure_future(self._hear(news))
+        try:
+            return await super().wait_for_commit(seen, seconds)
+        finally:
+            hearing.cancel()
+            await asyncio.wait([hearing])
+
+    async def _hear(self, news: Callable[[], Awaitable[None]]) -> None:
+        with suppress(StoreError):  # then it is found by looking
+            await news()
+            self.committed += 1
+            self._tell()
 
     async def aside(self, call: Callable[[], T]) -> T:
         return await asyncio.to_thread(call)

@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
@@ -42,6 +43,20 @@ class _Blocking:
             return self._run(method(*args, **kwargs))
 
         return call
+
+    def hear(self, tell: Callable[[], None]) -> Callable[[], object]:
+        """Calls `tell` once there may be news from elsewhere, unless what this returns is called before."""
+        news = getattr(self._backend, "news", None)
+        if news is None:
+            return lambda: None
+
+        async def listen() -> None:
+            with suppress(StoreError):  # then it is found by looking
+                await news()
+                tell()
+
+        with self._starting:
+            return asyncio.run_coroutine_threadsafe(listen(), self._running_loop()).cancel
 
     def close(self) -> None:
         self._run(self._backend.close())

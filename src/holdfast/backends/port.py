@@ -294,6 +294,9 @@ class AsyncBackend(Protocol):
 
     They may be called from several event loops, one after the other or at once in several threads: what belongs to a
     loop (connections, locks) is kept for each of them.
+
+    A backend may have one more, `async def news() -> None`: it returns when another process may have committed something. It is
+    a hint, awaited while somebody follows and cancelled when that is over; whatever it misses is found by looking.
     """
 
     @property

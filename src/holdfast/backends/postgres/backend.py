@@ -34,6 +34,7 @@ from holdfast.backends.postgres.asking import ask
 from holdfast.backends.postgres.commit import Program, batches, changes_something, key_columns
 from holdfast.backends.postgres.connections import Connection, Connections
 from holdfast.backends.postgres.failures import TRY_AGAIN, outcome_unknown, translate
+from holdfast.backends.postgres.hints import Hints
 from holdfast.backends.postgres.location import Location
 from holdfast.backends.postgres.plain import PlainBatch, is_plain
 from holdfast.backends.postgres.schema import prepare, quoted
@@ -78,6 +79,7 @@ class PostgresBackend:
         self._make = make
         self._is_prepared = False
         self._clock = StoreClock()
+        self._hints = Hints(self._connections, schema)
         self._sealed = 0
         self._queries: dict[str, bytes] = {}
 
@@ -99,7 +101,12 @@ class PostgresBackend:
         outcomes: list[BaseException | None] = []
         for batch, locks in batches(commits, self._schema):
             outcomes += await self._carry_out(batch, locks)
+        if any(commit.record is not None for commit in commits):
+            self._hints.tell()
         return outcomes
+
+    async def news(self) -> None:
+        await self._hints.news()
 
     async def _carry_out(self, commits: list[Commit], locks: list[int]) -> list[BaseException | None]:
         """One transaction. If one of the commits can't be written as it is, each gets a transaction of its own."""

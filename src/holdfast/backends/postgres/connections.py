@@ -12,6 +12,8 @@ import os
 import select
 import threading
 import weakref
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -23,6 +25,7 @@ from holdfast.backends.postgres.failures import translate
 from holdfast.errors import StoreError
 
 Connection = AsyncConnection[tuple[Any, ...]]
+LINGER_SECONDS = 5.0
 
 
 class Connections:
@@ -49,7 +52,7 @@ class Connections:
         else:
             await pool.free.acquire()
         try:
-            return pool, pool.idle_one() or await self._connect()
+            return pool, pool.idle_one() or await self.connect()
         except BaseException:
             pool.free.release()
             raise
@@ -68,6 +71,21 @@ class Connections:
                 "in use. Raise `max_connections` or `timeout`"
             ) from error
 
+    @asynccontextmanager
+    async def ear(self) -> AsyncIterator[Ear]:
+        """What this loop listens with, for one at a time. It is beside those that `limit` counts."""
+        ear = self._pool().ear
+        async with ear.turn:
+            ear.keep()
+            try:
+                yield ear
+            except BaseException as error:
+                if not isinstance(error, asyncio.CancelledError):
+                    ear.close()
+                raise
+            finally:
+                ear.let_go_soon()
+
     def drop_idle(self) -> None:
         """Closes this loop's idle connections: after a failure they may lead to a server that is gone."""
         self._pool().close()
@@ -79,7 +97,7 @@ class Connections:
         for pool in pools:
             pool.close()
 
-    async def _connect(self) -> Connection:
+    async def connect(self) -> Connection:
         """Opens one. Prepared statements are left out: behind pgbouncer the next transaction is on another server."""
         try:
             return await AsyncConnection.connect(
@@ -130,11 +148,60 @@ class _Loan:
         self._connections.give_back(self._pool, self._connection)
 
 
+class Ear:
+    """The connection by which one event loop hears of what others commit, while anybody in it waits for that."""
+
+    def __init__(self) -> None:
+        self.turn = asyncio.Lock()
+        self._held: list[Connection] = []
+        self._letting_go: asyncio.TimerHandle | None = None
+        weakref.finalize(self, _finish, self._held)
+
+    @property
+    def connection(self) -> Connection | None:
+        return self._held[0] if self._held else None
+
+    def take(self, connection: Connection) -> None:
+        self._held.append(connection)
+
+    async def heard(self) -> None:
+        """Returns when the server has said something."""
+        assert self.connection is not None
+        loop, pgconn = asyncio.get_running_loop(), self.connection.pgconn
+        while True:
+            said: asyncio.Future[None] = loop.create_future()
+            loop.add_reader(pgconn.socket, _resolve, said)
+            try:
+                await said
+            finally:
+                loop.remove_reader(pgconn.socket)
+            pgconn.consume_input()
+            is_news = False
+            while pgconn.notifies():
+                is_news = True
+            if is_news:
+                return
+
+    def keep(self) -> None:
+        if self._letting_go is not None:
+            self._letting_go.cancel()
+            self._letting_go = None
+
+    def let_go_soon(self) -> None:
+        """Unless somebody listens again: who listens makes writers send hints."""
+        self._letting_go = asyncio.get_running_loop().call_later(LINGER_SECONDS, self.close)
+
+    def close(self) -> None:
+        _finish(self._held)
+        self._held.clear()
+
+
 class _Pool:
     """The connections of one event loop."""
 
     def __init__(self, limit: int) -> None:
         self.free = asyncio.Semaphore(limit)
+        self.ear = Ear()
         self._idle: list[Connection] = []
         self._finalizer = weakref.finalize(self, _finish, self._idle)
 
@@ -158,10 +225,11 @@ class _Pool:
         idle = self._idle[:]
         self._idle.clear()
         _finish(idle)
+        self.ear.close()
 
     def leave_to_parent(self) -> None:
         nowhere = os.open(os.devnull, os.O_RDWR)
-        for connection in self._idle:
+        for connection in [*self._idle, *([self.ear.connection] if self.ear.connection else [])]:
             if not connection.closed:
                 os.dup2(nowhere, connection.fileno())  # what closing says to the server goes there
         os.close(nowhere)
@@ -178,6 +246,11 @@ def _after_fork_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _has_news(connection: Connection) -> bool:
