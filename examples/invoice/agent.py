@@ -60,14 +60,14 @@ def model(messages, _tools):
     answers = [message["content"] for message in messages if message["role"] == "tool"]
     if "money back" in asked:
         if not answers[-1].endswith("refunded"):
-            return call("refund", payment=answers[-1])
+            return call("refund", payment=answers[-1].split()[0])
         return f"Done: {answers[-1]}."
     if not answers:
         return call("read_invoice", number="INV-7")
     if len(answers) == 1:
         invoice = json.loads(answers[0])
         return call("pay", to=invoice["from"], amount=invoice["amount"])
-    return f"The invoice is paid: {answers[-1]}."
+    return f"The invoice is paid: {answers[-1]}"
 
 
 def call(name, **arguments):

@@ -359,7 +359,8 @@ def test_approval_waits_and_goes_on_in_the_next_life(store):
     client.decide(waiting.approval_id, "modify", by="ann", arguments={"to": "bob", "amount": 50, "note": ""})
     turn = bot("paid 50").generate()
     assert (turn.text, bank.paid) == ("paid 50", [("bob", 50)])
-    assert turn.state.messages[-2]["content"] == '{"paid": 50}'
+    told = turn.state.messages[-2]["content"]
+    assert told == '{"paid": 50} (it was approved with other arguments: {"amount": 50})'
     assert client.approval(waiting.approval_id).status == "used"
 
 
@@ -378,6 +379,28 @@ def test_a_rejection_is_told_to_the_model(client):
     turn = agent(model=model, tools=[bank.pay], checkpoints=client, session_id="s").generate()
     assert (turn.text, bank.paid) == ("I won't", [])
     assert "bob has left" in model.last_answers[0]
+
+
+def test_a_result_that_can_not_be_kept_is_told_and_the_effect_is_done(client):
+    class Receipt:
+        def __str__(self):
+            return "receipt 7"
+
+    made = []
+
+    @tool(kind="irreversible")
+    def pay() -> object:
+        made.append(1)
+        return Receipt()
+
+    @tool(kind="read")
+    def peek() -> object:
+        return Receipt()
+
+    model = Script(calls(("c1", "pay", {}), ("c2", "peek", {})), "done")
+    turn = agent(model=model, tools=[pay, peek], checkpoints=client, session_id="s").generate("go")
+    assert (turn.text, made, model.last_answers) == ("done", [1], ['"receipt 7"', '"receipt 7"'])
+    assert [effect.state for effect in client.effects("s")] == ["done"]
 
 
 # -- open calls --------------------------------------------------------------------------------------------------------

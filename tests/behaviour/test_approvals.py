@@ -17,10 +17,11 @@ from holdfast import (
     ApprovalStatus,
     CheckpointNotFoundError,
     ConflictError,
+    CorruptError,
     UsageError,
 )
 from holdfast.backends.bridge import run_inline
-from holdfast.backends.port import Commit, CommitConflict
+from holdfast.backends.port import Commit, CommitConflict, RowWrite
 from holdfast.objects import approvals as entries
 from holdfast.operations import approvals as operations
 from support import SOME_ID, python, python_process
@@ -464,3 +465,20 @@ def test_collection_keeps_approvals_as_long_as_their_tree(client):
     client.expire(here)
     client.gc()
     assert client.approvals(pending=False) == [stays]
+
+
+def test_a_damaged_approval_is_found_and_hides_no_other(client, caplog):
+    session(client)
+    damaged, whole = ask(client), ask(client, arguments={"to": "eve", "amount": 1})
+    backend = client._services.backend
+    id_ = entries.ids.from_text(damaged.approval_id)
+    [(key, row)] = run_inline(backend.scan(entries.APPROVAL, prefix=entries.WAITING + id_))
+    flipped = bytes([row.value[0] ^ 1]) + row.value[1:]
+    run_inline(backend.commit(Commit(tree=key.tree, rows=[RowWrite(key, flipped)])))
+    with pytest.raises(CorruptError):
+        client.approval(damaged.approval_id)
+    with pytest.raises(CorruptError):
+        client.decide(damaged.approval_id, "approve", by="ann")
+    assert client.approvals() == [whole]
+    assert damaged.approval_id in caplog.text
+    assert [problem.message for problem in client.verify().problems] != []

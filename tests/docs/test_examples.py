@@ -141,7 +141,8 @@ def test_the_invoice_is_approved_paid_once_and_refunded(tmp_path):
     killed = _run("invoice/agent.py", tmp_path)
     assert (killed.returncode, killed.stdout) == (9, "the bank has P1: 450 to bob\n")
     for _ in range(2):
-        assert _run("invoice/agent.py", tmp_path).stdout == "The invoice is paid: P1.\n"
+        paid = _run("invoice/agent.py", tmp_path).stdout
+        assert paid == 'The invoice is paid: P1 (it was approved with other arguments: {"amount": 450})\n'
     assert _run("invoice/agent.py", tmp_path, "it is broken: get the money back").returncode == 6
     assert "refund {'payment': 'P1'}: approved" in _run("invoice/finance.py", tmp_path).stdout
     assert _run("invoice/agent.py", tmp_path).stdout == "Done: P1 is refunded.\n"

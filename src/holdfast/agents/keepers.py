@@ -20,11 +20,12 @@ from holdfast.errors import (
     EffectBlockedError,
     EffectNotDoneError,
     EffectUnknownError,
+    UnsupportedValueError,
 )
 from holdfast.model import effects
 from holdfast.model.agentstate import AgentState
 from holdfast.model.effects import EffectState
-from holdfast.model.repair import NOT_STARTED, UNKNOWN, Fate, Outcome
+from holdfast.model.repair import NOT_STARTED, UNKNOWN, Fate, Outcome, as_text
 from holdfast.model.transcript import ToolCall
 from holdfast.operations import ledger
 from holdfast.runs.journal import FAILED, OK
@@ -150,10 +151,16 @@ class RunKeeper:
         if not isinstance(self._run.state, dict) or self._run.state.get("id") != state.id:
             self._run.state = state.to_json()
         watched = _Watched(tool, finish, self._run)
+        watched.asked = asked = self._asked(tool, call, key, watched.fn)
+        watched.original = original = dict(call.arguments or {})
         try:
-            result = await self._run._effect(self._asked(tool, call, key, watched.fn))
+            result = await self._run._effect(asked)
         except ApprovalPendingError:
             raise
+        except UnsupportedValueError:
+            if watched.after is None:
+                raise
+            outcome = watched.outcome  # what can't be kept exactly was told as text, and that can
         except EffectUnknownError as error:
             outcome = Outcome(Fate.UNKNOWN, words=str(error))
         except (EffectBlockedError, ApprovalError) as error:
@@ -166,7 +173,9 @@ class RunKeeper:
             if watched.after is not None:
                 self._saved = self._run.state
                 return watched.after  # saved with the result
-            outcome = Outcome(Fate.FINISHED, result)  # it was carried out before
+            outcome = finished(asked, original, result)  # it was carried out before
+        finally:
+            watched.is_over = True
         after = finish(outcome)
         await self.save(after, tool.name)
         return after
@@ -214,10 +223,22 @@ class RunKeeper:
         )
 
 
+def finished(asked: Any, original: Mapping[str, Any], result: Any) -> Outcome:
+    """That a call was carried out, and with which arguments, if who approved it gave others."""
+    now: Mapping[str, Any] = getattr(asked, "arguments", original)
+    changed = {name: now[name] for name in original if name in now and now[name] != original[name]}
+    words = f"it was approved with other arguments: {as_text(changed)}" if changed else None
+    return Outcome(Fate.FINISHED, result, words)
+
+
 class _Watched:
     """A tool's function, which leaves the state with its answer to the commit that records its result."""
 
     def __init__(self, tool: Tool, finish: Finish, run: Any) -> None:
+        self.asked: Any = None
+        self.original: Mapping[str, Any] = {}
+        self.is_over = False  # of a turn that was cancelled, the thread goes on: what it comes to is not known in time
+        self.outcome = UNKNOWN
         self.after: AgentState | None = None
         self.raised: BaseException | None = None
         self._finish = finish
@@ -248,8 +269,10 @@ class _Watched:
             self.fn = plainly
 
     def _finished(self, result: Any) -> Any:
-        self.after = self._finish(Outcome(Fate.FINISHED, result))
-        self._run.state = self.after.to_json()
+        if not self.is_over:
+            self.outcome = finished(self.asked, self.original, result)
+            self.after = self._finish(self.outcome)
+            self._run.state = self.after.to_json()
         return result
 
     def was_raised_before(self, error: Exception) -> bool:

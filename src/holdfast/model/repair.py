@@ -34,7 +34,7 @@ class OnOpenCall(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What is known of a call: its `value` if it finished, else in words what happened."""
+    """What is known of a call: its `value` if it finished, and in words what else is to be said."""
 
     fate: Fate
     value: Any = None
@@ -46,10 +46,8 @@ class Outcome:
 
     def text(self) -> str:
         """What the model is told."""
-        if self.fate is Fate.FINISHED:
-            return as_text(self.value)
         more = f" ({self.words})" if self.words else ""
-        return _WORDS[self.fate] + more
+        return (as_text(self.value) if self.fate is Fate.FINISHED else _WORDS[self.fate]) + more
 
 
 _WORDS = {

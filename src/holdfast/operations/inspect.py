@@ -8,7 +8,7 @@ from holdfast.backends.port import Record, Row, RowKey
 from holdfast.errors import CorruptError, HoldfastError
 from holdfast.model import ids
 from holdfast.model.reports import Problem, Stats, VerifyReport
-from holdfast.objects import assemble, graves, holds, record, rows
+from holdfast.objects import approvals, assemble, graves, holds, record, rows
 from holdfast.objects.assemble import Prefix
 from holdfast.objects.record import Stored
 from holdfast.operations import reading, snapshots
@@ -61,7 +61,7 @@ async def verify(services: Services, session_id: str | None = None) -> VerifyRep
             problems.append(Problem(checkpoint_id="", message=str(error)))
     for key, row in heads:
         problems += await _check_head(services, key, row, numbers)
-    problems += await _check_holds(services) if only is None else []
+    problems += [*await _check_holds(services), *await _check_approvals(services)] if only is None else []
     return VerifyReport(checked=checked, expired=expired, ended_chains=ended, problems=tuple(problems))
 
 
@@ -181,6 +181,18 @@ async def _check_holds(services: Services) -> list[Problem]:
         except HoldfastError as error:
             if await services.backend.rows([key]) == [row]:  # else it was let go while we looked
                 problems.append(Problem(checkpoint_id=ids.to_text(held) if held else "", message=str(error)))
+    return problems
+
+
+async def _check_approvals(services: Services) -> list[Problem]:
+    """Approvals can be read: a damaged one would be missing from what people are asked."""
+    problems = []
+    for key, row in await services.backend.scan(approvals.APPROVAL):
+        try:
+            rows.content(key, row)
+        except CorruptError as error:
+            if await services.backend.rows([key]) == [row]:
+                problems.append(Problem(checkpoint_id="", message=str(error)))
     return problems
 
 
