@@ -1,0 +1,353 @@
+"""Carrying out the actions of a restore plan in a directory, one by one.
+
+Before a path is touched, what is there is compared with what the plan expects: what has changed since is never
+overwritten and never deleted, but raised as `ChangedUnder`. A file is written beside its place and renamed into it, so it
+is the old one or the new one, whole. Nothing here decides anything, and nothing here reads the store.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from holdfast.model.restore_plan import Action, parents
+from holdfast.model.workspace import Entry
+from holdfast.workspace import descriptors
+
+TEMPORARY = b".holdfast-"
+HOLE = bytes(64 * 1024)  # as many zeros at once are left out: the file system keeps a hole
+READABLE = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+
+NO_DIRECTORY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV)
+
+T = TypeVar("T")
+HashOf = Callable[[int, int], bytes]  # (descriptor, size) → what an entry of this content has as its `content`
+StatKey = tuple[int, int, int, int]  # ctime_ns, size, inode, mode: equal only if nobody has changed the file
+
+
+class ChangedUnder(Exception):  # noqa: N818 - a signal between layers, not an error people see
+    """What is at a path is not what the plan was made for. It was left as it is."""
+
+    def __init__(self, path: bytes, found: str) -> None:
+        super().__init__(f"{path!r:.120}: {found}")
+        self.path = path
+        self.found = found
+
+
+class NotEmpty(ChangedUnder):
+    """A directory that was to go holds something that no snapshot has."""
+
+
+@dataclass(slots=True)
+class Unfinished:
+    """A file that is being written beside its place."""
+
+    action: Action
+    descriptor: int
+    name: bytes
+    size: int = 0
+
+
+class Applier:
+    """Works below one root. `token` is in the names of its temporary files, so that they can be told from all others."""
+
+    def __init__(self, root: int, token: str, hash_of: HashOf, known: Mapping[bytes, StatKey] | None = None) -> None:
+        self._root = root
+        self._token = TEMPORARY + token.encode() + b"-"
+        self._hash_of = hash_of
+        self._known = known or {}
+        self._count = 0
+        self._modes: dict[bytes, int] = {}  # the modes that directories get at the end
+        self._was: dict[bytes, int] = {}  # the modes of directories that were made accessible meanwhile
+
+    # -- one action each ---------------------------------------------------------------------------------------------
+
+    def delete(self, action: Action) -> None:
+        assert action.before is not None
+        with self._parent(action.path) as (directory, name):
+            self._expect(directory, name, action)
+            if action.before.kind != "dir":
+                self._retried(action.path, lambda: os.unlink(name, dir_fd=directory))
+                return
+            try:
+                self._retried(action.path, lambda: os.rmdir(name, dir_fd=directory))
+            except OSError as error:
+                if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise NotEmpty(action.path, "it holds something that no snapshot has") from None
+                raise
+        self._modes.pop(action.path, None)
+        self._was.pop(action.path, None)
+
+    def make_directory(self, action: Action) -> None:
+        assert action.after is not None
+        with self._parent(action.path) as (directory, name):
+            try:
+                self._retried(action.path, lambda: os.mkdir(name, 0o700, dir_fd=directory))
+            except FileExistsError:
+                raise ChangedUnder(action.path, "there is something now") from None
+            if action.after.mode & 0o700 == 0o700:
+                descriptors.set_mode(directory, name, action.after.mode)
+            else:
+                self._modes[action.path] = action.after.mode
+
+    def change_mode(self, action: Action) -> None:
+        assert action.after is not None
+        with self._parent(action.path) as (directory, name):
+            self._expect(directory, name, action)
+            if action.after.kind == "dir":
+                self._modes[action.path] = action.after.mode  # at the end, with the others
+            else:
+                descriptors.set_mode(directory, name, action.after.mode)
+
+    def make_link(self, action: Action) -> None:
+        assert action.after is not None
+        with self._parent(action.path) as (directory, name):
+            temporary = self._temporary_name()
+            target = action.after.content
+            self._retried(action.path, lambda: os.symlink(target, temporary, dir_fd=directory))
+            self._put_in_place(directory, temporary, name, action)
+
+    def begin_file(self, action: Action) -> Unfinished:
+        with self._parent(action.path) as (directory, _):
+            name = self._temporary_name()
+            opened = self._retried(action.path, lambda: os.open(name, descriptors.NEW_FILE, 0o600, dir_fd=directory))
+            return Unfinished(action, opened, name)
+
+    @staticmethod
+    def write(unfinished: Unfinished, data: bytes | memoryview) -> None:
+        view = memoryview(data)
+        unfinished.size += len(view)
+        while view:
+            piece = view[: len(HOLE)]
+            if len(piece) == len(HOLE) and piece == HOLE:
+                os.lseek(unfinished.descriptor, len(HOLE), os.SEEK_CUR)
+                view = view[len(HOLE) :]
+                continue
+            # Up to the next stretch that may be a hole; small files are one piece.
+            done = os.write(unfinished.descriptor, piece if len(view) > len(HOLE) else view)
+            view = view[done:]
+
+    def finish_file(self, unfinished: Unfinished) -> None:
+        action, after = unfinished.action, unfinished.action.after
+        assert after is not None
+        try:
+            if unfinished.size != after.size:
+                raise ValueError(f"{action.path!r}: {unfinished.size} bytes came for {after.size}")
+            os.ftruncate(unfinished.descriptor, unfinished.size)  # a hole at the end has not made it longer
+            with self._parent(action.path) as (directory, name):
+                self._keep_owner(unfinished, directory, name)
+                os.fchmod(unfinished.descriptor, after.mode)  # after the owner: changing that clears bits
+                self._put_in_place(directory, unfinished.name, name, action)
+        except BaseException:
+            self.abandon(unfinished)
+            raise
+        os.close(unfinished.descriptor)
+
+    def abandon(self, unfinished: Unfinished) -> None:
+        os.close(unfinished.descriptor)
+        with self._parent(unfinished.action.path) as (directory, _):
+            _unlink_if_there(directory, unfinished.name)
+
+    def put_file(self, action: Action, data: bytes) -> None:
+        """A file of which all is at hand."""
+        unfinished = self.begin_file(action)
+        try:
+            self.write(unfinished, data)
+        except BaseException:
+            self.abandon(unfinished)
+            raise
+        self.finish_file(unfinished)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Directories get their modes, from below; then everything is on the disk."""
+        for path in sorted(self._modes, reverse=True):
+            with self._parent(path) as (directory, name):
+                descriptors.set_mode(directory, name, self._modes[path])
+        self._modes.clear()
+        self._was.clear()
+        descriptors.sync_file_system(self._root)
+
+    def wrong(self, actions: Iterable[Action]) -> list[bytes]:
+        """The touched paths that are not as the plan wants them, read from the disk."""
+        final = {action.path: action.after for action in actions}
+        return [path for path, wanted in sorted(final.items()) if not self.is_at(path, wanted)]
+
+    def is_at(self, path: bytes, wanted: Entry | None) -> bool:
+        """Whether exactly this is at the path (None: nothing)."""
+        try:
+            with descriptors.parent_of(self._root, path) as (directory, name):
+                return self._found(directory, name, path, wanted) == ""
+        except (FileNotFoundError, NotADirectoryError):
+            return wanted is None
+        except OSError as error:
+            if error.errno == errno.ELOOP:  # a link is on the way
+                return wanted is None
+            raise
+
+    def sweep(self, paths: Iterable[bytes]) -> int:
+        """Removes temporary files of this token beside these paths: what a process that died has left."""
+        swept = 0
+        for above in sorted({path.rpartition(b"/")[0] for path in paths}):
+            try:
+                listed = os.dup(self._root) if not above else descriptors.open_directory(self._root, above)
+            except OSError:
+                continue  # there is no such directory (any more), so there is nothing of ours in it
+            try:
+                # A descriptor that only names its directory can't be listed.
+                readable = os.open(b".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=listed)
+                try:
+                    names = [os.fsencode(found.name) for found in os.scandir(readable)]
+                finally:
+                    os.close(readable)
+                for name in names:
+                    if name.startswith(self._token):
+                        swept += _unlink_if_there(listed, name)
+            finally:
+                os.close(listed)
+        return swept
+
+    # -- within --------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _parent(self, path: bytes) -> Iterator[tuple[int, bytes]]:
+        """The directory of a path, as a descriptor, and the name in it."""
+        above, _, name = path.rpartition(b"/")
+        if not above:
+            yield self._root, name
+            return
+        try:
+            descriptor = self._retried(path, lambda: descriptors.open_directory(self._root, above))
+        except OSError as error:
+            if error.errno in NO_DIRECTORY:
+                raise ChangedUnder(path, "the directory that it is in is none any more") from None
+            raise
+        try:
+            yield descriptor, name
+        finally:
+            os.close(descriptor)
+
+    def _retried(self, path: bytes, call: Callable[[], T]) -> T:
+        """Does it again after the directories above were made accessible, if they were not."""
+        try:
+            return call()
+        except PermissionError:
+            if not self._make_accessible(path):
+                raise
+        return call()
+
+    def _make_accessible(self, path: bytes) -> bool:
+        """Lets us into the directories above, and write there, until the end. True if that was missing."""
+        changed = False
+        for above in reversed(list(parents(path))):
+            with descriptors.parent_of(self._root, above) as (directory, name):
+                there = os.stat(name, dir_fd=directory, follow_symlinks=False)
+                mode = stat.S_IMODE(there.st_mode)
+                if not stat.S_ISDIR(there.st_mode) or mode & 0o700 == 0o700 or there.st_uid != os.geteuid():
+                    continue
+                descriptors.set_mode(directory, name, mode | 0o700)
+            self._was.setdefault(above, mode)
+            self._modes.setdefault(above, mode)
+            changed = True
+        return changed
+
+    def _temporary_name(self) -> bytes:
+        self._count += 1
+        return self._token + str(self._count).encode()
+
+    def _put_in_place(self, directory: int, temporary: bytes, name: bytes, action: Action) -> None:
+        try:
+            if action.before is None:
+                try:
+                    descriptors.rename_new(directory, temporary, name)
+                except FileExistsError:
+                    raise ChangedUnder(action.path, "there is something now") from None
+            else:
+                self._expect(directory, name, action)
+                os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+        except BaseException:
+            _unlink_if_there(directory, temporary)
+            raise
+
+    def _expect(self, directory: int, name: bytes, action: Action) -> None:
+        found = self._found(directory, name, action.path, action.before)
+        if found:
+            raise ChangedUnder(action.path, found)
+
+    def _found(self, directory: int, name: bytes, path: bytes, wanted: Entry | None) -> str:
+        """What is there instead of `wanted`, in words; empty if it is there."""
+        try:
+            there = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        except FileNotFoundError:
+            return "" if wanted is None else "it is not there any more"
+        if wanted is None:
+            return "there is something now"
+        kind, mode = _kind(there.st_mode), stat.S_IMODE(there.st_mode)
+        if kind != wanted.kind:
+            return f"it is now a {kind}"
+        if kind == "symlink":
+            return "" if os.readlink(name, dir_fd=directory) == wanted.content else "the link leads elsewhere now"
+        if kind == "dir":
+            mode = self._was.get(path, mode)
+        if mode != wanted.mode:
+            return f"its mode is now {mode:04o}"
+        if kind == "dir":
+            return ""
+        if there.st_size != wanted.size:
+            return "its content has changed"
+        key = self._known.get(path)
+        if key is not None and key == (there.st_ctime_ns, there.st_size, there.st_ino, there.st_mode):
+            return ""
+        return "" if self._content(directory, name, there) == wanted.content else "its content has changed"
+
+    def _content(self, directory: int, name: bytes, there: os.stat_result) -> bytes:
+        unreadable = not there.st_mode & stat.S_IRUSR and os.geteuid() == there.st_uid != 0
+        if unreadable:
+            descriptors.set_mode(directory, name, stat.S_IMODE(there.st_mode) | stat.S_IRUSR)
+        try:
+            opened = os.open(name, READABLE, dir_fd=directory)
+        finally:
+            if unreadable:
+                descriptors.set_mode(directory, name, stat.S_IMODE(there.st_mode))
+        try:
+            return self._hash_of(opened, there.st_size)
+        finally:
+            os.close(opened)
+
+    @staticmethod
+    def _keep_owner(unfinished: Unfinished, directory: int, name: bytes) -> None:
+        """Who restores as root leaves a user's files to the user."""
+        if unfinished.action.before is None:
+            return
+        try:
+            was = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        except FileNotFoundError:
+            return  # said by the comparison that follows
+        now = os.fstat(unfinished.descriptor)
+        if (was.st_uid, was.st_gid) != (now.st_uid, now.st_gid):
+            try:
+                os.fchown(unfinished.descriptor, was.st_uid, was.st_gid)
+            except PermissionError:
+                return  # it becomes the file of who restores it
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISREG(mode):
+        return "file"
+    if stat.S_ISDIR(mode):
+        return "dir"
+    return "symlink" if stat.S_ISLNK(mode) else "special file"
+
+
+def _unlink_if_there(directory: int, name: bytes) -> bool:
+    try:
+        os.unlink(name, dir_fd=directory)
+    except FileNotFoundError:
+        return False
+    return True
