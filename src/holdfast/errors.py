@@ -15,7 +15,9 @@
     │   ├── LeaseLostError        this holder's lease is over
     │   ├── EffectBlockedError    it was done already, on another branch   (.effects)
     │   ├── EffectUnknownError    nobody knows whether it was done         (.effect)
-    │   └── UnacknowledgedError   a strict rollback or fork was refused    (.report)
+    │   ├── UnacknowledgedError   a strict rollback or fork was refused    (.report)
+    │   ├── WorkspaceChangedError files have changed that a restore would overwrite (.paths)
+    │   └── RestoreInterruptedError a restore of files was cut off: finish it, or roll it back
     ├── ApprovalError             an approval that can't be used           (.approval_id)
     │   ├── ApprovalPendingError  nobody has decided yet
     │   └── ApprovalRejectedError somebody said no                         (.by, .note)
@@ -196,6 +198,18 @@ class OpenToolCallError(HoldfastError):
     def __init__(self, message: str, call_ids: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.call_ids = call_ids
+
+
+class WorkspaceChangedError(ConflictError):
+    """Files that a restore would overwrite or delete have changed since the last snapshot. Nothing was changed."""
+
+    def __init__(self, message: str, paths: tuple[bytes, ...]) -> None:
+        super().__init__(message)
+        self.paths = paths
+
+
+class RestoreInterruptedError(ConflictError):
+    """A restore of this directory was cut off and is neither done nor undone: `resume` or `roll_back` finishes it."""
 
 
 class UnknownTypeError(HoldfastError):

@@ -20,13 +20,12 @@ from holdfast.model.workspace import Entry
 from holdfast.workspace import descriptors
 
 TEMPORARY = b".holdfast-"
-HOLE = bytes(64 * 1024)  # as many zeros at once are left out: the file system keeps a hole
 READABLE = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 NO_DIRECTORY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV)
 
 T = TypeVar("T")
-HashOf = Callable[[int, int], bytes]  # (descriptor, size) → what an entry of this content has as its `content`
+IsContent = Callable[[int, Entry], bool]  # whether the file of a descriptor has the content of an entry
 StatKey = tuple[int, int, int, int]  # ctime_ns, size, inode, mode: equal only if nobody has changed the file
 
 
@@ -56,10 +55,12 @@ class Unfinished:
 class Applier:
     """Works below one root. `token` is in the names of its temporary files, so that they can be told from all others."""
 
-    def __init__(self, root: int, token: str, hash_of: HashOf, known: Mapping[bytes, StatKey] | None = None) -> None:
+    def __init__(
+        self, root: int, token: str, is_content: IsContent, known: Mapping[bytes, StatKey] | None = None
+    ) -> None:
         self._root = root
         self._token = TEMPORARY + token.encode() + b"-"
-        self._hash_of = hash_of
+        self._is_content = is_content
         self._known = known or {}
         self._count = 0
         self._modes: dict[bytes, int] = {}  # the modes that directories get at the end
@@ -119,18 +120,17 @@ class Applier:
             return Unfinished(action, opened, name)
 
     @staticmethod
-    def write(unfinished: Unfinished, data: bytes | memoryview) -> None:
+    def write(unfinished: Unfinished, data: bytes) -> None:
         view = memoryview(data)
         unfinished.size += len(view)
         while view:
-            piece = view[: len(HOLE)]
-            if len(piece) == len(HOLE) and piece == HOLE:
-                os.lseek(unfinished.descriptor, len(HOLE), os.SEEK_CUR)
-                view = view[len(HOLE) :]
-                continue
-            # Up to the next stretch that may be a hole; small files are one piece.
-            done = os.write(unfinished.descriptor, piece if len(view) > len(HOLE) else view)
-            view = view[done:]
+            view = view[os.write(unfinished.descriptor, view) :]
+
+    @staticmethod
+    def leave_hole(unfinished: Unfinished, size: int) -> None:
+        """So many zeros, which take no space."""
+        unfinished.size += size
+        os.lseek(unfinished.descriptor, size, os.SEEK_CUR)
 
     def finish_file(self, unfinished: Unfinished) -> None:
         action, after = unfinished.action, unfinished.action.after
@@ -304,9 +304,9 @@ class Applier:
         key = self._known.get(path)
         if key is not None and key == (there.st_ctime_ns, there.st_size, there.st_ino, there.st_mode):
             return ""
-        return "" if self._content(directory, name, there) == wanted.content else "its content has changed"
+        return "" if self._has_content(directory, name, there, wanted) else "its content has changed"
 
-    def _content(self, directory: int, name: bytes, there: os.stat_result) -> bytes:
+    def _has_content(self, directory: int, name: bytes, there: os.stat_result, wanted: Entry) -> bool:
         unreadable = not there.st_mode & stat.S_IRUSR and os.geteuid() == there.st_uid != 0
         if unreadable:
             descriptors.set_mode(directory, name, stat.S_IMODE(there.st_mode) | stat.S_IRUSR)
@@ -316,7 +316,7 @@ class Applier:
             if unreadable:
                 descriptors.set_mode(directory, name, stat.S_IMODE(there.st_mode))
         try:
-            return self._hash_of(opened, there.st_size)
+            return self._is_content(opened, wanted)
         finally:
             os.close(opened)
 

@@ -3,6 +3,7 @@ that an event loop goes on meanwhile."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
@@ -24,8 +25,8 @@ class Source(Protocol):
     async def whole(self, entries: Sequence[Entry]) -> Sequence[bytes]:
         """The contents of small files."""
 
-    def pieces(self, entry: Entry) -> AsyncIterator[bytes]:
-        """The content of a large file, piece by piece."""
+    def pieces(self, entry: Entry) -> AsyncIterator[tuple[int, bytes | None]]:
+        """The content of a large file, piece by piece: sizes and bytes, None for a hole."""
 
 
 class Aside(Protocol):
@@ -48,7 +49,7 @@ async def carry_out(
         else:
             files = [action.after for action in portion if _has_content(action) and action.after is not None]
             contents = iter(await source.whole(files) if files else ())
-            left += await backend.aside(lambda part=portion, data=contents: _do(applier, part, data, made_again))  # type: ignore[misc]
+            left += await backend.aside(functools.partial(_do, applier, portion, contents, made_again))
         done += len(portion)
         if progress is not None:
             progress(done, len(actions))
@@ -108,8 +109,11 @@ async def _write_large(backend: Aside, applier: Applier, action: Action, source:
     assert action.after is not None
     unfinished = await backend.aside(lambda: applier.begin_file(action))
     try:
-        async for piece in source.pieces(action.after):
-            await backend.aside(lambda data=piece: applier.write(unfinished, data))  # type: ignore[misc]
+        async for size, data in source.pieces(action.after):
+            if data is None:
+                applier.leave_hole(unfinished, size)
+            else:
+                await backend.aside(functools.partial(applier.write, unfinished, data))
     except BaseException:
         applier.abandon(unfinished)
         raise

@@ -1,0 +1,43 @@
+"""What a restore of files reports: what it did, what it left as it is, and what no snapshot had in the first place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from holdfast.model.path_checks import Flag
+from holdfast.model.reports import RollbackReport
+from holdfast.model.restore_plan import Action, Left
+from holdfast.model.workspace import Skipped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreReport:
+    """A restore: `actions` were done (or would be, in a dry run), `left` and `skipped` were not.
+
+    `safety_id` is the pinned checkpoint with everything as it was before; None if nothing had to be changed.
+    `conflicts` is only filled in a dry run: a restore without `force` or `keep="user"` would be refused for these paths.
+    `excluded` counts what the rules left out of the target; such paths are never written nor deleted.
+    `state` says how the session's head moved, if it did.
+    """
+
+    dry_run: bool
+    scope: str
+    target_id: str | None
+    safety_id: str | None
+    actions: tuple[Action, ...] = ()
+    conflicts: tuple[bytes, ...] = ()
+    left: tuple[Left, ...] = ()
+    flags: tuple[Flag, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    excluded: int = 0
+    state: RollbackReport | None = None
+
+    @property
+    def changed(self) -> int:
+        """How many paths were changed."""
+        return len({action.path for action in self.actions})
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything is as in the target, but for what is excluded."""
+        return not self.left

@@ -1,0 +1,84 @@
+"""The contents of files: fetched from the store, and compared with files on the disk."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import AsyncIterator, Iterable, Sequence
+
+from holdfast.model.workspace import EMPTY_CONTENT, WHOLE_BYTES, Entry
+from holdfast.objects import snapshot as objects
+from holdfast.objects.snapshot import Chunk
+from holdfast.operations import snapshots
+from holdfast.operations.services import Services
+
+READ_BYTES = 1024 * 1024
+
+
+class StoreSource:
+    """Contents as the store has them, each checked against its hash."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def whole(self, entries: Sequence[Entry]) -> list[bytes]:
+        wanted = list(dict.fromkeys(entry.content for entry in entries if entry.size))
+        found = dict(zip(wanted, await snapshots.objects_of(self._services, wanted), strict=True))
+        found[EMPTY_CONTENT] = b""
+        return [found[entry.content] if entry.size else b"" for entry in entries]
+
+    async def pieces(self, entry: Entry) -> AsyncIterator[tuple[int, bytes | None]]:
+        async for piece in snapshots.pieces(self._services, entry):
+            yield piece.size, piece.data
+
+
+class Comparison:
+    """Whether a file has the content of an entry. What the chunks of large files are must be known before."""
+
+    def __init__(self, chunks: dict[bytes, list[Chunk]]) -> None:
+        self._chunks = chunks
+
+    def __call__(self, descriptor: int, entry: Entry) -> bool:
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        if not entry.is_chunked:
+            # One byte more, so that a file that is longer is seen.
+            data = _read(descriptor, WHOLE_BYTES + 1)
+            return len(data) == entry.size and hashlib.sha256(data).digest() == entry.content
+        for size, hash_ in self._chunks[entry.content]:
+            if not (_is_hole(descriptor, size) if hash_ == objects.HOLE else _is_chunk(descriptor, size, hash_)):
+                return False
+        return not os.read(descriptor, 1)
+
+
+async def comparison(services: Services, entries: Iterable[Entry | None]) -> Comparison:
+    """A comparison with these entries."""
+    lists = {entry.content for entry in entries if entry is not None and entry.is_chunked}
+    hashes = sorted(lists)
+    read = await snapshots.objects_of(services, hashes)
+    return Comparison({hash_: objects.unpack_chunks(data) for hash_, data in zip(hashes, read, strict=True)})
+
+
+def _read(descriptor: int, size: int) -> bytes:
+    data = os.read(descriptor, size)
+    if len(data) in (0, size):
+        return data
+    parts = [data]
+    left = size - len(data)
+    while left and (data := os.read(descriptor, left)):
+        parts.append(data)
+        left -= len(data)
+    return b"".join(parts)
+
+
+def _is_chunk(descriptor: int, size: int, hash_: bytes) -> bool:
+    data = _read(descriptor, size)
+    return len(data) == size and hashlib.sha256(data).digest() == hash_
+
+
+def _is_hole(descriptor: int, size: int) -> bool:
+    while size:
+        data = _read(descriptor, min(size, READ_BYTES))
+        if not data or data.count(0) != len(data):
+            return False
+        size -= len(data)
+    return True

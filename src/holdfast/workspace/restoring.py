@@ -1,0 +1,496 @@
+"""restore, undo, resume and roll_back of a directory's files.
+
+Plan, safety snapshot, journal, change, verify, done. What is found changed on the way is never overwritten: then everything
+is put back as it was. A process that dies on the way leaves the journal, by which whoever comes next finishes the restore,
+or rolls it back; both start from what they find, and lead to the target or to the safety snapshot.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, Protocol
+
+from holdfast.backends.port import ABSENT, Commit, CommitConflict, Row, RowWrite
+from holdfast.errors import (
+    CheckpointNotFoundError,
+    ConflictError,
+    CorruptError,
+    HoldfastError,
+    RestoreInterruptedError,
+    StoreError,
+    UsageError,
+    WorkspaceChangedError,
+)
+from holdfast.model.restore_plan import Action, Left, RestorePlan, UnsafePathError, make_plan, parents
+from holdfast.model.restore_report import RestoreReport
+from holdfast.model.workspace import Entry, FileChange, Snapshot
+from holdfast.objects import filetree, restore_journal
+from holdfast.objects.restore_journal import DONE, RUNNING, Journal
+from holdfast.operations import snapshots
+from holdfast.operations.services import Services
+from holdfast.workspace import descriptors
+from holdfast.workspace.apply import Applier, ChangedUnder, StatKey
+from holdfast.workspace.carrying_out import Progress, carry_out
+from holdfast.workspace.restore_contents import StoreSource, comparison
+
+Keep = Literal["user"] | None
+Escape = Literal["warn", "refuse"]
+TRIES = 3  # of a forced restore, each with a safety snapshot of its own
+LISTED = 12
+KNOWN = 4  # so many snapshots back, a content is known not to be the user's own change
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A snapshot of what is there now. `nodes` are those of its tree that are not stored, `known` says how each file's
+    inode looked when it was read."""
+
+    snapshot: Snapshot
+    checkpoint_id: str | None = None
+    nodes: Mapping[bytes, bytes] = field(default_factory=dict)
+    known: Mapping[bytes, StatKey] = field(default_factory=dict)
+
+
+class Directory(Protocol):
+    """What a restore needs to know of the directory and its sessions."""
+
+    root: bytes
+    services: Services
+
+    async def look(self) -> Taken:
+        """What is there, found by a walk, without storing anything."""
+
+    async def take_safety(self, why: str) -> Taken:
+        """The same as a pinned checkpoint."""
+
+    async def drop_safety(self, checkpoint_id: str) -> None:
+        """A safety snapshot that turned out not to be needed."""
+
+    async def protected(self, target: Snapshot) -> Callable[[bytes], bool]:
+        """Whether a path is excluded, by the rules of the target or by those of now."""
+
+    async def last_known(self, target_id: str | None) -> list[str]:
+        """The snapshots that the agent took last: what is as in one of them is nobody else's change."""
+
+    async def head_of(self, session_id: str) -> str | None: ...
+
+    async def move_head(self, session_id: str, to: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where to go: a snapshot, the checkpoint that it belongs to, and the session that goes there with the files."""
+
+    snapshot: Snapshot
+    checkpoint_id: str | None = None
+    session_id: str | None = None  # only if the state is rolled back, too
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """How a restore is asked for."""
+
+    keep: Keep = None
+    force: bool = False
+    paths: tuple[bytes, ...] = ()
+    escape: Escape = "warn"
+    only: frozenset[bytes] | None = None  # exactly these paths: what an undo goes back on
+    progress: Progress | None = None
+
+
+class Restoring:
+    """Restores the files of one directory."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+        self._services = directory.services
+        self._key = restore_journal.key(directory.root, Path(os.fsdecode(directory.root)).stat().st_ino)
+
+    # -- what people ask for -------------------------------------------------------------------------------------------
+
+    async def interrupted(self) -> Journal | None:
+        """The restore that was cut off and waits to be finished, if there is one."""
+        journal, _ = await self._journal()
+        return journal if journal is not None and journal.state == RUNNING else None
+
+    async def plan(self, target: Target, wishes: Wishes) -> RestoreReport:
+        """What `restore` would do now. Nothing is stored, nothing is changed."""
+        journal, _ = await self._journal()
+        now = await self._directory.look()
+        plan, _ = await self._plan(now, target, wishes, await self._known(target, journal))
+        return _report(target, plan, dry_run=True)
+
+    async def restore(self, target: Target, wishes: Wishes) -> RestoreReport:
+        """Makes the files those of the target, or refuses and changes nothing."""
+        await self._refuse_interrupted()
+        for tried in range(1, TRIES + 1):
+            try:
+                return await self._attempt(target, wishes)
+            except ChangedUnder as changed:
+                await self._put_back(changed)
+                if not wishes.force or tried == TRIES:
+                    raise WorkspaceChangedError(
+                        f"{_names([changed.path])} was changed while the restore ran ({changed.found}). Everything else "
+                        "was put back as it was. Stop what writes there, and restore again",
+                        (changed.path,),
+                    ) from None
+        raise AssertionError("unreachable")
+
+    async def undo(self, wishes: Wishes) -> RestoreReport:
+        """Puts back what the last restore of this directory changed. Undoing that does it again."""
+        journal, _ = await self._journal()
+        await self._refuse_interrupted()
+        if journal is None:
+            raise CheckpointNotFoundError("there is nothing to undo: no restore of this directory is known here")
+        safety = await snapshots.load(self._services, journal.safety)
+        touched = frozenset(await self._touched(journal))
+        session = journal.session_id if journal.from_id is not None else None
+        back = Target(snapshot=safety, checkpoint_id=journal.safety_id, session_id=session)
+        return await self._undo_to(back, replace(wishes, only=touched), journal)
+
+    async def resume(self, *, force: bool = False) -> RestoreReport:
+        """Finishes a restore that was cut off."""
+        return await self._finish(forward=True, force=force)
+
+    async def roll_back(self, *, force: bool = False) -> RestoreReport:
+        """Puts everything back that a restore has changed which was cut off."""
+        return await self._finish(forward=False, force=force)
+
+    # -- one restore ---------------------------------------------------------------------------------------------------
+
+    async def _undo_to(self, target: Target, wishes: Wishes, undone: Journal) -> RestoreReport:
+        try:
+            return await self._attempt(target, wishes, undone)
+        except ChangedUnder as changed:
+            await self._put_back(changed)
+            raise WorkspaceChangedError(
+                f"{_names([changed.path])} was changed meanwhile ({changed.found}). Nothing was undone", (changed.path,)
+            ) from None
+
+    async def _attempt(self, target: Target, wishes: Wishes, undone: Journal | None = None) -> RestoreReport:
+        before, row = await self._journal()
+        known = await self._known(target, before)
+        safety = await self._directory.take_safety("before an undo" if undone else "before a restore")
+        assert safety.checkpoint_id is not None
+        try:
+            plan, differing = await self._plan(safety, target, wishes, known)
+            self._refuse(plan, wishes)
+        except BaseException:
+            await self._directory.drop_safety(safety.checkpoint_id)
+            raise
+        head_to = undone.from_id if undone is not None else target.checkpoint_id
+        head_from = None if target.session_id is None else await self._directory.head_of(target.session_id)
+        if plan.empty and (target.session_id is None or head_from == head_to):
+            await self._directory.drop_safety(safety.checkpoint_id)
+            return _report(target, plan)
+        only, untouched = _briefly(plan.touched, differing)
+        journal = Journal(
+            token=secrets.token_hex(6),
+            state=RUNNING,
+            safety_id=safety.checkpoint_id,
+            safety=safety.snapshot.reference,
+            target=target.snapshot.reference,
+            target_id=head_to if target.session_id is not None else target.checkpoint_id,
+            scope="files" if target.session_id is None else "both",
+            only=only,
+            untouched=untouched,
+            known=undone.known if undone is not None else tuple([target.snapshot.reference, *known][:KNOWN]),
+            session_id=target.session_id,
+            from_id=head_from,
+            started_at_us=self._services.now_us(),
+            process=self._services.this_process(),
+            previous=before,
+        )
+        version = await self._write(journal, row)
+        try:
+            left = await self._change(journal, plan, safety, wishes.progress)
+            await self._move_head(journal, forward=True)
+        except (OSError, HoldfastError, UnsafePathError) as error:
+            await self._put_back(error)
+            if isinstance(error, HoldfastError):
+                raise
+            raise StoreError(f"the restore failed ({error}); everything was put back as it was") from error
+        await self._write(replace(journal, state=DONE, previous=None), version)
+        return _report(target, plan, left=left, safety_id=safety.checkpoint_id, journal=journal)
+
+    async def _plan(
+        self, now: Taken, target: Target, wishes: Wishes, known: Sequence[str]
+    ) -> tuple[RestorePlan, set[bytes]]:
+        """The plan, and all paths that differ."""
+        if target.snapshot.tree is None:
+            why = target.snapshot.not_taken.reason if target.snapshot.not_taken else "it was skipped"
+            raise UsageError(f"that checkpoint has no files to restore: its snapshot was not taken ({why})")
+        load = _overlaid(now.nodes, snapshots.loader(self._services))
+        changes = [change async for change in _diff(now.snapshot.tree, target.snapshot.tree, load)]
+        differing = {change.path for change in changes}
+        if wishes.only is not None:
+            changes = [change for change in changes if change.path in wishes.only]
+        changed_since: set[bytes] | None = None
+        for reference in known if changes else ():
+            tree = (await snapshots.load(self._services, reference)).tree
+            if tree is not None:
+                paths = {change.path async for change in _diff(tree, now.snapshot.tree, load)}
+                changed_since = paths if changed_since is None else changed_since & paths
+        protected = await self._directory.protected(target.snapshot) if changes else _nothing
+        try:
+            plan = make_plan(
+                changes,
+                changed_since=differing if changed_since is None else changed_since,
+                protected=protected,
+                occupied=_not_ours(now.snapshot),
+                keep_user=wishes.keep == "user",
+                paths=wishes.paths,
+            )
+        except UnsafePathError as error:
+            raise CorruptError(f"the snapshot can't be restored: {error}") from error
+        return plan, differing
+
+    @staticmethod
+    def _refuse(plan: RestorePlan, wishes: Wishes) -> None:
+        if plan.conflicts and not wishes.force:
+            count = len(plan.conflicts)
+            raise WorkspaceChangedError(
+                f"nothing was restored: {count} path{'s have' if count > 1 else ' has'} changed since the last snapshot "
+                f'and would be overwritten: {_names(plan.conflicts)}. keep="user" (--keep-user) leaves them as they '
+                "are; force=True (--force) overwrites them, which `undo` takes back",
+                plan.conflicts,
+            )
+        leading_out = [flag.path for flag in plan.flags if flag.kind == "escapes"]
+        if leading_out and wishes.escape == "refuse":
+            raise UsageError(f"nothing was restored: links that lead out of the directory: {_names(leading_out)}")
+
+    async def _change(self, journal: Journal, plan: RestorePlan, now: Taken, progress: Progress | None) -> list[Left]:
+        """Carries out the plan, and looks whether everything is there."""
+        services = self._services
+        is_content = await comparison(services, (entry for one in plan.actions for entry in (one.before, one.after)))
+        root = descriptors.open_root(self._directory.root)
+        try:
+            applier = Applier(root, journal.token, is_content, now.known)
+            left = await carry_out(services.backend, applier, plan.actions, StoreSource(services), progress)
+            stayed = {one.path for one in left}
+            looked_at = [action for action in plan.actions if action.path not in stayed]
+            wrong = await services.backend.aside(lambda: applier.wrong(looked_at))
+        finally:
+            os.close(root)
+        if wrong:
+            raise ChangedUnder(wrong[0], "it is not what was just written there")
+        return left
+
+    async def _move_head(self, journal: Journal, *, forward: bool) -> None:
+        """The state goes with the files, after them."""
+        to, other = (journal.target_id, journal.from_id) if forward else (journal.from_id, journal.target_id)
+        if journal.session_id is None or to is None:
+            return
+        head = await self._directory.head_of(journal.session_id)
+        if head != to and (forward or head == other):
+            await self._directory.move_head(journal.session_id, to)
+
+    # -- a restore that was cut off ------------------------------------------------------------------------------------
+
+    async def _put_back(self, why: Exception) -> None:
+        """Rolls back what this process has begun; if that fails, too, the journal stays."""
+        if await self.interrupted() is None:
+            return
+        try:
+            await self._finish(forward=False, ours=True)
+        except (OSError, HoldfastError, ChangedUnder) as error:
+            raise RestoreInterruptedError(
+                f"the restore failed ({why}), and so did putting everything back ({error}). Everything that was there is "
+                "in the safety snapshot: see to the cause, then `holdfast restore --rollback` or `--resume`"
+            ) from error
+
+    async def _finish(self, *, forward: bool, force: bool = False, ours: bool = False) -> RestoreReport:
+        journal, row = await self._journal()
+        if journal is None or journal.state != RUNNING:
+            raise CheckpointNotFoundError("no restore of this directory was cut off: there is nothing to finish")
+        if not ours:
+            self._refuse_running(journal)
+        touched = await self._touched(journal)
+        await self._sweep(journal, touched)
+        now = await self._directory.take_safety("before finishing a restore that was cut off")
+        assert now.checkpoint_id is not None
+        goal = await snapshots.load(self._services, journal.target if forward else journal.safety)
+        load = snapshots.loader(self._services)
+        changes: list[FileChange] = []
+        others: list[FileChange] = []
+        async for change in _diff(now.snapshot.tree, goal.tree, load):
+            (changes if change.path in touched else others).append(change)
+        changes, homeless = _with_a_directory(changes, others)
+        foreign = {one.path for one in changes if not _in_between(one.before, touched[one.path])}
+        in_the_way = [change.path for change in others if change.before is not None]
+        in_the_way += _not_ours(now.snapshot)
+        plan = make_plan(changes, changed_since=foreign, keep_user=not force, occupied=in_the_way)
+        try:
+            left = homeless + await self._change(journal, plan, now, None)
+        except ChangedUnder as changed:
+            raise WorkspaceChangedError(
+                f"{_names([changed.path])} was changed meanwhile ({changed.found}). The restore is still unfinished: "
+                "stop what writes there, and try again",
+                (changed.path,),
+            ) from None
+        await self._move_head(journal, forward=forward)
+        if not foreign:
+            await self._directory.drop_safety(now.checkpoint_id)
+        if forward:
+            await self._write(replace(journal, state=DONE, previous=None), row)
+        else:
+            await self._write(journal.previous, row)
+        target = Target(
+            snapshot=goal,
+            checkpoint_id=journal.target_id if forward else journal.safety_id,
+            session_id=journal.session_id,
+        )
+        return _report(target, plan, left=left, safety_id=journal.safety_id if forward else None, journal=journal)
+
+    async def _sweep(self, journal: Journal, touched: Mapping[bytes, object]) -> None:
+        root = descriptors.open_root(self._directory.root)
+        try:
+            applier = Applier(root, journal.token, lambda _descriptor, _entry: False)
+            await self._services.backend.aside(lambda: applier.sweep(touched))
+        finally:
+            os.close(root)
+
+    async def _touched(self, journal: Journal) -> dict[bytes, tuple[Entry | None, Entry | None]]:
+        """The paths that a restore changes, with what was there before and what is there after it."""
+        before = await snapshots.load(self._services, journal.safety)
+        after = await snapshots.load(self._services, journal.target)
+        only = None if journal.only is None else frozenset(journal.only)
+        untouched = frozenset(journal.untouched)
+        return {
+            change.path: (change.before, change.after)
+            async for change in _diff(before.tree, after.tree, snapshots.loader(self._services))
+            if (change.path not in untouched if only is None else change.path in only)
+        }
+
+    # -- the journal ---------------------------------------------------------------------------------------------------
+
+    async def _journal(self) -> tuple[Journal | None, Row | None]:
+        [row] = await self._services.backend.rows([self._key])
+        return (None if row is None else restore_journal.unpack(self._key, row)), row
+
+    async def _write(self, journal: Journal | None, over: Row | None) -> Row | None:
+        value = None if journal is None else journal.pack(self._key)
+        expect = ABSENT if over is None else over.version
+        try:
+            await self._services.backend.commit(Commit(tree=b"", rows=[RowWrite(self._key, value, expect)]))
+        except CommitConflict:
+            raise ConflictError(
+                "another process has begun or finished a restore of this directory at the same moment. Look at what is "
+                "there, then decide again"
+            ) from None
+        return None if value is None else Row(value, 1 if over is None else over.version + 1)
+
+    async def _known(self, target: Target, journal: Journal | None) -> list[str]:
+        """Snapshots whose contents are not changes of the user's own."""
+        known = await self._directory.last_known(target.checkpoint_id)
+        if journal is not None:
+            known += journal.known
+        return list(dict.fromkeys(known))
+
+    async def _refuse_interrupted(self) -> None:
+        journal = await self.interrupted()
+        if journal is None:
+            return
+        self._refuse_running(journal)
+        raise RestoreInterruptedError(
+            "a restore of this directory was cut off and is half done. `holdfast restore --resume` finishes it, "
+            "`holdfast restore --rollback` puts back what was there before"
+        )
+
+    def _refuse_running(self, journal: Journal) -> None:
+        process = journal.process
+        alive = process.place and process.place == self._services.this_process().place
+        if alive and not self._services.has_ended(process) and process != self._services.this_process():
+            raise ConflictError(f"a restore of this directory is running, in process {process.pid}")
+
+
+async def _diff(before: bytes | None, after: bytes | None, load: filetree.Load) -> AsyncIterator[FileChange]:
+    if before is None or after is None:
+        raise UsageError("a snapshot of this directory was skipped, so there is nothing to compare with")
+    async for change in filetree.diff(before, after, load):
+        yield change
+
+
+def _overlaid(nodes: Mapping[bytes, bytes], load: filetree.Load) -> filetree.Load:
+    if not nodes:
+        return load
+
+    async def load_nodes(hashes: Sequence[bytes]) -> list[bytes]:
+        stored = iter(await load([hash_ for hash_ in hashes if hash_ not in nodes]))
+        return [nodes[hash_] if hash_ in nodes else next(stored) for hash_ in hashes]
+
+    return load_nodes
+
+
+def _not_ours(snapshot: Snapshot) -> list[bytes]:
+    """What is there and in no snapshot."""
+    return [*(one.path for one in snapshot.skipped), *(one.path for one in snapshot.excluded)]
+
+
+def _nothing(_path: bytes) -> bool:
+    return False
+
+
+def _in_between(there: Entry | None, ends: tuple[Entry | None, Entry | None]) -> bool:
+    """Whether a restore that was cut off may have left that: one of its ends, nothing, or a directory without its mode."""
+    if there is None or there in ends:
+        return True
+    return there.kind == "dir" and any(end is not None and end.kind == "dir" for end in ends)
+
+
+def _with_a_directory(
+    changes: Sequence[FileChange], others: Sequence[FileChange]
+) -> tuple[list[FileChange], list[Left]]:
+    """Without what belongs into a directory that somebody else has moved away since, which is no business of ours."""
+    gone = {one.path for one in others if one.after is not None and (one.before is None or one.before.kind != "dir")}
+    homeless = {one.path for one in changes if not gone.isdisjoint(parents(one.path))} if gone else set()
+    return (
+        [one for one in changes if one.path not in homeless],
+        [Left(path, "its directory is not there any more") for path in sorted(homeless)],
+    )
+
+
+def _briefly(touched: Collection[bytes], differing: set[bytes]) -> tuple[tuple[bytes, ...] | None, tuple[bytes, ...]]:
+    """What is touched, or (None, what is not), whichever is shorter."""
+    untouched = differing - set(touched)
+    return (None, tuple(sorted(untouched))) if len(untouched) <= len(touched) else (tuple(sorted(touched)), ())
+
+
+def _names(paths: Sequence[bytes]) -> str:
+    shown = ", ".join(path.decode("utf-8", "backslashreplace") for path in paths[:LISTED])
+    return shown + (f" and {len(paths) - LISTED} more" if len(paths) > LISTED else "")
+
+
+def _report(
+    target: Target,
+    plan: RestorePlan,
+    *,
+    left: Sequence[Left] = (),
+    safety_id: str | None = None,
+    dry_run: bool = False,
+    journal: Journal | None = None,
+) -> RestoreReport:
+    from holdfast.model.reports import RollbackReport
+
+    state = None
+    if journal is not None and journal.session_id is not None and journal.target_id is not None:
+        state = RollbackReport(session_id=journal.session_id, from_id=journal.from_id, to_id=journal.target_id)
+    stayed = {one.path for one in left}
+    actions: tuple[Action, ...] = tuple(action for action in plan.actions if action.path not in stayed)
+    return RestoreReport(
+        dry_run=dry_run,
+        scope="files" if target.session_id is None else "both",
+        target_id=target.checkpoint_id,
+        safety_id=safety_id,
+        actions=actions,
+        conflicts=plan.conflicts if dry_run else (),
+        left=tuple(sorted((*plan.left, *left), key=lambda one: one.path)),
+        flags=plan.flags,
+        skipped=target.snapshot.skipped,
+        excluded=target.snapshot.excluded_count,
+        state=state,
+    )
