@@ -1,0 +1,161 @@
+"""Restores that are killed at random moments: the tree is the old one, the new one, or one in between that `resume` and
+`roll_back` both finish, and no file that the user made is lost.
+
+100 kills in `make test`, 2,000 under HOLDFAST_SOAK=1.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import restore_opening
+from restore_killing import EDITING, RESTORING
+from restore_trees import on_disk
+
+from holdfast.backends.bridge import run_inline
+
+sys.path.append(str(Path(__file__).parents[1] / "crash"))
+from campaign import SOAK, randomness, tally
+
+pytestmark = pytest.mark.slow
+KILLS = 2000 if SOAK else 100
+SHARES = 4 if SOAK else 2
+PATIENCE = 60.0
+
+
+class Killed:
+    """The process that forks workers, and the one that works."""
+
+    def __init__(self, store: Path, root: Path, *how: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("restore_killing.py")), str(store), str(root), *how],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": str(Path(__file__).parent)},
+        )
+        self._buffer = b""
+
+    def start(self, seed: str) -> int:
+        self._process.stdin.write(seed.encode() + b"\n")
+        self._process.stdin.flush()
+        word, pid = self.hear().split()
+        assert word == EDITING
+        return int(pid)
+
+    def hear(self) -> str:
+        deadline = time.monotonic() + PATIENCE
+        output = self._process.stdout.fileno()
+        while b"\n" not in self._buffer:
+            ready, _, _ = select.select([output], [], [], max(deadline - time.monotonic(), 0))
+            assert ready, "the worker said nothing for a minute"
+            data = os.read(output, 65536)
+            assert data, "the worker ended by itself"
+            self._buffer += data
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line.decode()
+
+    def kill(self, pid: int) -> str:
+        """Ends the worker; what it said last."""
+        os.kill(pid, signal.SIGKILL)
+        last = ""
+        while (line := self.hear()) != "ended":
+            last = line
+        return last
+
+    def close(self) -> None:
+        self._process.stdin.close()
+        self._process.kill()
+        self._process.wait()
+        self._process.stdout.close()
+
+
+def put_user_file(root: Path, number: int, rng: random.Random) -> Path:
+    folder = root / "shared" if rng.random() < 0.5 else root
+    place = folder / f"user-{number}"
+    place.write_bytes(f"made by hand, {number}".encode())
+    return place
+
+
+def judge(store: Path, root: Path, said: str, rng: random.Random) -> tuple[bool, list[str]]:
+    """Whether the restore was cut off, and what is wrong."""
+    directory = restore_opening.open_directory(str(store), root)
+    try:
+        journal = run_inline(directory.restoring.interrupted())
+        if journal is None:
+            if not said.startswith(RESTORING):
+                return False, []
+            _, before, after = said.split()
+            ends = [before, after]
+        elif rng.random() < 0.5:
+            run_inline(directory.restoring.resume())
+            ends = [journal.target]
+        else:
+            run_inline(directory.restoring.roll_back())
+            ends = [journal.safety]
+        there = restore_opening.without_users(
+            restore_opening.entries_of(directory, restore_opening.name(directory.snapshot()))
+        )
+        wanted = [restore_opening.without_users(restore_opening.entries_of(directory, end)) for end in ends]
+        wrong = [] if there in wanted else [f"after {said!r} ({'cut off' if journal else 'whole'}): another tree"]
+        wrong += [f"left: {path!r}" for path in on_disk(root) if b".holdfast-" in path]
+        return journal is not None, wrong
+    finally:
+        directory.client.close()
+
+
+def campaign(folder: Path, kills: int, rng: random.Random, *how: str) -> tuple[int, list[str]]:
+    """Kills so many workers, until something is wrong: how many restores were cut off, and what is wrong."""
+    store, root = folder / "store.db", folder / "root"
+    (root / "shared").mkdir(parents=True)
+    worker = Killed(store, root, *how)
+    cut_off, users = 0, {}
+    usual = 0.02  # seconds that a restore takes here
+    try:
+        for kill in range(kills):
+            pid = worker.start(f"{kill} {rng.random()}")
+            said = EDITING
+            if rng.random() < 0.9:  # else while it edits and takes snapshots
+                for _ in range(rng.randint(1, 4)):
+                    began = time.monotonic()
+                    while not (said := worker.hear()).startswith(RESTORING):
+                        pass
+                    usual = 0.8 * usual + 0.2 * min(time.monotonic() - began, 0.5)
+                if rng.random() < 0.3:
+                    made = put_user_file(root, kill, rng)
+                    users[made] = made.read_bytes()
+                time.sleep(rng.random() * usual)
+            said = worker.kill(pid) or said
+            was_cut_off, wrong = judge(store, root, said, rng)
+            cut_off += was_cut_off
+            wrong += [f"lost: {made.name}" for made, data in users.items() if _content(made) != data]
+            if wrong:
+                return cut_off, [f"kill {kill}: {one}" for one in wrong]
+    finally:
+        worker.close()
+    return cut_off, []
+
+
+@pytest.mark.parametrize("number", range(SHARES))
+def test_a_kill_at_any_moment_leaves_what_can_be_finished_and_loses_no_file_of_the_user(number: int, tmp_path: Path):
+    kills = KILLS // SHARES
+    cut_off, wrong = campaign(tmp_path, kills, randomness("restores", number))
+    tally("kills of restores", done=kills, wrong=len(wrong), cut_off=cut_off)
+    assert not wrong
+    assert cut_off >= kills // 10, f"only {cut_off} restores were cut off: this proves too little"
+
+
+def test_control_a_restore_without_a_journal_is_found_out(tmp_path: Path):
+    _, wrong = campaign(tmp_path, 60, randomness("careless restores"), "careless")
+    assert any("another tree" in one or "left:" in one for one in wrong), wrong
+
+
+def _content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.exists() else None
