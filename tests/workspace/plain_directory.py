@@ -62,10 +62,13 @@ class PlainDirectory:
         self.safeties.append(taken.snapshot.reference)
         return Taken(taken.snapshot, checkpoint_id=taken.snapshot.reference)
 
+    async def keep_safety(self, checkpoint_id: str) -> None:
+        assert checkpoint_id in self.safeties
+
     async def drop_safety(self, checkpoint_id: str) -> None:
         self.safeties.remove(checkpoint_id)
 
-    async def protected(self, target: Snapshot) -> Callable[[bytes], bool]:
+    async def protected(self, *given: object) -> Callable[[bytes], bool]:
         return self.excluded
 
     async def last_known(self, target_id: str | None) -> list[str]:

@@ -52,7 +52,7 @@ def points(folder: Path) -> list[tuple[str, int]]:
         if call is None:
             continue
         if call[1] == "write":
-            is_restoring = is_restoring or '"changed' in line
+            is_restoring = (is_restoring or '"changed' in line) and '"done' not in line
             continue
         counts[call[1]] += 1
         if is_restoring:

@@ -39,9 +39,9 @@ class Left:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestorePlan:
-    """What a restore will do. `conflicts` are paths it would change which have changed since the last snapshot: it is
-    refused for them, unless they are kept (then they are in `left`) or it is forced. `flags` are names and links to
-    know about before they are written."""
+    """What a restore will do. `conflicts` are paths it would overwrite or delete which have changed since the last
+    snapshot: it is refused for them, unless they are kept (then they are in `left`) or it is forced. `flags` are names
+    and links to know about before they are written."""
 
     actions: tuple[Action, ...] = ()
     conflicts: tuple[bytes, ...] = ()
@@ -107,14 +107,15 @@ def make_plan(
     if paths:
         wanted = _narrowed(wanted, paths)
         left = [one for one in left if _within(one.path, paths)]
-    conflicts = tuple(sorted(path for path in wanted if path in changed_since))
-    kept = conflicts if keep_user else ()
+    changed = sorted(path for path in wanted if path in changed_since)
+    kept = changed if keep_user else ()
+    wanted_before = {path: wanted[path].before for path in changed}
     left += _leave(wanted, kept, standing)
     left += [Left(path, KEPT) for path in kept if path not in wanted]
     actions = _ordered(wanted.values())
     return RestorePlan(
         actions=tuple(actions),
-        conflicts=() if keep_user else conflicts,
+        conflicts=() if keep_user else tuple(path for path in changed if wanted_before[path] is not None),
         left=tuple(sorted(left, key=lambda one: one.path)),
         flags=flags_of((action.after for action in actions if action.after is not None), staying),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal, NamedTuple
 
 Kind = Literal["file", "dir", "symlink"]
@@ -136,6 +137,15 @@ class FilesReport:
     @property
     def ok(self) -> bool:
         return not self.problems
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterruptedRestore:
+    """A restore that was cut off: to the checkpoint `target_id`; everything as it was before is in `safety_id`."""
+
+    target_id: str | None
+    safety_id: str
+    started_at: datetime
 
 
 def is_ours(reference: str | None) -> bool:

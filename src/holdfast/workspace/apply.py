@@ -10,10 +10,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from holdfast.model.restore_plan import Action, parents
 from holdfast.model.workspace import Entry
@@ -27,6 +27,12 @@ NO_DIRECTORY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV)
 T = TypeVar("T")
 IsContent = Callable[[int, Entry], bool]  # whether the file of a descriptor has the content of an entry
 StatKey = tuple[int, int, int, int]  # ctime_ns, size, inode, mode: equal only if nobody has changed the file
+
+
+class Inodes(Protocol):
+    """How each file's inode looked when it was read; None where that is not known."""
+
+    def get(self, path: bytes, /) -> StatKey | None: ...
 
 
 class ChangedUnder(Exception):  # noqa: N818 - a signal between layers, not an error people see
@@ -55,13 +61,11 @@ class Unfinished:
 class Applier:
     """Works below one root. `token` is in the names of its temporary files, so that they can be told from all others."""
 
-    def __init__(
-        self, root: int, token: str, is_content: IsContent, known: Mapping[bytes, StatKey] | None = None
-    ) -> None:
+    def __init__(self, root: int, token: str, is_content: IsContent, known: Inodes | None = None) -> None:
         self._root = root
         self._token = TEMPORARY + token.encode() + b"-"
         self._is_content = is_content
-        self._known = known or {}
+        self._known = known
         self._count = 0
         self._modes: dict[bytes, int] = {}  # the modes that directories get at the end
         self._was: dict[bytes, int] = {}  # the modes of directories that were made accessible meanwhile
@@ -162,6 +166,22 @@ class Applier:
             self.abandon(unfinished)
             raise
         self.finish_file(unfinished)
+
+    def put_copy(self, action: Action, copy_into: Callable[[Entry, int], bool]) -> bool:
+        """A file that is copied from another one on the disk; False if it could not be."""
+        assert action.after is not None
+        unfinished = self.begin_file(action)
+        try:
+            is_copied = copy_into(action.after, unfinished.descriptor)
+        except BaseException:
+            self.abandon(unfinished)
+            raise
+        if not is_copied:
+            self.abandon(unfinished)
+            return False
+        unfinished.size = action.after.size
+        self.finish_file(unfinished)
+        return True
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -301,7 +321,7 @@ class Applier:
             return ""
         if there.st_size != wanted.size:
             return "its content has changed"
-        key = self._known.get(path)
+        key = self._known.get(path) if self._known is not None else None
         if key is not None and key == (there.st_ctime_ns, there.st_size, there.st_ino, there.st_mode):
             return ""
         return "" if self._has_content(directory, name, there, wanted) else "its content has changed"

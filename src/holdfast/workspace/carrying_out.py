@@ -29,14 +29,27 @@ class Source(Protocol):
         """The content of a large file, piece by piece: sizes and bytes, None for a hole."""
 
 
-class Aside(Protocol):
+class Copying(Protocol):
+    """Files that are on the disk already, and need not be fetched."""
+
+    def has(self, entry: Entry) -> bool: ...
+
+    def copy_into(self, entry: Entry, descriptor: int) -> bool: ...
+
+
+class Apart(Protocol):
     """Where blocking calls are made."""
 
-    def aside(self, call: Callable[[], T]) -> Awaitable[T]: ...
+    def apart(self, call: Callable[[], T]) -> Awaitable[T]: ...
 
 
 async def carry_out(
-    backend: Aside, applier: Applier, actions: Sequence[Action], source: Source, progress: Progress | None = None
+    backend: Apart,
+    applier: Applier,
+    actions: Sequence[Action],
+    source: Source,
+    progress: Progress | None = None,
+    copies: Copying | None = None,
 ) -> list[Left]:
     """Does everything, in order, and makes it durable. Returns the directories that could not go, because there is
     something in them which is not ours to delete. `ChangedUnder` ends it where it stands."""
@@ -44,27 +57,34 @@ async def carry_out(
     left: list[Left] = []
     done = 0
     for portion in portions(actions):
-        if _is_large(portion[0]):
-            await _write_large(backend, applier, portion[0], source)
-        else:
-            files = [action.after for action in portion if _has_content(action) and action.after is not None]
+        copied = {one.path for one in portion if copies and _has_content(one) and one.after and copies.has(one.after)}
+        if copies is not None and copied:
+            part = [action for action in portion if action.path in copied]
+            copied = await backend.apart(functools.partial(_copy, applier, part, copies))
+        rest = [action for action in portion if action.path not in copied]
+        if rest and _is_large(rest[0]):
+            await _write_large(backend, applier, rest[0], source)
+        elif rest:
+            files = [action.after for action in rest if _has_content(action) and action.after is not None]
             contents = iter(await source.whole(files) if files else ())
-            left += await backend.aside(functools.partial(_do, applier, portion, contents, made_again))
+            left += await backend.apart(functools.partial(_do, applier, rest, contents, made_again))
         done += len(portion)
         if progress is not None:
             progress(done, len(actions))
-    await backend.aside(applier.settle)
+    await backend.apart(applier.settle)
     return left
 
 
 def portions(actions: Iterable[Action]) -> Iterator[list[Action]]:
-    """The actions, in order, in portions of which the contents fit into memory; a large file is one by itself."""
+    """The actions, in order, in portions of which the contents fit into memory; a large file is one by itself. Files are
+    not together with anything else: the directories that they go into are there when their portion begins."""
     gathered: list[Action] = []
     size = 0
     for action in actions:
         large = _is_large(action)
         more = action.after.size if _has_content(action) and action.after is not None else 0
-        if gathered and (large or size + more > PORTION_BYTES or len(gathered) == PORTION_ACTIONS):
+        full = size + more > PORTION_BYTES or len(gathered) == PORTION_ACTIONS
+        if gathered and (large or full or _has_content(action) != _has_content(gathered[-1])):
             yield gathered
             gathered, size = [], 0
         gathered.append(action)
@@ -105,16 +125,21 @@ def _do(applier: Applier, actions: Sequence[Action], contents: Iterator[bytes], 
     return left
 
 
-async def _write_large(backend: Aside, applier: Applier, action: Action, source: Source) -> None:
+def _copy(applier: Applier, actions: Sequence[Action], copies: Copying) -> set[bytes]:
+    """The paths that could be made from files on the disk."""
+    return {action.path for action in actions if applier.put_copy(action, copies.copy_into)}
+
+
+async def _write_large(backend: Apart, applier: Applier, action: Action, source: Source) -> None:
     assert action.after is not None
-    unfinished = await backend.aside(lambda: applier.begin_file(action))
+    unfinished = await backend.apart(lambda: applier.begin_file(action))
     try:
         async for size, data in source.pieces(action.after):
             if data is None:
                 applier.leave_hole(unfinished, size)
             else:
-                await backend.aside(functools.partial(applier.write, unfinished, data))
+                await backend.apart(functools.partial(applier.write, unfinished, data))
     except BaseException:
         applier.abandon(unfinished)
         raise
-    await backend.aside(lambda: applier.finish_file(unfinished))
+    await backend.apart(lambda: applier.finish_file(unfinished))

@@ -33,7 +33,7 @@ from holdfast.objects.restore_journal import DONE, RUNNING, Journal
 from holdfast.operations import snapshots
 from holdfast.operations.services import Services
 from holdfast.workspace import descriptors
-from holdfast.workspace.apply import Applier, ChangedUnder, StatKey
+from holdfast.workspace.apply import Applier, ChangedUnder, Inodes, StatKey
 from holdfast.workspace.carrying_out import Progress, carry_out
 from holdfast.workspace.restore_contents import StoreSource, comparison
 
@@ -46,13 +46,14 @@ KNOWN = 4  # so many snapshots back, a content is known not to be the user's own
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A snapshot of what is there now. `nodes` are those of its tree that are not stored, `known` says how each file's
-    inode looked when it was read."""
+    """A snapshot of what is there now. `nodes` are those of its tree that are not stored; `not_ours` is what is there and
+    not in it."""
 
     snapshot: Snapshot
     checkpoint_id: str | None = None
     nodes: Mapping[bytes, bytes] = field(default_factory=dict)
-    known: Mapping[bytes, StatKey] = field(default_factory=dict)
+    seen: Inodes = field(default_factory=dict[bytes, StatKey])
+    not_ours: Sequence[bytes] = ()
 
 
 class Directory(Protocol):
@@ -65,12 +66,17 @@ class Directory(Protocol):
         """What is there, found by a walk, without storing anything."""
 
     async def take_safety(self, why: str) -> Taken:
-        """The same as a pinned checkpoint."""
+        """The same as a checkpoint of its own."""
+
+    async def keep_safety(self, checkpoint_id: str) -> None:
+        """Pins it: it is needed."""
 
     async def drop_safety(self, checkpoint_id: str) -> None:
-        """A safety snapshot that turned out not to be needed."""
+        """It turned out not to be needed."""
 
-    async def protected(self, target: Snapshot) -> Callable[[bytes], bool]:
+    async def protected(
+        self, now: Taken, target: Snapshot, changes: Sequence[FileChange], load: filetree.Load
+    ) -> Callable[[bytes], bool]:
         """Whether a path is excluded, by the rules of the target or by those of now."""
 
     async def last_known(self, target_id: str | None) -> list[str]:
@@ -142,15 +148,30 @@ class Restoring:
 
     async def undo(self, wishes: Wishes) -> RestoreReport:
         """Puts back what the last restore of this directory changed. Undoing that does it again."""
-        journal, _ = await self._journal()
         await self._refuse_interrupted()
+        back, narrowed, journal = await self._undoing(wishes)
+        try:
+            return await self._attempt(back, narrowed, journal)
+        except ChangedUnder as changed:
+            await self._put_back(changed)
+            raise WorkspaceChangedError(
+                f"{_names([changed.path])} was changed meanwhile ({changed.found}). Nothing was undone", (changed.path,)
+            ) from None
+
+    async def plan_undo(self, wishes: Wishes) -> RestoreReport:
+        """What `undo` would do now."""
+        back, narrowed, _ = await self._undoing(wishes)
+        return await self.plan(back, narrowed)
+
+    async def _undoing(self, wishes: Wishes) -> tuple[Target, Wishes, Journal]:
+        journal, _ = await self._journal()
         if journal is None:
             raise CheckpointNotFoundError("there is nothing to undo: no restore of this directory is known here")
         safety = await snapshots.load(self._services, journal.safety)
         touched = frozenset(await self._touched(journal))
         session = journal.session_id if journal.from_id is not None else None
         back = Target(snapshot=safety, checkpoint_id=journal.safety_id, session_id=session)
-        return await self._undo_to(back, replace(wishes, only=touched), journal)
+        return back, replace(wishes, only=touched), journal
 
     async def resume(self, *, force: bool = False) -> RestoreReport:
         """Finishes a restore that was cut off."""
@@ -161,15 +182,6 @@ class Restoring:
         return await self._finish(forward=False, force=force)
 
     # -- one restore ---------------------------------------------------------------------------------------------------
-
-    async def _undo_to(self, target: Target, wishes: Wishes, undone: Journal) -> RestoreReport:
-        try:
-            return await self._attempt(target, wishes, undone)
-        except ChangedUnder as changed:
-            await self._put_back(changed)
-            raise WorkspaceChangedError(
-                f"{_names([changed.path])} was changed meanwhile ({changed.found}). Nothing was undone", (changed.path,)
-            ) from None
 
     async def _attempt(self, target: Target, wishes: Wishes, undone: Journal | None = None) -> RestoreReport:
         before, row = await self._journal()
@@ -205,6 +217,7 @@ class Restoring:
             process=self._services.this_process(),
             previous=before,
         )
+        await self._directory.keep_safety(safety.checkpoint_id)
         version = await self._write(journal, row)
         try:
             left = await self._change(journal, plan, safety, wishes.progress)
@@ -231,17 +244,19 @@ class Restoring:
             changes = [change for change in changes if change.path in wishes.only]
         changed_since: set[bytes] | None = None
         for reference in known if changes else ():
-            tree = (await snapshots.load(self._services, reference)).tree
-            if tree is not None:
+            try:
+                tree = (await snapshots.load(self._services, reference)).tree
                 paths = {change.path async for change in _diff(tree, now.snapshot.tree, load)}
-                changed_since = paths if changed_since is None else changed_since & paths
-        protected = await self._directory.protected(target.snapshot) if changes else _nothing
+            except (CorruptError, UsageError):  # it was collected, or has no files: it can't vouch for anything
+                continue
+            changed_since = paths if changed_since is None else changed_since & paths
+        protected = await self._directory.protected(now, target.snapshot, changes, load) if changes else _nothing
         try:
             plan = make_plan(
                 changes,
                 changed_since=differing if changed_since is None else changed_since,
                 protected=protected,
-                occupied=_not_ours(now.snapshot),
+                occupied=now.not_ours,
                 keep_user=wishes.keep == "user",
                 paths=wishes.paths,
             )
@@ -269,11 +284,11 @@ class Restoring:
         is_content = await comparison(services, (entry for one in plan.actions for entry in (one.before, one.after)))
         root = descriptors.open_root(self._directory.root)
         try:
-            applier = Applier(root, journal.token, is_content, now.known)
+            applier = Applier(root, journal.token, is_content, now.seen)
             left = await carry_out(services.backend, applier, plan.actions, StoreSource(services), progress)
             stayed = {one.path for one in left}
             looked_at = [action for action in plan.actions if action.path not in stayed]
-            wrong = await services.backend.aside(lambda: applier.wrong(looked_at))
+            wrong = await services.backend.apart(lambda: applier.wrong(looked_at))
         finally:
             os.close(root)
         if wrong:
@@ -322,7 +337,7 @@ class Restoring:
         changes, homeless = _with_a_directory(changes, others)
         foreign = {one.path for one in changes if not _in_between(one.before, touched[one.path])}
         in_the_way = [change.path for change in others if change.before is not None]
-        in_the_way += _not_ours(now.snapshot)
+        in_the_way += now.not_ours
         plan = make_plan(changes, changed_since=foreign, keep_user=not force, occupied=in_the_way)
         try:
             left = homeless + await self._change(journal, plan, now, None)
@@ -333,7 +348,9 @@ class Restoring:
                 (changed.path,),
             ) from None
         await self._move_head(journal, forward=forward)
-        if not foreign:
+        if foreign:
+            await self._directory.keep_safety(now.checkpoint_id)
+        else:
             await self._directory.drop_safety(now.checkpoint_id)
         if forward:
             await self._write(replace(journal, state=DONE, previous=None), row)
@@ -350,7 +367,7 @@ class Restoring:
         root = descriptors.open_root(self._directory.root)
         try:
             applier = Applier(root, journal.token, lambda _descriptor, _entry: False)
-            await self._services.backend.aside(lambda: applier.sweep(touched))
+            await self._services.backend.apart(lambda: applier.sweep(touched))
         finally:
             os.close(root)
 
@@ -424,11 +441,6 @@ def _overlaid(nodes: Mapping[bytes, bytes], load: filetree.Load) -> filetree.Loa
         return [nodes[hash_] if hash_ in nodes else next(stored) for hash_ in hashes]
 
     return load_nodes
-
-
-def _not_ours(snapshot: Snapshot) -> list[bytes]:
-    """What is there and in no snapshot."""
-    return [*(one.path for one in snapshot.skipped), *(one.path for one in snapshot.excluded)]
 
 
 def _nothing(_path: bytes) -> bool:

@@ -18,6 +18,7 @@ from holdfast.operations.reach import Reach
 from holdfast.operations.services import Services
 from holdfast.workspace import watch as watching
 from holdfast.workspace.guards import SECRETS, Limits, Secrets, checked_root, left_out_for_store
+from holdfast.workspace.restores import Restorable, SyncRestorable
 from holdfast.workspace.taking import Progress, Taker, changes_between
 from holdfast.workspace.walk import Scope
 
@@ -216,7 +217,7 @@ def _tree(snapshot: Snapshot) -> bytes:
     return snapshot.tree
 
 
-class Workspace:
+class Workspace(Restorable):
     """The directory that an agent works in: `workspace = client.workspace("./project")`, then
     `client.save(..., workspace=workspace)`, or `workspace.snapshot("before the refactoring")`.
 
@@ -288,7 +289,7 @@ class Workspace:
         return f"<{type(self).__name__} {self.path}>"
 
 
-class SyncWorkspace:
+class SyncWorkspace(SyncRestorable):
     """`Workspace` without `await`."""
 
     def __init__(self, path: str | os.PathLike[str], client: SyncClient, **options: Any) -> None:

@@ -1,0 +1,83 @@
+"""Copies of files that are on the same disk already: shared by the file system where it can (a reflink), else copied within the
+kernel."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+from collections.abc import Mapping
+
+from holdfast.model.workspace import Entry
+from holdfast.workspace import descriptors
+from holdfast.workspace.apply import READABLE, StatKey
+
+FICLONE = 0x40049409
+CAN_NOT = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.ENOTTY, errno.EPERM, errno.ETXTBSY)
+
+
+class Copies:
+    """Files below a root that are known to have a content, as long as their inodes look as they did when it was read."""
+
+    def __init__(self, root: int, known: Mapping[bytes, StatKey], contents: Mapping[bytes, bytes]) -> None:
+        """`known` and `contents` say, for a path, how the inode looked and what the content was."""
+        self._root = root
+        self._known = known
+        self._contents = contents
+        self.copied = 0
+
+    def has(self, entry: Entry) -> bool:
+        return entry.size > 0 and entry.path in self._known and self._contents.get(entry.path) == entry.content
+
+    def copy_into(self, entry: Entry, descriptor: int) -> bool:
+        """Copies the content of an entry into an empty file. False if it has changed here meanwhile, or can't be copied."""
+        try:
+            with descriptors.parent_of(self._root, entry.path) as (directory, name):
+                source = os.open(name, READABLE, dir_fd=directory)
+        except OSError:
+            return False
+        try:
+            if self._key(source) != self._known[entry.path]:
+                return False
+            if not (_cloned(source, descriptor) or _copied(source, descriptor, entry.size)):
+                return False
+            if self._key(source) != self._known[entry.path]:
+                return False
+        finally:
+            os.close(source)
+        self.copied += 1
+        return True
+
+    @staticmethod
+    def _key(descriptor: int) -> StatKey:
+        there = os.fstat(descriptor)
+        return there.st_ctime_ns, there.st_size, there.st_ino, there.st_mode
+
+
+def _cloned(source: int, target: int) -> bool:
+    if sys.platform != "linux":
+        return False
+    import fcntl
+
+    with contextlib.suppress(OSError):
+        fcntl.ioctl(target, FICLONE, source)
+        return True
+    return False
+
+
+def _copied(source: int, target: int, size: int) -> bool:
+    if not hasattr(os, "copy_file_range"):
+        return False
+    done = 0
+    while done < size:
+        try:
+            more = os.copy_file_range(source, target, size - done, done, done)
+        except OSError as error:
+            if done == 0 and error.errno in CAN_NOT:
+                return False
+            raise
+        if not more:
+            return False
+        done += more
+    return True

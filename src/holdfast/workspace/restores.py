@@ -1,0 +1,226 @@
+"""Going back, and going two ways: what a workspace does to its directory. `Workspace` and `SyncWorkspace` have it from here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from holdfast.backends.bridge import run_inline
+from holdfast.errors import UsageError
+from holdfast.model import ids
+from holdfast.model.restore_report import RestoreReport
+from holdfast.model.workspace import Snapshot
+from holdfast.operations import arguments, reading, rollback
+from holdfast.workspace.carrying_out import Progress
+from holdfast.workspace.here import Here
+from holdfast.workspace.restoring import Restoring, Target, Wishes
+
+if TYPE_CHECKING:
+    from holdfast.model.workspace import InterruptedRestore
+    from holdfast.workspace.workspace import Opened
+
+SCOPES = ("files", "state", "both")
+At = str | Snapshot
+Path = str | bytes | os.PathLike[str]
+
+
+class Restores:
+    """Restores the directory of an open workspace."""
+
+    def __init__(self, opened: Opened) -> None:
+        self._opened = opened
+
+    async def restore(
+        self,
+        target: At,
+        *,
+        scope: str,
+        keep: str | None,
+        paths: Sequence[Path],
+        force: bool,
+        dry_run: bool,
+        escape: str,
+        session_id: str | None,
+        progress: Progress | None,
+    ) -> RestoreReport:
+        arguments.one_of("scope", scope, SCOPES)
+        arguments.one_of("escape", escape, ("warn", "refuse"))
+        if keep is not None:
+            arguments.one_of("keep", keep, ("user",))
+        if keep and force:
+            raise UsageError("keep and force exclude each other: what the user changed is kept, or overwritten")
+        if paths and scope != "files":
+            raise UsageError("single paths are files only: a state goes back as a whole")
+        session = await self._session(target, scope, session_id)
+        if scope == "state":
+            return await self._state(target, session, dry_run=dry_run)
+        aim = Target(
+            snapshot=await self._opened.snapshot_at(target),
+            checkpoint_id=target if isinstance(target, str) else None,
+            session_id=session,
+        )
+        wishes = Wishes(
+            keep="user" if keep else None,
+            force=force,
+            paths=tuple(self._opened.relative(path) for path in paths),
+            escape="refuse" if escape == "refuse" else "warn",
+            progress=progress,
+        )
+        restoring = Restoring(Here(self._opened))
+        return await (restoring.plan(aim, wishes) if dry_run else restoring.restore(aim, wishes))
+
+    async def undo(self, *, keep: str | None, force: bool, dry_run: bool) -> RestoreReport:
+        wishes = Wishes(keep="user" if keep else None, force=force)
+        restoring = Restoring(Here(self._opened))
+        return await (restoring.plan_undo(wishes) if dry_run else restoring.undo(wishes))
+
+    async def resume(self, *, force: bool) -> RestoreReport:
+        return await Restoring(Here(self._opened)).resume(force=force)
+
+    async def roll_back(self, *, force: bool) -> RestoreReport:
+        return await Restoring(Here(self._opened)).roll_back(force=force)
+
+    async def interrupted(self) -> InterruptedRestore | None:
+        from datetime import UTC, datetime
+
+        from holdfast.model.workspace import InterruptedRestore
+
+        journal = await Restoring(Here(self._opened)).interrupted()
+        if journal is None:
+            return None
+        started_at = datetime.fromtimestamp(journal.started_at_us / 1e6, UTC)
+        return InterruptedRestore(target_id=journal.target_id, safety_id=journal.safety_id, started_at=started_at)
+
+    async def _session(self, target: At, scope: str, session_id: str | None) -> str | None:
+        """The session whose state goes back, too."""
+        if scope == "files":
+            if session_id is not None:
+                raise UsageError('session_id names the session whose state goes back: say scope="both" or "state"')
+            return None
+        if isinstance(target, Snapshot):
+            raise UsageError("a snapshot has no state: name the checkpoint that it belongs to")
+        if session_id is not None:
+            return arguments.name("session_id", session_id)
+        return (await reading.live_record(self._opened.services, ids.from_text(target))).session
+
+    async def _state(self, target: At, session: str | None, *, dry_run: bool) -> RestoreReport:
+        assert isinstance(target, str)
+        assert session is not None
+        done = None
+        if not dry_run:
+            done = await rollback.rollback(self._opened.services, session, ids.from_text(target))
+        return RestoreReport(dry_run=dry_run, scope="state", target_id=target, safety_id=None, state=done)
+
+
+class Restorable:
+    """The part of `Workspace` that goes back."""
+
+    _opened: Opened
+
+    async def plan(
+        self, target: At, *, keep: str | None = None, paths: Sequence[Path] = (), escape: str = "warn"
+    ) -> RestoreReport:
+        """What `restore` would do to the files now. Nothing is stored and nothing is changed."""
+        return await self.restore(target, keep=keep, paths=paths, escape=escape, dry_run=True)
+
+    async def restore(
+        self,
+        target: At,
+        *,
+        scope: str = "files",
+        keep: str | None = None,
+        paths: Sequence[Path] = (),
+        force: bool = False,
+        dry_run: bool = False,
+        escape: str = "warn",
+        session_id: str | None = None,
+        progress: Progress | None = None,
+    ) -> RestoreReport:
+        """Makes the directory what it was at a checkpoint: its files, with `scope="both"` the session's state, too, with
+        "state" that alone. All of it or nothing; `undo` takes it back.
+
+        Everything that is there is in a pinned safety snapshot before the first file is touched. Where files have changed
+        since the last snapshot and would be overwritten, it is refused with a list (`WorkspaceChangedError`), unless
+        `keep="user"` leaves these as they are or `force` overwrites them. What rules exclude, then or now, is neither
+        written nor deleted. `paths` narrows it to files and directories. `escape="refuse"` refuses links that lead out
+        of the directory. The report lists what was done, and what was left.
+        """
+        return await Restores(self._opened).restore(
+            target,
+            scope=scope,
+            keep=keep,
+            paths=paths,
+            force=force,
+            dry_run=dry_run,
+            escape=escape,
+            session_id=session_id,
+            progress=progress,
+        )
+
+    async def undo(self, *, keep: str | None = None, force: bool = False, dry_run: bool = False) -> RestoreReport:
+        """Takes back the last restore of this directory: the files that it changed, and the state if it moved that. Undoing
+        an undo does it again."""
+        return await Restores(self._opened).undo(keep=keep, force=force, dry_run=dry_run)
+
+    async def interrupted(self) -> InterruptedRestore | None:
+        """The restore of this directory that was cut off and waits for `resume` or `roll_back`; None if there is none."""
+        return await Restores(self._opened).interrupted()
+
+    async def resume(self, *, force: bool = False) -> RestoreReport:
+        """Finishes a restore that was cut off. What was changed since by others is left as it is, unless `force`."""
+        return await Restores(self._opened).resume(force=force)
+
+    async def roll_back(self, *, force: bool = False) -> RestoreReport:
+        """Puts back what a restore has changed that was cut off."""
+        return await Restores(self._opened).roll_back(force=force)
+
+
+class SyncRestorable:
+    """The same without `await`."""
+
+    _opened: Opened
+
+    def plan(
+        self, target: At, *, keep: str | None = None, paths: Sequence[Path] = (), escape: str = "warn"
+    ) -> RestoreReport:
+        return self.restore(target, keep=keep, paths=paths, escape=escape, dry_run=True)
+
+    def restore(
+        self,
+        target: At,
+        *,
+        scope: str = "files",
+        keep: str | None = None,
+        paths: Sequence[Path] = (),
+        force: bool = False,
+        dry_run: bool = False,
+        escape: str = "warn",
+        session_id: str | None = None,
+        progress: Progress | None = None,
+    ) -> RestoreReport:
+        return run_inline(
+            Restores(self._opened).restore(
+                target,
+                scope=scope,
+                keep=keep,
+                paths=paths,
+                force=force,
+                dry_run=dry_run,
+                escape=escape,
+                session_id=session_id,
+                progress=progress,
+            )
+        )
+
+    def undo(self, *, keep: str | None = None, force: bool = False, dry_run: bool = False) -> RestoreReport:
+        return run_inline(Restores(self._opened).undo(keep=keep, force=force, dry_run=dry_run))
+
+    def interrupted(self) -> InterruptedRestore | None:
+        return run_inline(Restores(self._opened).interrupted())
+
+    def resume(self, *, force: bool = False) -> RestoreReport:
+        return run_inline(Restores(self._opened).resume(force=force))
+
+    def roll_back(self, *, force: bool = False) -> RestoreReport:
+        return run_inline(Restores(self._opened).roll_back(force=force))
