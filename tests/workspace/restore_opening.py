@@ -4,35 +4,51 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from plain_directory import PlainDirectory
-
 from holdfast import SyncClient
-from holdfast.backends.bridge import run_inline
-from holdfast.model.workspace import Snapshot
-from holdfast.objects import filetree
-from holdfast.operations import snapshots
+from holdfast.model.restore_report import RestoreReport
+from holdfast.model.workspace import Entry, SnapshotReport
+from holdfast.workspace.here import Here
+from holdfast.workspace.restoring import Restoring
 
 
-def open_directory(store: str, root: Path) -> PlainDirectory:
-    return PlainDirectory(SyncClient.sqlite(store, durability="fast"), root)
+class OpenDirectory:
+    def __init__(self, store: str, root: Path) -> None:
+        self.client = SyncClient.sqlite(store, durability="fast")
+        self.workspace = self.client.workspace(root)
+
+    def snapshot(self) -> SnapshotReport:
+        return self.workspace.snapshot()
+
+    def restore(self, target: SnapshotReport, *, keep: str | None = None) -> RestoreReport:
+        return self.workspace.restore(target.checkpoint_id, keep=keep)
+
+    @property
+    def restoring(self) -> Restoring:
+        return Restoring(Here(self.workspace._opened))
+
+    def entries(self, reference: str) -> dict[bytes, Entry]:
+        from holdfast.backends.bridge import run_inline
+        from holdfast.operations import snapshots
+
+        snapshot = run_inline(snapshots.load(self.client._services, reference))
+        return {entry.path: entry for entry in self.workspace.entries(snapshot)}
 
 
-def name(snapshot: Snapshot) -> str:
-    return snapshot.reference
+def open_directory(store: str, root: Path) -> OpenDirectory:
+    return OpenDirectory(store, root)
 
 
-def entries_of(directory: PlainDirectory, reference: str) -> dict:
-    async def read() -> dict:
-        tree = (await snapshots.load(directory.services, reference)).tree
-        assert tree is not None
-        return {entry.path: entry async for entry in filetree.entries(tree, snapshots.loader(directory.services))}
+def name(taken: SnapshotReport) -> str:
+    return taken.snapshot.reference
 
-    return run_inline(read())
+
+def entries_of(directory: OpenDirectory, reference: str) -> dict[bytes, Entry]:
+    return directory.entries(reference)
 
 
 def is_users(path: bytes) -> bool:
     return path.rpartition(b"/")[2].startswith(b"user-")
 
 
-def without_users(entries: dict) -> dict:
+def without_users(entries: dict[bytes, Entry]) -> dict[bytes, Entry]:
     return {path: entry for path, entry in entries.items() if not is_users(path)}
