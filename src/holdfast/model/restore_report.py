@@ -41,3 +41,14 @@ class RestoreReport:
     def complete(self) -> bool:
         """Whether everything is as in the target, but for what is excluded."""
         return not self.left
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptReport:
+    """A fork that was adopted: `checkpoint_id` is the next checkpoint of the parent session, with the fork's state and the
+    directory's files; `fork_id` is the fork's last one, and `files` what was done to the directory."""
+
+    checkpoint_id: str
+    session_id: str
+    fork_id: str
+    files: RestoreReport

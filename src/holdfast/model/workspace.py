@@ -10,6 +10,7 @@ import hashlib
 import os
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 Kind = Literal["file", "dir", "symlink"]
@@ -146,6 +147,18 @@ class InterruptedRestore:
     target_id: str | None
     safety_id: str
     started_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forked:
+    """A directory as it was at a checkpoint, and the session that goes on from there. Of its `paths`, `copied` files were
+    shared or copied by the file system; the others came from the store."""
+
+    directory: Path
+    session_id: str | None
+    checkpoint_id: str | None
+    paths: int
+    copied: int
 
 
 def is_ours(reference: str | None) -> bool:

@@ -7,7 +7,7 @@ import contextlib
 import errno
 import os
 import sys
-from collections.abc import Mapping
+from typing import Protocol
 
 from holdfast.model.workspace import Entry
 from holdfast.workspace import descriptors
@@ -17,18 +17,24 @@ FICLONE = 0x40049409
 CAN_NOT = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.ENOTTY, errno.EPERM, errno.ETXTBSY)
 
 
+class SeenFiles(Protocol):
+    """How inodes looked when they were read, and what was in them."""
+
+    def get(self, path: bytes, /) -> StatKey | None: ...
+
+    def content(self, path: bytes, /) -> bytes | None: ...
+
+
 class Copies:
     """Files below a root that are known to have a content, as long as their inodes look as they did when it was read."""
 
-    def __init__(self, root: int, known: Mapping[bytes, StatKey], contents: Mapping[bytes, bytes]) -> None:
-        """`known` and `contents` say, for a path, how the inode looked and what the content was."""
+    def __init__(self, root: int, seen: SeenFiles) -> None:
         self._root = root
-        self._known = known
-        self._contents = contents
+        self._seen = seen
         self.copied = 0
 
     def has(self, entry: Entry) -> bool:
-        return entry.size > 0 and entry.path in self._known and self._contents.get(entry.path) == entry.content
+        return entry.size > 0 and self._seen.content(entry.path) == entry.content
 
     def copy_into(self, entry: Entry, descriptor: int) -> bool:
         """Copies the content of an entry into an empty file. False if it has changed here meanwhile, or can't be copied."""
@@ -38,11 +44,12 @@ class Copies:
         except OSError:
             return False
         try:
-            if self._key(source) != self._known[entry.path]:
+            expected = self._seen.get(entry.path)
+            if expected is None or self._key(source) != expected:
                 return False
             if not (_cloned(source, descriptor) or _copied(source, descriptor, entry.size)):
                 return False
-            if self._key(source) != self._known[entry.path]:
+            if self._key(source) != expected:
                 return False
         finally:
             os.close(source)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from holdfast.backends.bridge import run_inline
 from holdfast.errors import UsageError
 from holdfast.model import ids
-from holdfast.model.restore_report import RestoreReport
-from holdfast.model.workspace import Snapshot
+from holdfast.model.restore_report import AdoptReport, RestoreReport
+from holdfast.model.workspace import Forked, Snapshot
 from holdfast.operations import arguments, reading, rollback
 from holdfast.workspace.carrying_out import Progress
 from holdfast.workspace.here import Here
@@ -91,6 +91,38 @@ class Restores:
             return None
         started_at = datetime.fromtimestamp(journal.started_at_us / 1e6, UTC)
         return InterruptedRestore(target_id=journal.target_id, safety_id=journal.safety_id, started_at=started_at)
+
+    async def fork(
+        self, target: At, directory: str | os.PathLike[str], *, session_id: str | None, progress: Progress | None
+    ) -> Forked:
+        from holdfast.workspace import forking
+
+        name = arguments.optional_name("session_id", session_id)
+        return await forking.fork(self._opened, target, directory, session_id=name, progress=progress)
+
+    async def adopt(
+        self,
+        fork: Forked | str | os.PathLike[str],
+        fork_session_id: str | None,
+        *,
+        session_id: str | None,
+        keep: str | None,
+        force: bool,
+    ) -> AdoptReport:
+        from holdfast.workspace import forking
+
+        directory = fork.directory if isinstance(fork, Forked) else fork
+        session = fork.session_id if isinstance(fork, Forked) and fork_session_id is None else fork_session_id
+        if session is None:
+            raise UsageError("adopt needs the session of the fork: fork_session_id")
+        return await forking.adopt(
+            self._opened,
+            forking.opened_like(self._opened, directory),
+            arguments.name("fork_session_id", session),
+            session_id=arguments.optional_name("session_id", session_id),
+            keep=keep,
+            force=force,
+        )
 
     async def _session(self, target: At, scope: str, session_id: str | None) -> str | None:
         """The session whose state goes back, too."""
@@ -175,6 +207,32 @@ class Restorable:
         """Puts back what a restore has changed that was cut off."""
         return await Restores(self._opened).roll_back(force=force)
 
+    async def fork(
+        self,
+        target: At,
+        directory: str | os.PathLike[str],
+        *,
+        session_id: str | None = None,
+        progress: Progress | None = None,
+    ) -> Forked:
+        """A second directory as it was at a checkpoint, and a session that goes on from there: for trying two ways on the same
+        files. Cheap where the file system can share (a reflink), else copied, else from the store. `client.workspace(
+        forked.directory, session_id=forked.session_id)` works in it; `adopt` brings it back."""
+        return await Restores(self._opened).fork(target, directory, session_id=session_id, progress=progress)
+
+    async def adopt(
+        self,
+        fork: Forked | str | os.PathLike[str],
+        fork_session_id: str | None = None,
+        *,
+        session_id: str | None = None,
+        keep: str | None = None,
+        force: bool = False,
+    ) -> AdoptReport:
+        """Brings the files and the state of a fork back: this directory gets its files, as `restore` does it, and its session
+        the fork's state, as its next checkpoint. `fork` is what `fork` gave, or the fork's directory with its session."""
+        return await Restores(self._opened).adopt(fork, fork_session_id, session_id=session_id, keep=keep, force=force)
+
 
 class SyncRestorable:
     """The same without `await`."""
@@ -224,3 +282,26 @@ class SyncRestorable:
 
     def roll_back(self, *, force: bool = False) -> RestoreReport:
         return run_inline(Restores(self._opened).roll_back(force=force))
+
+    def fork(
+        self,
+        target: At,
+        directory: str | os.PathLike[str],
+        *,
+        session_id: str | None = None,
+        progress: Progress | None = None,
+    ) -> Forked:
+        return run_inline(Restores(self._opened).fork(target, directory, session_id=session_id, progress=progress))
+
+    def adopt(
+        self,
+        fork: Forked | str | os.PathLike[str],
+        fork_session_id: str | None = None,
+        *,
+        session_id: str | None = None,
+        keep: str | None = None,
+        force: bool = False,
+    ) -> AdoptReport:
+        return run_inline(
+            Restores(self._opened).adopt(fork, fork_session_id, session_id=session_id, keep=keep, force=force)
+        )

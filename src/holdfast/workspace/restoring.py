@@ -105,6 +105,7 @@ class Wishes:
     paths: tuple[bytes, ...] = ()
     escape: Escape = "warn"
     only: frozenset[bytes] | None = None  # exactly these paths: what an undo goes back on
+    known: tuple[str, ...] = ()  # more snapshots whose contents are not the user's own changes
     progress: Progress | None = None
 
 
@@ -127,7 +128,7 @@ class Restoring:
         """What `restore` would do now. Nothing is stored, nothing is changed."""
         journal, _ = await self._journal()
         now = await self._directory.look()
-        plan, _ = await self._plan(now, target, wishes, await self._known(target, journal))
+        plan, _ = await self._plan(now, target, wishes, await self._known(target, wishes, journal))
         return _report(target, plan, dry_run=True)
 
     async def restore(self, target: Target, wishes: Wishes) -> RestoreReport:
@@ -185,7 +186,7 @@ class Restoring:
 
     async def _attempt(self, target: Target, wishes: Wishes, undone: Journal | None = None) -> RestoreReport:
         before, row = await self._journal()
-        known = await self._known(target, before)
+        known = await self._known(target, wishes, before)
         safety = await self._directory.take_safety("before an undo" if undone else "before a restore")
         assert safety.checkpoint_id is not None
         try:
@@ -401,9 +402,9 @@ class Restoring:
             ) from None
         return None if value is None else Row(value, 1 if over is None else over.version + 1)
 
-    async def _known(self, target: Target, journal: Journal | None) -> list[str]:
+    async def _known(self, target: Target, wishes: Wishes, journal: Journal | None) -> list[str]:
         """Snapshots whose contents are not changes of the user's own."""
-        known = await self._directory.last_known(target.checkpoint_id)
+        known = [*wishes.known, *await self._directory.last_known(target.checkpoint_id)]
         if journal is not None:
             known += journal.known
         return list(dict.fromkeys(known))

@@ -1,0 +1,180 @@
+"""A second directory beside the first, as it was at a checkpoint, and the way back: `fork` and `adopt`.
+
+Files that are in the first directory as the checkpoint has them are shared or copied by the file system; all others come
+from the store. The new directory appears whole, by a rename.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.errors import CheckpointNotFoundError, UsageError
+from holdfast.model import ids
+from holdfast.model.restore_plan import Action, make_plan
+from holdfast.model.restore_report import AdoptReport
+from holdfast.model.workspace import FileChange, Forked, Snapshot
+from holdfast.operations import fork as forking
+from holdfast.operations import reading, snapshots
+from holdfast.operations import restore as restoring
+from holdfast.operations.arguments import SaveRequest
+from holdfast.workspace import descriptors
+from holdfast.workspace.apply import Applier
+from holdfast.workspace.carrying_out import Progress, carry_out
+from holdfast.workspace.copies import Copies
+from holdfast.workspace.guards import STORE_DIRECTORY
+from holdfast.workspace.here import Here, Seen
+from holdfast.workspace.restore_contents import Comparison, StoreSource
+from holdfast.workspace.restoring import Restoring, Target, Wishes
+
+if TYPE_CHECKING:
+    from holdfast.model.checkpoint import Checkpoint
+    from holdfast.workspace.workspace import Opened
+
+
+async def fork(
+    opened: Opened,
+    target: str | Snapshot,
+    directory: str | os.PathLike[str],
+    *,
+    session_id: str | None,
+    progress: Progress | None,
+) -> Forked:
+    """Makes the directory, and a session that goes on from the checkpoint."""
+    snapshot = await opened.snapshot_at(target)
+    place = _free_place(opened.path, Path(directory))
+    made, copied = await _make(opened, snapshot, place, progress)
+    if isinstance(target, Snapshot):
+        return Forked(directory=place, session_id=None, checkpoint_id=None, paths=made, copied=copied)
+    try:
+        forked = await forking.fork(opened.services, ids.from_text(target), session_id)
+    except BaseException:
+        shutil.rmtree(place)
+        raise
+    return Forked(
+        directory=place, session_id=forked.session_id, checkpoint_id=forked.checkpoint_id, paths=made, copied=copied
+    )
+
+
+def opened_like(opened: Opened, directory: str | os.PathLike[str]) -> Opened:
+    """Another directory, open in the same way."""
+    scope = opened.taker._scope
+    return type(opened)(
+        opened.services,
+        directory,
+        include_git=scope.include_git,
+        gitignore=scope.use_gitignore,
+        default_excludes=scope.use_defaults,
+        secrets=scope.secrets,
+        limits=opened.taker._limits,
+    )
+
+
+def _free_place(root: Path, directory: Path) -> Path:
+    place = directory.parent.resolve() / directory.name
+    if place.is_relative_to(root) and STORE_DIRECTORY not in place.relative_to(root).parts:
+        raise UsageError(
+            f"{str(place)!r:.120} is within the workspace {str(root)!r:.120}: each snapshot of it would hold the fork. "
+            f"Choose a place beside it, or below its {STORE_DIRECTORY}"
+        )
+    if place.is_symlink() or (place.exists() and not place.is_dir()) or (place.is_dir() and any(place.iterdir())):
+        raise UsageError(
+            f"{str(place)!r:.120} is there already: a fork needs a place of its own, or an empty directory"
+        )
+    return place
+
+
+async def _make(opened: Opened, snapshot: Snapshot, place: Path, progress: Progress | None) -> tuple[int, int]:
+    """Fills a directory beside the place and renames it. How many paths, and how many of them were copies."""
+    services = opened.services
+    changes = [FileChange(entry.path, None, entry) async for entry in snapshots.entries(services, snapshot)]
+    actions: tuple[Action, ...] = make_plan(changes).actions
+    apart = services.backend.apart
+    unfinished = place.with_name(f".{place.name}.holdfast-{secrets.token_hex(4)}")
+    await apart(lambda: unfinished.mkdir(parents=True, mode=0o700))
+    try:
+        source = descriptors.open_root(opened.path)
+        root = descriptors.open_root(unfinished)
+        try:
+            seen = await apart(opened.taker._loaded)
+            copies = Copies(source, Seen(seen.directories))
+            applier = Applier(root, secrets.token_hex(6), Comparison({}))
+            await carry_out(services.backend, applier, actions, StoreSource(services), progress, copies)
+        finally:
+            os.close(source)
+            os.close(root)
+        unfinished.chmod(opened.path.stat().st_mode & 0o7777)
+        await apart(lambda: os.rename(unfinished, place))  # noqa: PTH104 - onto an empty directory, too
+    except BaseException:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(unfinished)
+        raise
+    return len(actions), copies.copied
+
+
+async def adopt(
+    opened: Opened,
+    fork_opened: Opened,
+    fork_session: str,
+    *,
+    session_id: str | None,
+    keep: str | None,
+    force: bool,
+) -> AdoptReport:
+    """Brings the files and the state of a fork back, as the next checkpoint of the session that it was forked from."""
+    services = opened.services
+    head = await restoring.latest(services, fork_session)
+    if head is None:
+        raise CheckpointNotFoundError(
+            f"there is no session {fork_session!r:.60}. `sessions` lists those that are there"
+        )
+    parent = session_id if session_id is not None else await _parent_session(opened, fork_session, head)
+    last = (await fork_opened.taker.save(_same(head, fork_session, "before it is adopted")))[0]
+    here = Here(opened)
+    known: tuple[str, ...] = ()
+    stands_at = await here.head_of(parent)
+    if stands_at is not None:
+        with contextlib.suppress(CheckpointNotFoundError):
+            known = ((await opened.snapshot_at(stands_at)).reference,)
+    target = Target(snapshot=await opened.snapshot_at(ids.to_text(last.id)), checkpoint_id=ids.to_text(last.id))
+    wishes = Wishes(keep="user" if keep else None, force=force, known=known)
+    files = await Restoring(here).restore(target, wishes)
+    saved, _, _ = await opened.taker.save(
+        _same(head, parent, "adopted", adopted_from=ids.to_text(last.id), adopted_session=fork_session)
+    )
+    return AdoptReport(
+        checkpoint_id=ids.to_text(saved.id), session_id=parent, fork_id=ids.to_text(last.id), files=files
+    )
+
+
+def _same(head: Checkpoint, session_id: str, step_name: str, **metadata: str) -> SaveRequest:
+    """What a checkpoint holds, to be saved in a session."""
+    return SaveRequest(
+        agent_id=head.agent_id,
+        session_id=session_id,
+        framework=head.framework,
+        execution_state=head.execution_state,
+        agent_context=head.agent_context,
+        step_name=step_name,
+        metadata={**head.metadata, **metadata},
+        tasks=head.tasks,
+        app_version=head.app_version,
+        state_version=head.state_version,
+    )
+
+
+async def _parent_session(opened: Opened, fork_session: str, head: Checkpoint) -> str:
+    """The session that the fork came from: that of the first checkpoint up from its head which is not its own."""
+    stored = await reading.live_record(opened.services, ids.from_text(head.checkpoint_id))
+    while stored.parent is not None:
+        above = await reading.nearest_live(opened.services, stored.parent, stored.tree)
+        if above is None:
+            break
+        if above.session != fork_session:
+            return above.session
+        stored = above
+    raise UsageError(f"session {fork_session!r:.60} was forked from none that is still there: say session_id")

@@ -1,0 +1,157 @@
+"""Forks of directories: exact, independent of each other, and brought back."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from pathlib import Path
+
+import pytest
+from restore_trees import on_disk
+from test_restore_fidelity import make_project
+
+from holdfast import SyncClient
+from holdfast.errors import CheckpointNotFoundError, ConflictError, UsageError, WorkspaceChangedError
+from holdfast.model.workspace import SnapshotReport
+from holdfast.workspace import copies
+from holdfast.workspace.here import Seen
+from holdfast.workspace.workspace import SyncWorkspace
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    root.mkdir()
+    return root
+
+
+def settled_snapshot(workspace: SyncWorkspace, path: bytes) -> SnapshotReport:
+    """A snapshot of files that were written long enough before it: those of the last moments might change again without
+    their times changing, and are not taken for known."""
+    deadline = time.monotonic() + 60
+    while True:
+        taken = workspace.snapshot()
+        if Seen(workspace._opened.taker._loaded().directories).get(path) is not None:
+            return taken
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("way", ["as the file system can", "copy_file_range", "from the store"])
+def test_a_fork_is_the_same_directory_whichever_way_it_is_made(quick: SyncClient, root, tmp_path, monkeypatch, way):
+    def can_not(*_given: object) -> int:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    make_project(root)
+    workspace = quick.workspace(root)
+    taken = settled_snapshot(workspace, b"binary")
+    if way != "as the file system can":
+        monkeypatch.setattr(copies, "_cloned", lambda *_given: False)
+    if way == "from the store":
+        monkeypatch.setattr(os, "copy_file_range", can_not)
+    forked = workspace.fork(taken.checkpoint_id, tmp_path / "fork")
+    assert on_disk(forked.directory) == on_disk(root)
+    assert (forked.copied > 0) is (way != "from the store") or way == "as the file system can"
+    assert quick.workspace(forked.directory).snapshot().snapshot.reference == taken.snapshot.reference
+    assert sorted(os.listdir(tmp_path)) == ["fork", "project"]
+
+
+def test_what_has_changed_here_since_comes_from_the_store(quick: SyncClient, root, tmp_path):
+    workspace = quick.workspace(root)
+    (root / "same").write_text("same")
+    (root / "edited").write_text("then")
+    (root / "gone").write_text("then")
+    taken = workspace.snapshot()
+    expected = on_disk(root)
+    (root / "edited").write_text("now!")  # of the same size
+    (root / "gone").unlink()
+    forked = workspace.fork(taken.checkpoint_id, tmp_path / "fork")
+    assert on_disk(forked.directory) == expected
+    assert (root / "edited").read_text() == "now!"
+
+
+def test_forks_are_independent(quick: SyncClient, root, tmp_path):
+    workspace = quick.workspace(root)
+    (root / "f").write_text("shared")
+    point = quick.save("a", execution_state={"n": 0}, session_id="s", workspace=workspace)
+    forks = [workspace.fork(point, tmp_path / f"fork-{n}", session_id=f"try-{n}") for n in range(3)]
+    for n, forked in enumerate(forks):
+        with (forked.directory / "f").open("a") as file:  # in place: a hard link would show it to all
+            file.write(f", changed by {n}")
+        quick.save("a", execution_state={"n": n}, session_id=forked.session_id, workspace=forked.directory)
+    assert [(forked.directory / "f").read_text() for forked in forks] == [f"shared, changed by {n}" for n in range(3)]
+    assert (root / "f").read_text() == "shared"
+    assert quick.latest(session_id="s").execution_state == {"n": 0}
+    assert [quick.latest(session_id=one.session_id).execution_state for one in forks] == [{"n": n} for n in range(3)]
+
+
+def test_a_fork_is_adopted_as_the_next_checkpoint_of_its_parent(client: SyncClient, tmp_path):
+    root = tmp_path / "project"
+    root.mkdir()
+    workspace = client.workspace(root)
+    (root / "f").write_text("one")
+    (root / "removed").write_text("x")
+    point = client.save("a", execution_state={"plan": "first"}, session_id="s", workspace=workspace)
+    forked = workspace.fork(point, tmp_path / "fork")
+    (forked.directory / "f").write_text("better")
+    (forked.directory / "removed").unlink()
+    (forked.directory / "made").write_text("new")
+    client.save("a", execution_state={"plan": "better"}, session_id=forked.session_id, workspace=forked.directory)
+    (forked.directory / "made").write_text("newer, and not yet in a checkpoint")
+    before = on_disk(root)
+    report = workspace.adopt(forked)
+    assert on_disk(root) == on_disk(forked.directory)
+    head = client.latest(session_id="s")
+    assert (head.checkpoint_id, head.parent_id) == (report.checkpoint_id, point)
+    assert head.execution_state == {"plan": "better"}
+    assert head.metadata["adopted_from"] == report.fork_id
+    assert workspace.plan(report.checkpoint_id).actions == ()
+    workspace.undo()
+    assert on_disk(root) == before
+
+
+def test_adopting_is_refused_for_what_has_changed_in_the_parent(quick: SyncClient, root, tmp_path):
+    workspace = quick.workspace(root)
+    (root / "f").write_text("one")
+    point = quick.save("a", session_id="s", workspace=workspace)
+    forked = workspace.fork(point, tmp_path / "fork")
+    (forked.directory / "f").write_text("the fork's")
+    (root / "f").write_text("by hand")
+    with pytest.raises(WorkspaceChangedError):
+        workspace.adopt(forked)
+    assert (root / "f").read_text() == "by hand"
+    assert quick.latest(session_id="s").checkpoint_id == point
+    workspace.adopt(forked, force=True)
+    assert (root / "f").read_text() == "the fork's"
+
+
+def test_a_fork_needs_a_place_of_its_own(quick: SyncClient, root, tmp_path):
+    workspace = quick.workspace(root)
+    (root / "f").write_text("x")
+    point = workspace.snapshot().checkpoint_id
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    (taken / "theirs").write_text("x")
+    with pytest.raises(UsageError, match="there already"):
+        workspace.fork(point, taken)
+    with pytest.raises(UsageError, match="within the workspace"):
+        workspace.fork(point, root / "fork")
+    (tmp_path / "link").symlink_to(taken)
+    with pytest.raises(UsageError, match="there already"):
+        workspace.fork(point, tmp_path / "link")
+    (tmp_path / "empty").mkdir()
+    assert workspace.fork(point, tmp_path / "empty").paths == 1
+    assert workspace.fork(point, root / ".holdfast" / "forks" / "one").paths == 1
+    assert (taken / "theirs").read_text() == "x"
+
+
+def test_a_fork_that_fails_leaves_nothing(quick: SyncClient, root, tmp_path):
+    workspace = quick.workspace(root)
+    (root / "f").write_text("x")
+    point = quick.save("a", session_id="s", workspace=workspace)
+    with pytest.raises(ConflictError):
+        workspace.fork(point, tmp_path / "fork", session_id="s")  # that session is there
+    assert os.listdir(tmp_path) == ["project"]
+    with pytest.raises(CheckpointNotFoundError):
+        workspace.adopt(root, "no such session")
