@@ -17,6 +17,7 @@ SPECIAL = {
     errors.ApprovalError: ("it was used", "an approval"),
     errors.ApprovalPendingError: ("it waits", "an approval"),
     errors.ApprovalRejectedError: ("it was rejected", "an approval", "ann", "too much"),
+    errors.WorkspaceChangedError: ("files have changed", (b"a", b"b")),
     errors.StoreError: ("the disk is full", "a checkpoint", "a claim"),
 }
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, HoldfastError)]

@@ -17,8 +17,9 @@ from restore_trees import on_disk
 from holdfast.backends.bridge import run_inline
 
 sys.path.append(str(Path(__file__).parents[1] / "crash"))
-from campaign import share, tally
 from injection import need_strace
+
+from campaign import share, tally
 
 pytestmark = pytest.mark.slow
 STORY = Path(__file__).with_name("restore_story.py")

@@ -20,12 +20,10 @@ import restore_opening
 from restore_killing import EDITING, RESTORING
 from restore_trees import on_disk
 
+from campaign import SOAK, randomness, tally
 from holdfast.backends.bridge import run_inline
 
-sys.path.append(str(Path(__file__).parents[1] / "crash"))
-from campaign import SOAK, randomness, tally
-
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600 if SOAK else 300)]
 KILLS = 2000 if SOAK else 100
 SHARES = 4 if SOAK else 2
 PATIENCE = 60.0
