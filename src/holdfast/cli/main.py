@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     "demo", "sessions", "timeline", "show", "events", "restore", "undo", "fork", "hook", "rewind", "handoff",
-    "inbox", "claim", "release", "approvals", "approve", "reject", "tag", "pin", "expire", "retain", "gc", "du",
+    "inbox", "claim", "release", "approvals", "approve", "reject", "effects", "resolve", "tag", "pin", "expire", "retain", "gc", "du",
     "export", "import", "copy", "langgraph", "verify", "migrate", "doctor", "completion",
 )  # fmt: skip
 COMPLETING = "_HOLDFAST_COMPLETE"  # click's variable: a shell asks what could follow

@@ -1,0 +1,70 @@
+"""effects, resolve, and show's tasks: what runs did, from a shell."""
+
+import json
+
+import pytest
+
+from holdfast import SyncClient
+
+
+@pytest.fixture
+def client(made):
+    with SyncClient.sqlite(made.path) as client:
+        yield client
+
+
+def dies(**_):
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def doubted(client):
+    """A session with one payment that is done, and one that nobody knows about."""
+    with pytest.raises(KeyboardInterrupt), client.run("orders", agent_id="buyer") as run:
+        for _ in run.tasks("orders", ["o-1"]):
+            run.effect("pay", lambda to, amount: "r-1", to="bob", amount=5)
+            run.effect("pay", dies, to="eve", amount=7)
+    return client.effects(in_doubt=True)[0]
+
+
+def test_effects_lists_them_and_those_in_doubt(run, doubted):
+    result = run("effects", "orders")
+    header, first, second = result.stdout.splitlines()
+    assert header.split() == ["id", "session", "call", "kind", "state", "since", "(UTC)", "by"]
+    assert first.startswith(f'{doubted.short_id}  orders   pay(to="eve", amount=7)  irreversible  started')
+    assert 'pay(to="bob", amount=5)' in second
+    assert run("effects", "--in-doubt").stdout.splitlines()[1:] == [first]
+    result = run("effects", "main")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no effects\n")
+    assert run("effects", "nowhere").exit_code == 3
+
+
+def test_effects_as_json_has_the_documented_fields(run, doubted):
+    started, done = json.loads(run("effects", "--json").stdout)["effects"]
+    assert (started["effect_id"], started["in_doubt"]) == (doubted.effect_id, True)
+    assert (done["state"], done["result"], done["arguments"]) == ("done", "r-1", {"to": "bob", "amount": 5})
+    assert [event["what"] for event in done["history"]] == ["started", "done"]
+
+
+def test_resolve_says_what_happened_and_the_next_run_goes_by_it(run, client, doubted):
+    result = run("resolve", doubted.short_id, "--done", "--result", '"r-2"', "--by", "ann", "--note", "asked the bank")
+    assert (result.exit_code, result.stdout) == (0, f"done {doubted.effect_id}\n")
+    assert "resolved: done by ann" in result.stderr
+    with client.run("orders", agent_id="buyer") as running:
+        running.effect("pay", lambda to, amount: "r-1", to="bob", amount=5)
+        assert running.effect("pay", dies, to="eve", amount=7) == "r-2"
+    assert run("resolve", doubted.short_id, "--done").exit_code == 4
+
+
+def test_resolve_needs_to_know_what_and_which(run, doubted):
+    assert run("resolve", doubted.short_id).exit_code == 2
+    assert run("resolve", doubted.short_id, "--not-done", "--result", "1").exit_code == 2
+    assert run("resolve", doubted.short_id, "--done", "--result", "{").exit_code == 2
+    assert run("resolve", "00000000", "--done").exit_code == 3
+    told = json.loads(run("resolve", doubted.effect_id, "--acknowledge", "--by", "ann", "--json").stdout)["effect"]
+    assert (told["acknowledged"], told["state"]) == (True, "started")
+
+
+def test_show_tells_the_progress_of_tasks(run, doubted):
+    shown = run("show", "orders").stdout
+    assert "orders               0 of 1 completed, 1 in_progress (at o-1)" in shown
