@@ -1,0 +1,110 @@
+"""`holdfast watch`: snapshots of a directory while somebody works in it, taken whenever it has come to rest."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.cli.options import json_option, store_option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holdfast.model.workspace import SnapshotReport
+    from holdfast.workspace.workspace import SyncWorkspace
+
+LOOKS_EVERY = 0.25  # seconds
+
+
+@click.command(short_help="Take snapshots of a directory while somebody works in it.")
+@click.argument("directory", metavar="DIR", default=".", type=click.Path(exists=True, file_okay=False))
+@click.option(
+    "--quiet",
+    default=2.0,
+    show_default=True,
+    type=click.FloatRange(min=0),
+    help="Seconds without a change that end a step.",
+)
+@click.option(
+    "--longest",
+    default=60.0,
+    show_default=True,
+    type=click.FloatRange(min=0),
+    help="Seconds after which one is taken though it goes on.",
+)
+@click.option("--count", type=click.IntRange(min=1), help="Stop after so many snapshots.")
+@click.option("--session", metavar="SESSION", help="The session that they belong to. Without it: the directory's own.")
+@store_option
+@json_option
+def watch(
+    directory: str, quiet: float, longest: float, count: int | None, session: str | None, store: str | None, as_json: bool
+) -> None:  # fmt: skip
+    """Take snapshots of a directory while an agent, or anybody, works in it, until Ctrl-C.
+
+    One is taken at the start, and then whenever files have changed and nothing more has for a while. Where the kernel can
+    tell what changed this costs next to nothing. Without a store there, one is made.
+    """
+    import os
+
+    from holdfast.cli.store_location import open_or_make_store
+
+    os.chdir(directory)
+    with open_or_make_store(store) as client:
+        workspace = client.workspace(".", watch=True, **({} if session is None else {"session_id": session}))
+        click.echo(f"watching {workspace.path}; Ctrl-C ends it", err=True)
+        taken = 0
+        try:
+            for report in _steps(workspace, quiet, longest):
+                _say(report, as_json=as_json)
+                taken += 1
+                if taken == count:
+                    break
+        except KeyboardInterrupt:
+            if _is_changed(workspace):
+                _say(workspace.snapshot("watched, to the end"), as_json=as_json)
+        finally:
+            workspace.close()
+
+
+def _steps(workspace: SyncWorkspace, quiet: float, longest: float) -> Iterator[SnapshotReport]:
+    """The snapshots, each when it is due."""
+    report = workspace.snapshot("watched")
+    saved = last = report.snapshot.reference
+    yield report
+    began = changed = time.monotonic()
+    while True:
+        time.sleep(LOOKS_EVERY)
+        now = _reference(workspace)
+        at = time.monotonic()
+        if now != last:
+            if last == saved:
+                began = at
+            last, changed = now, at
+        if last != saved and (at - changed >= quiet or at - began >= longest):
+            report = workspace.snapshot("watched")
+            saved = last = report.snapshot.reference
+            yield report
+
+
+def _reference(workspace: SyncWorkspace) -> str:
+    """What a snapshot of the directory as it is would be called."""
+    from holdfast.backends.bridge import run_inline
+
+    _, look = run_inline(workspace._opened.taker.look())
+    return look.snapshot.reference
+
+
+def _is_changed(workspace: SyncWorkspace) -> bool:
+    return bool(workspace.status())
+
+
+def _say(report: SnapshotReport, *, as_json: bool) -> None:
+    if as_json:
+        import json
+
+        fields = {"checkpoint_id": report.checkpoint_id, "session_id": report.session_id, "changed": report.changed}
+        click.echo(json.dumps(fields))
+    else:
+        click.echo(f"{report.checkpoint_id[-8:]}  {report.changed} changed")

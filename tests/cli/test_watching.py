@@ -1,0 +1,86 @@
+"""watch: snapshots whenever a directory has come to rest."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from holdfast import SyncClient
+
+PATIENCE = 60
+
+
+class Watching:
+    def __init__(self, root, *args):
+        self.root = root
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "holdfast", "watch", str(root), "--json", *args],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=root,
+        )  # fmt: skip
+
+    def snapshot(self):
+        """The next one, which must come."""
+        line = self.process.stdout.readline()
+        assert line, self.process.stderr.read()
+        return json.loads(line)
+
+    def end(self):
+        self.process.send_signal(signal.SIGINT)
+        said, errors = self.process.communicate(timeout=PATIENCE)
+        return [json.loads(line) for line in said.splitlines()], errors
+
+
+@pytest.fixture
+def root(tmp_path):
+    root = tmp_path / "project"
+    root.mkdir()
+    (root / "f").write_text("one")
+    return root
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_a_step_ends_when_nothing_changes_any_more(root):
+    watching = Watching(root, "--quiet", "0.3", "--session", "w")
+    first = watching.snapshot()
+    assert first["session_id"] == "w"
+    (root / "f").write_text("two")
+    (root / "made").write_text("x")
+    later = [watching.snapshot()]
+    while later[-1]["changed"] + sum(one["changed"] for one in later[:-1]) < 2:  # a busy machine may see two steps
+        later.append(watching.snapshot())
+    _, errors = watching.end()
+    assert "watching" in errors
+    with SyncClient.sqlite(root / ".holdfast" / "store.db") as client:
+        workspace = client.workspace(root)
+        assert workspace.read(first["checkpoint_id"], "f") == b"one"
+        assert workspace.read(later[-1]["checkpoint_id"], "f") == b"two"
+        workspace.restore(first["checkpoint_id"])
+        assert sorted(one.name for one in root.iterdir()) == [".holdfast", "f"]
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_what_goes_on_all_the_time_is_kept_now_and_then(root):
+    watching = Watching(root, "--quiet", "3600", "--longest", "0.3", "--count", "2")
+    watching.snapshot()
+    deadline = time.monotonic() + PATIENCE
+    n = 0
+    while watching.process.poll() is None:
+        n += 1
+        (root / "f").write_text(f"{n}")
+        time.sleep(0.01)
+        assert time.monotonic() < deadline
+    assert watching.snapshot()["changed"] == 1
+    watching.process.communicate()
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_what_was_not_yet_kept_is_when_it_ends(root):
+    watching = Watching(root, "--quiet", "3600")
+    watching.snapshot()
+    (root / "f").write_text("two")
+    rest, _ = watching.end()
+    assert [one["changed"] for one in rest] == [1]
+    assert watching.process.returncode == 0
