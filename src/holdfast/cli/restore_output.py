@@ -61,6 +61,11 @@ def say_report(report: RestoreReport) -> None:
         click.echo(f"  note: {path_text(flag.path)} {FLAGS[flag.kind]}{other}", err=True)
     for skipped in report.skipped[:SHOWN]:
         click.echo(f"  not in the snapshot: {path_text(skipped.path)} ({printable(skipped.reason)})", err=True)
+    if report.state is not None:
+        for effect in (*report.state.effects, *report.state.unknown):
+            click.echo(f"  stays done, or may: {printable(str(effect.tool), 60)} ({effect.effect_id})", err=True)
+        for handed in report.state.consumers:
+            click.echo(f"  another agent has gone on from {handed.checkpoint.checkpoint_id}", err=True)
     if report.excluded:
         click.echo(f"  {report.excluded} paths are excluded by rules: neither written nor deleted", err=True)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import CheckpointExpiredError, CheckpointNotFoundError, ConflictError, UsageError
 from holdfast.model import ids
+from holdfast.model.reports import RollbackReport
 from holdfast.model.workspace import FileChange, Snapshot
 from holdfast.objects import filetree
 from holdfast.operations import expire, pins, reading, rollback, snapshots, timeline
@@ -137,8 +138,8 @@ class Here:
         session = await timeline.session(self.services, session_id)
         return None if session is None else session.head.checkpoint_id
 
-    async def move_head(self, session_id: str, to: str) -> None:
-        await rollback.rollback(self.services, session_id, ids.from_text(to))
+    async def move_head(self, session_id: str, to: str, *, dry_run: bool = False) -> RollbackReport:
+        return await rollback.rollback(self.services, session_id, ids.from_text(to), dry_run=dry_run)
 
 
 def _not_ours(directories: Mapping[bytes, SeenDirectory]) -> list[bytes]:

@@ -139,9 +139,7 @@ class Restores:
     async def _state(self, target: At, session: str | None, *, dry_run: bool) -> RestoreReport:
         assert isinstance(target, str)
         assert session is not None
-        done = None
-        if not dry_run:
-            done = await rollback.rollback(self._opened.services, session, ids.from_text(target))
+        done = await rollback.rollback(self._opened.services, session, ids.from_text(target), dry_run=dry_run)
         return RestoreReport(dry_run=dry_run, scope="state", target_id=target, safety_id=None, state=done)
 
 

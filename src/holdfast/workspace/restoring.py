@@ -25,6 +25,7 @@ from holdfast.errors import (
     UsageError,
     WorkspaceChangedError,
 )
+from holdfast.model.reports import RollbackReport
 from holdfast.model.restore_plan import Action, Left, RestorePlan, UnsafePathError, make_plan, parents
 from holdfast.model.restore_report import RestoreReport
 from holdfast.model.workspace import Entry, FileChange, Snapshot
@@ -84,7 +85,7 @@ class Directory(Protocol):
 
     async def head_of(self, session_id: str) -> str | None: ...
 
-    async def move_head(self, session_id: str, to: str) -> None: ...
+    async def move_head(self, session_id: str, to: str, *, dry_run: bool = False) -> RollbackReport: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +130,10 @@ class Restoring:
         journal, _ = await self._journal()
         now = await self._directory.look()
         plan, _ = await self._plan(now, target, wishes, await self._known(target, wishes, journal))
-        return _report(target, plan, dry_run=True)
+        state = None
+        if target.session_id is not None and target.checkpoint_id is not None and wishes.only is None:
+            state = await self._directory.move_head(target.session_id, target.checkpoint_id, dry_run=True)
+        return _report(target, plan, dry_run=True, state=state)
 
     async def restore(self, target: Target, wishes: Wishes) -> RestoreReport:
         """Makes the files those of the target, or refuses and changes nothing."""
@@ -197,6 +201,9 @@ class Restoring:
             raise
         head_to = undone.from_id if undone is not None else target.checkpoint_id
         head_from = None if target.session_id is None else await self._directory.head_of(target.session_id)
+        if target.session_id is not None and head_to is not None and head_from != head_to:
+            # What stands against it is heard before a file is touched.
+            await self._directory.move_head(target.session_id, head_to, dry_run=True)
         if plan.empty and (target.session_id is None or head_from == head_to):
             await self._directory.drop_safety(safety.checkpoint_id)
             return _report(target, plan)
@@ -222,14 +229,14 @@ class Restoring:
         version = await self._write(journal, row)
         try:
             left = await self._change(journal, plan, safety, wishes.progress)
-            await self._move_head(journal, forward=True)
+            state = await self._move_head(journal, forward=True)
         except (OSError, HoldfastError, UnsafePathError) as error:
             await self._put_back(error)
             if isinstance(error, HoldfastError):
                 raise
             raise StoreError(f"the restore failed ({error}); everything was put back as it was") from error
         await self._write(replace(journal, state=DONE, previous=None), version)
-        return _report(target, plan, left=left, safety_id=safety.checkpoint_id, journal=journal)
+        return _report(target, plan, left=left, safety_id=safety.checkpoint_id, state=state)
 
     async def _plan(
         self, now: Taken, target: Target, wishes: Wishes, known: Sequence[str]
@@ -296,14 +303,15 @@ class Restoring:
             raise ChangedUnder(wrong[0], "it is not what was just written there")
         return left
 
-    async def _move_head(self, journal: Journal, *, forward: bool) -> None:
+    async def _move_head(self, journal: Journal, *, forward: bool) -> RollbackReport | None:
         """The state goes with the files, after them."""
         to, other = (journal.target_id, journal.from_id) if forward else (journal.from_id, journal.target_id)
         if journal.session_id is None or to is None:
-            return
+            return None
         head = await self._directory.head_of(journal.session_id)
-        if head != to and (forward or head == other):
-            await self._directory.move_head(journal.session_id, to)
+        if head == to or not (forward or head == other):
+            return None
+        return await self._directory.move_head(journal.session_id, to)
 
     # -- a restore that was cut off ------------------------------------------------------------------------------------
 
@@ -348,7 +356,7 @@ class Restoring:
                 "stop what writes there, and try again",
                 (changed.path,),
             ) from None
-        await self._move_head(journal, forward=forward)
+        state = await self._move_head(journal, forward=forward)
         if foreign:
             await self._directory.keep_safety(now.checkpoint_id)
         else:
@@ -362,7 +370,7 @@ class Restoring:
             checkpoint_id=journal.target_id if forward else journal.safety_id,
             session_id=journal.session_id,
         )
-        return _report(target, plan, left=left, safety_id=journal.safety_id if forward else None, journal=journal)
+        return _report(target, plan, left=left, safety_id=journal.safety_id if forward else None, state=state)
 
     async def _sweep(self, journal: Journal, touched: Mapping[bytes, object]) -> None:
         root = descriptors.open_root(self._directory.root)
@@ -485,13 +493,8 @@ def _report(
     left: Sequence[Left] = (),
     safety_id: str | None = None,
     dry_run: bool = False,
-    journal: Journal | None = None,
+    state: RollbackReport | None = None,
 ) -> RestoreReport:
-    from holdfast.model.reports import RollbackReport
-
-    state = None
-    if journal is not None and journal.session_id is not None and journal.target_id is not None:
-        state = RollbackReport(session_id=journal.session_id, from_id=journal.from_id, to_id=journal.target_id)
     stayed = {one.path for one in left}
     actions: tuple[Action, ...] = tuple(action for action in plan.actions if action.path not in stayed)
     return RestoreReport(
