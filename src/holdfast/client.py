@@ -418,7 +418,7 @@ class Client(Keeping, Moving, Asking):
 
         Holds the session's lease, which is renewed in the background: if another has it, waits for at most `wait` seconds,
         then raises `LeaseHeldError`; a holder that died on this machine is replaced at once. Resumes if the session
-        exists; `state` and `context` are for the first time. Saves after each step: `autosave` is "step", a number of
+        exists; `state` and `context` are for the first time. With `workspace` each checkpoint has a snapshot of these files. Saves after each step: `autosave` is "step", a number of
         steps, an `Autosave`, or None. A save that fails raises; with `on_save_error="warn"` it is logged, and the run
         goes on. `policy` decides which effects wait for approval, for at most `approval_wait` seconds (None: as long as it
         takes); then `ApprovalPendingError` ends the run, and the next one goes on from there.
@@ -426,8 +426,13 @@ class Client(Keeping, Moving, Asking):
         from holdfast import leases, runopening
         from holdfast.runs import faces
 
+        save = None
+        if workspace is not None:
+            from holdfast.workspace.workspace import opened
+
+            save = opened(self._services, self._workspaces, workspace).save
         options = runopening.options(
-            session_id, agent_id, framework, state, context, workspace, app_version, state_version, autosave,
+            session_id, agent_id, framework, state, context, save, app_version, state_version, autosave,
             on_save_error, policy, approval_wait,
         )  # fmt: skip
         return leases.Acquiring(lambda: faces.opened(self._services, options, seconds, wait, holder))

@@ -6,8 +6,9 @@ from typing import Any
 
 from holdfast.errors import UsageError
 from holdfast.model.framework import Framework
+from holdfast.objects import journal
 from holdfast.operations import arguments
-from holdfast.runs import core, journal
+from holdfast.runs import core
 
 
 def options(
@@ -16,7 +17,7 @@ def options(
     framework: Any,
     state: Any,
     context: Any,
-    workspace: Any,
+    save: core.Save | None,
     app_version: Any,
     state_version: Any,
     autosave: Any,
@@ -24,14 +25,13 @@ def options(
     policy: Any,
     approval_wait: Any,
 ) -> core.Options:
-    if workspace is not None:
-        raise UsageError("workspace: runs can't keep the files of a directory yet. Leave it out")
     if context is not None and (not isinstance(context, dict) or journal.KEY in context):
         raise UsageError(f"context must be a dict without the key {journal.KEY!r}, which is the run's own")
     return core.Options(
         session_id=arguments.name("session_id", session_id),
         agent_id=arguments.name("agent_id", agent_id),
         framework=Framework.of(framework),
+        save=save,
         state=state,
         context=context,
         app_version=arguments.optional_name("app_version", app_version),

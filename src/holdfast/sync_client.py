@@ -354,8 +354,13 @@ class SyncClient(SyncAsking, Opening):
         from holdfast import runopening
         from holdfast.runs import faces
 
+        save = None
+        if workspace is not None:
+            from holdfast.workspace.workspace import opened
+
+            save = opened(self._services, self._client._workspaces, workspace).save
         options = runopening.options(
-            session_id, agent_id, framework, state, context, workspace, app_version, state_version, autosave,
+            session_id, agent_id, framework, state, context, save, app_version, state_version, autosave,
             on_save_error, policy, approval_wait,
         )  # fmt: skip
         return run_inline(faces.sync_opened(self._services, options, seconds, wait, holder))

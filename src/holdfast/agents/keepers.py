@@ -27,8 +27,8 @@ from holdfast.model.agentstate import AgentState
 from holdfast.model.effects import EffectState
 from holdfast.model.repair import NOT_STARTED, UNKNOWN, Fate, Outcome, as_text
 from holdfast.model.transcript import ToolCall
+from holdfast.objects.journal import FAILED, OK
 from holdfast.operations import ledger
-from holdfast.runs.journal import FAILED, OK
 from holdfast.runs.stepping import StepCall
 
 Finish = Callable[[Outcome], AgentState]

@@ -11,15 +11,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import ormsgpack
 
 from holdfast.backends.port import STORE, RowKey
-from holdfast.objects import holds, inbox
+from holdfast.objects import holds, inbox, ledger
 from holdfast.objects.bundle import RowEntry
 
 # Of the LangGraph adapter: which checkpoint holds which of LangGraph's, and what tasks have written since.
 LANGGRAPH_INDEX, LANGGRAPH_WRITES = "lgindex", "lgwrites"
 TURNED, END = bytes(range(255, -1, -1)), b"\xff"  # how the index has an id, so that the newest comes first
 
+# What the ledger says is about the world: it goes with its tree, whichever checkpoints of that are alive.
+OF_THE_WHOLE_TREE = b"tree"
+
 # Rows of a tree.
 OF_TREE: dict[str, Callable[[bytes, bytes], bytes]] = {
+    ledger.LEDGER: lambda _key, _content: OF_THE_WHOLE_TREE,
     holds.PIN: lambda key, _: key,
     inbox.INBOX: lambda key, _: key[-16:],
     LANGGRAPH_INDEX: lambda _, content: _first(content),

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from holdfast.backends.port import ABSENT, RowKey, RowWrite
+from holdfast.backends.port import ABSENT, Row, RowKey, RowWrite
 from holdfast.errors import ConflictError
 from holdfast.model import ids
 from holdfast.model import tree as trees
-from holdfast.objects import portable, record, rows
+from holdfast.objects import ledger, portable, record, rows
 from holdfast.objects.bundle import HeadEntry
 from holdfast.objects.graves import Grave
 from holdfast.objects.record import Stored
@@ -83,6 +83,7 @@ async def compare(services: Services, source: Source, index: TreeIndex) -> Diffe
     found.row_writes = [
         *await _row_writes(services, index, {stored.id for _, stored in found.new}),
         *await _ended(services, index, gone_on),
+        *await _ledger_writes(services, index),
     ]
     return found
 
@@ -178,6 +179,28 @@ async def _row_writes(services: Services, index: TreeIndex, new: Collection[byte
                 f"the {entry.space} {name!r:.60} is there already, and stands for something else: nothing of the tree "
                 f"{ids.to_text(index.entry.tree)} was imported. Remove it here, or there, and try again"
             )
+    return writes
+
+
+async def _ledger_writes(services: Services, index: TreeIndex) -> list[RowWrite]:
+    """What the bundle's ledger knows, and the ledger here does not. Of an effect that is in both the longer history counts;
+    if neither is the beginning of the other, nobody could say what is true."""
+    entries = [entry for entry in index.rows if portable.checkpoint_of(entry) == portable.OF_THE_WHOLE_TREE]
+    keys = [portable.key_of(entry, index.entry.tree) for entry in entries]
+    writes = []
+    for entry, key, row in zip(entries, keys, await services.backend.rows(keys) if keys else (), strict=True):
+        value = rows.protect(key, entry.content)
+        if row is None:
+            writes.append(RowWrite(key, value, ABSENT))
+        elif row.value != value:
+            theirs, ours = ledger.unpack(key, Row(value, 1)).history, ledger.unpack(key, row).history
+            if theirs[: len(ours)] == ours:
+                writes.append(RowWrite(key, value, row.version, row.value))
+            elif ours[: len(theirs)] != theirs:
+                raise ConflictError(
+                    f"effect {ids.to_text(key.key)} has gone another way here than in the file: nothing of the tree "
+                    f"{ids.to_text(index.entry.tree)} was imported. `holdfast effects` says what is known here"
+                )
     return writes
 
 

@@ -201,7 +201,10 @@ class Export:
         tree.graves.sort()
         if not tree.heads:
             raise _overtaken(id_)
-        live = {stored.id for _, stored in tree.records}  # what is about others goes with these, sooner or later
+        live = {
+            portable.OF_THE_WHOLE_TREE,
+            *(stored.id for _, stored in tree.records),
+        }  # what is about others goes with these, sooner or later
         of_store = [entry for checkpoint in live for entry in store_rows.get(checkpoint, ())]
         of_store += portable.owned(about, store_rows)
         tree.rows = sorted(entry for entry in (*about, *of_store) if portable.checkpoint_of(entry) in live)

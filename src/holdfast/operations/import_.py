@@ -96,7 +96,7 @@ async def _take_over(services: Services, source: Source, index: TreeIndex) -> Di
     closed: set[int] = set()
     for _ in range(MAX_ATTEMPTS):
         found = await compare(services, source, index)
-        if not (found.new or found.new_graves or found.head_writes):
+        if not (found.new or found.new_graves or found.head_writes or found.row_writes):
             return found
         transfer = _Transfer(services, source, index, found, closed)
         try:

@@ -8,7 +8,7 @@ from holdfast.backends.port import Record, Row, RowKey
 from holdfast.errors import CorruptError, HoldfastError
 from holdfast.model import ids
 from holdfast.model.reports import Problem, Stats, VerifyReport
-from holdfast.objects import approvals, assemble, graves, holds, record, rows
+from holdfast.objects import approvals, assemble, graves, holds, ledger, record, rows
 from holdfast.objects.assemble import Prefix
 from holdfast.objects.record import Stored
 from holdfast.operations import reading, snapshots
@@ -185,14 +185,15 @@ async def _check_holds(services: Services) -> list[Problem]:
 
 
 async def _check_approvals(services: Services) -> list[Problem]:
-    """Approvals can be read: a damaged one would be missing from what people are asked."""
+    """Approvals and effects can be read: a damaged one would be missing from what people are asked or told."""
     problems = []
-    for key, row in await services.backend.scan(approvals.APPROVAL):
-        try:
-            rows.content(key, row)
-        except CorruptError as error:
-            if await services.backend.rows([key]) == [row]:
-                problems.append(Problem(checkpoint_id="", message=str(error)))
+    for space in (approvals.APPROVAL, ledger.LEDGER):
+        for key, row in await services.backend.scan(space):
+            try:
+                rows.content(key, row)
+            except CorruptError as error:
+                if await services.backend.rows([key]) == [row]:
+                    problems.append(Problem(checkpoint_id="", message=str(error)))
     return problems
 
 

@@ -149,3 +149,18 @@ async def _refuse_in_flight(services: Services, entry: Entry) -> None:
             f"effect {ids.to_text(entry.id)} ({entry.tool!r:.60}) is being carried out right now, by the run of session "
             f"{entry.session!r:.60}: wait until that run has ended"
         )
+
+
+async def forget(services: Services) -> None:
+    """Removes what the ledger says of trees that were collected: nobody can call these effects again. What is in doubt
+    stays until somebody has said what happened. Part of `gc`."""
+    alive: set[bytes] = set()
+    for entry in await of_tree(services, None):
+        # The head is looked for after the entry was seen: who writes one has a head before.
+        if entry.tree not in alive and await services.backend.scan(rows.HEAD, tree=entry.tree, limit=1):
+            alive.add(entry.tree)
+        if entry.tree not in alive and entry.state not in IN_DOUBT:
+            try:
+                await services.backend.commit(Commit(tree=entry.tree, rows=[RowWrite(entry.key, None, entry.version)]))
+            except CommitConflict:
+                continue

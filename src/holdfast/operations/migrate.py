@@ -19,7 +19,7 @@ from holdfast.errors import (
 )
 from holdfast.model import ids
 from holdfast.model.reports import MigrationProblem, MigrationReport
-from holdfast.objects import rows
+from holdfast.objects import journal, rows
 from holdfast.objects.record import Stored
 from holdfast.operations import reading, state_versions
 from holdfast.operations.inspect import PAGE, all_records
@@ -75,9 +75,11 @@ async def check(
 async def _would_migrate(services: Services, stored: Stored) -> bool:
     steps = state_versions.steps_of(services, stored)
     state = await reading.load_state(services, stored.manifest(), verify=True)
+    journal.check_context(state[1], f"checkpoint {ids.to_text(stored.id)}")
     if steps:
         # It is to be saved again: what a migration made must be something that can be kept.
         made, context = state_versions.migrated(steps, state)
+        journal.check_context(context, f"checkpoint {ids.to_text(stored.id)}, migrated,")
         services.codec.encode(made, "execution_state")
         services.codec.encode(context, "agent_context")
     return bool(steps)

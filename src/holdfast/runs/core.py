@@ -20,7 +20,8 @@ from holdfast.model.effects import Effect
 from holdfast.model.framework import Framework
 from holdfast.model.lease import LeaseTerms
 from holdfast.model.runs import Autosave
-from holdfast.objects import rows
+from holdfast.objects import journal, rows
+from holdfast.objects.journal import EFFECT, FAILED, REOPENED, Journal, Record
 from holdfast.objects.ledger import Entry
 from holdfast.objects.record import Stored
 from holdfast.operations import arguments, ledger
@@ -28,12 +29,12 @@ from holdfast.operations import restore as restoring
 from holdfast.operations import save as saving
 from holdfast.operations.arguments import SaveRequest
 from holdfast.operations.services import Services
-from holdfast.runs import failures, journal
-from holdfast.runs.journal import EFFECT, FAILED, REOPENED, Journal, Record
+from holdfast.runs import failures
 
 _log = logging.getLogger("holdfast")
 Call = Callable[[Callable[..., Any], Sequence[Any], dict[str, Any]], Awaitable[Any]]
 """How what the program gave is called: on the spot, or awaited, or in a thread."""
+Save = Callable[[SaveRequest], Awaitable[Stored]]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,6 +51,7 @@ class Options:
     autosave: Autosave = field(default_factory=Autosave)
     on_save_error: str = "raise"
     policy: Any = None
+    save: Save | None = None  # another way to save than without files
     approval_wait: float | None = 0.0
 
 
@@ -186,8 +188,7 @@ class Core:
         def beside(stored: Stored) -> list[RowWrite]:
             return [_recorded(entry, stored.id).write(following) for entry, following in finished]
 
-        stored = await saving.save(
-            self.services,
+        stored = await self._saved(
             SaveRequest(
                 agent_id=options.agent_id,
                 session_id=options.session_id,
@@ -212,6 +213,12 @@ class Core:
             self._saved_digest = digest
         self.checkpoint_id = ids.to_text(stored.id)
         return self.checkpoint_id
+
+    async def _saved(self, request: SaveRequest) -> Stored:
+        """With the files of the workspace, if the run has one."""
+        if self.options.save is not None:
+            return await self.options.save(request)
+        return await saving.save(self.services, request)
 
     async def _settle_rows(self) -> None:
         """After an unclear failure: what of the ledger was written all the same is not written again."""

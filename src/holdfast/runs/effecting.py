@@ -22,11 +22,11 @@ from holdfast.errors import (
 from holdfast.model import effects, ids
 from holdfast.model.effects import HAPPENED, Action, EffectKind, EffectState, OnRepeat
 from holdfast.objects import ledger as entries
+from holdfast.objects.journal import EFFECT, FAILED, OK, Record
 from holdfast.objects.ledger import Entry
 from holdfast.operations import ledger
 from holdfast.runs import calling, failures
 from holdfast.runs.core import Core
-from holdfast.runs.journal import EFFECT, FAILED, OK, Record
 
 if TYPE_CHECKING:
     from holdfast.runs.approving import Admission

@@ -8,9 +8,9 @@ from typing import Any
 
 from holdfast.errors import UsageError
 from holdfast.model.runs import Retry
+from holdfast.objects.journal import FAILED, OK, STEP, Record
 from holdfast.runs import failures
 from holdfast.runs.core import Core
-from holdfast.runs.journal import FAILED, OK, STEP, Record
 
 
 @dataclass(slots=True, kw_only=True)

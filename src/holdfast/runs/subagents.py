@@ -9,10 +9,11 @@ from typing import Any
 
 from holdfast.model import ids
 from holdfast.model.runs import SubagentTrace, ToolCall
+from holdfast.objects import journal
+from holdfast.objects.journal import EFFECT, FAILED, OK, STEP, TRACE, Record
 from holdfast.operations import arguments
-from holdfast.runs import failures, journal
+from holdfast.runs import failures
 from holdfast.runs.core import Core
-from holdfast.runs.journal import EFFECT, FAILED, OK, STEP, TRACE, Record
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

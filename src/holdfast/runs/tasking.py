@@ -8,10 +8,10 @@ from typing import Any, Self
 from holdfast.backends.bridge import run_inline
 from holdfast.model import tasks as pure
 from holdfast.model.tasks import TaskStatus
+from holdfast.objects import journal
+from holdfast.objects.journal import OK, TASK, Record
 from holdfast.operations import arguments
-from holdfast.runs import journal
 from holdfast.runs.core import Core
-from holdfast.runs.journal import OK, TASK, Record
 
 Depends = Mapping[str, Iterable[str]] | Callable[[Any], Iterable[str]] | None
 

@@ -97,6 +97,12 @@ def check(kept: Any, what: str) -> None:
         )
 
 
+def check_context(context: Any, what: str) -> None:
+    """Raises if there is a run's part in a context, and it can't be gone on from."""
+    if isinstance(context, dict) and KEY in context:
+        check(context[KEY], what)
+
+
 def part(name: str) -> str:
     """A name as part of a place: no two places read the same."""
     return name.replace("%", "%25").replace("/", "%2F").replace("#", "%23").replace("!", "%21")
