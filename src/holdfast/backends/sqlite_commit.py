@@ -19,6 +19,7 @@ from holdfast.backends.port import (
     RunDelete,
     RunWrite,
 )
+from holdfast.backends.sqlite_pages import filling
 
 PUT_RUN = "INSERT INTO run VALUES (?, ?, ?)"
 PUT_RECORD = (
@@ -59,7 +60,7 @@ def carry_out(connection: sqlite3.Connection, commit: Commit, last: int) -> int:
 
     for run in commit.runs:
         _write_run(connection, run)
-    for hash_, data in commit.blobs.items():
+    for hash_, data in filling(commit.blobs):
         connection.execute(
             "INSERT INTO blob (hash, written_at_us, data) VALUES (?, ?, ?) "
             "ON CONFLICT (hash) DO UPDATE SET data = excluded.data, "

@@ -23,3 +23,19 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int], None] | None]:
     with Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as shown:
         task = shown.add_task(title)
         yield lambda done, total: shown.update(task, completed=done, total=total)
+
+
+@contextlib.contextmanager
+def counter(what: str) -> Iterator[Callable[[int, int], None] | None]:
+    """The same where nobody knows how many there are: it is told the number so far, and the bytes."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+
+    from holdfast.cli.printable import byte_count
+    from holdfast.cli.tables import no_color
+
+    console = Console(file=sys.stderr, no_color=no_color())
+    with console.status(f"0 {what}") as shown:
+        yield lambda count, size: shown.update(f"{count} {what}, {byte_count(size)}")

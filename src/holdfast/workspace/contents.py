@@ -6,6 +6,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import zstandard
@@ -139,3 +140,22 @@ def _same(before: os.stat_result, after: os.stat_result) -> bool:
         after.st_size,
         after.st_mtime_ns,
     )
+
+
+def read_now(root: Path, path: bytes, limit: int) -> bytes | None:
+    """A file below a directory, if it is one and has at most so many bytes. No symlink is followed."""
+    directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        *above, name = path.split(b"/")
+        for part in above:
+            below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory)
+            os.close(directory)
+            directory = below
+        descriptor = os.open(name, _OPENING, dir_fd=directory)
+    except OSError:
+        return None
+    finally:
+        os.close(directory)
+    with os.fdopen(descriptor, "rb") as file:
+        seen = os.fstat(descriptor)
+        return file.read(limit) if stat.S_ISREG(seen.st_mode) and seen.st_size <= limit else None

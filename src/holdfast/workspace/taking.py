@@ -156,17 +156,18 @@ class Taker:
         if self._file is not None:
             self._file.save(cache, walk.updated, walk.chunks)
 
-    async def last(self) -> Snapshot | None:
-        """The snapshot that was taken last, as far as it is known here."""
-        base = await self._base(None)
+    async def last(self, session_id: str) -> Snapshot | None:
+        """The snapshot that was taken last, as far as it is known here, else that of the session."""
+        base = await self._base(await self._tip(session_id))
         return base.snapshot if base is not None else None
 
     # -- looking -----------------------------------------------------------------------------------------------------
 
-    async def look(self, *, deep: bool = False) -> tuple[Base | None, Look]:
-        """What is there now, without storing anything, and the snapshot that it was compared with."""
+    async def look(self, session_id: str | None = None, *, deep: bool = False) -> tuple[Base | None, Look]:
+        """What is there now, without storing anything, and the snapshot that it was compared with: the last one, or, if
+        that is not known any more, the one of the session."""
         async with self.services.backend.turn(TURN + self.root):
-            base = await self._base(None)
+            base = await self._base(await self._tip(session_id))
             try:
                 return base, await self._look(base, None, deep=deep)
             except OverBudgetError as excess:
@@ -304,6 +305,9 @@ class Taker:
             return None
         self._known = set(reach.everything())
         return Base(snapshot, tip.id, tip.tree) if snapshot.tree is not None else None
+
+    async def _tip(self, session_id: str | None) -> Stored | None:
+        return None if session_id is None else (await reading.current_line(self.services, rows.session_key(session_id))).tip
 
     async def _live(self, checkpoint: bytes) -> Stored | None:
         stored = await reading.find_record(self.services, checkpoint)

@@ -17,6 +17,7 @@ from holdfast.operations.arguments import SaveRequest
 from holdfast.operations.reach import Reach
 from holdfast.operations.services import Services
 from holdfast.workspace import watch as watching
+from holdfast.workspace.contents import read_now
 from holdfast.workspace.guards import SECRETS, Limits, Secrets, checked_root, left_out_for_store
 from holdfast.workspace.restores import Restorable, SyncRestorable
 from holdfast.workspace.taking import Progress, Taker, changes_between
@@ -92,7 +93,7 @@ class Opened:
         )
 
     async def status(self) -> list[FileChange]:
-        base, look = await self.taker.look()
+        base, look = await self.taker.look(self.session_id)
         assert look.snapshot.tree is not None
         before = base.snapshot.tree if base is not None and base.snapshot.tree is not None else None
         return await self._changes(before, look.snapshot.tree, look.nodes)
@@ -104,7 +105,7 @@ class Opened:
         if after is not None:
             second = await self.snapshot_at(after)
             return await self._changes(_tree(first) if first else None, _tree(second), {})
-        _, look = await self.taker.look()
+        _, look = await self.taker.look(self.session_id)
         assert look.snapshot.tree is not None
         assert first is not None
         return await self._changes(_tree(first), look.snapshot.tree, look.nodes)
@@ -143,16 +144,23 @@ class Opened:
         entry = await snapshots.find(self.services, await self.snapshot_at(at), self.relative(path))
         if entry is None or entry.kind != "file":
             raise CheckpointNotFoundError(f"there is no file {os.fsdecode(path)!r:.120} in that snapshot")
+        return await self.content(entry)
+
+    async def content(self, entry: Entry) -> bytes:
         return b"".join([piece async for piece in snapshots.content(self.services, entry)])
+
+    def on_disk(self, path: bytes, limit: int) -> bytes | None:
+        """The file as it is now, if it is one and not longer than that; nothing outside the root is read."""
+        return read_now(self.path, path, limit)
 
     async def verify(self, at: At | None, *, deep: bool) -> FilesReport:
         unseen: list[bytes] = []
         if deep:
-            _, quick = await self.taker.look()
-            _, read = await self.taker.look(deep=True)
+            _, quick = await self.taker.look(self.session_id)
+            _, read = await self.taker.look(self.session_id, deep=True)
             unseen = sorted(path for path in read.walk.changes if path not in quick.walk.changes)
         if at is None:
-            at = await self.taker.last()
+            at = await self.taker.last(self.session_id)
             if at is None:
                 raise CheckpointNotFoundError(f"there is no snapshot of {str(self.path)!r:.120} yet")
         snapshot = await self.snapshot_at(at)
@@ -276,6 +284,14 @@ class Workspace(Restorable):
         """The bytes of a file as they were."""
         return await self._opened.read(at, path)
 
+    async def content(self, entry: Entry) -> bytes:
+        """The bytes of a file of a snapshot."""
+        return await self._opened.content(entry)
+
+    def on_disk(self, path: bytes, limit: int) -> bytes | None:
+        """The bytes of a file as it is now, if it is one and has at most so many; no symlink is followed."""
+        return self._opened.on_disk(path, limit)
+
     async def verify(self, at: At | None = None, *, deep: bool = False) -> FilesReport:
         """Checks every object of a snapshot, the last one if none is given. With `deep`, every file of the directory is read
         again, too, and compared with what was known of it."""
@@ -333,6 +349,12 @@ class SyncWorkspace(SyncRestorable):
 
     def read(self, at: At, path: str | bytes) -> bytes:
         return run_inline(self._opened.read(at, path))
+
+    def content(self, entry: Entry) -> bytes:
+        return run_inline(self._opened.content(entry))
+
+    def on_disk(self, path: bytes, limit: int) -> bytes | None:
+        return self._opened.on_disk(path, limit)
 
     def verify(self, at: At | None = None, *, deep: bool = False) -> FilesReport:
         return run_inline(self._opened.verify(at, deep=deep))
