@@ -307,7 +307,11 @@ class Taker:
         return Base(snapshot, tip.id, tip.tree) if snapshot.tree is not None else None
 
     async def _tip(self, session_id: str | None) -> Stored | None:
-        return None if session_id is None else (await reading.current_line(self.services, rows.session_key(session_id))).tip
+        return (
+            None
+            if session_id is None
+            else (await reading.current_line(self.services, rows.session_key(session_id))).tip
+        )
 
     async def _live(self, checkpoint: bytes) -> Stored | None:
         stored = await reading.find_record(self.services, checkpoint)
