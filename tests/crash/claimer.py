@@ -1,8 +1,8 @@
 """An agent process that takes what it can get: claims handoffs to `reviewer`, goes on from each, until none is left.
 
-    python claimer.py sqlite|files PATH NAME [naive]
+    python claimer.py URL NAME [naive]
 
-Says a line for each claim that it got and each save that returned. With `naive` its claims are committed without their
+Says a line for each claim that it got, before it saves, and when the save has returned. With `naive` its claims are committed without their
 conditions, as by a program that looks first and writes then: the tests must find that out.
 """
 
@@ -14,9 +14,9 @@ from typing import Any
 from acknowledged import say
 
 from holdfast import ConflictError, HandoffStatus, SyncClient
-from holdfast.backends.files import FilesBackend
+from holdfast.backends.loop_thread import blocking
 from holdfast.backends.port import ANY_VERSION, BlockingBackend, Commit
-from holdfast.backends.sqlite import SqliteBackend
+from holdfast.backends.url import open_backend
 
 AGENT = "reviewer"
 BETWEEN_LOOK_AND_COMMIT = 0.002  # time for the others to come in between
@@ -43,9 +43,10 @@ class Hesitant:
 
 
 def main() -> None:
-    kind, path, name, *how = sys.argv[1:]
-    opened = SqliteBackend if kind == "sqlite" else FilesBackend
-    client = SyncClient(Hesitant(opened(path, durability="fast"), is_naive="naive" in how))
+    url, name, *how = sys.argv[1:]
+    opened = open_backend(url, **({} if url.startswith("redis") else {"durability": "fast"}))
+    backend = blocking(opened) if opened.capabilities.awaitable else opened
+    client = SyncClient(Hesitant(backend, is_naive="naive" in how))
     say(ready=name)
     sys.stdin.readline()
     while True:
@@ -67,6 +68,7 @@ def go_on(client: SyncClient, handoff_id: str, name: str) -> None:
         return
     say(claimed=handoff_id, by=name)
     time.sleep(WORK)
+    say(saving=handoff_id)
     state = {**claim.checkpoint.execution_state, "reviewed_by": name}
     try:
         say(saved=client.save(AGENT, execution_state=state, lease=claim.lease), follows=handoff_id)
