@@ -169,6 +169,7 @@ def agent(
     policy: Any = None,
     approval_wait: float | None = 0.0,
     app_version: str | None = None,
+    workspace: Any = None,
     sync: bool | None = None,
 ) -> SyncAgent: ...
 
@@ -187,6 +188,7 @@ def agent(
     policy: Any = None,
     approval_wait: float | None = 0.0,
     app_version: str | None = None,
+    workspace: Any = None,
     sync: None = None,
 ) -> Agent: ...
 
@@ -204,6 +206,7 @@ def agent(
     policy: Any = None,
     approval_wait: float | None = 0.0,
     app_version: str | None = None,
+    workspace: Any = None,
     sync: bool | None = None,
 ) -> Any:
     """An agent loop over any model: `model(messages, tools)` gives text, a message with `tool_calls`, or a whole response;
@@ -213,6 +216,7 @@ def agent(
     `CheckpointStore` (`FileCheckpoints(dir)`), or None. With a `SyncClient`, a store of plain functions, or `sync=True`
     the agent is a `SyncAgent`. `on_open_call` says what becomes of tool calls in the middle of which it was stopped:
     "execute" what was not started, "error" answers with what is known, "raise" (`OpenToolCallError`).
+    `workspace` is a directory whose files are kept with each checkpoint.
     `approval_wait` is how many seconds a turn waits for somebody's decision (None: as long as it takes) before it ends with
     `ApprovalPendingError`; the next `generate()` goes on from there.
     """
@@ -222,6 +226,8 @@ def agent(
     has_ledger = isinstance(checkpoints, (Client, SyncClient))
     if not has_ledger:
         asking = [tool.name for tool in named.values() if tool.approve is not None]
+        if workspace is not None:
+            raise UsageError("a workspace is kept with the checkpoints of a client: checkpoints=client")
         if asking or policy is not None:
             what = f"tool {asking[0]!r:.60} waits" if asking else "a policy makes tools wait"
             raise UsageError(f"{what} for approval, which needs a place to be asked in: checkpoints=client")
@@ -239,7 +245,7 @@ def agent(
         invoke=_call_plainly if is_sync else _call_awaited,
         schemas=[tool.schema() for tool in named.values()],
     )
-    options = {"policy": policy, "approval_wait": approval_wait, "app_version": app_version}
+    options = {"policy": policy, "approval_wait": approval_wait, "app_version": app_version, "workspace": workspace}
     session_id = str(uuid.uuid4()) if session_id is None else arguments.name("session_id", session_id)
     kind = SyncAgent if is_sync else Agent
     return kind(loop, checkpoints, session_id, arguments.name("agent_id", agent_id), options)
