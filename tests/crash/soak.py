@@ -21,6 +21,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 RESTORES = ("tests/workspace/test_restore_kills.py", "tests/workspace/test_restore_crash_points.py")
+RUNS = ("tests/runs/test_batch_kills.py",)
 MACHINE = ("tests/property/test_machine.py", "tests/property/test_processes.py")
 
 
@@ -61,7 +62,7 @@ def main() -> int:
             "HOLDFAST_TALLY": str(tallied),
         }
         command = [sys.executable, "-m", "pytest", "-n", str(options.jobs), "--dist", "worksteal", "--basetemp"]
-        command += [f"{folder}/pytest", "tests/crash", "tests/integrity", *MACHINE, *RESTORES, *others]
+        command += [f"{folder}/pytest", "tests/crash", "tests/integrity", *MACHINE, *RESTORES, *RUNS, *others]
         started = time.monotonic()
         status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
         minutes = (time.monotonic() - started) / 60

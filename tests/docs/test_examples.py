@@ -34,7 +34,7 @@ EXPECTED = {
 
 
 def test_every_example_is_tested():
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == EXPECTED.keys()
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*EXPECTED, "batch"}
     assert {path.parent.name for path in EXAMPLES.glob("*/*.py")} == {"handoff", "invoice", "langgraph"}  # below
 
 
@@ -102,8 +102,16 @@ def test_each_half_says_how_to_run_it(name):
 def _run(name, where, *arguments):
     return subprocess.run(
         [sys.executable, "-W", "error", EXAMPLES / name, *arguments], cwd=where, capture_output=True, text=True,
-        encoding="utf-8", timeout=60, check=False,
+        encoding="utf-8", timeout=240, check=False,
     )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_batch_that_is_killed_ten_times_sends_each_letter_once(tmp_path):
+    done = _run("batch.py", tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "killed 10 times: 100 letters to 100 customers\n"
+    assert "python examples/batch.py" in (ast.get_docstring(ast.parse((EXAMPLES / "batch.py").read_text())) or "")
 
 
 @pytest.mark.slow
