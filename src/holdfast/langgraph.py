@@ -1,7 +1,13 @@
 """The short name of `holdfast.adapters.langgraph`."""
 
 try:
-    from holdfast.adapters.langgraph import HoldfastSaver, LangGraphAdapter, dev_checkpointer
+    from holdfast.adapters.langgraph import (
+        HoldfastSaver,
+        LangGraphAdapter,
+        dev_checkpointer,
+        import_postgres,
+        import_sqlite,
+    )
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] not in {"langgraph", "langchain_core"}:
         raise
@@ -10,4 +16,4 @@ except ModuleNotFoundError as error:
         name=error.name,
     ) from error
 
-__all__ = ["HoldfastSaver", "LangGraphAdapter", "dev_checkpointer"]
+__all__ = ["HoldfastSaver", "LangGraphAdapter", "dev_checkpointer", "import_postgres", "import_sqlite"]

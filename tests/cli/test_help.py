@@ -16,7 +16,17 @@ SNAPSHOTS = Path(__file__).with_name("snapshots")
 
 @pytest.mark.parametrize(
     "command",
-    ["", *COMMANDS, "import file", "import checkpnt", "import providerprotocol", "langgraph init", "langgraph threads"],
+    [
+        "",
+        *COMMANDS,
+        "import file",
+        "import checkpnt",
+        "import langgraph-sqlite",
+        "import langgraph-postgres",
+        "import providerprotocol",
+        "langgraph init",
+        "langgraph threads",
+    ],
 )
 def test_help_is_as_it_was(run, command):
     result = run(*command.split(), "--help")

@@ -64,7 +64,13 @@ class Threads:
     # -- writing -----------------------------------------------------------------------------------------------------
 
     async def put(
-        self, place: Place, checkpoint: Mapping[str, Any], metadata: Mapping[str, Any], parent: str | None
+        self,
+        place: Place,
+        checkpoint: Mapping[str, Any],
+        metadata: Mapping[str, Any],
+        parent: str | None,
+        *,
+        created_at_us: int | None = None,
     ) -> bytes:
         """Saves one of LangGraph's checkpoints; one that has the same id is replaced. Returns holdfast's id."""
         id_ = checkpoint["id"]
@@ -73,11 +79,12 @@ class Threads:
             agent_id=self.agent_id,
             session_id=place.session,
             framework=Framework.LANGGRAPH,
-            execution_state=_plain(checkpoint),
+            execution_state=plain(checkpoint),
             agent_context={},
             parent_id=await self._checkpoint(place, parent) if parent else None,
             step_name=f"{metadata.get('source', 'put')} {metadata.get('step', '')}".strip(),
             ttl_seconds=self.ttl_seconds,
+            created_at_us=created_at_us,
             metadata={
                 "thread_id": place.thread,
                 "checkpoint_ns": place.ns,
@@ -299,7 +306,7 @@ def _index_entry(place: Place, id_: str, parent: str | None, run: str | None) ->
     return beside
 
 
-def _plain(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
+def plain(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
     """LangGraph's own mappings as dicts: it makes some of them as subclasses. The channels' values stay as they are."""
     plain = dict(checkpoint)
     for name in ("channel_values", "channel_versions"):

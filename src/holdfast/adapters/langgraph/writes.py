@@ -5,7 +5,7 @@ They come from several threads at once, and perhaps before the checkpoint that t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ormsgpack
@@ -57,6 +57,30 @@ async def put(
     raise ConflictError(
         f"the writes of task {task_id!r:.60} are being changed by so many at once that none gets through"
     )
+
+
+async def add(
+    services: Services, place: Place, id_: str, checkpoint: bytes, tasks: Mapping[str, Mapping[int, Sequence[Any]]]
+) -> None:
+    """Adds what tasks have written elsewhere: by task and index the channel, the task's path and the value. A task of which
+    something is here already is left as it is."""
+    given: dict[RowKey, Kept] = {}
+    for task_id, its in tasks.items():
+        encode = services.codec.encode
+        given[keys.writes_key(place, id_, task_id)] = {
+            index: [channel, path, encode(value, f"writes of {task_id} ({channel})")]
+            for index, (channel, path, value) in its.items()
+        }
+    for _ in range(MAX_ATTEMPTS):
+        there = await services.backend.rows(list(given)) if given else []
+        new = [key for key, row in zip(given, there, strict=True) if row is None]
+        if not new:
+            return
+        added = [RowWrite(key, _pack(services, key, checkpoint, given[key]), ABSENT) for key in new]
+        try:
+            await services.backend.commit(Commit(tree=STORE, rows=added))
+        except CommitConflict:
+            continue
 
 
 async def pending(services: Services, place: Place, id_: str) -> list[PendingWrite]:
