@@ -56,7 +56,10 @@ if TYPE_CHECKING:
     from holdfast.leases import Lease, SyncLease
     from holdfast.model.agentstate import AgentState, PlanStep
     from holdfast.model.approval import Approval, ApprovalStatus, Call, Decision, Gate, StakesPolicy
+    from holdfast.model.bisection import Bisection
     from holdfast.model.builder import CheckpointBuilder
+    from holdfast.model.comparison import Comparison
+    from holdfast.model.diff import Diff
     from holdfast.model.effects import Effect, EffectKind, EffectState
     from holdfast.model.event import Event
     from holdfast.model.handoff import Handoff, HandoffStatus
@@ -95,6 +98,7 @@ __all__ = [
     "ApprovalRejectedError",
     "ApprovalStatus",
     "Autosave",
+    "Bisection",
     "Call",
     "Checkpoint",
     "CheckpointBuilder",
@@ -106,9 +110,11 @@ __all__ = [
     "Claim",
     "Client",
     "CollectionReport",
+    "Comparison",
     "ConflictError",
     "CorruptError",
     "Decision",
+    "Diff",
     "Effect",
     "EffectBlockedError",
     "EffectKind",
@@ -246,6 +252,9 @@ _LAZY = {
     "SyncLease": "holdfast.leases",
     "SyncRun": "holdfast.runs.faces",
     "Tag": "holdfast.model.holds",
+    "Bisection": "holdfast.model.bisection",
+    "Comparison": "holdfast.model.comparison",
+    "Diff": "holdfast.model.diff",
     "Timeline": "holdfast.model.listing",
     "Tree": "holdfast.model.listing",
     "VerifyReport": "holdfast.model.reports",

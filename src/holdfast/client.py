@@ -26,13 +26,13 @@ from holdfast.operations import arguments
 from holdfast.operations import restore as restoring
 from holdfast.operations import save as saving
 from holdfast.operations.arguments import SaveRequest
+from holdfast.travelling import Travelling
 
 if TYPE_CHECKING:
     from holdfast.backends.port import AsyncBackend, BlockingBackend
     from holdfast.claims import Claim
     from holdfast.eventstreams import EventStream
     from holdfast.leases import Acquiring, Lease
-    from holdfast.model.diff import Diff
     from holdfast.model.effects import Effect
     from holdfast.model.handoff import Handoff
     from holdfast.model.listing import Session, Timeline, Tree
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from holdfast.workspace.workspace import SyncWorkspace, Workspace
 
 
-class Client(Keeping, Moving, Asking):
+class Client(Keeping, Moving, Asking, Travelling):
     """Keeps agents' places. `async with Client.sqlite() as client:` opens the default store, one local file."""
 
     def _bridge(self, backend: AnyBackend) -> Bridge:
@@ -334,13 +334,6 @@ class Client(Keeping, Moving, Asking):
         from holdfast.runs import faces
 
         return faces._call_awaited
-
-    async def diff(self, a: str, b: str) -> Diff:
-        """What leads from checkpoint `a` to checkpoint `b`: edits of state, context, metadata and tasks, for programs
-        (`apply`, `json_patch`) and for people (`text`). Only what differs is read."""
-        from holdfast.operations import diff as differing
-
-        return await differing.diff(self._services, ids.from_text(a), ids.from_text(b))
 
     # -- sharing -----------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from holdfast.claims import SyncClaim
     from holdfast.eventstreams import SyncEventStream
     from holdfast.leases import SyncLease
+    from holdfast.model.bisection import Bisection
     from holdfast.model.bundle import CopyReport, ExportReport, ImportReport
+    from holdfast.model.comparison import Comparison
     from holdfast.model.diff import Diff
     from holdfast.model.effects import Effect
     from holdfast.model.handoff import Handoff
@@ -196,8 +198,17 @@ class SyncClient(SyncAsking, Opening):
             self._client.fork(checkpoint_id, session_id, new_id=new_id, strict=strict, acknowledge=acknowledge, by=by)
         )
 
+    def resolve(self, ref: str) -> str:
+        return run_inline(self._client.resolve(ref))
+
     def diff(self, a: str, b: str) -> Diff:
         return run_inline(self._client.diff(a, b))
+
+    def compare(self, session_a: str, session_b: str) -> Comparison:
+        return run_inline(self._client.compare(session_a, session_b))
+
+    def bisect(self, session_id: str, predicate: Callable[[Checkpoint], bool | Awaitable[bool]]) -> Bisection:
+        return run_inline(self._client.bisect(session_id, predicate))
 
     def rollback(
         self,

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 COMMANDS = (
-    "demo", "sessions", "timeline", "show", "snap", "status", "diff", "events", "restore", "undo", "fork", "hook",
-    "rewind", "watch", "handoff", "inbox", "claim", "release", "approvals", "approve", "reject", "effects", "resolve",
+    "demo", "sessions", "timeline", "show", "snap", "status", "diff", "compare", "bisect", "events", "restore", "undo",
+    "fork", "hook", "rewind", "watch", "handoff", "inbox", "claim", "release", "approvals", "approve", "reject", "effects", "resolve",
     "tag", "pin", "expire", "retain", "gc", "du", "export", "import", "copy", "langgraph", "verify", "migrate", "doctor",
     "completion",
 )  # fmt: skip

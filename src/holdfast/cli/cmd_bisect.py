@@ -1,0 +1,84 @@
+"""`holdfast bisect`: the step at which a session went wrong, found by a command that can tell good from bad."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.cli.options import json_option, store_option
+
+if TYPE_CHECKING:
+    from holdfast.model.checkpoint import Checkpoint
+
+CAN_NOT_TELL = 125  # as in `git bisect run`
+
+
+@click.command(short_help="Find the step at which a session went wrong.")
+@click.argument("session")
+@click.argument("command", nargs=-1, required=True, metavar="-- COMMAND...")
+@store_option
+@json_option
+def bisect(session: str, command: tuple[str, ...], store: str | None, as_json: bool) -> None:
+    """Find the first bad checkpoint on the way to what SESSION stands at. Of n checkpoints about log n are looked at.
+
+    For each, COMMAND runs in an empty directory: it is given the state as JSON on its standard input and in the file
+    state.json, and the id of the checkpoint in HOLDFAST_CHECKPOINT. It exits with 0 if all is good there, with 1 to 124
+    if not, and with 125 if it can't tell, which ends the search.
+    """
+    from holdfast.cli.store_location import open_store
+
+    with open_store(store) as client:
+        found = client.bisect(session, lambda checkpoint: _is_good(checkpoint, command))
+    if as_json:
+        from holdfast.cli.json_output import checkpoint_fields, print_json
+
+        print_json(
+            {
+                "session_id": found.session_id,
+                "first_bad": checkpoint_fields(found.first_bad) if found.first_bad else None,
+                "last_good": checkpoint_fields(found.last_good) if found.last_good else None,
+                "looks": [
+                    {"checkpoint_id": look.checkpoint.checkpoint_id, "is_good": look.is_good} for look in found.looks
+                ],
+                "of_all": found.of_all,
+            }
+        )
+        return
+    from holdfast.cli.printable import printable
+
+    click.echo(printable(found.text()))
+    if found.first_bad is not None and found.last_good is not None:
+        good, bad = found.last_good.short_id, found.first_bad.short_id
+        click.echo(f"see what it changed: holdfast diff {good} {bad}", err=True)
+
+
+def _is_good(checkpoint: Checkpoint, command: tuple[str, ...]) -> bool:
+    import json
+    import os
+    import subprocess
+    import tempfile
+    from pathlib import Path
+
+    from holdfast.cli.json_output import shown
+    from holdfast.errors import UsageError
+
+    state = json.dumps(shown(checkpoint.execution_state), allow_nan=False)
+    with tempfile.TemporaryDirectory(prefix="holdfast-bisect-") as directory:
+        Path(directory, "state.json").write_text(state, "ascii")
+        environment = {**os.environ, "HOLDFAST_CHECKPOINT": checkpoint.checkpoint_id}
+        try:
+            # The command's own words go where words go: standard output is for the answer.
+            done = subprocess.run(  # noqa: S603 - the user's own command line, as given
+                command, input=state, text=True, cwd=directory, env=environment, check=False, stdout=2
+            )
+        except OSError as error:
+            raise UsageError(f"{command[0]!r:.80} can't be run ({error.strerror}): check its name and path") from error
+    if done.returncode < 0 or done.returncode >= CAN_NOT_TELL:
+        raise UsageError(
+            f"the command could not tell whether {checkpoint.short_id} (step {checkpoint.step_index}) is good: it ended with "
+            f"{done.returncode}. It must exit with 0 for good and 1 to 124 for bad"
+        )
+    verdict = "good" if done.returncode == 0 else "bad"
+    click.echo(f"step {checkpoint.step_index} {checkpoint.short_id}: {verdict}", err=True)
+    return done.returncode == 0

@@ -1,0 +1,42 @@
+"""How differences of states are shown: in colour on a terminal, and as JSON."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from holdfast.model.diff import Diff, Edit
+
+COLOURS = {"+": "green", "-": "red", "~": "yellow"}
+
+
+def print_diff(diff: Diff) -> None:
+    """A line or a few for each edit; nothing if there is none."""
+    from holdfast.cli.printable import printable
+    from holdfast.cli.tables import no_color
+
+    coloured = sys.stdout.isatty() and not no_color()
+    for sign, line in diff.lines():
+        text = f"{sign} {printable(line)}"
+        click.echo(click.style(text, fg=COLOURS[sign]) if coloured else text)
+
+
+def edit_fields(edit: Edit) -> dict[str, Any]:
+    """An edit for `--json`."""
+    from holdfast.cli.json_output import shown
+    from holdfast.model.diff import Drop, Put, Splice
+
+    path = [int(key) if isinstance(key, int) and not isinstance(key, bool) else shown(key) for key in edit.path]
+    if isinstance(edit, Put):
+        if edit.replaces:
+            return {"kind": "change", "path": path, "old": shown(edit.was), "new": shown(edit.value)}
+        return {"kind": "add", "path": path, "new": shown(edit.value)}
+    if isinstance(edit, Drop):
+        return {"kind": "remove", "path": path, "old": shown(edit.was)}
+    if isinstance(edit, Splice):
+        old, new = ([shown(element) for element in elements] for elements in (edit.removed, edit.added))
+        return {"kind": "splice", "path": path, "at": edit.at, "old": old, "new": new}
+    return {"kind": "reorder", "path": path, "keys": [shown(key) for key in edit.keys]}
