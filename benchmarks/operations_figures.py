@@ -17,6 +17,12 @@ PEAK = 3
 Results = dict[str, Any]
 
 
+def after(directory: Path) -> None:
+    """When results were written to that directory: if they are those that the document quotes, it does so."""
+    if directory == RESULTS.parent:
+        DOCUMENT.write_text(filled(DOCUMENT.read_text("utf-8"), json.loads(RESULTS.read_text("utf-8"))), "utf-8")
+
+
 def main() -> None:
     text = DOCUMENT.read_text("utf-8")
     results = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks import environment, goals, report
+from benchmarks import environment, goals, operations_figures, report
 from benchmarks.measure import settle
 from benchmarks.plan import Plan, full_plan, quick_plan
 
@@ -38,6 +38,7 @@ def main() -> None:
     with TemporaryDirectory(prefix="run-", dir=stores, ignore_cleanup_errors=True) as own:
         results = measure(chosen, arguments, Path(own))
     write(results, directory)
+    operations_figures.after(directory)
     print(f"\n{report.goals_as_text(goals.verdicts(results))}\n\nwritten: {directory}")
     if results["failed"]:
         sys.exit(f"failed: {', '.join(results['failed'])}")

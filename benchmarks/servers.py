@@ -12,7 +12,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from benchmarks import environment, report, server_goals, server_report
+from benchmarks import environment, operations_figures, report, server_goals, server_report
 from benchmarks.measure import settle
 from benchmarks.server_plan import Field, entered, full_plan, quick_plan
 
@@ -38,6 +38,7 @@ def main() -> None:
     with entered(arguments.stores, with_peers=not arguments.ours) as field:
         results = measure(chosen, field, quick=arguments.quick, stores=arguments.stores)
     write(results, directory)
+    operations_figures.after(directory)
     print(f"\n{report.goals_as_text(server_goals.verdicts(results))}\n\nwritten: {directory}")
     if results["failed"]:
         sys.exit(f"failed: {', '.join(results['failed'])}")
