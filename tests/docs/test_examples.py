@@ -1,6 +1,8 @@
 """Every example runs as its docstring says, in a directory of its own, with warnings as errors."""
 
 import ast
+import importlib.util
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -99,7 +101,7 @@ def test_each_half_says_how_to_run_it(name):
     assert f"python examples/{name}.py" in docstring
 
 
-def _run(name, where, *arguments):
+def _run(name, where, *arguments, timeout=60):
     return subprocess.run(
         [sys.executable, "-W", "error", EXAMPLES / name, *arguments], cwd=where, capture_output=True, text=True,
         encoding="utf-8", timeout=240, check=False,
@@ -133,10 +135,55 @@ def test_a_langgraph_agent_is_answered_after_a_restart(tmp_path):
     assert _run("langgraph/approve_after_restart.py", tmp_path).returncode == 0
 
 
-@pytest.mark.parametrize("name", ["langgraph/crash_in_a_tool", "langgraph/approve_after_restart"])
-def test_each_langgraph_example_says_how_to_run_it(name):
-    docstring = ast.get_docstring(ast.parse((EXAMPLES / f"{name}.py").read_text()))
-    assert f"python examples/{name}.py" in docstring
+def test_a_crash_in_a_fan_out_runs_one_branch_again(tmp_path):
+    killed = _run("langgraph/crash_in_a_fan_out.py", tmp_path)
+    assert (killed.returncode, killed.stdout.splitlines()[0]) == (-9, "0 branches are done")
+    assert sorted(killed.stdout.splitlines()[1:-1]) == [
+        f"summarising the {name}" for name in ("blade", "float", "stem")
+    ]
+    done = _run("langgraph/crash_in_a_fan_out.py", tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "3 branches are done", "summarising the roots", "blade: holds, float: holds, roots: holds, stem: holds",
+    ]  # fmt: skip
+
+
+def test_a_langgraph_thread_is_forked_and_compared(tmp_path):
+    done = _run("langgraph/fork_and_compare.py", tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["searching, which is slow and costs money", "≠ budget: 150 | 300"]  # searched once
+    assert lines[-2:] == ["≠ choice: train | plane", "6 checkpoints in one tree, 1 fork; it verifies: True"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    importlib.util.find_spec("langgraph_runtime_inmem") is None, reason="langgraph-cli[inmem] is not installed"
+)
+def test_the_issue_about_langgraph_dev_is_reproduced_and_gone(tmp_path):
+    done = _run("langgraph/issue_5790_reproduced.py", tmp_path, timeout=280)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    assert lines[1].startswith("the server does not start: Heads up!")
+    assert [line for line in lines if "after the restart" in line] == [
+        "after the restart: no such thread",
+        "after the restart: {'value': 2, 'parts': [10, 20, 30]}, it asks 'how much?'",
+    ]
+    assert "answered with 40: {'value': 40, 'parts': [10, 20, 30]}" in lines
+    assert "The chain of parents: input -1 → loop 0 → loop 1 → loop 2 → loop 3" in lines
+    assert "Every checkpoint verified: True" in lines
+    look = shlex.split(lines[-1].partition("holdfast ")[2])
+    shown = subprocess.run(
+        [sys.executable, "-m", "holdfast", *look], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "input -1" in shown.stdout
+
+
+@pytest.mark.parametrize("path", sorted((EXAMPLES / "langgraph").glob("*.py")), ids=lambda path: path.stem)
+def test_each_langgraph_example_says_how_to_run_it(path):
+    docstring = ast.get_docstring(ast.parse(path.read_text()))
+    assert f"python examples/langgraph/{path.name}" in docstring
+    assert f"langgraph/{path.name}" in Path(__file__).read_text()  # and is run above
 
 
 @pytest.mark.slow
