@@ -119,6 +119,14 @@ def test_sigkill_at_once(dev) -> None:
     assert_the_chain_is_whole(store_of(server), 4)
 
 
+def test_as_it_comes_classes_of_the_program_in_the_state_lose_the_list_of_threads(dev) -> None:
+    server = dev(None)
+    thread = interrupted_thread(server, "use classes")
+    server.stop(signal.SIGTERM)
+    server.start()
+    assert server.ask("GET", f"/threads/{thread}")[0] == 404
+
+
 def test_classes_of_the_program_in_the_state(dev) -> None:
     """The server's own list of threads has their values in it, as pickles of the program's classes. It reads it before
     the program is loaded, fails, and begins an empty list, however it was stopped."""
