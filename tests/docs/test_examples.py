@@ -135,6 +135,7 @@ def test_a_langgraph_agent_is_answered_after_a_restart(tmp_path):
     assert _run("langgraph/approve_after_restart.py", tmp_path).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_crash_in_a_fan_out_runs_one_branch_again(tmp_path):
     killed = _run("langgraph/crash_in_a_fan_out.py", tmp_path)
     assert (killed.returncode, killed.stdout.splitlines()[0]) == (-9, "0 branches are done")
@@ -148,6 +149,7 @@ def test_a_crash_in_a_fan_out_runs_one_branch_again(tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_langgraph_thread_is_forked_and_compared(tmp_path):
     done = _run("langgraph/fork_and_compare.py", tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
