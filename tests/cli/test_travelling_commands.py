@@ -89,3 +89,25 @@ def test_places_are_references(run, twenty):
     assert shown["execution_state"] == {"n": 16}
     assert json.loads(run("show", "s@{4}", "--json").stdout)["execution_state"] == {"n": 4}
     assert run("show", "s@{99}").exit_code == 3
+
+
+def test_diff_of_states(run, twenty):
+    result = run("diff", "s@~2", "s")
+    assert (result.exit_code, result.stdout) == (0, "~ execution_state.n: 17 → 19\n")
+    assert run("diff", "s@{5}", "--state").stdout == "~ execution_state.n: 4 → 5\n"
+    found = json.loads(run("diff", "s@-", "s", "--json").stdout)
+    assert found == {"edits": [{"kind": "change", "path": ["execution_state", "n"], "old": 18, "new": 19}]}
+    assert run("diff", "s@{0}", "--state").exit_code == 2
+    assert run("diff", "--state").exit_code == 2
+
+
+def test_diff_of_states_and_files(run, tmp_path):
+    (tmp_path / "file").write_text("one\n")
+    assert run("snap", "-m", "first").exit_code == 0
+    (tmp_path / "file").write_text("two\n")
+    assert run("snap", "-m", "second").exit_code == 0
+    both = run("diff", "@-", "@")
+    assert both.exit_code == 0
+    assert "-one\n+two\n" in both.stdout
+    assert json.loads(run("diff", "@-", "@", "--json").stdout)["changes"][0]["path"] == "file"
+    assert run("diff", "@-", "@", "--name-only").stdout == "file\n"

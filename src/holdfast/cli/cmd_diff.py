@@ -1,59 +1,100 @@
-"""`holdfast diff`: what differs between the files of two checkpoints, or of one and the directory as it is."""
+"""`holdfast diff`: what differs between two checkpoints, or between the files of one and the directory as it is."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.workspace_option import directory_option
+from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
+    from holdfast.model.diff import Diff
     from holdfast.model.workspace import Entry, FileChange, Snapshot
+    from holdfast.sync_client import SyncClient
     from holdfast.workspace.workspace import SyncWorkspace
 
+BOTH = 2
 MAX_SHOWN = 1024 * 1024  # a longer file's lines are not compared
 
 
-@click.command(short_help="Show what differs between the files of two checkpoints.")
+@click.command(short_help="Show what differs between two checkpoints: state and files.")
 @click.argument("a", required=False, metavar="[A]")
 @click.argument("b", required=False, metavar="[B]")
+@click.option("--state", "only_state", is_flag=True, help="Only the state; without B, what A changed of its parent's.")
+@click.option("--files", "only_files", is_flag=True, help="Only the files.")
 @click.option("--stat", is_flag=True, help="Only how much of each file differs.")
-@click.option("--name-only", is_flag=True, help="Only the paths.")
+@click.option("--name-only", is_flag=True, help="Only the paths of files.")
 @directory_option
 @store_option
 @json_option
 def diff(
-    a: str | None, b: str | None, stat: bool, name_only: bool, directory: str | None, store: str | None, as_json: bool
+    a: str | None,
+    b: str | None,
+    only_state: bool,
+    only_files: bool,
+    stat: bool,
+    name_only: bool,
+    directory: str | None,
+    store: str | None,
+    as_json: bool,
 ) -> None:
-    """Show what differs between the files of the checkpoints A and B; without B, of A and the directory as it is; without
-    both, of the last snapshot and the directory.
+    """Show what differs between the checkpoints A and B: their states and, where both have a snapshot, their files.
+    Without B, the files of A and the directory as it is; without both, of the last snapshot and the directory.
 
-    A and B are ids, the last 8 or more digits of one, tags, or sessions, which stand for their heads.
+    A and B are ids, the last 8 or more digits of one, tags, sessions, which stand for their heads, or places in
+    these: SESSION@-, SESSION@~3, SESSION@{step}.
     """
+    from holdfast.cli.diff_output import edit_fields, print_diff
+    from holdfast.cli.json_output import print_json
     from holdfast.cli.refs import id_of_ref
     from holdfast.cli.store_location import open_store
     from holdfast.cli.workspace_option import open_workspace
     from holdfast.cli.workspaces import change_fields, shown_path
 
+    if only_state and (only_files or stat or name_only):
+        raise click.UsageError("--state leaves out the files, which --files, --stat and --name-only are about")
     if stat and name_only:
         raise click.UsageError("--stat and --name-only are two different things: give one")
+    if only_state and a is None:
+        raise click.UsageError("--state needs a checkpoint: `holdfast diff A --state` shows what A changed")
+    said: dict[str, Any] = {}
     with open_store(store) as client:
+        ids = [id_of_ref(client, ref) for ref in (a, b) if ref is not None]
+        if only_state or (len(ids) == BOTH and not (only_files or stat or name_only)):
+            states = client.diff(*ids) if len(ids) == BOTH else _since_parent(client, ids[0])
+            said["edits"] = [edit_fields(edit) for edit in states.edits]
+            if not as_json:
+                print_diff(states)
+        if only_state or (len(ids) == BOTH and not only_files and not _have_files(client, ids)):
+            if as_json:
+                print_json(said)
+            return
         workspace = open_workspace(client, directory)
-        before = workspace.snapshot_at(id_of_ref(client, a)) if a is not None else None
-        after = workspace.snapshot_at(id_of_ref(client, b)) if b is not None else None
-        changes = workspace.diff(before, after)
+        snapshots = [workspace.snapshot_at(id_) for id_ in ids]
+        after = snapshots[1] if len(ids) == BOTH else None
+        changes = workspace.diff(snapshots[0] if ids else None, after)
         if as_json:
-            from holdfast.cli.json_output import print_json
-
-            print_json({"changes": [change_fields(change) for change in changes]})
+            print_json({**said, "changes": [change_fields(change) for change in changes]})
         elif name_only:
             for change in changes:
                 click.echo(shown_path(change.path))
         else:
             _print(workspace, changes, after, stat=stat)
+
+
+def _since_parent(client: SyncClient, id_: str) -> Diff:
+    parent = client.get(id_).parent_id
+    if parent is None:
+        raise UsageError(f"{id_} is the first of its tree: it has no parent to compare it with. Give B, too")
+    return client.diff(parent, id_)
+
+
+def _have_files(client: SyncClient, ids: list[str]) -> bool:
+    return all(client.get(id_).workspace is not None for id_ in ids)
 
 
 def _print(workspace: SyncWorkspace, changes: list[FileChange], after: Snapshot | None, *, stat: bool) -> None:
