@@ -462,6 +462,36 @@ def test_an_open_call_in_the_middle_is_answered_where_it_belongs(client):
     assert roles == ["user", "assistant", "tool", "user", "user", "assistant"]
 
 
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+def test_files_of_a_workspace_are_kept_with_each_tool(disk_store, tmp_path):
+    site = tmp_path / "site"
+    site.mkdir()
+
+    @tool(kind="read")
+    def write(name: str, text: str) -> str:
+        (site / name).write_text(text)
+        return "written"
+
+    client = disk_store.client()
+    wanted = [calls((f"c{n}", "write", {"name": "a.txt", "text": f"version {n}"})) for n in range(3)]
+    bot = agent(model=Script(*wanted, "done"), tools=[write], checkpoints=client, session_id="s", workspace=site)
+    bot.generate("go")
+    workspace = client.workspace(site)
+    written = [entry for entry in reversed(client.timeline(session_id="s")) if entry.step_name == "write"]
+    assert [workspace.read(entry.checkpoint_id, "a.txt") for entry in written] == [
+        b"version 0",
+        b"version 1",
+        b"version 2",
+    ]
+    workspace.restore(written[0].checkpoint_id, scope="both", session_id="s")
+    again = agent(model=Script(wanted[2], "done"), tools=[write], checkpoints=client, session_id="s", workspace=site)
+    assert (site / "a.txt").read_text() == "version 0"
+    again.generate()
+    assert (site / "a.txt").read_text() == "version 2"  # made again, though it was made on the branch that was left
+
+
 # -- arguments ---------------------------------------------------------------------------------------------------------
 
 

@@ -31,6 +31,16 @@ EXPECTED = {
         ]
     ]
     * 2,
+    "coding_agent": [
+        [
+            "Done. missing: index.html",
+            "{'style.css': 'h1 { color: red }'}",
+            "back at 'check', step 6",
+            "{'index.html': '<h1>Kelp</h1>', 'style.css': 'h1 { color: green }'}",
+            "Done. all is well",
+            "{'about.html': '<h1>About kelp</h1>', 'index.html': '<h1>Kelp</h1>', 'style.css': 'h1 { color: green }'}",
+        ]
+    ],
     "own_types": [["Decimal('199.90')", "refused, with nothing stored: execution_state.tools.db"]],
 }
 
