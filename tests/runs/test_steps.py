@@ -375,6 +375,28 @@ class TestSaving:
             with client.run(policy) as run:  # and the next save took it along
                 assert run.step("two", lambda: 22) == 2
 
+    def test_a_step_costs_what_it_adds(self, memory_store: Store):
+        client, recorder = memory_store.recorded()
+        written = []
+        with client.run("s") as run:
+            for n in range(400):
+                recorder.forget()
+                run.step(f"step {n}", lambda: "a result")
+                written.append(recorder.written_bytes() + recorder.record_bytes())
+        assert sorted(written[300:])[50] < 1.2 * sorted(written[100:200])[50]
+        with memory_store.client().run("s") as run:
+            assert [run.step(f"step {n}", lambda: "?") for n in range(400)] == ["a result"] * 400
+
+    def test_a_head_that_expired_under_the_run_takes_no_records_with_it(self, client: SyncClient):
+        with client.run("s") as run:
+            for n in range(100):
+                run.step(f"step {n}", lambda: "a result")
+            client.expire(run.checkpoint_id)
+            run.step("next", lambda: 1)
+        with client.run("s") as run:
+            assert run.step("step 99", lambda: "?") == "a result"
+            assert run.step("next", lambda: "?") == 1
+
     def test_app_version_and_state_version_are_in_every_checkpoint(self, client: SyncClient):
         with client.run("s", app_version="2.3", state_version=4) as run:
             run.step("one", lambda: 1)

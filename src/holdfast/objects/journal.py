@@ -48,7 +48,7 @@ class Journal:
 
     def __iter__(self) -> Iterator[Record]:
         """The records that count, in the order in which their places first came up."""
-        return (Record(*entry) for entry in self._last.values())
+        return (Record(*entry) for entry in list(self._last.values()))
 
     def get(self, place: str) -> Record | None:
         found = self._last.get(place)
@@ -66,9 +66,14 @@ class Journal:
         return list(self.entries)
 
 
-def into_context(context: dict[str, Any], journal: list[list[Any]], tools: dict[str, str]) -> dict[str, Any]:
-    """The agent's context with the run's own part in it."""
-    return {**context, KEY: {"v": VERSION, "tools": tools, "steps": journal}}
+PATH = ("agent_context", KEY, "steps")
+"""Where a checkpoint has the journal's records."""
+
+
+def into_context(context: dict[str, Any], journal: list[list[Any]] | None, tools: dict[str, str]) -> dict[str, Any]:
+    """The agent's context with the run's own part in it; without the records, where these are declared as an append."""
+    own: dict[str, Any] = {"v": VERSION, "tools": tools}
+    return {**context, KEY: own if journal is None else {**own, "steps": journal}}
 
 
 def from_context(context: Any, what: str) -> tuple[dict[str, Any], Journal, dict[str, str]]:

@@ -6,63 +6,81 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.errors import UsageError
-from holdfast.objects.manifest import Manifest, Path
-from holdfast.objects.split import Appended, path_text
+from holdfast.objects.manifest import Path
+from holdfast.objects.split import ROOTS, Appended, path_text
 from holdfast.operations.arguments import SaveRequest
 from holdfast.operations.memory import Line
 from holdfast.operations.reading import load_state
 from holdfast.operations.services import Services
 
 
-async def with_appends(services: Services, request: SaveRequest, line: Line) -> Any:
-    """The execution state with its declared appends in place.
+async def with_appends(services: Services, request: SaveRequest, line: Line) -> tuple[Any, Any]:
+    """The execution state and the context with their declared appends in place.
 
     Where the parent's list is kept as a log, only the new elements are put there. A list that is still short is read
     and made whole: it is part of the parent's skeleton, which is small.
     """
     assert request.append is not None
-    state = request.execution_state
-    parent_state: Any = None
+    roots = {ROOTS[0]: request.execution_state, ROOTS[1]: request.agent_context}
+    parent = _Parent(services, line)
     for path, elements in request.append.items():
-        if line.manifest is not None and line.manifest.list_at(path) is None and parent_state is None:
-            parent_state = await _parent_state(services, line.manifest)
-        state = _put(state, path, _appended(line, parent_state, path, elements))
-    return state
+        appended = _appended(line, await parent.state(path), path, elements)
+        roots[_root(path)] = _put(roots[_root(path)], path, appended)
+    return roots[ROOTS[0]], roots[ROOTS[1]]
 
 
-async def resolved_anew(services: Services, request: SaveRequest, line: Line, state: Any) -> Any:
+async def resolved_anew(
+    services: Services, request: SaveRequest, line: Line, state: tuple[Any, Any]
+) -> tuple[Any, Any]:
     """A state that was split against another parent, with its declared appends following this line's lists."""
     assert request.append is not None
-    parent_state: Any = None
+    roots = dict(zip(ROOTS, state, strict=True))
+    parent = _Parent(services, line)
     for path, given in request.append.items():
-        if line.manifest is not None and line.manifest.list_at(path) is None and parent_state is None:
-            parent_state = await _parent_state(services, line.manifest)
-        value = _at(state, path)
+        value = _at(roots[_root(path)], path)
         elements = value.elements if isinstance(value, Appended) else value[len(value) - len(given) :]
-        state = _put(state, path, _appended(line, parent_state, path, elements), replace=True)
-    return state
+        appended = _appended(line, await parent.state(path), path, elements)
+        roots[_root(path)] = _put(roots[_root(path)], path, appended, replace=True)
+    return roots[ROOTS[0]], roots[ROOTS[1]]
 
 
-def as_stored(services: Services, request: SaveRequest, stored_state: Any) -> Any:
-    """The execution state with whole lists from a stored one in the places of its appends; None if these lists don't
-    end in the appended elements. The parent is not needed for this: it may have expired."""
+def as_stored(services: Services, request: SaveRequest, stored_state: tuple[Any, Any]) -> tuple[Any, Any] | None:
+    """The execution state and the context with whole lists from stored ones in the places of their appends; None if these
+    lists don't end in the appended elements. The parent is not needed for this: it may have expired."""
     assert request.append is not None
-    state = request.execution_state
+    roots = {ROOTS[0]: request.execution_state, ROOTS[1]: request.agent_context}
+    stored = dict(zip(ROOTS, stored_state, strict=True))
     for path, elements in request.append.items():
-        whole = _at(stored_state, path)
+        whole = _at(stored[_root(path)], path)
         if type(whole) is not list or len(whole) < len(elements):
             return None
         codec = services.codec
         end = whole[len(whole) - len(elements) :]
         if codec.encode_each(end, path_text(path)) != codec.encode_each(elements, path_text(path)):
             return None
-        state = _put(state, path, whole)
-    return state
+        roots[_root(path)] = _put(roots[_root(path)], path, whole)
+    return roots[ROOTS[0]], roots[ROOTS[1]]
 
 
-async def _parent_state(services: Services, manifest: Manifest) -> Any:
-    execution_state, _ = await load_state(services, manifest, verify=True)
-    return execution_state
+class _Parent:
+    """The parent's state, read once and only if a list is still short."""
+
+    def __init__(self, services: Services, line: Line) -> None:
+        self._services = services
+        self._manifest = line.manifest
+        self._roots: dict[str, Any] | None = None
+
+    async def state(self, path: Path) -> Any:
+        if self._manifest is None or self._manifest.list_at(path) is not None:
+            return None
+        if self._roots is None:
+            self._roots = dict(zip(ROOTS, await load_state(self._services, self._manifest, verify=True), strict=True))
+        return self._roots[_root(path)]
+
+
+def _root(path: Path) -> str:
+    """Which of the two a path leads into."""
+    return str(path[0])
 
 
 def _appended(line: Line, parent_state: Any, path: Path, elements: Sequence[Any]) -> Any:

@@ -183,7 +183,7 @@ async def _split(services: Services, request: SaveRequest, line: Line, earlier: 
     if earlier is None:
         state, context = request.execution_state, request.agent_context
         if request.append:
-            state = await appends.with_appends(services, request, line)
+            state, context = await appends.with_appends(services, request, line)
     else:
         # The caller may have changed the state since: what counts is what was encoded at first.
         state, context = await _thawed(services, request, line, earlier)
@@ -195,7 +195,7 @@ async def _split(services: Services, request: SaveRequest, line: Line, earlier: 
 async def _thawed(services: Services, request: SaveRequest, line: Line, earlier: Split) -> tuple[Any, Any]:
     state, context = earlier.thaw()
     if request.append:
-        state = await appends.resolved_anew(services, request, line, state)
+        state, context = await appends.resolved_anew(services, request, line, (state, context))
     return state, context
 
 
@@ -247,13 +247,14 @@ async def _confirmed(services: Services, known: Stored) -> None:
 
 async def _content(services: Services, request: SaveRequest, known: Stored) -> bytes | None:
     """The root digest that this request would have had in the place of the known checkpoint."""
-    state = request.execution_state
+    state: tuple[Any, Any] | None = (request.execution_state, request.agent_context)
     if request.append:
-        stored_state, _ = await reading.load_state(services, known.manifest(), verify=True)
+        stored_state = await reading.load_state(services, known.manifest(), verify=True)
         state = appends.as_stored(services, request, stored_state)
         if state is None:
             return None
-    split = Split(services.codec, lambda _: None).take(state, request.agent_context)
+    assert state is not None
+    split = Split(services.codec, lambda _: None).take(*state)
     return plan.Planner({}, lambda: 0).plan(split, None).manifest.root()
 
 

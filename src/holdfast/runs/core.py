@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from holdfast.backends.port import RowWrite
-from holdfast.errors import HoldfastError, LeaseLostError, StoreError, UsageError
+from holdfast.errors import ConflictError, HoldfastError, LeaseHeldError, LeaseLostError, StoreError, UsageError
 from holdfast.model import ids
 from holdfast.model.effects import Effect
 from holdfast.model.framework import Framework
@@ -24,10 +24,11 @@ from holdfast.objects import journal, rows
 from holdfast.objects.journal import EFFECT, FAILED, REOPENED, Journal, Record
 from holdfast.objects.ledger import Entry
 from holdfast.objects.record import Stored
-from holdfast.operations import arguments, ledger
+from holdfast.operations import arguments, ledger, reading
 from holdfast.operations import restore as restoring
 from holdfast.operations import save as saving
 from holdfast.operations.arguments import SaveRequest
+from holdfast.operations.memory import Line
 from holdfast.operations.services import Services
 from holdfast.runs import failures
 
@@ -79,6 +80,7 @@ class Core:
         self.foreign: dict[bytes, Entry] | None = None  # what the ledger had when the first effect looked
         self._rows: dict[bytes, tuple[Entry, Entry | None]] = {}  # of effects whose result is not saved yet
         self._rows_in_doubt = False
+        self._own_checkpoint: str | None = None  # the last one that this run has made
         self._raised: list[tuple[BaseException, Record]] = []
         self._steps_since = 0
         self._saved_at_us = services.now_us()
@@ -165,7 +167,7 @@ class Core:
             try:
                 return await self._save(name)
             except StoreError as error:
-                self._rows_in_doubt = True
+                self._rows_in_doubt, self._own_checkpoint = True, None
                 if self.options.on_save_error != "warn":
                     raise
                 _log.warning(
@@ -188,21 +190,19 @@ class Core:
         def beside(stored: Stored) -> list[RowWrite]:
             return [_recorded(entry, stored.id).write(following) for entry, following in finished]
 
-        stored = await self._saved(
-            SaveRequest(
-                agent_id=options.agent_id,
-                session_id=options.session_id,
-                framework=options.framework,
-                execution_state=self.state,
-                agent_context=journal.into_context(self.context, entries, self.tools or self.stored_tools),
-                step_name=arguments.optional_name("name", name),
-                lease=self.lease,
-                tasks=self.task_lists or None,
-                app_version=options.app_version,
-                state_version=options.state_version,
-                beside=beside if finished else None,
-            ),
+        request = SaveRequest(
+            agent_id=options.agent_id,
+            session_id=options.session_id,
+            framework=options.framework,
+            execution_state=self.state,
+            step_name=arguments.optional_name("name", name),
+            lease=self.lease,
+            tasks=self.task_lists or None,
+            app_version=options.app_version,
+            state_version=options.state_version,
+            beside=beside if finished else None,
         )
+        stored = await self._committed(request, entries)
         with self.lock:
             self.journal.saved = len(entries)
             for entry, _ in finished:
@@ -211,8 +211,34 @@ class Core:
             self._steps_since = 0
             self._saved_at_us = self.services.now_us()
             self._saved_digest = digest
-        self.checkpoint_id = ids.to_text(stored.id)
+        self.checkpoint_id = self._own_checkpoint = ids.to_text(stored.id)
         return self.checkpoint_id
+
+    async def _committed(self, request: SaveRequest, entries: list[list[Any]]) -> Stored:
+        """Saves with the journal: its new records alone, if the session stands where this run saved last, and has all the
+        others as a list of its own there; else all of it."""
+        tools = self.tools or self.stored_tools
+        line = reading.remembered_line(self.services, rows.session_key(self.options.session_id))
+        if line is not None and self._follows(line):
+            assert line.tip is not None
+            request.agent_context = journal.into_context(self.context, None, tools)
+            request.append = {journal.PATH: entries[self.journal.saved :]}
+            request.expect_head = line.tip.id
+            try:
+                return await self._saved(request)
+            except (LeaseLostError, LeaseHeldError):
+                raise
+            except ConflictError:  # somebody who has the lease, too, moved the head
+                request.append = request.expect_head = None
+        request.agent_context = journal.into_context(self.context, entries, tools)
+        return await self._saved(request)
+
+    def _follows(self, line: Line) -> bool:
+        """Whether what is not saved yet can be declared as an append to where the session stands."""
+        if line.tip is None or line.manifest is None or ids.to_text(line.tip.id) != self._own_checkpoint:
+            return False
+        known = line.manifest.list_at(journal.PATH)
+        return known is not None and known.length == self.journal.saved
 
     async def _saved(self, request: SaveRequest) -> Stored:
         """With the files of the workspace, if the run has one."""
