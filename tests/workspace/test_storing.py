@@ -129,7 +129,7 @@ def test_a_file_is_stored_once_whoever_has_it(store: Store, tmp_path: Path) -> N
         write(root, b"b/copy", content)
         client.workspace(root).snapshot()
         client.save("agent", session_id=f"s-{name}", workspace=root)
-    assert client.stats().blob_bytes < 60_000
+    assert client.stats().blob_bytes < 60_000 * (store.shards or 1)  # once in a shard, where there are shards
 
 
 def test_a_snapshot_in_another_session_writes_nothing_again(store: Store, root: Path) -> None:
