@@ -77,6 +77,7 @@ class Core:
         self.counters: dict[str, int] = {}  # by place without its occurrence
         self.ordinals: dict[tuple[str, bytes], dict[str, int]] = {}  # effects by tool and identity: place, ordinal
         self.in_flight: set[bytes] = set()
+        self.on_path: set[bytes] = set()  # effects that this line of execution has a record of
         self.foreign: dict[bytes, Entry] | None = None  # what the ledger had when the first effect looked
         self._rows: dict[bytes, tuple[Entry, Entry | None]] = {}  # of effects whose result is not saved yet
         self._rows_in_doubt = False
@@ -105,7 +106,8 @@ class Core:
             self.task_lists = dict(found.tasks)
         for record in self.journal:
             if record.kind == EFFECT:
-                _, tool, digest, ordinal = record.about
+                id_, tool, digest, ordinal = record.about
+                self.on_path.add(id_)
                 self.ordinals.setdefault((tool, digest), {})[record.place] = ordinal
         self._saved_digest = self._digest()
 
@@ -136,6 +138,8 @@ class Core:
         with self.lock:
             if raised is not None:
                 self._raised.append((raised, record))
+            if record.kind == EFFECT:
+                self.on_path.add(record.about[0])
             return self.journal.add(record)
 
     def raised_again(self, raised: BaseException, record: Record) -> None:

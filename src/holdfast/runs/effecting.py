@@ -316,11 +316,10 @@ class _Effect:
             return []
         if core.foreign is None:
             core.foreign = {one.id: one for one in await ledger.of_tree(self.services, core.tree)}
-        on_path = {bytes(record.about[0]) for record in core.journal if record.kind == EFFECT}
         own = (core.options.session_id, core.lease.token)
         suspects = []
         for one in list(core.foreign.values()):
-            if one.tool != call.name or one.id in on_path or one.kind is not EffectKind.IRREVERSIBLE:
+            if one.tool != call.name or one.id in core.on_path or one.kind is not EffectKind.IRREVERSIBLE:
                 continue
             if (one.session, one.token) == own and one.state is not EffectState.UNKNOWN:
                 continue  # of this run, beside this one
