@@ -505,10 +505,13 @@ def test_arguments_that_can_not_be_right_are_refused(quick: SyncClient):
         {"on_open_call": "guess"},
         {"sync": False},
         {"checkpoints": None, "policy": StakesPolicy()},
-        {"checkpoints": None, "tools": [Bank(approve=True).pay]},
     ):
         with pytest.raises(UsageError):
             agent(**{"model": Script(), "checkpoints": quick, **wrong})
+    asking = agent(model=Script("never asked"), tools=[Bank(approve=True).pay], sync=True)
+    for bot in (asking, agent(model=Script("never asked"), tools=[asking.as_tool("payer", "Pays.")], sync=True)):
+        with pytest.raises(UsageError, match="'pay' waits for approval"):
+            bot.generate("pay")
     with pytest.raises(UsageError, match="kind"):
         tool(kind="harmless")(print)
     with pytest.raises(UsageError, match="no option"):

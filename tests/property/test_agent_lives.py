@@ -93,6 +93,14 @@ faults = st.tuples(st.sampled_from(TROUBLES), st.integers(1, 14))
 
 @pytest.mark.parametrize("policy", ["execute", "error"])
 @pytest.mark.parametrize("kind", KINDS)
+def test_one_trouble_at_every_moment_of_a_plain_store(kind, policy):
+    for trouble in TROUBLES:
+        for when in range(1, 11):
+            live_through([[kind], [kind]], [(trouble, when)], policy, is_plain=True)
+
+
+@pytest.mark.parametrize("policy", ["execute", "error"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_one_trouble_at_every_moment(kind, policy):
     for trouble in TROUBLES:
         for when in range(1, 11):
@@ -108,7 +116,7 @@ def test_whatever_happens_the_conversation_ends_whole_and_nothing_is_done_twice(
     live_through(wanted, troubles, policy)
 
 
-def live_through(wanted, troubles, policy):
+def live_through(wanted, troubles, policy, *, is_plain=False):
     memory, world, clock = MemoryBackend(), World(), Clock()
     steps = [0]
     troubles = list(troubles)
@@ -118,7 +126,11 @@ def live_through(wanted, troubles, policy):
         clock.rules(client)
         clock.forward(60)  # the lease of a life that could not give it back is over
         bot = agent(
-            model=world.model(wanted), tools=world.tools(), checkpoints=client, session_id="s", on_open_call=policy
+            model=world.model(wanted),
+            tools=world.tools(),
+            checkpoints=client.as_store() if is_plain else client,
+            session_id="s",
+            on_open_call=policy,
         )
         begun = bot.load()
         steps.append(begun.step if begun else 0)

@@ -63,6 +63,10 @@ class _Agent:
         if isinstance(self._checkpoints, (Client, SyncClient)):
             options = {"session_id": self.session_id, "agent_id": self.agent_id, **self._options}
             return RunKeeper(self._checkpoints, options, is_sync=self._is_sync)
+        if asking := _asking(self._loop):  # not before: it may be meant as a tool of one that has a client
+            raise UsageError(
+                f"tool {asking!r:.60} waits for approval, which is asked for in a store: checkpoints=client"
+            )
         return StoreKeeper(self._checkpoints, self.session_id, self._loop.invoke)
 
     async def _events(self, prompt: Any, state: AgentState | None, *, is_streamed: bool) -> AsyncGenerator[AgentEvent]:
@@ -225,12 +229,12 @@ def agent(
     named = by_name(tools)
     has_ledger = isinstance(checkpoints, (Client, SyncClient))
     if not has_ledger:
-        asking = [tool.name for tool in named.values() if tool.approve is not None]
         if workspace is not None:
             raise UsageError("a workspace is kept with the checkpoints of a client: checkpoints=client")
-        if asking or policy is not None:
-            what = f"tool {asking[0]!r:.60} waits" if asking else "a policy makes tools wait"
-            raise UsageError(f"{what} for approval, which needs a place to be asked in: checkpoints=client")
+        if policy is not None:
+            raise UsageError(
+                "a policy makes tools wait for approval, which is asked for in a store: checkpoints=client"
+            )
     is_sync = _is_sync(checkpoints) if sync is None else sync
     if has_ledger and is_sync != isinstance(checkpoints, SyncClient):
         raise UsageError("a SyncClient makes a SyncAgent, a Client an Agent: leave `sync` out")
@@ -265,6 +269,15 @@ def _is_sync(checkpoints: Any) -> bool:
             "CheckpointStore such as FileCheckpoints(dir), or None"
         )
     return not inspect.iscoroutinefunction(checkpoints.save)
+
+
+def _asking(loop: Loop) -> str | None:
+    """A tool of the loop, or of one of its sub-agents, that waits for approval."""
+    for tool in loop.tools.values():
+        found = tool.name if tool.approve is not None else _asking(tool.subagent) if tool.subagent is not None else None
+        if found is not None:
+            return found
+    return None
 
 
 def _named(state: AgentState, session_id: str, agent_id: str) -> AgentState:

@@ -63,13 +63,14 @@ def failure(tool: Tool, error: Exception) -> Outcome:
 
 
 class StoreKeeper:
-    """In a plain `CheckpointStore`, or nowhere. Before a tool is called that must not be called twice, the state that says
-    so is saved."""
+    """In a plain `CheckpointStore`, or nowhere. Before a tool is called that changes something, the state that says so is
+    saved."""
 
     def __init__(self, store: Any, session_id: str, invoke: Invoke) -> None:
         self._store = store
         self._session_id = session_id
         self._invoke = invoke
+        self._started: str | None = None  # the call that is being carried out
 
     async def __aenter__(self) -> Self:
         return self
@@ -84,6 +85,8 @@ class StoreKeeper:
         return None if data is None else AgentState.from_json(data)
 
     async def save(self, state: AgentState, name: str) -> None:  # noqa: ARG002 - a plain store names no steps
+        if self._started is not None:
+            state = state.with_metadata(STARTED, self._started)
         if self._store is not None:
             await _awaited(self._store.save(self._session_id, state.to_json()))
 
@@ -91,12 +94,14 @@ class StoreKeeper:
         if state.metadata.get(STARTED) == key and tool.kind not in REPEATABLE:
             outcome = UNKNOWN
         else:
-            if tool.kind not in REPEATABLE:
-                await self.save(state.with_metadata(STARTED, key), tool.name)
+            if tool.kind != "read":
+                self._started = key  # and stays so if what follows is cut off: every state that is saved then says it
+                await self.save(state, tool.name)
             try:
                 outcome = Outcome(Fate.FINISHED, await self._invoke(tool.fn, (), dict(call.arguments or {})))
             except Exception as error:
                 outcome = failure(tool, error)
+        self._started = None
         after = finish(outcome).without_metadata(STARTED)
         await self.save(after, tool.name)
         return after

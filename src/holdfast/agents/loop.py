@@ -211,7 +211,7 @@ class Loop:
         self, keeper: Keeper, tool: Tool, call: ToolCall, place: _Place, told: list[Outcome]
     ) -> AgentState:
         """A sub-agent's turn, from its beginning or from where it stopped; its trace becomes part of the state."""
-        loop: Loop = tool.subagent
+        loop: Loop = replace(tool.subagent, invoke=self.invoke)  # awaited or not, as who asks is
         key = _key(place.state, call)
         child = ChildKeeper(keeper, key, place.state)
         state = await child.load()
