@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # pip may come without the module that `python -m venv` needs for its own pip (Debian): so pip fills the venv.
 PIP_INTO := $(PYTHON) -m pip --python $(VENV)/bin/python --disable-pip-version-check install --quiet
 
-.PHONY: demo test check lint fmt bench bench-langgraph bench-servers bench-runs soak clean
+.PHONY: demo test check lint fmt bench bench-langgraph bench-servers bench-runs bench-differences soak clean
 
 demo: $(VENV)/installed
 	$(BIN)/holdfast demo
@@ -44,6 +44,10 @@ bench-servers: $(VENV)/bench
 bench-runs: $(VENV)/bench
 	$(BIN)/python -m benchmarks.runs
 	$(BIN)/python -m benchmarks.effects
+
+## Differences of two checkpoints, beside deepdiff and jsonpatch: two minutes.
+bench-differences: $(VENV)/bench
+	$(BIN)/python -m benchmarks.differences
 
 ## The long campaigns: thousands of kills and all crash points. Its last result stands in docs/reliability.md.
 soak: $(VENV)/dev system-tools

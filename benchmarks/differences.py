@@ -1,0 +1,130 @@
+"""`client.diff` beside deepdiff and jsonpatch, on the same states: `python -m benchmarks.differences [--results DIR]`.
+
+Two checkpoints of a conversation, next to each other and twenty steps apart, in one SQLite file. holdfast is given two
+ids and a client that remembers nothing; the others are given the two states, loaded already: what loading costs stands
+in a column of its own. CPU time of one process, contenders taking turns, medians. Each result is checked: applied to
+the one state it gives the other.
+"""
+
+import argparse
+import copy
+import gc
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonpatch
+from deepdiff import DeepDiff, Delta
+
+from benchmarks import environment
+from benchmarks.conversation import Conversation
+from benchmarks.subprocesses import ROOT
+from benchmarks.tables import number, table
+from holdfast import SyncClient
+
+CASES = ((1_000_000, 1), (1_000_000, 20), (10_000_000, 1))  # bytes of history, steps apart; the last is the goals'
+ROUNDS = 3
+PACKAGES = ("holdfast", "deepdiff", "jsonpatch", "ormsgpack", "zstandard")
+GOAL_MS, GOAL_RATIO = 5.0, 50.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
+    directory = parser.parse_args().results
+    with tempfile.TemporaryDirectory() as stores:
+        results = {"environment": environment.describe(Path(stores), PACKAGES)}
+        results["cases"] = [measured(Path(stores), size, apart) for size, apart in CASES]
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "differences.json").write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+    page = "\n".join(_page(results)) + "\n"
+    (directory / "differences.md").write_text(page, "utf-8")
+    print(page)
+
+
+def measured(stores: Path, size: int, apart: int) -> dict[str, Any]:
+    path = stores / f"{size}-{apart}.db"
+    conversation = Conversation()
+    conversation.grow_to(size)
+    with SyncClient.sqlite(path, durability="fast") as client:
+        one = client.save("a", session_id="s", execution_state=conversation.state)
+        for _ in range(apart):
+            conversation.advance()
+            other = client.save("a", session_id="s", execution_state=conversation.state)
+
+    def load() -> tuple[Any, Any]:
+        with SyncClient.sqlite(path) as client:
+            return client.restore(one).execution_state, client.restore(other).execution_state
+
+    a, b = load()
+    with SyncClient.sqlite(path) as client:
+        found = client.diff(one, other)
+        assert found.apply(client.restore(one)).execution_state == b
+    assert jsonpatch.make_patch(a, b).apply(copy.deepcopy(a)) == b
+    assert copy.deepcopy(a) + Delta(DeepDiff(a, b)) == b
+
+    def ours() -> None:
+        with SyncClient.sqlite(path) as client:
+            client.diff(one, other)
+
+    contenders: dict[str, Callable[[], Any]] = {
+        "holdfast": ours,
+        "loading two states": load,
+        "jsonpatch": lambda: jsonpatch.make_patch(a, b),
+        "deepdiff": lambda: DeepDiff(a, b),
+    }
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(ROUNDS):
+        for name, run in contenders.items():
+            times[name].append(_cpu_ms(run))
+    return {
+        "bytes": size,
+        "apart": apart,
+        "edits": len(found.edits),
+        "cpu_ms": {name: statistics.median(taken) for name, taken in times.items()},
+    }
+
+
+def _cpu_ms(run: Callable[[], Any]) -> float:
+    gc.collect()
+    began = time.process_time()
+    run()
+    return (time.process_time() - began) * 1000
+
+
+def _page(results: dict[str, Any]) -> list[str]:
+    about = results["environment"]
+    rows = []
+    for case in results["cases"]:
+        cpu = case["cpu_ms"]
+        ours = cpu["holdfast"]
+        rows.append(
+            [
+                f"{case['bytes'] / 1e6:g} MB, {case['apart']} step{'s' * (case['apart'] > 1)} apart",
+                number(ours),
+                number(cpu["loading two states"]),
+                *(f"{number(cpu[peer])} ({number(cpu[peer] / ours)} ×)" for peer in ("jsonpatch", "deepdiff")),
+            ]
+        )
+    neighbours = results["cases"][-1]["cpu_ms"]
+    ratio = min(neighbours[peer] / neighbours["holdfast"] for peer in ("jsonpatch", "deepdiff"))
+    return [
+        "# Differences",
+        "",
+        f"Measured {about['date']} at commit `{about['commit']}`, Python {about['python']}, {about['cpus']} CPUs: {about['cpu']}.",
+        "CPU time in ms, medians of runs in turn. holdfast starts from two ids and an opened file; the others from two states",
+        "in memory. `make bench-differences` reproduces it.",
+        "",
+        *table(["", "holdfast", "loading two states", "jsonpatch", "deepdiff"], rows),
+        "",
+        f"Goals, at 10 MB and one step: at most {GOAL_MS:g} ms of CPU (measured: {number(neighbours['holdfast'])}),",
+        f"and at least {GOAL_RATIO:g} times as fast as both (measured: {number(ratio)}).",
+    ]
+
+
+if __name__ == "__main__":
+    main()
