@@ -6,10 +6,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
+import redis.asyncio
 from blockbuster import blockbuster_ctx
 from langchain_core.messages import HumanMessage
 from langgraph_savers import chat_graph, checkpoint, config, saver_on
 
+from holdfast.langgraph import HoldfastSaver
 from support import Store, python, python_process
 
 PROCESSES, STEPS = 8, 6
@@ -35,6 +37,22 @@ def test_no_async_method_blocks_the_event_loop(store: Store) -> None:
             return found
 
     assert asyncio.run(scenario()) == 15 + 1 + 15
+
+
+def test_making_the_store_does_not_block_the_event_loop(store: Store) -> None:
+    async def scenario(saver: HoldfastSaver) -> None:
+        await chat_graph(saver).ainvoke({"messages": [HumanMessage("first")]}, config())
+
+    asyncio.run(scenario(HoldfastSaver.memory()))  # lazy imports are done
+    saver = saver_on(store)
+    if store.kind == "redis":
+        redis.asyncio.Connection()  # the first one looks up the package's version
+
+    async def watched() -> None:
+        with blockbuster_ctx():
+            await scenario(saver)
+
+    asyncio.run(watched())
 
 
 @pytest.mark.slow

@@ -29,6 +29,7 @@ _QUIET = {
 AGENT = """
 import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, TypedDict
 
 from langchain_core.messages import AIMessage, AnyMessage
@@ -56,8 +57,8 @@ class State(TypedDict):
 
 
 async def think(state: State):
-    if state["messages"][-1].content == "wait":
-        await asyncio.sleep(3600)
+    while state["messages"][-1].content == "wait" and not await asyncio.to_thread(Path("go on").exists):
+        await asyncio.sleep(0.05)
     own = {"note": Note("kept"), "plan": Plan(steps=["one"])} if state["messages"][0].content == "use classes" else {}
     return {"messages": [AIMessage("thought")], **own}
 

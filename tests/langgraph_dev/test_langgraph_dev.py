@@ -16,6 +16,7 @@ import pytest
 from dev_server import HOLDFAST, DevServer, contents, wait_until
 
 from holdfast import SyncClient
+from support import Store
 
 pytestmark = [
     pytest.mark.slow,
@@ -57,6 +58,19 @@ def interrupted_thread(server: DevServer, text: str = "hello") -> str:
     thread = server.new_thread()
     assert server.run(thread, text)["__interrupt__"][0]["value"] == QUESTION
     return thread
+
+
+def begin_to_wait(server: DevServer, thread: str) -> str:
+    """A run that does not end, once it has saved what it was given."""
+    given = {"messages": [{"role": "user", "content": "wait"}]}
+    run = server.must("POST", f"/threads/{thread}/runs", {"assistant_id": "agent", "input": given})
+
+    def waits() -> bool:
+        status, state = server.ask("GET", f"/threads/{thread}/state")  # 404 until the run has said of which graph it is
+        return status == 200 and contents(state["values"] or {})[-1:] == ["wait"]
+
+    wait_until(waits, "the run has saved what it was given", server.log)
+    return run["run_id"]
 
 
 def assert_it_stands_where_it_stood(server: DevServer, thread: str, text: str = "hello") -> None:
@@ -133,6 +147,36 @@ def test_classes_of_the_program_in_the_state(dev) -> None:
     assert_it_goes_on(server, thread, text="use classes", own=own)
 
 
+def test_sigkill_in_the_middle_of_a_run(dev) -> None:
+    server = dev(HOLDFAST)
+    thread = server.new_thread()
+    begin_to_wait(server, thread)
+    server.stop(signal.SIGKILL)
+    server.start()
+    restored = holdfast("langgraph", "threads", "--store", str(store_of(server)), "--restore", server.url)
+    assert restored.returncode == 0, restored.stderr
+    state = server.state(thread)
+    assert (contents(state["values"]), state["next"]) == (["wait"], ["think"])
+    (server.directory / "go on").touch()
+    gone_on = server.must("POST", f"/threads/{thread}/runs/wait", {"assistant_id": "agent", "input": None})
+    assert contents(gone_on) == ["wait", "thought"]
+    assert gone_on["__interrupt__"][0]["value"] == QUESTION
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("shared_store", ["postgres", "redis"], indirect=True)
+def test_sigkill_with_a_store_on_a_server(dev, shared_store: Store) -> None:
+    """The server makes the store: what that takes must not block its event loop either."""
+    url = shared_store.url
+    server = dev(HOLDFAST, HOLDFAST_URL=url)
+    thread = interrupted_thread(server)
+    server.stop(signal.SIGKILL)
+    server.start()
+    restored = holdfast("langgraph", "threads", "--store", url, "--restore", server.url)
+    assert restored.returncode == 0, restored.stderr
+    assert_it_goes_on(server, thread)
+
+
 def test_sigkill_later(dev) -> None:
     """After the server has written its list of threads. As it comes, the row is there then, and nothing behind it."""
     ours, theirs = dev(HOLDFAST), dev(None)
@@ -192,18 +236,10 @@ def test_rolling_back_copying_and_deleting(dev) -> None:
     server = dev(HOLDFAST)
     thread = server.new_thread()
     server.run(thread, "just think")
-    waiting = server.must(
-        "POST", f"/threads/{thread}/runs",
-        {"assistant_id": "agent", "input": {"messages": [{"role": "user", "content": "wait"}]}},
-    )  # fmt: skip
-    wait_until(
-        lambda: contents(server.state(thread)["values"])[-1] == "wait",
-        "the run has saved what it was given",
-        server.log,
-    )
+    waiting = begin_to_wait(server, thread)
     values = server.run(thread, "something else", multitask_strategy="rollback")
     assert contents(values) == ["just think", "thought", "something else", "thought"]
-    assert server.ask("GET", f"/threads/{thread}/runs/{waiting['run_id']}")[0] == 404
+    assert server.ask("GET", f"/threads/{thread}/runs/{waiting}")[0] == 404
     assert contents(server.state(thread)["values"]) == ["just think", "thought", "something else", "thought"]
 
     copied = server.must("POST", f"/threads/{thread}/copy")["thread_id"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from psycopg import IsolationLevel, sql
@@ -67,7 +68,7 @@ async def _create_schema(connection: Connection, schema: str) -> None:
 
 
 async def _migrate(connection: Connection, schema: str, number: int) -> None:
-    script = next(MIGRATIONS.glob(f"{number:03}_*.sql")).read_text(encoding="utf-8")
+    script = await asyncio.to_thread(_script, number)  # reading a file would block the loop
     await connection.execute(script.replace("{schema}", quoted(schema)).encode())
     if number == 1:
         await connection.execute(
@@ -76,6 +77,10 @@ async def _migrate(connection: Connection, schema: str, number: int) -> None:
         )
     else:
         await connection.execute(f"UPDATE {quoted(schema)}.store SET version = {number}".encode())
+
+
+def _script(number: int) -> str:
+    return next(MIGRATIONS.glob(f"{number:03}_*.sql")).read_text(encoding="utf-8")
 
 
 async def _positions_go_on(connection: Connection, schema: str) -> bool:

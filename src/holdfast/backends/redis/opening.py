@@ -82,7 +82,9 @@ def open_redis(
     from holdfast.backends.redis.backend import RedisBackend
     from holdfast.backends.redis.calls import Calls, Durability
     from holdfast.backends.redis.connections import Connections
+    from holdfast.backends.redis.scripts import read_all
 
+    read_all()
     scheme, _, rest = url.partition("://")
     if scheme not in SCHEMES:
         raise UsageError(f"{_shown(url)!r} is not a Redis store: the URL begins with {', '.join(SCHEMES)} and '://'")

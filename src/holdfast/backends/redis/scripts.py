@@ -14,9 +14,19 @@ class Script(NamedTuple):
     sha1: bytes  # by which the server knows it
 
 
-@cache
 def script(name: str) -> Script:
-    """The script of that name, with what all of them share before it."""
+    return read_all()[name]
+
+
+@cache
+def read_all() -> dict[str, Script]:
+    """All scripts by their names, each with what they share before it. Whoever opens a store reads them, before there is
+    an event loop that reading files would block."""
     folder = resources.files("holdfast.backends.redis") / "scripts"
-    source = (folder / "common.lua").read_bytes() + (folder / f"{name}.lua").read_bytes()
+    sources = {entry.name.removesuffix(".lua"): entry.read_bytes() for entry in folder.iterdir()}
+    shared = sources.pop("common")
+    return {name: _script(name, shared + source) for name, source in sources.items()}
+
+
+def _script(name: str, source: bytes) -> Script:
     return Script(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode())
