@@ -25,3 +25,20 @@ def test_the_quick_benchmarks_of_our_own_side_run(tmp_path: Path):
     assert done.returncode == 0, done.stderr
     results = json.loads((tmp_path / "results.json").read_text())
     assert {"B", "fork", "import"} <= results.keys()
+
+
+@pytest.mark.slow
+def test_the_benchmarks_of_runs_run(tmp_path: Path):
+    for module, arguments in (("runs", ("--ours", "--steps", "5", "--rounds", "1")), ("effects", ("--ours",))):
+        done = subprocess.run(
+            [sys.executable, "-m", f"benchmarks.{module}", *arguments, "--stores", tmp_path, "--results", tmp_path],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+    assert "steps per second" in (tmp_path / "runs.md").read_text()
+    counts = json.loads((tmp_path / "effects.json").read_text())["counts"]
+    assert [of["holdfast"]["payments"] for of in counts.values()] == [1, 1, 1, 1]
