@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # pip may come without the module that `python -m venv` needs for its own pip (Debian): so pip fills the venv.
 PIP_INTO := $(PYTHON) -m pip --python $(VENV)/bin/python --disable-pip-version-check install --quiet
 
-.PHONY: demo test check lint fmt bench bench-langgraph bench-servers bench-runs bench-differences soak clean
+.PHONY: demo test check lint fmt bench bench-langgraph bench-servers bench-runs bench-differences bench-workspace soak clean
 
 demo: $(VENV)/installed
 	$(BIN)/holdfast demo
@@ -48,6 +48,10 @@ bench-runs: $(VENV)/bench
 ## Differences of two checkpoints, beside deepdiff and jsonpatch: two minutes.
 bench-differences: $(VENV)/bench
 	$(BIN)/python -m benchmarks.differences
+
+## Snapshots of directories beside shadow git, and restic and borg where they are installed: about twenty minutes, 5 GB of disk.
+bench-workspace: $(VENV)/bench
+	$(BIN)/python -m benchmarks.workspace.run --write
 
 ## The long campaigns: thousands of kills and all crash points. Its last result stands in docs/reliability.md.
 soak: $(VENV)/dev system-tools

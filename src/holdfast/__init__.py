@@ -83,8 +83,10 @@ if TYPE_CHECKING:
     )
     from holdfast.model.retention import Retention
     from holdfast.model.runs import Autosave, Retry, SubagentTrace
+    from holdfast.model.workspace import FileChange, FilesReport, Snapshot, SnapshotReport, SnapshotSkipped
     from holdfast.runs.faces import Run, SyncRun
     from holdfast.store import CheckpointData, CheckpointMetadata, CheckpointStore
+    from holdfast.workspace.workspace import SyncWorkspace, Workspace
 
 __version__ = "0.1.0"
 
@@ -124,7 +126,9 @@ __all__ = [
     "Event",
     "EventStream",
     "Fate",
+    "FileChange",
     "FileCheckpoints",
+    "FilesReport",
     "ForkReport",
     "Framework",
     "Gate",
@@ -158,6 +162,9 @@ __all__ = [
     "Session",
     "SessionRetention",
     "SessionUsage",
+    "Snapshot",
+    "SnapshotReport",
+    "SnapshotSkipped",
     "StakesPolicy",
     "StateNotLoadedError",
     "Stats",
@@ -172,6 +179,7 @@ __all__ = [
     "SyncFileCheckpoints",
     "SyncLease",
     "SyncRun",
+    "SyncWorkspace",
     "Tag",
     "Timeline",
     "Tool",
@@ -183,6 +191,7 @@ __all__ = [
     "UnsupportedValueError",
     "UsageError",
     "VerifyReport",
+    "Workspace",
     "__version__",
     "agent",
     "migration",
@@ -258,6 +267,13 @@ _LAZY = {
     "Timeline": "holdfast.model.listing",
     "Tree": "holdfast.model.listing",
     "VerifyReport": "holdfast.model.reports",
+    "FileChange": "holdfast.model.workspace",
+    "FilesReport": "holdfast.model.workspace",
+    "Snapshot": "holdfast.model.workspace",
+    "SnapshotReport": "holdfast.model.workspace",
+    "SnapshotSkipped": "holdfast.model.workspace",
+    "Workspace": "holdfast.workspace.workspace",
+    "SyncWorkspace": "holdfast.workspace.workspace",
     "migration": "holdfast.model.migrations",
 }
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -90,15 +90,17 @@ class StatCache:
     totals: Totals = NOTHING
     reference: str | None = None
     checkpoint: bytes | None = None  # that holds the snapshot
+    reporting: set[bytes] = field(default_factory=set)  # the directories of which something was left out
 
-    def entries(self) -> Iterator[Entry]:
-        """All that was seen, as entries."""
-        for path, directory in self.directories.items():
-            base = path + b"/" if path else b""
-            for name, mode in directory.directories.items():
-                yield Entry(base + name, "dir", mode & 0o7777, 0, b"")
-            for name, file in directory.files.items():
-                yield file_entry(base + name, file)
+    def put(self, path: bytes, directory: Directory | None) -> None:
+        """What is known of a directory from now on; None if it is gone."""
+        self.reporting.discard(path)
+        if directory is None:
+            self.directories.pop(path, None)
+            return
+        self.directories[path] = directory
+        if directory.excluded or directory.skipped:
+            self.reporting.add(path)
 
     def contents(self) -> set[bytes]:
         """The hashes of all that its snapshot holds of files."""
@@ -109,10 +111,7 @@ class StatCache:
 
     def apply(self, updated: Mapping[bytes, Directory | None], chunks: Mapping[bytes, bytes], totals: Totals) -> None:
         for path, directory in updated.items():
-            if directory is None:
-                self.directories.pop(path, None)
-            else:
-                self.directories[path] = directory
+            self.put(path, directory)
         self.chunks.update(chunks)
         self.totals = totals
 
@@ -197,18 +196,13 @@ class CacheFile:
             raise ValueError("of another kind, or directory")
         for path, listed in part["directories"]:
             if listed is None:
-                cache.directories.pop(path, None)
+                cache.put(path, None)
                 continue
             ctime, inode, mode, rules, files, directories, excluded, skipped = listed
-            cache.directories[path] = Directory(
-                ctime,
-                inode,
-                mode,
-                rules,
-                {name: File(*rest) for name, *rest in files},
-                dict(directories),
-                dict(excluded),
-                dict(skipped),
+            seen = {name: File(*rest) for name, *rest in files}
+            cache.put(
+                path,
+                Directory(ctime, inode, mode, rules, seen, dict(directories), dict(excluded), dict(skipped)),
             )
         cache.chunks.update(part["chunks"])
         cache.totals = Totals(*part["totals"])

@@ -7,6 +7,7 @@ there.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -134,7 +135,8 @@ class Taker:
         self._known = None
         if self.watch is not None:
             self.watch.settle(acknowledged=False)
-        await staging.release()
+        with contextlib.suppress(HoldfastError):  # their time to live ends them; what happened before it matters more
+            await staging.release()
 
     async def _hold(self, base: Base, tree: bytes, staging: Staging) -> list[bytes]:
         """Makes sure that what the base's snapshot consists of stays until the commit: within a tree, by requiring its
@@ -260,9 +262,10 @@ class Taker:
     def _snapshot(self, walk: Walk, tree: bytes) -> Snapshot:
         skipped: list[Skipped] = []
         excluded: list[Excluded] = []
-        directories = {**self._loaded().directories, **walk.updated} if walk.updated else self._loaded().directories
-        for path, directory in directories.items():
-            if directory is None or not (directory.excluded or directory.skipped):
+        cache = self._loaded()
+        for path in cache.reporting | walk.updated.keys():
+            directory = walk.updated[path] if path in walk.updated else cache.directories[path]
+            if directory is None:
                 continue
             base = path + b"/" if path else b""
             skipped += [Skipped(base + name, why) for name, why in directory.skipped.items()]
