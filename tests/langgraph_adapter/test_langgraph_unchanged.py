@@ -116,7 +116,7 @@ def stored_of(saver: HoldfastSaver) -> list[Any]:
     """Of each checkpoint the digest of its content, its manifest, and the runs that this leads to."""
     found = []
     bridge = saver._here.services.backend
-    for entry in saver._run(saver._here._entries(b"")):
+    for entry in saver._run(saver._here.entries(b"")):
         [kept] = saver._run(bridge.records([entry.checkpoint]))
         stored = record.unpack(saver._here.services.codec, kept.data, expected_id=entry.checkpoint)
         manifest = stored.manifest()

@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 import ormsgpack
 
-from holdfast.backends.port import Row, RowKey
+from holdfast.backends.port import Row, RowKey, RowWrite
 from holdfast.objects import rows
+from holdfast.objects.record import Stored
 
-PIN, TAG = "pin", "tag"
+PIN, TAG, UNTIL = "pin", "tag", "until"
 
 
 class Hold(NamedTuple):
@@ -49,6 +50,25 @@ def unpack_hold(key: RowKey, row: Row | None) -> Hold:
         return NOT_HELD
     pinned_at_us, note, tags = ormsgpack.unpackb(rows.content(key, row))
     return Hold(pinned_at_us, note, tuple(tags))
+
+
+def until_key(stored: Stored) -> RowKey:
+    """Where it is said until when a checkpoint is kept beyond its own time to live. Checkpoints that can't be read without
+    each other name the same one, the first of them, and live as long as the youngest."""
+    return RowKey(UNTIL, stored.kept_with or stored.id, stored.tree)
+
+
+def prolonged(stored: Stored) -> list[RowWrite]:
+    """What keeps those that a new checkpoint is kept with until its own end."""
+    if stored.kept_with is None or stored.expires_at_us is None:
+        return []
+    key = until_key(stored)
+    return [RowWrite(key, rows.protect(key, ormsgpack.packb(stored.expires_at_us)))]
+
+
+def unpack_until(key: RowKey, row: Row) -> int:
+    until = ormsgpack.unpackb(rows.content(key, row))
+    return until if type(until) is int else 0
 
 
 class TagRow(NamedTuple):

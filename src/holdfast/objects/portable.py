@@ -25,13 +25,14 @@ OF_THE_WHOLE_TREE = b"tree"
 OF_TREE: dict[str, Callable[[bytes, bytes], bytes]] = {
     ledger.LEDGER: lambda _key, _content: OF_THE_WHOLE_TREE,
     holds.PIN: lambda key, _: key,
+    holds.UNTIL: lambda key, _: key,
     inbox.INBOX: lambda key, _: key[-16:],
-    LANGGRAPH_INDEX: lambda _, content: _first(content),
+    LANGGRAPH_INDEX: lambda _, content: first_of(content),
 }
 # Rows of the store.
 OF_STORE: dict[str, Callable[[bytes, bytes], bytes]] = {
-    holds.TAG: lambda _, content: _first(content),
-    LANGGRAPH_WRITES: lambda _, content: _first(content),
+    holds.TAG: lambda _, content: first_of(content),
+    LANGGRAPH_WRITES: lambda _, content: first_of(content),
 }
 
 
@@ -48,7 +49,7 @@ def owned(of_tree: Iterable[RowEntry], early: Mapping[bytes, Sequence[RowEntry]]
     for entry in of_tree:
         if entry.space == LANGGRAPH_INDEX:
             for row in early.get(entry.key, ()):
-                content = [_first(entry.content), *ormsgpack.unpackb(row.content)[1:]]
+                content = [first_of(entry.content), *ormsgpack.unpackb(row.content)[1:]]
                 found.append(row._replace(content=ormsgpack.packb(content)))
     return found
 
@@ -75,7 +76,8 @@ def key_of(entry: RowEntry, tree: bytes) -> RowKey:
     return RowKey(entry.space, entry.key, STORE if entry.of_store else tree)
 
 
-def _first(content: bytes) -> bytes:
+def first_of(content: bytes) -> bytes:
+    """The checkpoint that a row names first; empty if it names none."""
     try:
         first = ormsgpack.unpackb(content)[0]
     except (ValueError, TypeError, IndexError, KeyError):

@@ -69,6 +69,11 @@ class Stored(NamedTuple):
         return self.header.get("sv", FIRST_VERSION)  # type: ignore[no-any-return]  # see id
 
     @property
+    def kept_with(self) -> bytes | None:
+        """The checkpoint whose time to live it prolongs, and that of all others that say the same (objects/holds.py)."""
+        return self.header.get("with")
+
+    @property
     def expires_at_us(self) -> int | None:
         ttl = self.header.get("ttl")
         return None if ttl is None else self.header["at"] + round(ttl * 1_000_000)

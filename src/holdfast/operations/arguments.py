@@ -44,7 +44,7 @@ MAX_NAME_BYTES = 64 * 1024
 class SaveRequest:
     """What is to be saved, checked. `append` maps paths to the elements that follow the parent's list there.
     `created_at_us` is for importers alone: when another program saved it. `beside` is for adapters: rows of the tree
-    that are written in the same commit, given the record. `files` are the new parts of the snapshot that `workspace`
+    that are written in the same commit, given the record; `kept_with`, the checkpoint whose time to live it prolongs. `files` are the new parts of the snapshot that `workspace`
     names."""
 
     agent_id: str
@@ -68,6 +68,7 @@ class SaveRequest:
     handoff_target: str | None = None
     handoff_schema: str | None = None
     created_at_us: int | None = None
+    kept_with: bytes | None = None
     beside: Callable[[Stored], Sequence[RowWrite]] | None = None
     files: FilesWrite | None = None
 

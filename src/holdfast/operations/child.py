@@ -27,6 +27,8 @@ def fields_of(services: Services, request: SaveRequest) -> dict[str, Any]:
         fields["name"] = request.step_name
     if request.ttl_seconds is not None:
         fields["ttl"] = request.ttl_seconds
+    if request.kept_with is not None:
+        fields["with"] = request.kept_with
     if request.handoff_target is not None:
         fields["to"] = request.handoff_target
     if request.handoff_schema is not None:

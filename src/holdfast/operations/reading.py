@@ -56,12 +56,14 @@ async def live_record(services: Services, id_: bytes) -> Stored:
 
 
 async def is_over(services: Services, stored: Stored) -> bool:
-    """Whether a checkpoint may no longer be read: it was expired, or its time to live is over and neither a pin nor a tag
-    holds it. That is looked up only then: a checkpoint without a time to live costs nothing here."""
+    """Whether a checkpoint may no longer be read: it was expired, or its time to live is over, and neither a pin nor a tag
+    nor one that can't be read without it holds it. That is looked up only then: a checkpoint without a time to live costs
+    nothing here."""
     if stored.is_tombstone or not stored.is_expired(services.now_us()):
         return stored.is_tombstone
-    [hold] = await services.backend.rows([holds.hold_key(stored.id, stored.tree)])
-    return hold is None
+    until = holds.until_key(stored)
+    hold, prolonged = await services.backend.rows([holds.hold_key(stored.id, stored.tree), until])
+    return hold is None and (prolonged is None or services.now_us() >= holds.unpack_until(until, prolonged))
 
 
 def _expiry(stored: Stored) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory, PendingWrite
 
@@ -74,26 +74,33 @@ async def delta_history(
     }
 
 
-async def needed_for(threads: Threads, place: Place, kept: Collection[str]) -> set[str]:
+async def needed_for(threads: Threads, place: Place, kept: Sequence[str]) -> set[str]:
     """These checkpoints, and those of their ancestors that their delta channels are made from."""
+    lacking: dict[str, set[str]] = {}  # by checkpoint the delta channels that it has no value of
+    entries: dict[str, Entry] = {}
+    loader = Loader(threads.services)
+    for start in range(0, len(kept), PAGE):
+        found = [await threads.find(place, id_) for id_ in kept[start : start + PAGE]]
+        live = [
+            (entry, stored, set(counted))
+            for entry, stored, about in await threads.live([entry for entry in found if entry is not None])
+            if (counted := about["metadata"].get(DELTA_COUNTERS))
+        ]
+        manifests = [stored.manifest() for _, stored, _ in live]
+        await loader.read(manifests)
+        for (entry, _, channels), manifest in zip(live, manifests, strict=True):
+            entries[entry.id] = entry
+            lacking[entry.id] = channels - loader.state(manifest)["channel_values"].keys()
     needed = set(kept)
-    for id_ in kept:
-        entry = await threads.find(place, id_)
-        live = await threads.live([entry]) if entry is not None else []
-        if entry is None or not live:
-            continue
-        [(_, stored, about)] = live
-        without_value = set(cast("Any", about["metadata"]).get(DELTA_COUNTERS) or ())
-        if without_value:
-            loader = Loader(threads.services)
-            await loader.read([stored.manifest()])
-            without_value -= loader.state(stored.manifest())["channel_values"].keys()
-        if not without_value:
-            continue
-        async for ancestor, values in _ancestors(threads, place, entry):
+    for id_, channels in lacking.items():
+        parent = entries[id_].parent
+        if not channels or (parent in lacking and channels <= lacking[parent]):
+            continue  # what its parent needs is enough for it
+        missing = set(channels)
+        async for ancestor, values in _ancestors(threads, place, entries[id_]):
             needed.add(ancestor.id)
-            without_value -= values.keys()
-            if not without_value:
+            missing -= values.keys()
+            if not missing:
                 break
     return needed
 

@@ -25,6 +25,7 @@ from langgraph.checkpoint.base import (
 
 from holdfast.adapters.langgraph import history
 from holdfast.adapters.langgraph.keys import Place
+from holdfast.adapters.langgraph.retention import Shortening, checked
 from holdfast.adapters.langgraph.threads import Threads, config_of
 from holdfast.adapters.langgraph.types import SaverTypes
 from holdfast.backends.bridge import Bridge, Inline, Offload, run_inline
@@ -58,12 +59,14 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
         allow: Iterable[type[Any] | tuple[str, ...]] = (),
         agent_id: str = DEFAULT_AGENT,
         ttl_seconds: float | None = None,
+        keep_last: int | None = None,
         allow_blocking: bool = False,
     ) -> None:
         """A saver on the store of a client, which stays the caller's to close.
 
         `allow` has classes whose objects may be stored beside those that are known or can be found in an imported
-        module. `ttl_seconds` ends each checkpoint after so long. The methods without `await` refuse to run on the
+        module. `ttl_seconds` ends each checkpoint after so long; `keep_last` leaves so many of each namespace of a thread, and
+        ends older ones a few at a time. What a delta channel of a live checkpoint is made from stays with it. The methods without `await` refuse to run on the
         thread of a running event loop, which they would block; `allow_blocking=True` lets them (a notebook).
         """
         super().__init__()
@@ -83,7 +86,13 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
             memory=LineMemory(CACHE_BYTES, threading.Lock()),
         )
         agent = arguments.name("agent_id", agent_id)
-        self._here = Threads(replace(services, backend=inline), agent, arguments.ttl(ttl_seconds))
+        last = checked(keep_last)
+        self._here = Threads(
+            replace(services, backend=inline),
+            agent,
+            arguments.ttl(ttl_seconds),
+            shortening=None if last is None else Shortening(last),
+        )
         self._there = replace(self._here, services=replace(services, backend=looped))
 
     # -- opening and closing -----------------------------------------------------------------------------------------
@@ -119,7 +128,7 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
     def _opened(cls, open_client: Any, options: dict[str, Any]) -> Self:
         own = {
             name: options.pop(name)
-            for name in ("allow", "agent_id", "ttl_seconds", "allow_blocking")
+            for name in ("allow", "agent_id", "ttl_seconds", "keep_last", "allow_blocking")
             if name in options
         }
         saver = cls(open_client(options), **own)

@@ -17,10 +17,11 @@ from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, Checkpoint
 
 from holdfast.adapters.langgraph import history, keys, loading, writes
 from holdfast.adapters.langgraph.keys import Entry, Place
+from holdfast.adapters.langgraph.retention import Shortening
 from holdfast.backends.port import Commit, RowKey, RowWrite
 from holdfast.errors import CheckpointExpiredError, CheckpointNotFoundError, CorruptError
 from holdfast.model.framework import Framework
-from holdfast.objects import record, rows
+from holdfast.objects import holds, record, rows
 from holdfast.objects.record import Stored
 from holdfast.operations import expire, reading
 from holdfast.operations import save as saving
@@ -60,6 +61,7 @@ class Threads:
     agent_id: str
     ttl_seconds: float | None = None
     recent: Recent = field(default_factory=Recent)
+    shortening: Shortening | None = None
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -75,15 +77,18 @@ class Threads:
         """Saves one of LangGraph's checkpoints; one that has the same id is replaced. Returns holdfast's id."""
         id_ = checkpoint["id"]
         run = metadata.get("run_id")
+        follows = await self._checkpoint(place, parent) if parent else None
+        kept_with = await self._kept_with(place, checkpoint, metadata, follows) if self.ttl_seconds else None
         request = SaveRequest(
             agent_id=self.agent_id,
             session_id=place.session,
             framework=Framework.LANGGRAPH,
             execution_state=plain(checkpoint),
             agent_context={},
-            parent_id=await self._checkpoint(place, parent) if parent else None,
+            parent_id=follows,
             step_name=f"{metadata.get('source', 'put')} {metadata.get('step', '')}".strip(),
             ttl_seconds=self.ttl_seconds,
+            kept_with=kept_with,
             created_at_us=created_at_us,
             metadata={
                 "thread_id": place.thread,
@@ -100,7 +105,24 @@ class Threads:
             request.parent_id = None
             stored = await saving.save(self.services, request)
         self.recent.put(place, id_, stored.id)
+        if self.shortening is not None:
+            await self.shortening.after_put(self, place)
         return stored.id
+
+    async def _kept_with(
+        self, place: Place, checkpoint: Mapping[str, Any], metadata: Mapping[str, Any], parent: bytes | None
+    ) -> bytes | None:
+        """The checkpoint whose time to live this one prolongs, with those in between: the one that its delta channels begin
+        with. None if it has values of all its channels: then it begins anew."""
+        counted = metadata.get(history.DELTA_COUNTERS)
+        if parent is None or (counted is not None and counted.keys() <= checkpoint["channel_values"].keys()):
+            return None
+        line = self.services.memory.get(rows.session_key(place.session))
+        tip = line.tip if line is not None else None
+        before = tip if tip is not None and tip.id == parent else await reading.find_record(self.services, parent)
+        if before is None or (counted is None and "with" not in before.header):
+            return None
+        return before.kept_with or before.id
 
     async def put_writes(
         self, place: Place, id_: str, given: Sequence[tuple[str, Any]], task_id: str, task_path: str
@@ -118,7 +140,7 @@ class Threads:
     # -- reading -----------------------------------------------------------------------------------------------------
 
     async def find(self, place: Place, id_: str) -> Entry | None:
-        found = await self._entries(keys.index_key(place, id_), limit=1)
+        found = await self.entries(keys.index_key(place, id_), limit=1)
         return found[0] if found and found[0].id == id_ else None
 
     async def newest(self, place: Place, id_: str | None) -> Entry | None:
@@ -154,7 +176,7 @@ class Threads:
             one = await self.find(Place(thread, ns), id_)
             found = [one] if one else []
         else:
-            found = await self._entries(keys.of_thread(thread) if thread is not None else b"")
+            found = await self.entries(keys.of_thread(thread) if thread is not None else b"")
             found.sort(key=lambda entry: entry.id, reverse=True)
         for entry in found:
             if (ns in (None, entry.place.ns) and id_ in (None, entry.id)) and (before is None or entry.id < before):
@@ -202,14 +224,14 @@ class Threads:
     ) -> AsyncIterator[Entry]:
         after = keys.index_key(place, before) if before is not None else None
         limit = first_page
-        while page := await self._entries(keys.of_place(place), after=after, limit=limit):
+        while page := await self.entries(keys.of_place(place), after=after, limit=limit):
             for entry in page:
                 yield entry
             if len(page) < limit:
                 return
             after, limit = page[-1].key.key, PAGE
 
-    async def _entries(self, prefix: bytes, *, after: bytes | None = None, limit: int | None = None) -> list[Entry]:
+    async def entries(self, prefix: bytes, *, after: bytes | None = None, limit: int | None = None) -> list[Entry]:
         found = await self.services.backend.scan(keys.INDEX, prefix=prefix, after=after, limit=limit)
         return [keys.unpack_entry(key, row) for key, row in found]
 
@@ -217,7 +239,7 @@ class Threads:
 
     async def delete_thread(self, thread: str) -> None:
         """Expires all of the thread's checkpoints. Their bytes go when they are collected."""
-        entries = await self._entries(keys.of_thread(thread))
+        entries = await self.entries(keys.of_thread(thread))
         for place in dict.fromkeys(entry.place for entry in entries):
             await self._bury_session(place, keep=frozenset())
         removed = await writes.removal(self.services, keys.of_thread(thread))
@@ -225,7 +247,7 @@ class Threads:
 
     async def delete_for_runs(self, runs: Sequence[str]) -> None:
         wanted = set(map(str, runs))
-        entries = [entry for entry in await self._entries(b"") if entry.run in wanted] if wanted else []
+        entries = [entry for entry in await self.entries(b"") if entry.run in wanted] if wanted else []
         await self._bury([entry.checkpoint for entry in entries])
         await self._forget(entries)
 
@@ -234,7 +256,7 @@ class Threads:
         that its delta channels are made from."""
         for thread in threads:
             by_place: dict[Place, list[Entry]] = {}
-            for entry in await self._entries(keys.of_thread(thread)):
+            for entry in await self.entries(keys.of_thread(thread)):
                 by_place.setdefault(entry.place, []).append(entry)
             for place, entries in by_place.items():
                 latest = await self.newest(place, None)
@@ -246,7 +268,7 @@ class Threads:
     async def copy_thread(self, source: str, target: str) -> None:
         """Copies all checkpoints with their ids, parents, metadata and writes."""
         copies: dict[bytes, bytes] = {}
-        entries = await self._entries(keys.of_thread(source))
+        entries = await self.entries(keys.of_thread(source))
         for entry in sorted(entries, key=lambda entry: entry.id):
             loaded = await self.load(entry)
             if loaded is not None:
@@ -260,7 +282,14 @@ class Threads:
         found = await self.services.backend.session_records(rows.session_key(place.session))
         await self._bury([one.id for one in found if one.id not in keep])
 
-    async def _bury(self, checkpoints: Sequence[bytes]) -> None:
+    async def end(self, entries: Sequence[Entry]) -> None:
+        """Expires these checkpoints, and removes what is beside them; not those that are pinned or tagged."""
+        buried = await self._bury([entry.checkpoint for entry in entries])
+        await self._forget([entry for entry in entries if entry.checkpoint in buried])
+
+    async def _bury(self, checkpoints: Sequence[bytes]) -> set[bytes]:
+        """Those that were not there any more are among what it gives, those that something holds are not."""
+        gone = set(checkpoints)
         by_tree: dict[bytes, list[expire.Found]] = {}
         for start in range(0, len(checkpoints), PAGE):
             for found in await self.services.backend.records(checkpoints[start : start + PAGE]):
@@ -270,7 +299,9 @@ class Threads:
                 if not stored.is_tombstone:
                     by_tree.setdefault(stored.tree, []).append((found, stored))
         for tree, ending in by_tree.items():
-            await expire.bury_all(self.services, tree, ending, DELETED)
+            gone -= {stored.id for _, stored in ending}
+            gone.update(await expire.bury_all(self.services, tree, ending, DELETED))
+        return gone
 
     async def _forget(self, entries: Sequence[Entry]) -> None:
         removed: list[RowWrite] = []
@@ -301,7 +332,8 @@ def parent_of(found: CheckpointTuple | None) -> str | None:
 def _index_entry(place: Place, id_: str, parent: str | None, run: str | None) -> Callable[[Stored], Sequence[RowWrite]]:
     def beside(stored: Stored) -> Sequence[RowWrite]:
         key = RowKey(keys.INDEX, keys.index_key(place, id_), stored.tree)
-        return [RowWrite(key, keys.pack_entry(key, stored.id, parent, run))]
+        entry = RowWrite(key, keys.pack_entry(key, stored.id, parent, run))
+        return [entry, *holds.prolonged(stored)]
 
     return beside
 
