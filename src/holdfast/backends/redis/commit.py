@@ -13,6 +13,7 @@ from holdfast.backends.redis.calls import NotReplicatedError
 from holdfast.backends.redis.connections import LostError
 from holdfast.errors import StoreError
 
+DONE = [b"", 0]
 AGAIN = "Saving again with the same checkpoint_id (the error has it) is safe: it does nothing if it is there"
 
 
@@ -53,6 +54,8 @@ def asked(commit: Commit, where: InShard) -> list[Any]:
 
 def outcome(commit: Commit, answer: Any, location: str) -> CommitConflict | StoreError | None:
     """What the script's answer says of the commit."""
+    if answer == DONE:
+        return None
     if isinstance(answer, NotReplicatedError):
         refused = outcome(commit, answer.answer, location)
         return refused or StoreError(
@@ -69,8 +72,6 @@ def outcome(commit: Commit, answer: Any, location: str) -> CommitConflict | Stor
         return StoreError(f"{location} refused the commit: {answer}. Nothing was changed")
     kind, at = answer[0].decode(), answer[1] - 1
     match kind:
-        case "":
-            return None
         case "row":
             return CommitConflict("row", commit.rows[at].key)
         case "required row":
