@@ -55,8 +55,14 @@ def own_server(request: pytest.FixtureRequest) -> Iterator[tuple[Postgres | Valk
 
 
 @pytest.fixture(params=["postgres", "redis"])
-def proxied(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Proxy, str, str]]:
-    """A proxy, a store's URL through it, and past it."""
+def proxied(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Proxy, str, str]]:
+    """A proxy, a store's URL through it, and past it. No hints are sent: one that is under way when the proxy is told to
+    lose the next thing would be lost in its place."""
+    from holdfast.backends.postgres.hints import Hints
+
+    monkeypatch.setattr(Hints, "tell", lambda _: None)
     server = request.getfixturevalue("postgres_dsn" if request.param == "postgres" else "redis_url")
     past = Store(request.param, tmp_path, server).url
     port = urlsplit(past).port

@@ -300,10 +300,11 @@ class PostgresBackend:
         self._connections.close()
 
     def _connection(self) -> AbstractAsyncContextManager[Connection]:
-        return self._connections.one() if self._is_prepared else self._first_connection()
+        is_ready = self._is_prepared and not self._clock.is_due
+        return self._connections.one() if is_ready else self._prepared_connection()
 
     @asynccontextmanager
-    async def _first_connection(self) -> AsyncIterator[Connection]:
+    async def _prepared_connection(self) -> AsyncIterator[Connection]:
         async with self._connections.one() as connection:
             if not self._is_prepared:
                 try:
