@@ -6,7 +6,6 @@ import asyncio
 from pathlib import Path
 
 import pytest
-import redis.asyncio
 from blockbuster import blockbuster_ctx
 from langchain_core.messages import HumanMessage
 from langgraph_savers import chat_graph, checkpoint, config, saver_on
@@ -45,8 +44,6 @@ def test_making_the_store_does_not_block_the_event_loop(store: Store) -> None:
 
     asyncio.run(scenario(HoldfastSaver.memory()))  # lazy imports are done
     saver = saver_on(store)
-    if store.kind == "redis":
-        redis.asyncio.Connection()  # the first one looks up the package's version
 
     async def watched() -> None:
         with blockbuster_ctx():

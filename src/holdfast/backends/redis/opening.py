@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -99,6 +100,11 @@ def open_redis(
         raise UsageError(f"{_shown(url)!r} is not a Redis store: {error}") from error
     if others and not is_cluster:
         raise UsageError(f"{_shown(url)!r} names several servers: for a cluster write 'redis+cluster://'")
+    with suppress(ImportError):  # of an older redis-py, which knows its version without looking
+        from redis.driver_info import DriverInfo
+
+        # Else each connection would look it up among the installed packages, on the event loop.
+        settings.setdefault("driver_info", DriverInfo())
     where = f"{_shown(url)}?prefix={prefix}"
     connections = Connections(settings, where, max_connections, timeout)
     return RedisBackend(
