@@ -144,6 +144,18 @@ def test_a_fork_takes_the_records_along(client: SyncClient):
     assert calls.made == [1, 2, 22]
 
 
+def test_another_agent_that_goes_on_with_the_session_has_steps_of_its_own(client: SyncClient):
+    with client.run("s", agent_id="writer") as run:
+        assert run.step("ask", lambda: "written") == "written"
+        handed = client.handoff(run.save("done"), "reviewer", lease=run.lease)
+    assert client.get(handed).handoff_target == "reviewer"
+    for _ in range(2):
+        with client.run("s", agent_id="reviewer") as run:
+            assert run.step("ask", lambda: "reviewed") == "reviewed"
+    with client.run("s", agent_id="writer") as run:
+        assert run.step("ask", lambda: "?") == "written"
+
+
 def test_a_result_that_can_not_be_kept_is_refused_by_name(client: SyncClient):
     with pytest.raises(UnsupportedValueError, match="result of step 'odd'"), client.run("s") as run:
         run.step("odd", object)
@@ -481,6 +493,6 @@ def test_who_lost_the_lease_can_not_go_on(store: Store):
         with other.run("s", wait=0) as second:
             second.step("two", lambda: 2)
         run.step("three", lambda: 3)
-    assert client.latest(session_id="s").step_name == "end"
+    assert client.latest(session_id="s").step_name == "two"
     with client.run("s") as run:
         assert [run.step(name, lambda: 9) for name in ("one", "two", "three")] == [1, 2, 9]

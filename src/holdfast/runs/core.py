@@ -259,9 +259,23 @@ class Core:
                     del self._rows[entry.id]
         self._rows_in_doubt = False
 
+    async def _is_as_saved(self) -> bool:
+        """Whether a save would keep nothing that the last checkpoint has not."""
+        if self._saved_digest is None and self.checkpoint_id is not None:
+            stored = await reading.find_record(self.services, ids.from_text(self.checkpoint_id), self.tree)
+            if stored is None or stored.is_tombstone:
+                return False
+            state, context = await reading.load_state(self.services, stored.manifest(), verify=False)
+            context.pop(journal.KEY, None)
+            self._saved_digest = self._digest_of(state, context)
+        return self._saved_digest == self._digest()
+
     def _digest(self) -> bytes:
-        """Of what a save would keep beside the journal, so that nothing new can be told from something."""
-        kept = [self.state, self.context, self.task_lists]
+        """Of what a save would keep beside journal and tasks: so nothing new can be told from something."""
+        return self._digest_of(self.state, self.context)
+
+    def _digest_of(self, state: Any, context: dict[str, Any]) -> bytes:
+        kept = [state, context]
         return hashlib.sha256(self.services.codec.encode(kept, "execution_state")).digest()
 
     # -- the end -----------------------------------------------------------------------------------------------------
@@ -277,7 +291,7 @@ class Core:
                 self.record(record._replace(status=REOPENED, payload=b""))
         with self.lock:
             is_new = len(self.journal) > self.journal.saved or self._rows or self.checkpoint_id is None
-        if not is_new and self._saved_digest == self._digest():
+        if not is_new and await self._is_as_saved():
             return
         try:
             await self.save("failed" if error is not None else "end")

@@ -13,6 +13,7 @@ from holdfast.errors import HoldfastError, UsageError
 from holdfast.leases import Lease, SyncLease
 from holdfast.leases import acquire as acquire_lease
 from holdfast.model.runs import Retry
+from holdfast.objects import journal
 from holdfast.operations.services import Services
 from holdfast.runs import stepping
 from holdfast.runs.calling import is_coroutine
@@ -308,7 +309,7 @@ class SyncRun(SyncScope):
 async def opened(services: Services, options: Options, seconds: float, wait: float, holder: str | None) -> Run:
     """A run under a lease of its own, standing where its session does."""
     lease = await acquire_lease(services, Lease, options.session_id, seconds, wait, holder)
-    run = Run(core := Core(services, options, lease, _call_awaited))
+    run = Run(core := Core(services, options, lease, _call_awaited), root(options))
     run.lease = lease
     try:
         await core.open()
@@ -320,7 +321,7 @@ async def opened(services: Services, options: Options, seconds: float, wait: flo
 
 async def sync_opened(services: Services, options: Options, seconds: float, wait: float, holder: str | None) -> SyncRun:
     lease = await acquire_lease(services, SyncLease, options.session_id, seconds, wait, holder)
-    run = SyncRun(core := Core(services, options, lease, _call_plainly))
+    run = SyncRun(core := Core(services, options, lease, _call_plainly), root(options))
     run.lease = lease
     try:
         await core.open()
@@ -328,6 +329,12 @@ async def sync_opened(services: Services, options: Options, seconds: float, wait
         await _give_back(lease._release())
         raise
     return run
+
+
+def root(options: Options) -> str:
+    """Where the path of a run begins: with its agent. When a session is handed on, another program goes on with it, and its
+    steps may have the same names."""
+    return f"{journal.part(options.agent_id)}/"
 
 
 async def _give_back(releasing: Coroutine[Any, Any, bool]) -> None:
