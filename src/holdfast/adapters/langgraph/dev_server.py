@@ -12,7 +12,7 @@ from holdfast.adapters.langgraph.saver import HoldfastSaver
 from holdfast.errors import UsageError
 
 STORE = "HOLDFAST_URL"
-TTL = "HOLDFAST_TTL_SECONDS"
+NUMBERS = {"HOLDFAST_TTL_SECONDS": ("ttl_seconds", float), "HOLDFAST_KEEP_LAST": ("keep_last", int)}
 
 
 @asynccontextmanager
@@ -21,7 +21,8 @@ async def dev_checkpointer() -> AsyncIterator[HoldfastSaver]:
 
     The server calls it without arguments, once for each of its threads that run graphs, and closes what it gives when
     it stops. `HOLDFAST_URL` names the store, by its URL or as the path of a SQLite file; without it,
-    `.holdfast/store.db` where the server was started. `HOLDFAST_TTL_SECONDS` ends each checkpoint after so long.
+    `.holdfast/store.db` where the server was started. `HOLDFAST_TTL_SECONDS` ends each checkpoint after so long,
+    and `HOLDFAST_KEEP_LAST` leaves so many of each thread's namespace.
     """
     # The server refuses calls that block its event loop, and opening a file is one.
     saver = await asyncio.to_thread(_open)
@@ -31,12 +32,13 @@ async def dev_checkpointer() -> AsyncIterator[HoldfastSaver]:
 
 def _open() -> HoldfastSaver:
     options: dict[str, Any] = {}
-    ttl = os.environ.get(TTL)
-    if ttl:
-        try:
-            options["ttl_seconds"] = float(ttl)
-        except ValueError:
-            raise UsageError(f"{TTL} is a number of seconds, not {ttl!r:.60}") from None
+    for variable, (name, number) in NUMBERS.items():
+        given = os.environ.get(variable)
+        if given:
+            try:
+                options[name] = number(given)
+            except ValueError:
+                raise UsageError(f"{variable} is a number, not {given!r:.60}") from None
     where = os.environ.get(STORE)
     if not where:
         return HoldfastSaver.from_sqlite(**options)
