@@ -1,10 +1,10 @@
-"""The whole campaign: every crash point, a thousand kills, power cuts, failing calls, every bit of a small store, and the
-state machine for a long time.
+"""The whole campaign: every crash point, a thousand kills, power cuts, failing calls, every bit of a small store, faults of
+servers, and the state machine for a long time.
 
-    python tests/crash/soak.py [--kills 1000] [--jobs 2] [PYTEST ARGUMENTS]
+    python tests/crash/soak.py [--kills 1000] [--jobs 2] [--only tests/faults] [PYTEST ARGUMENTS]
 
-Runs tests/crash, tests/integrity and the machine of tests/property with HOLDFAST_SOAK=1 and prints what was done. Exits with pytest's status. Its last
-result stands in docs/reliability.md.
+Runs tests/crash, tests/faults, tests/integrity and the machine of tests/property with HOLDFAST_SOAK=1 and prints what was
+done. Exits with pytest's status. Its last result stands in docs/reliability.md.
 """
 
 import argparse
@@ -22,7 +22,12 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 RESTORES = ("tests/workspace/test_restore_kills.py", "tests/workspace/test_restore_crash_points.py")
 RUNS = ("tests/runs/test_batch_kills.py",)
-MACHINE = ("tests/property/test_machine.py", "tests/property/test_processes.py")
+MACHINE = (
+    "tests/property/test_machine.py",
+    "tests/property/test_machine_on_redis.py",
+    "tests/property/test_processes.py",
+)
+EVERYTHING = ("tests/crash", "tests/faults", "tests/integrity", *MACHINE, *RESTORES, *RUNS)
 
 
 def commit() -> str:
@@ -50,6 +55,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=1000, help="random kills over all backends")
     parser.add_argument("--jobs", type=int, default=2, help="tests side by side")
+    parser.add_argument("--only", action="append", help="only these tests, instead of all")
     options, others = parser.parse_known_args()
     seed = os.environ.get("HOLDFAST_SEED") or str(time.time_ns())
     with tempfile.TemporaryDirectory(prefix="holdfast-soak-") as folder:
@@ -62,7 +68,7 @@ def main() -> int:
             "HOLDFAST_TALLY": str(tallied),
         }
         command = [sys.executable, "-m", "pytest", "-n", str(options.jobs), "--dist", "worksteal", "--basetemp"]
-        command += [f"{folder}/pytest", "tests/crash", "tests/integrity", *MACHINE, *RESTORES, *RUNS, *others]
+        command += [f"{folder}/pytest", *(options.only or EVERYTHING), *others]
         started = time.monotonic()
         status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
         minutes = (time.monotonic() - started) / 60
