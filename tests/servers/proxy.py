@@ -9,23 +9,25 @@ import threading
 class Proxy:
     """Passes bytes on, both ways, until it is told otherwise:
 
-    - `eat_replies()`: the next request reaches the server; its reply is lost, and with it the connection;
-    - `eat_requests()`: the next request is lost, and with it the connection.
+    - `eat_reply(to)`: the next request that has these bytes reaches the server; its reply is lost, and with it the
+      connection;
+    - `eat_request(with_)`: the next request that has these bytes is lost, and with it the connection.
     """
 
     def __init__(self, port: int) -> None:
         self._target = port
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listening.getsockname()[1]
-        self._eating = ""
+        self._lock = threading.Lock()
+        self._wanted: tuple[str, bytes] | None = None
         self.eaten = 0
         threading.Thread(target=self._serve, daemon=True).start()
 
-    def eat_replies(self) -> None:
-        self._eating = "reply"
+    def eat_reply(self, to: bytes) -> None:
+        self._wanted = "reply", to
 
-    def eat_requests(self) -> None:
-        self._eating = "request"
+    def eat_request(self, with_: bytes) -> None:
+        self._wanted = "request", with_
 
     def stop(self) -> None:
         self._listening.close()
@@ -37,23 +39,48 @@ class Proxy:
             except OSError:
                 return
             server = socket.create_connection(("127.0.0.1", self._target))
-            for source, target, what in ((client, server, "request"), (server, client, "reply")):
-                threading.Thread(target=self._pass_on, args=(source, target, what), daemon=True).start()
+            is_marked = threading.Event()  # the reply that comes next over this connection is to be lost
+            threading.Thread(target=self._pass_requests, args=(client, server, is_marked), daemon=True).start()
+            threading.Thread(target=self._pass_replies, args=(server, client, is_marked), daemon=True).start()
 
-    def _pass_on(self, source: socket.socket, target: socket.socket, what: str) -> None:
+    def _pass_requests(self, client: socket.socket, server: socket.socket, is_marked: threading.Event) -> None:
         try:
-            while data := source.recv(65536):
-                if self._eating == what:
-                    self._eating = ""
+            while data := client.recv(65536):
+                found = self._found(data)
+                if found == "request":
                     self.eaten += 1
                     break
-                target.sendall(data)
+                if found == "reply":
+                    is_marked.set()
+                server.sendall(data)
         except OSError:
             pass
-        for end in (source, target):
-            try:
-                end.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                continue
-            finally:
-                end.close()
+        _end(client, server)
+
+    def _pass_replies(self, server: socket.socket, client: socket.socket, is_marked: threading.Event) -> None:
+        try:
+            while data := server.recv(65536):
+                if is_marked.is_set():
+                    self.eaten += 1
+                    break
+                client.sendall(data)
+        except OSError:
+            pass
+        _end(server, client)
+
+    def _found(self, data: bytes) -> str:
+        with self._lock:
+            if self._wanted is None or self._wanted[1] not in data:
+                return ""
+            (what, _), self._wanted = self._wanted, None
+            return what
+
+
+def _end(*ends: socket.socket) -> None:
+    for end in ends:
+        try:
+            end.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            continue
+        finally:
+            end.close()
