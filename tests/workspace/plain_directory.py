@@ -16,7 +16,8 @@ from holdfast.backends.port import Commit
 from holdfast.model.workspace import CHUNK_BYTES, WHOLE_BYTES, Entry, Snapshot
 from holdfast.objects import filetree, frame, snapshot
 from holdfast.objects.snapshot import Chunk
-from holdfast.workspace.restoring import Restoring, Taken, Target, Wishes
+from holdfast.workspace.restore_terms import Taken, Target, Wishes
+from holdfast.workspace.restoring import Restoring
 
 
 class PlainDirectory:

@@ -15,7 +15,7 @@ from holdfast import SyncClient
 from holdfast.backends.bridge import run_inline
 from holdfast.errors import CheckpointNotFoundError, RestoreInterruptedError, WorkspaceChangedError
 from holdfast.workspace import apply, carrying_out
-from holdfast.workspace.restoring import Wishes
+from holdfast.workspace.restore_terms import Wishes
 
 FIRST: Tree = {
     b"keep.txt": ("file", 0o644, b"kept"),
@@ -164,7 +164,7 @@ def test_single_paths(directory, root):
 
 
 def test_a_dry_run_says_the_same_and_does_nothing(directory, root):
-    from holdfast.workspace.restoring import Target
+    from holdfast.workspace.restore_terms import Target
 
     first = directory.snapshot()
     wreck(root)

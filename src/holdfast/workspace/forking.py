@@ -29,7 +29,8 @@ from holdfast.workspace.copies import Copies
 from holdfast.workspace.guards import STORE_DIRECTORY
 from holdfast.workspace.here import Here, Seen
 from holdfast.workspace.restore_contents import Comparison, StoreSource
-from holdfast.workspace.restoring import Restoring, Target, Wishes
+from holdfast.workspace.restore_terms import Target, Wishes
+from holdfast.workspace.restoring import Restoring
 
 if TYPE_CHECKING:
     from holdfast.model.checkpoint import Checkpoint

@@ -14,7 +14,7 @@ from holdfast.operations import expire, pins, reading, rollback, snapshots, time
 from holdfast.operations.arguments import SaveRequest
 from holdfast.workspace.apply import StatKey
 from holdfast.workspace.protection import protection
-from holdfast.workspace.restoring import Taken
+from holdfast.workspace.restore_terms import Taken
 from holdfast.workspace.statcache import Directory as SeenDirectory
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from holdfast.model.workspace import Forked, Snapshot
 from holdfast.operations import arguments, reading, rollback
 from holdfast.workspace.carrying_out import Progress
 from holdfast.workspace.here import Here
-from holdfast.workspace.restoring import Restoring, Target, Wishes
+from holdfast.workspace.restore_terms import Target, Wishes
+from holdfast.workspace.restoring import Restoring
 
 if TYPE_CHECKING:
     from holdfast.model.workspace import InterruptedRestore

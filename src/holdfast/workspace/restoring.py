@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal, Protocol
 
 from holdfast.backends.port import ABSENT, Commit, CommitConflict, Row, RowWrite
 from holdfast.errors import (
@@ -28,86 +27,20 @@ from holdfast.errors import (
 from holdfast.model.reports import RollbackReport
 from holdfast.model.restore_plan import Action, Left, RestorePlan, UnsafePathError, make_plan, parents
 from holdfast.model.restore_report import RestoreReport
-from holdfast.model.workspace import Entry, FileChange, Snapshot
+from holdfast.model.workspace import Entry, FileChange
 from holdfast.objects import filetree, restore_journal
 from holdfast.objects.restore_journal import DONE, RUNNING, Journal
 from holdfast.operations import snapshots
-from holdfast.operations.services import Services
 from holdfast.workspace import descriptors
-from holdfast.workspace.apply import Applier, ChangedUnder, Inodes, StatKey
+from holdfast.workspace.apply import Applier, ChangedUnder
 from holdfast.workspace.carrying_out import Progress, carry_out
 from holdfast.workspace.restore_contents import StoreSource, comparison
+from holdfast.workspace.restore_terms import Directory, Taken, Target, Wishes
 
-Keep = Literal["user"] | None
-Escape = Literal["warn", "refuse"]
 TRIES = 3  # of a forced restore, each with a safety snapshot of its own
 LISTED = 12
+FEW = 16  # paths that are looked up one by one
 KNOWN = 4  # so many snapshots back, a content is known not to be the user's own change
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """A snapshot of what is there now. `nodes` are those of its tree that are not stored; `not_ours` is what is there and
-    not in it."""
-
-    snapshot: Snapshot
-    checkpoint_id: str | None = None
-    nodes: Mapping[bytes, bytes] = field(default_factory=dict)
-    seen: Inodes = field(default_factory=dict[bytes, StatKey])
-    not_ours: Sequence[bytes] = ()
-
-
-class Directory(Protocol):
-    """What a restore needs to know of the directory and its sessions."""
-
-    root: bytes
-    services: Services
-
-    async def look(self) -> Taken:
-        """What is there, found by a walk, without storing anything."""
-
-    async def take_safety(self, why: str) -> Taken:
-        """The same as a checkpoint of its own."""
-
-    async def keep_safety(self, checkpoint_id: str) -> None:
-        """Pins it: it is needed."""
-
-    async def drop_safety(self, checkpoint_id: str) -> None:
-        """It turned out not to be needed."""
-
-    async def protected(
-        self, now: Taken, target: Snapshot, changes: Sequence[FileChange], load: filetree.Load
-    ) -> Callable[[bytes], bool]:
-        """Whether a path is excluded, by the rules of the target or by those of now."""
-
-    async def last_known(self, target_id: str | None) -> list[str]:
-        """The snapshots that the agent took last: what is as in one of them is nobody else's change."""
-
-    async def head_of(self, session_id: str) -> str | None: ...
-
-    async def move_head(self, session_id: str, to: str, *, dry_run: bool = False) -> RollbackReport: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """Where to go: a snapshot, the checkpoint that it belongs to, and the session that goes there with the files."""
-
-    snapshot: Snapshot
-    checkpoint_id: str | None = None
-    session_id: str | None = None  # only if the state is rolled back, too
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
-    """How a restore is asked for."""
-
-    keep: Keep = None
-    force: bool = False
-    paths: tuple[bytes, ...] = ()
-    escape: Escape = "warn"
-    only: frozenset[bytes] | None = None  # exactly these paths: what an undo goes back on
-    known: tuple[str, ...] = ()  # more snapshots whose contents are not the user's own changes
-    progress: Progress | None = None
 
 
 class Restoring:
@@ -250,19 +183,12 @@ class Restoring:
         differing = {change.path for change in changes}
         if wishes.only is not None:
             changes = [change for change in changes if change.path in wishes.only]
-        changed_since: set[bytes] | None = None
-        for reference in known if changes else ():
-            try:
-                tree = (await snapshots.load(self._services, reference)).tree
-                paths = {change.path async for change in _diff(tree, now.snapshot.tree, load)}
-            except (CorruptError, UsageError):  # it was collected, or has no files: it can't vouch for anything
-                continue
-            changed_since = paths if changed_since is None else changed_since & paths
+        changed_since = await self._changed_since(now.snapshot.tree, changes, known, load)
         protected = await self._directory.protected(now, target.snapshot, changes, load) if changes else _nothing
         try:
             plan = make_plan(
                 changes,
-                changed_since=differing if changed_since is None else changed_since,
+                changed_since=changed_since,
                 protected=protected,
                 occupied=now.not_ours,
                 keep_user=wishes.keep == "user",
@@ -271,6 +197,31 @@ class Restoring:
         except UnsafePathError as error:
             raise CorruptError(f"the snapshot can't be restored: {error}") from error
         return plan, differing
+
+    async def _changed_since(
+        self, now: bytes | None, changes: Sequence[FileChange], known: Sequence[str], load: filetree.Load
+    ) -> set[bytes]:
+        """Of what would be changed, what is there as no known snapshot has it: somebody else's change."""
+        foreign = {change.path: change.before for change in changes}
+        for reference in known:
+            if not foreign:
+                break
+            try:
+                tree = (await snapshots.load(self._services, reference)).tree
+                if tree is None:
+                    continue
+                if tree == now:
+                    return set()
+                if len(foreign) <= FEW:
+                    foreign = {
+                        path: there for path, there in foreign.items() if await filetree.find(tree, path, load) != there
+                    }
+                else:
+                    differing = {change.path async for change in _diff(tree, now, load)}
+                    foreign = {path: there for path, there in foreign.items() if path in differing}
+            except CorruptError:  # it was collected: it can't vouch for anything
+                continue
+        return set(foreign)
 
     @staticmethod
     def _refuse(plan: RestorePlan, wishes: Wishes) -> None:
