@@ -117,7 +117,7 @@ def test_links_that_were_there_before_are_replaced_and_not_followed(place: Place
 
 
 @pytest.mark.parametrize("swap", SWAPS.values(), ids=SWAPS.keys())
-@pytest.mark.parametrize("moment", range(1, 8))
+@pytest.mark.parametrize("moment", range(1, 7))
 def test_what_is_swapped_in_during_the_restore_is_not_followed(place: Place, opening: str, monkeypatch, swap, moment):
     """Before each action in turn. The restore may be refused or not: outside, nothing happens."""
     first = place.directory.snapshot()

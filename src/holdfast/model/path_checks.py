@@ -3,6 +3,7 @@ say."""
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,10 +13,9 @@ from holdfast.model.workspace import Entry
 
 FlagKind = Literal["escapes", "case", "unicode", "reserved", "long"]
 
-RESERVED = frozenset(
-    ["con", "prn", "aux", "nul", *(f"com{n}" for n in range(1, 10)), *(f"lpt{n}" for n in range(1, 10))]
+RESERVED = re.compile(
+    rb"(?:con|prn|aux|nul|com[1-9]|lpt[1-9]) *(?:\.|$)|.*(?:[ .]$|[<>:\"|?*\\\x00-\x1f])", re.IGNORECASE | re.DOTALL
 )
-NOT_ON_WINDOWS = frozenset('<>:"|?*\\')
 LONGEST_ON_WINDOWS = 259  # beyond, a path needs another form of itself there
 
 
@@ -79,9 +79,7 @@ def escapes(path: bytes, target: bytes) -> bool:
 
 def is_reserved(name: bytes) -> bool:
     """Whether Windows has no file of that name."""
-    text = name.decode("utf-8", "surrogateescape")
-    stem = text.split(".", 1)[0].rstrip(" ").lower()
-    return stem in RESERVED or text[-1:] in (" ", ".") or any(char in NOT_ON_WINDOWS or char < " " for char in text)
+    return RESERVED.match(name) is not None
 
 
 def folded(path: bytes) -> bytes:

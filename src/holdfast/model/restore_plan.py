@@ -129,13 +129,17 @@ def _refuse_unsafe(change: FileChange) -> None:
 
 def _refuse_below_leaves(wanted: dict[bytes, FileChange]) -> None:
     """In a tree, only directories have something below them."""
+    leaves = {path for path, change in wanted.items() if change.after is None or change.after.kind != "dir"}
+    looked_at: dict[bytes, bytes | None] = {}  # for each directory, the leaf above it or at it
     for path, change in wanted.items():
-        if change.after is None:
+        directory = path.rpartition(b"/")[0]
+        if change.after is None or not directory:
             continue
-        for above in parents(path):
-            other = wanted.get(above)
-            if other is not None and (other.after is None or other.after.kind != "dir"):
-                raise UnsafePathError(path, f"it is below {above!r:.60}, which is no directory in the target")
+        if directory not in looked_at:
+            looked_at[directory] = next((above for above in (directory, *parents(directory)) if above in leaves), None)
+        leaf = looked_at[directory]
+        if leaf is not None:
+            raise UnsafePathError(path, f"it is below {leaf!r:.60}, which is no directory in the target")
 
 
 def _narrowed(wanted: dict[bytes, FileChange], paths: Sequence[bytes]) -> dict[bytes, FileChange]:
@@ -173,7 +177,7 @@ def _leave(wanted: dict[bytes, FileChange], conflicts: Iterable[bytes], standing
             left.append(Left(path, f"it holds {_shown(holding[path])}, which stays"))
     # What stays and is no directory can't have anything below it. A directory that the user removed is made again if
     # something is to be put into it.
-    for path, change in list(wanted.items()):
+    for path, change in list(wanted.items()) if kept else ():
         if change.after is None:
             continue
         for above in parents(path):

@@ -61,14 +61,27 @@ class Unfinished:
 class Applier:
     """Works below one root. `token` is in the names of its temporary files, so that they can be told from all others."""
 
-    def __init__(self, root: int, token: str, is_content: IsContent, known: Inodes | None = None) -> None:
+    def __init__(
+        self, root: int, token: str, is_content: IsContent, known: Inodes | None = None, *, direct: bool = False
+    ) -> None:
+        """`direct` writes files in their places at once: for a directory that nobody can see yet."""
         self._root = root
+        self._direct = direct
         self._token = TEMPORARY + token.encode() + b"-"
         self._is_content = is_content
         self._known = known
         self._count = 0
         self._modes: dict[bytes, int] = {}  # the modes that directories get at the end
         self._was: dict[bytes, int] = {}  # the modes of directories that were made accessible meanwhile
+        self._made: set[bytes] = set()  # directories of our own: nobody else has anything to do there yet
+        self._open: tuple[bytes, int] | None = None  # the one of them that was used last, which stays open
+        self._written: dict[bytes, tuple[int, int, int]] = {}  # inode, size and mtime of files as we left them
+
+    def close(self) -> None:
+        """Lets go of what is still open."""
+        if self._open is not None:
+            os.close(self._open[1])
+            self._open = None
 
     # -- one action each ---------------------------------------------------------------------------------------------
 
@@ -99,6 +112,7 @@ class Applier:
                 descriptors.set_mode(directory, name, action.after.mode)
             else:
                 self._modes[action.path] = action.after.mode
+        self._made.add(action.path)
 
     def change_mode(self, action: Action) -> None:
         assert action.after is not None
@@ -147,6 +161,7 @@ class Applier:
                 self._keep_owner(unfinished, directory, name)
                 os.fchmod(unfinished.descriptor, after.mode)  # after the owner: changing that clears bits
                 self._put_in_place(directory, unfinished.name, name, action)
+                self._note(action.path, unfinished.descriptor)
         except BaseException:
             self.abandon(unfinished)
             raise
@@ -159,13 +174,29 @@ class Applier:
 
     def put_file(self, action: Action, data: bytes) -> None:
         """A file of which all is at hand."""
-        unfinished = self.begin_file(action)
-        try:
-            self.write(unfinished, data)
-        except BaseException:
-            self.abandon(unfinished)
-            raise
-        self.finish_file(unfinished)
+        after = action.after
+        assert after is not None
+        if len(data) != after.size:
+            raise ValueError(f"{action.path!r}: {len(data)} bytes came for {after.size}")
+        with self._parent(action.path) as (directory, name):
+            is_direct = self._direct and action.before is None
+            written = name if is_direct else self._temporary_name()
+            opened = self._retried(action.path, lambda: os.open(written, descriptors.NEW_FILE, 0o600, dir_fd=directory))
+            try:
+                unfinished = Unfinished(action, opened, written)
+                self.write(unfinished, data)
+                self._keep_owner(unfinished, directory, name)
+                if after.mode != 0o600:
+                    os.fchmod(opened, after.mode)
+                if not is_direct:
+                    self._put_in_place(directory, written, name, action)
+                self._note(action.path, opened)
+            except BaseException:
+                if not is_direct:
+                    _unlink_if_there(directory, written)
+                raise
+            finally:
+                os.close(opened)
 
     def put_copy(self, action: Action, copy_into: Callable[[Entry, int], bool]) -> bool:
         """A file that is copied from another one on the disk; False if it could not be."""
@@ -192,12 +223,36 @@ class Applier:
                 descriptors.set_mode(directory, name, self._modes[path])
         self._modes.clear()
         self._was.clear()
+        self.close()
         descriptors.sync_file_system(self._root)
 
     def wrong(self, actions: Iterable[Action]) -> list[bytes]:
-        """The touched paths that are not as the plan wants them, read from the disk."""
+        """The touched paths that are not as the plan wants them."""
         final = {action.path: action.after for action in actions}
-        return [path for path, wanted in sorted(final.items()) if not self.is_at(path, wanted)]
+        return [
+            path
+            for path, wanted in sorted(final.items())
+            if not (self._is_ours(path, wanted) or self.is_at(path, wanted))
+        ]
+
+    def _note(self, path: bytes, descriptor: int) -> None:
+        there = os.fstat(descriptor)
+        self._written[path] = (there.st_ino, there.st_size, there.st_mtime_ns)
+
+    def _is_ours(self, path: bytes, wanted: Entry | None) -> bool:
+        """Whether the file is the very one that we wrote, and nobody has written to it since; whether it is the directory
+        that we made. Its content came checked from the store, and need not be read again."""
+        if wanted is None or wanted.kind == "symlink":
+            return False
+        try:
+            there = os.stat(path, dir_fd=self._root, follow_symlinks=False)
+        except OSError:
+            return False
+        if stat.S_IMODE(there.st_mode) != wanted.mode or _kind(there.st_mode) != wanted.kind:
+            return False
+        if wanted.kind == "dir":
+            return path in self._made
+        return self._written.get(path) == (there.st_ino, there.st_size, there.st_mtime_ns)
 
     def is_at(self, path: bytes, wanted: Entry | None) -> bool:
         """Whether exactly this is at the path (None: nothing)."""
@@ -242,12 +297,20 @@ class Applier:
         if not above:
             yield self._root, name
             return
+        if self._open is not None and self._open[0] == above:
+            yield self._open[1], name
+            return
         try:
             descriptor = self._retried(path, lambda: descriptors.open_directory(self._root, above))
         except OSError as error:
             if error.errno in NO_DIRECTORY:
                 raise ChangedUnder(path, "the directory that it is in is none any more") from None
             raise
+        if above in self._made:
+            self.close()
+            self._open = (above, descriptor)
+            yield descriptor, name
+            return
         try:
             yield descriptor, name
         finally:

@@ -34,7 +34,18 @@ class _How(ctypes.Structure):
 
 @functools.cache
 def _libc() -> ctypes.CDLL | None:
-    return ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+    if sys.platform != "linux":
+        return None
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
+    libc.syscall.restype = ctypes.c_long
+    if hasattr(libc, "renameat2"):
+        libc.renameat2.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+    return libc
+
+
+_BENEATH = _How(DIRECTORY, 0, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS)
+_HOW, _HOW_SIZE = ctypes.addressof(_BENEATH), ctypes.sizeof(_BENEATH)
 
 
 def open_root(path: str | bytes | os.PathLike[str]) -> int:
@@ -83,12 +94,8 @@ def _openat2_works() -> bool:
 def _openat2(root: int, path: bytes) -> int:
     libc = _libc()
     assert libc is not None
-    how = _How(DIRECTORY, 0, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS)
     while True:
-        found: int = libc.syscall(
-            ctypes.c_long(SYS_OPENAT2), ctypes.c_int(root), ctypes.c_char_p(path), ctypes.byref(how),
-            ctypes.c_size_t(ctypes.sizeof(how)),
-        )  # fmt: skip
+        found: int = libc.syscall(SYS_OPENAT2, root, path, _HOW, _HOW_SIZE)
         if found >= 0:
             return found
         number = ctypes.get_errno()
@@ -115,11 +122,7 @@ def rename_new(directory: int, source: bytes, target: bytes) -> None:
     """Renames within a directory if `target` is not there; else `FileExistsError`, and nothing is changed."""
     libc = _libc()
     if libc is not None and hasattr(libc, "renameat2"):
-        done = libc.renameat2(
-            ctypes.c_int(directory), ctypes.c_char_p(source), ctypes.c_int(directory), ctypes.c_char_p(target),
-            ctypes.c_uint(RENAME_NOREPLACE),
-        )  # fmt: skip
-        if done == 0:
+        if libc.renameat2(directory, source, directory, target, RENAME_NOREPLACE) == 0:
             return
         number = ctypes.get_errno()
         if number not in (errno.EINVAL, errno.ENOSYS):  # these: this file system can't

@@ -100,12 +100,13 @@ async def _make(opened: Opened, snapshot: Snapshot, place: Path, progress: Progr
     try:
         source = descriptors.open_root(opened.path)
         root = descriptors.open_root(unfinished)
+        applier = Applier(root, secrets.token_hex(6), Comparison({}), direct=True)
         try:
             seen = await apart(opened.taker._loaded)
             copies = Copies(source, Seen(seen.directories))
-            applier = Applier(root, secrets.token_hex(6), Comparison({}))
             await carry_out(services.backend, applier, actions, StoreSource(services), progress, copies)
         finally:
+            applier.close()
             os.close(source)
             os.close(root)
         unfinished.chmod(opened.path.stat().st_mode & 0o7777)

@@ -39,8 +39,13 @@ async def protection(
         outside |= await _excluded(services, scope, *now, made)
         outside |= await _excluded(services, scope, *target, gone)
 
+    below: dict[bytes, bool] = {}  # directories, and whether one of them or above them is left out
+
     def is_protected(path: bytes) -> bool:
-        if path in outside or path in left_out or not left_out.isdisjoint(parents(path)):
+        directory = path.rpartition(b"/")[0]
+        if directory not in below:
+            below[directory] = directory in left_out or not left_out.isdisjoint(parents(directory))
+        if below[directory] or path in outside or path in left_out:
             return True
         top = path.partition(b"/")[0]
         if top == b".git" and not scope.include_git:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,6 +41,7 @@ from holdfast.workspace.restore_terms import Directory, Taken, Target, Wishes
 TRIES = 3  # of a forced restore, each with a safety snapshot of its own
 LISTED = 12
 FEW = 16  # paths that are looked up one by one
+TURN = b"\xffrestore "  # no session: these are UTF-8
 KNOWN = 4  # so many snapshots back, a content is known not to be the user's own change
 
 
@@ -70,6 +72,10 @@ class Restoring:
 
     async def restore(self, target: Target, wishes: Wishes) -> RestoreReport:
         """Makes the files those of the target, or refuses and changes nothing."""
+        async with self._turn():
+            return await self._restore(target, wishes)
+
+    async def _restore(self, target: Target, wishes: Wishes) -> RestoreReport:
         await self._refuse_interrupted()
         for tried in range(1, TRIES + 1):
             try:
@@ -86,6 +92,10 @@ class Restoring:
 
     async def undo(self, wishes: Wishes) -> RestoreReport:
         """Puts back what the last restore of this directory changed. Undoing that does it again."""
+        async with self._turn():
+            return await self._undo(wishes)
+
+    async def _undo(self, wishes: Wishes) -> RestoreReport:
         await self._refuse_interrupted()
         back, narrowed, journal = await self._undoing(wishes)
         try:
@@ -113,11 +123,17 @@ class Restoring:
 
     async def resume(self, *, force: bool = False) -> RestoreReport:
         """Finishes a restore that was cut off."""
-        return await self._finish(forward=True, force=force)
+        async with self._turn():
+            return await self._finish(forward=True, force=force)
 
     async def roll_back(self, *, force: bool = False) -> RestoreReport:
         """Puts everything back that a restore has changed which was cut off."""
-        return await self._finish(forward=False, force=force)
+        async with self._turn():
+            return await self._finish(forward=False, force=force)
+
+    def _turn(self) -> AbstractAsyncContextManager[object]:
+        """Within a process, restores of a directory go one after the other; between processes, the journal refuses."""
+        return self._services.backend.turn(TURN + self._directory.root)
 
     # -- one restore ---------------------------------------------------------------------------------------------------
 
@@ -163,9 +179,9 @@ class Restoring:
         try:
             left = await self._change(journal, plan, safety, wishes.progress)
             state = await self._move_head(journal, forward=True)
-        except (OSError, HoldfastError, UnsafePathError) as error:
+        except (OSError, HoldfastError, KeyboardInterrupt) as error:
             await self._put_back(error)
-            if isinstance(error, HoldfastError):
+            if not isinstance(error, OSError):
                 raise
             raise StoreError(f"the restore failed ({error}); everything was put back as it was") from error
         await self._write(replace(journal, state=DONE, previous=None), version)
@@ -183,7 +199,9 @@ class Restoring:
         differing = {change.path for change in changes}
         if wishes.only is not None:
             changes = [change for change in changes if change.path in wishes.only]
-        changed_since = await self._changed_since(now.snapshot.tree, changes, known, load)
+        # Where nothing is, nothing can be lost: that the user removed it counts only for who keeps the user's changes.
+        at_stake = [change for change in changes if change.before is not None or wishes.keep]
+        changed_since = await self._changed_since(now.snapshot.tree, at_stake, known, load)
         protected = await self._directory.protected(now, target.snapshot, changes, load) if changes else _nothing
         try:
             plan = make_plan(
@@ -242,13 +260,14 @@ class Restoring:
         services = self._services
         is_content = await comparison(services, (entry for one in plan.actions for entry in (one.before, one.after)))
         root = descriptors.open_root(self._directory.root)
+        applier = Applier(root, journal.token, is_content, now.seen)
         try:
-            applier = Applier(root, journal.token, is_content, now.seen)
             left = await carry_out(services.backend, applier, plan.actions, StoreSource(services), progress)
             stayed = {one.path for one in left}
             looked_at = [action for action in plan.actions if action.path not in stayed]
             wrong = await services.backend.apart(lambda: applier.wrong(looked_at))
         finally:
+            applier.close()
             os.close(root)
         if wrong:
             raise ChangedUnder(wrong[0], "it is not what was just written there")
@@ -266,7 +285,7 @@ class Restoring:
 
     # -- a restore that was cut off ------------------------------------------------------------------------------------
 
-    async def _put_back(self, why: Exception) -> None:
+    async def _put_back(self, why: BaseException) -> None:
         """Rolls back what this process has begun; if that fails, too, the journal stays."""
         if await self.interrupted() is None:
             return
