@@ -152,6 +152,7 @@ def test_what_was_collected_can_not_vouch_for_what_is_there(sqlite_store: Store,
         fill(root, "three", 1)
         workspace.restore(first, force=True)
         fill(root, "two", 1)
+        (root / "more").write_text("so that it is not the very same snapshot")
         client.expire(second)
         client.gc()
         with pytest.raises(WorkspaceChangedError):
