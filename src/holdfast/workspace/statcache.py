@@ -105,9 +105,23 @@ class StatCache:
     def contents(self) -> set[bytes]:
         """The hashes of all that its snapshot holds of files."""
         found = {file.content for directory in self.directories.values() for file in directory.files.values()}
-        for listed in self.chunks.values():
-            found.update(hash_ for _, hash_ in ormsgpack.unpackb(listed))
-        return found
+        return found | self._chunks_of(found)
+
+    def replaced(self, updated: Mapping[bytes, Directory | None]) -> set[bytes]:
+        """The hashes that these updates take away, or may: another file may still have the same content."""
+        old = {file.content for path in updated if (was := self.directories.get(path)) for file in was.files.values()}
+        new = {file.content for directory in updated.values() if directory for file in directory.files.values()}
+        gone = old - new
+        return gone | self._chunks_of(gone)
+
+    def _chunks_of(self, contents: set[bytes]) -> set[bytes]:
+        """The chunks of those contents that are lists of them. Lists of files that have gone may still be here."""
+        return {
+            hash_
+            for content, listed in self.chunks.items()
+            if content in contents
+            for _, hash_ in ormsgpack.unpackb(listed)
+        }
 
     def apply(self, updated: Mapping[bytes, Directory | None], chunks: Mapping[bytes, bytes], totals: Totals) -> None:
         for path, directory in updated.items():

@@ -151,6 +151,11 @@ class Taker:
 
     def _acknowledge(self, look: Look, checkpoint: bytes) -> None:
         cache, walk = self._loaded(), look.walk
+        # Only what the new snapshot holds is sure to stay: what it has replaced may be collected with the old one.
+        if cache.reference is None:
+            self._known = None
+        elif self._known is not None:
+            self._known -= cache.replaced(walk.updated)
         cache.apply(walk.updated, walk.chunks, walk.totals)
         cache.reference, cache.checkpoint = look.snapshot.reference, checkpoint
         if self.watch is not None:
