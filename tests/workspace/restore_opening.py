@@ -9,12 +9,13 @@ from holdfast.model.restore_report import RestoreReport
 from holdfast.model.workspace import Entry, SnapshotReport
 from holdfast.workspace.here import Here
 from holdfast.workspace.restoring import Restoring
+from holdfast.workspace.workspace import SyncWorkspace
 
 
 class OpenDirectory:
     def __init__(self, store: str, root: Path) -> None:
         self.client = SyncClient.sqlite(store, durability="fast")
-        self.workspace = self.client.workspace(root)
+        self.workspace: SyncWorkspace = self.client.workspace(root)
 
     def snapshot(self) -> SnapshotReport:
         return self.workspace.snapshot()
