@@ -42,3 +42,22 @@ def test_the_benchmarks_of_runs_run(tmp_path: Path):
     assert "steps per second" in (tmp_path / "runs.md").read_text()
     counts = json.loads((tmp_path / "effects.json").read_text())["counts"]
     assert [of["holdfast"]["payments"] for of in counts.values()] == [1, 1, 1, 1]
+
+
+@pytest.mark.slow
+@pytest.mark.servers
+def test_the_quick_benchmarks_on_servers_run_for_our_own_side(tmp_path: Path):
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.servers", "--quick", "--ours", "--only", "B,R,S", "--results", tmp_path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+    if done.returncode and "ServerUnavailable" in done.stderr:
+        pytest.skip(done.stderr.splitlines()[-1])
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "servers.json").read_text())
+    assert results["B"]["32"]["contenders"].keys() == {"holdfast_redis", "holdfast_postgres", "raw_set"}
+    assert "over a raw SET" in (tmp_path / "servers.md").read_text()
