@@ -327,7 +327,7 @@ class _Effect:
             if now is not None and now.state in HAPPENED and not now.acknowledged:
                 suspects.append(now)
             else:
-                del core.foreign[one.id]
+                core.foreign.pop(one.id, None)
         return suspects
 
     # -- approval ----------------------------------------------------------------------------------------------------
@@ -346,14 +346,14 @@ class _Effect:
         self._admission, self._also = admitted, list(admitted.rows)
         if admitted.arguments is None:
             return False
-        asked_for = await self._intent(None)
+        before = await ledger.find(self.services, self.id, core.tree)
+        asked_for = await self._intent(before)
         self._become(dict(admitted.arguments))
         if self.id == asked_for.id:
             return False
         # Who asks for the original call again, after a crash or a rollback, is led to the one that was made instead.
         modified = asked_for.now("modified", self.services.now_us(), admitted.approval_id,
                                  state=EffectState.MODIFIED, target=self.id)  # fmt: skip
-        before = await ledger.find(self.services, asked_for.id, core.tree)
         self._also.append(modified.write(before))
         return True
 
