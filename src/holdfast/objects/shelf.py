@@ -8,6 +8,7 @@ it begins with, and each element is decoded once. What is given out are copies: 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from holdfast.backends.port import Run, Span
@@ -19,15 +20,15 @@ from holdfast.objects.assemble import Prefix, list_mismatch
 from holdfast.objects.chain import Chain
 from holdfast.objects.manifest import ListEntry
 
-Copy = Callable[[Any], Any]  # raises KeyError for what it can't copy
+Copies = Callable[[Any], Callable[[], Any]]  # gives what makes copies of a value, or raises KeyError
 
 
 class Shelf:
-    def __init__(self, codec: Codec, copy: Copy) -> None:
+    def __init__(self, codec: Codec, copies_of: Copies) -> None:
         self._codec = codec
-        self._copy = copy
+        self._copies_of = copies_of
         self._encoded: dict[int, dict[int, bytes]] = {}  # by log and number
-        self._decoded: dict[int, dict[int, Any]] = {}
+        self._makers: dict[int, dict[int, Callable[[], Any]]] = {}
         self._verified: set[tuple[bytes, tuple[Span, ...]]] = set()
 
     def missing(self, entries: Iterable[ListEntry]) -> list[Span]:
@@ -81,20 +82,24 @@ class Shelf:
         taken: list[Any] = []
         with collector_paused():
             for span in entry.spans:
-                values, numbers = self._values(span), range(span.first, span.end)
-                try:
-                    taken += [*map(self._copy, [values[number] for number in numbers])]
-                except KeyError:
-                    taken += self._codec.decode_joined([(1, self._encoded[span.log][number]) for number in numbers])
+                makers = self._made_ready(span)
+                taken += [makers[number]() for number in range(span.first, span.end)]
         return taken
 
-    def _values(self, span: Span) -> dict[int, Any]:
-        values = self._decoded.setdefault(span.log, {})
-        new = [number for number in range(span.first, span.end) if number not in values]
+    def _made_ready(self, span: Span) -> dict[int, Callable[[], Any]]:
+        makers = self._makers.setdefault(span.log, {})
+        new = [number for number in range(span.first, span.end) if number not in makers]
         if new:
             encoded = self._encoded[span.log]
-            values.update(zip(new, self._codec.decode_joined([(1, encoded[number]) for number in new]), strict=True))
-        return values
+            for number, value in zip(new, self._codec.decode_joined([(1, encoded[one]) for one in new]), strict=True):
+                makers[number] = self._maker(value, encoded[number])
+        return makers
+
+    def _maker(self, value: Any, encoded: bytes) -> Callable[[], Any]:
+        try:
+            return self._copies_of(value)
+        except KeyError:
+            return partial(self._codec.decode, encoded)
 
     def _elements(self, span: Span) -> list[bytes]:
         encoded = self._encoded.get(span.log, {})

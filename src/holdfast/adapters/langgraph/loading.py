@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.adapters.langgraph.messages import copied
+from holdfast.adapters.langgraph.messages import copied, copies_of
 from holdfast.backends.port import Run, Span
 from holdfast.codec.decoding import collector_paused
 from holdfast.objects import assemble
@@ -22,7 +22,7 @@ class Loader:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._shelf = Shelf(services.codec, copied)
+        self._shelf = Shelf(services.codec, copies_of)
         self._skeletons: dict[Span, Sequence[Run]] = {}
         self._blobs: dict[bytes, bytes | None] = {}
 
