@@ -308,6 +308,7 @@ def test_a_database_without_their_tables_is_refused(postgres_dsn: str, client: S
         import_postgres(client, postgres_dsn)
 
 
+@pytest.mark.slow
 def test_the_command_line_brings_threads_over(tmp_path: Path) -> None:
     file, here = tmp_path / "theirs.db", Path(__file__).parent
     with Theirs(lambda: SqliteSaver.from_conn_string(str(file)), import_sqlite).filled() as official:

@@ -179,6 +179,7 @@ def delta_graph(saver: Any) -> Any:
     return builder.compile(checkpointer=saver)
 
 
+@pytest.mark.slow
 def test_what_delta_channels_are_made_from_is_kept(store: Store) -> None:
     client = store.client()
     keeping, short = HoldfastSaver(client), HoldfastSaver(client, keep_last=3)
