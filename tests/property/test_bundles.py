@@ -14,7 +14,7 @@ from examples import examples
 from holdfast import SyncClient
 from holdfast.backends.port import Span
 from holdfast.objects import bundle
-from holdfast.objects.bundle_layout import Numbering, Placement, Ranks, Stretches
+from holdfast.objects.bundle_layout import Numbering, Placement, Ranks, Stretches, tails
 from holdfast.objects.manifest import ListEntry, Manifest, Skeleton, Tail
 from strategies import same
 
@@ -117,6 +117,20 @@ def test_a_placement_brings_every_element_to_one_place(found: list[Manifest], da
             for a, b in zip(before, after, strict=True):
                 assert places.setdefault(a, b) == b
     assert placement.relied_on <= {bytes((number,)) for number in range(known)}
+
+
+@given(st.lists(manifests(), min_size=1, max_size=5))
+def test_what_was_placed_in_an_empty_store_is_numbered_as_it_was(found: list[Manifest]) -> None:
+    numbering = numbered(found)
+    moved = [numbering.moved(manifest) for manifest in found]
+    placement = Placement()
+    for log, length in enumerate(numbering.lengths):
+        placement.put(log, 0, length, 100 + log, 0)
+    for tail in (tail for manifest in moved for tail in tails(manifest)):
+        if not placement.has_tail(tail):
+            placement.open(tail.log, 200 + tail.log)
+    back = [placement.moved(manifest) for manifest in moved]
+    assert [numbered(back).moved(manifest) for manifest in back] == moved
 
 
 @given(st.binary(max_size=200), st.sampled_from(list("HTWGEBRZ")))

@@ -198,7 +198,7 @@ class Placement:
         return (piece.log, piece.at + number - piece.first) if piece else None
 
     def has_tail(self, tail: Tail) -> bool:
-        return tail.log in self._empty or self.end_of(tail.log, tail.end) is not None
+        return tail.log in self._empty or self._place_of(tail) is not None
 
     def open(self, log: int, to: int) -> None:
         """A log without elements: where its first one may go."""
@@ -222,8 +222,16 @@ class Placement:
         return found
 
     def _tail(self, tail: Tail) -> Tail:
-        log, end = self.end_of(tail.log, tail.end) or (self._empty[tail.log], 0)
+        log, end = self._place_of(tail) or (self._empty[tail.log], 0)
         return Tail(log, end, end, 0)
+
+    def _place_of(self, tail: Tail) -> tuple[int, int] | None:
+        """Behind the element before it or, where none of those that were before it is left, at the first that followed: it
+        must stay in the log that went on from it, or the bundle's logs would be others when it is exported again."""
+        if tail.end:
+            return self.end_of(tail.log, tail.end)
+        first = self._piece(tail.log, 0)
+        return (first.log, first.at) if first else None
 
     def _piece(self, log: int, number: int) -> Piece | None:
         pieces = self._pieces.get(log, ())
