@@ -127,7 +127,8 @@ class Taker:
         if look is None:
             await self._abandon(staging)
             return stored, snapshot, 0
-        self._acknowledge(look, stored.id)
+        taken = look
+        await self.services.backend.apart(lambda: self._acknowledge(taken, stored.id))
         return stored, snapshot, look.changes
 
     async def _abandon(self, staging: Staging) -> None:
