@@ -12,6 +12,7 @@ from trees import in_snapshot, on_disk, remove, write
 from holdfast import SyncClient
 from holdfast.backends.port import Commit
 from holdfast.errors import HoldfastError
+from holdfast.model.workspace import WHOLE_BYTES
 from holdfast.operations import staging
 from holdfast.workspace import taking, walk
 from support import Clock, Store
@@ -310,3 +311,28 @@ def test_one_changed_file_costs_few_bytes(memory_store: Store, root: Path) -> No
         write(root, b"pkg%d/module_%d.py" % (number, number), b"x = -%d\n" % number)
         workspace.snapshot()
     assert client.stats().blob_bytes - before < 10 * 9_000
+
+
+def test_a_flipped_bit_in_any_blob_is_found_or_changes_nothing(memory_store: Store, root: Path) -> None:
+    """P4, of files: every blob of a snapshot is damaged in turn, at its beginning, its middle and its end."""
+    fill(root, 12)
+    write(root, b"large", os.urandom(WHOLE_BYTES + 1))
+    client = memory_store.client()
+    workspace = client.workspace(root)
+    saved = workspace.snapshot().checkpoint_id
+    expected = in_snapshot(workspace, saved)
+    backend = memory_store.backend()
+    blobs = backend._blobs  # type: ignore[attr-defined]  # the memory backend's own
+    found = 0
+    for hash_, kept in list(blobs.items()):
+        data = kept[0]
+        for at in {0, len(data) // 2, len(data) - 1}:
+            blobs[hash_] = (data[:at] + bytes((data[at] ^ 1,)) + data[at + 1 :], *kept[1:])
+            try:
+                assert in_snapshot(workspace, saved) == expected
+            except HoldfastError:
+                found += 1
+                assert not client.verify().ok
+        blobs[hash_] = kept
+    assert found > 2 * len(blobs)
+    assert client.verify().ok

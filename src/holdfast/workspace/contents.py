@@ -14,11 +14,11 @@ import zstandard
 from holdfast.model.workspace import CHUNK_BYTES, EMPTY_CONTENT, WHOLE_BYTES
 from holdfast.objects import frame
 from holdfast.objects import snapshot as objects
+from holdfast.workspace.guards import DIRECTORY_FLAGS, FILE_FLAGS, NO_FOLLOW
 
 ATTEMPTS = 3
 PROBE_BYTES = 4096
 WORTH_IT = 0.95  # a beginning that does not become smaller than this is not compressed: images, archives, keys
-_OPENING = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class Read(NamedTuple):
@@ -48,7 +48,7 @@ class Reader:
         for attempt in range(ATTEMPTS):
             is_last = attempt == ATTEMPTS - 1
             listed: bytes | None = None
-            descriptor = os.open(name, _OPENING, dir_fd=directory)
+            descriptor = os.open(name, FILE_FLAGS, dir_fd=directory)
             try:
                 before = os.fstat(descriptor)
                 if not stat.S_ISREG(before.st_mode):
@@ -144,14 +144,14 @@ def _same(before: os.stat_result, after: os.stat_result) -> bool:
 
 def read_now(root: Path, path: bytes, limit: int) -> bytes | None:
     """A file below a directory, if it is one and has at most so many bytes. No symlink is followed."""
-    directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    directory = os.open(root, DIRECTORY_FLAGS)
     try:
         *above, name = path.split(b"/")
         for part in above:
-            below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory)
+            below = os.open(part, DIRECTORY_FLAGS | NO_FOLLOW, dir_fd=directory)
             os.close(directory)
             directory = below
-        descriptor = os.open(name, _OPENING, dir_fd=directory)
+        descriptor = os.open(name, FILE_FLAGS, dir_fd=directory)
     except OSError:
         return None
     finally:

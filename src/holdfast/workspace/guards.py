@@ -16,6 +16,10 @@ from holdfast.errors import UsageError
 Secrets = Literal["keep", "skip", "refuse"]
 SECRETS = ("keep", "skip", "refuse")
 STORE_DIRECTORY = ".holdfast"
+# How things are opened. Where a system has no such flag, `checked_root` refuses before anything is.
+NO_FOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
+DIRECTORY_FLAGS: int = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+FILE_FLAGS: int = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | NO_FOLLOW | getattr(os, "O_NONBLOCK", 0)
 
 _PATTERNS = (
     ".env", ".env.*", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "id_rsa", "id_dsa", "id_ecdsa",
@@ -84,6 +88,8 @@ def check_free_space(store: Path | None, limits: Limits) -> None:
 
 def checked_root(path: str | os.PathLike[str]) -> Path:
     """The directory, by its real name; refused if a snapshot of it can't be what anybody wants."""
+    if os.open not in os.supports_dir_fd:
+        raise UsageError("workspaces need descriptors of directories, which this system (Windows, most likely) has not")
     home = _home()
     given = Path(path)
     root = given.resolve()

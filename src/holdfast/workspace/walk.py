@@ -21,14 +21,14 @@ from holdfast.model.workspace import Entry
 from holdfast.operations.staging import STAGED_BYTES
 from holdfast.workspace import ignore
 from holdfast.workspace.contents import Changed, Read, Reader
-from holdfast.workspace.guards import Budget, Secrets, is_secret
+from holdfast.workspace.guards import DIRECTORY_FLAGS, FILE_FLAGS, NO_FOLLOW, Budget, Secrets, is_secret
 from holdfast.workspace.statcache import NOTHING, Directory, File, StatCache, Totals, file_entry
 
 RACY_NS = 100_000_000  # timestamps are as fine as the kernel's tick: 1 to 10 ms
 COARSE_NS = 2_500_000_000  # where they are whole seconds
 MAX_DEPTH = 400  # directories that are open at once
 MAX_BLOBS = 4000  # in a batch
-_OPENING = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
+_OPENING = DIRECTORY_FLAGS | NO_FOLLOW
 _MARKERS = frozenset((*ignore.FILES, *ignore.MARKED_INSIDE, *ignore.MARKED_BESIDE.values()))
 
 Blobs = dict[bytes, tuple[bytes, int]]  # framed, and the size of what is in them
@@ -91,7 +91,7 @@ class Walk:
     def run(self, dirty: Dirty | None = None) -> Iterator[Blobs]:
         """Looks at everything, or at what is dirty. Gives the blobs that are new, some MiB at a time."""
         self.totals = self.cache.totals
-        root = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        root = os.open(self.root, DIRECTORY_FLAGS)
         try:
             rules = ignore.Rules(
                 use_gitignore=self.scope.use_gitignore, use_defaults=self.scope.use_defaults, seed=self.scope.seed
@@ -474,7 +474,7 @@ def _directory_entry(path: bytes, mode: int | None) -> Entry | None:
 def _content_of(name: bytes, directory: int) -> bytes | None:
     """An ignore file's content; None if there is none that can be read, as git does."""
     try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
+        descriptor = os.open(name, FILE_FLAGS, dir_fd=directory)
     except OSError:
         return None
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -63,7 +64,8 @@ class Opened:
         self.session_id = f"workspace {self.path}" if session_id is None else arguments.name("session_id", session_id)
         self.taker = Taker(services, self.path, store, scope, limits or Limits())
         if watch and watching.is_possible(self.path):
-            self.taker.watch = watching.Watch()
+            with contextlib.suppress(OSError):  # too many of them on this machine: then the walk finds what changed
+                self.taker.watch = watching.Watch()
 
     async def save(self, request: SaveRequest, **how: Any) -> Stored:
         return (await self.taker.save(request, **how))[0]
