@@ -336,3 +336,32 @@ def test_a_flipped_bit_in_any_blob_is_found_or_changes_nothing(memory_store: Sto
         blobs[hash_] = kept
     assert found > 2 * len(blobs)
     assert client.verify().ok
+
+
+@pytest.mark.parametrize("size", [100, WHOLE_BYTES + 1])
+@pytest.mark.parametrize("reopen", [False, True])
+def test_a_content_that_comes_back_is_stored_again_once_it_was_collected(
+    sqlite_store: Store, root: Path, size: int, reopen: bool
+) -> None:
+    """What this process, or its cache, has seen of older snapshots says nothing about what the store still has."""
+    client = sqlite_store.client()
+    workspace = client.workspace(root)
+    one, two = os.urandom(size), os.urandom(size)
+    write(root, b"file", one)
+    write(root, b"other", b"1")
+    first = workspace.snapshot().checkpoint_id
+    write(root, b"file", two)
+    workspace.snapshot()
+    client.expire(first)
+    client.gc()
+    if reopen:
+        client = sqlite_store.client()
+        workspace = client.workspace(root)
+    write(root, b"file", one)
+    last = workspace.snapshot().checkpoint_id
+    assert workspace.read(last, "file") == one
+    assert client.verify().ok
+    write(root, b"copy", one)  # while a content that is there is not stored again
+    before = client.stats().blob_bytes
+    workspace.snapshot()
+    assert client.stats().blob_bytes - before < 2_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,10 +36,11 @@ class Changed(Exception):  # noqa: N818 - a signal within this package
 
 
 class Reader:
-    """Reads files. `known` are the hashes of blobs that need not be given again."""
+    """Reads files. Blobs that are in `known`, and those that were given before, are not given again."""
 
-    def __init__(self, known: set[bytes]) -> None:
-        self._known = known
+    def __init__(self, known: Container[bytes]) -> None:
+        self._stored = known
+        self._given: set[bytes] = set()
         self._compressor = zstandard.ZstdCompressor(level=1, write_checksum=False)
 
     def read(self, name: bytes, directory: int) -> Iterator[dict[bytes, tuple[bytes, int]] | Read]:
@@ -56,7 +57,7 @@ class Reader:
                 if before.st_size <= WHOLE_BYTES:
                     data = _read_whole(descriptor, before.st_size)
                     content, size = hashlib.sha256(data).digest() if data else EMPTY_CONTENT, len(data)
-                    blobs = {content: (self._framed(data), size)} if data and content not in self._known else {}
+                    blobs = {content: (self._framed(data), size)} if data and self._is_new(content) else {}
                 else:
                     chunks: list[objects.Chunk] = []
                     for chunk, blob in self._chunks(descriptor, before.st_size):
@@ -66,17 +67,20 @@ class Reader:
                     size = sum(chunk.size for chunk in chunks)
                     listed = objects.pack_chunks(chunks)
                     content = hashlib.sha256(listed).digest()
-                    blobs = {} if content in self._known else {content: (self._framed(listed), len(listed))}
+                    blobs = {content: (self._framed(listed), len(listed))} if self._is_new(content) else {}
                 after = os.fstat(descriptor)
             finally:
                 os.close(descriptor)
             is_whole = size == before.st_size and _same(before, after)
             # What was read while it changed is kept at the end if it is consistent in itself: its size is.
             if is_whole or (is_last and size == before.st_size):
-                self._known.update(blobs)
+                self._given.update(blobs)
                 yield Read(content, blobs, before, is_torn=not is_whole, chunks=listed)
                 return
         raise Changed
+
+    def _is_new(self, hash_: bytes) -> bool:
+        return hash_ not in self._given and hash_ not in self._stored
 
     def _framed(self, data: bytes) -> bytes:
         if len(data) > 2 * PROBE_BYTES:
@@ -105,8 +109,8 @@ class Reader:
                 yield objects.Chunk(len(data), objects.HOLE), None
             else:
                 hash_ = hashlib.sha256(data).digest()
-                new = {} if hash_ in self._known else {hash_: (self._framed(data), len(data))}
-                self._known.add(hash_)
+                new = {hash_: (self._framed(data), len(data))} if self._is_new(hash_) else {}
+                self._given.add(hash_)
                 yield objects.Chunk(len(data), hash_), new or None
             at += len(data)
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import contextlib
 import os
 import zlib
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -102,32 +103,47 @@ class StatCache:
         if directory.excluded or directory.skipped:
             self.reporting.add(path)
 
-    def contents(self) -> set[bytes]:
-        """The hashes of all that its snapshot holds of files."""
-        found = {file.content for directory in self.directories.values() for file in directory.files.values()}
-        return found | self._chunks_of(found)
-
-    def replaced(self, updated: Mapping[bytes, Directory | None]) -> set[bytes]:
-        """The hashes that these updates take away, or may: another file may still have the same content."""
-        old = {file.content for path in updated if (was := self.directories.get(path)) for file in was.files.values()}
-        new = {file.content for directory in updated.values() if directory for file in directory.files.values()}
-        gone = old - new
-        return gone | self._chunks_of(gone)
-
-    def _chunks_of(self, contents: set[bytes]) -> set[bytes]:
-        """The chunks of those contents that are lists of them. Lists of files that have gone may still be here."""
-        return {
-            hash_
-            for content, listed in self.chunks.items()
-            if content in contents
-            for _, hash_ in ormsgpack.unpackb(listed)
-        }
-
     def apply(self, updated: Mapping[bytes, Directory | None], chunks: Mapping[bytes, bytes], totals: Totals) -> None:
         for path, directory in updated.items():
             self.put(path, directory)
         self.chunks.update(chunks)
         self.totals = totals
+
+
+class Held:
+    """The blobs of files that the cache's snapshot holds. They are counted, since several files may have one: what the last
+    of them lets go may be collected, and must be stored again should it come back."""
+
+    def __init__(self, cache: StatCache) -> None:
+        self._chunks = cache.chunks
+        self._contents: Counter[bytes] = Counter()
+        self._pieces: Counter[bytes] = Counter()  # chunks of the lists that are among the contents
+        for directory in cache.directories.values():
+            self._contents.update(file.content for file in directory.files.values())
+        for content in self._contents.keys() & cache.chunks.keys():
+            self._pieces.update(_pieces(cache.chunks[content]))
+
+    def __contains__(self, hash_: object) -> bool:
+        return hash_ in self._contents or hash_ in self._pieces
+
+    def change(self, released: Iterable[bytes], gained: Iterable[bytes]) -> None:
+        """Files have other contents now. The lists of chunks of what was gained are in the cache."""
+        for content in gained:
+            self._contents[content] += 1
+            if self._contents[content] == 1 and content in self._chunks:
+                self._pieces.update(_pieces(self._chunks[content]))
+        for content in released:
+            self._contents[content] -= 1
+            if self._contents[content] <= 0:
+                del self._contents[content]
+                for piece in _pieces(self._chunks[content]) if content in self._chunks else ():
+                    self._pieces[piece] -= 1
+                    if self._pieces[piece] <= 0:
+                        del self._pieces[piece]
+
+
+def _pieces(listed: bytes) -> list[bytes]:
+    return [hash_ for _, hash_ in ormsgpack.unpackb(listed)]
 
 
 def file_entry(path: bytes, file: File) -> Entry:
@@ -180,7 +196,9 @@ class CacheFile:
                 if self._append(part):
                     return
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            part = _part(self._root, cache, cache.directories, cache.chunks)
+            held = {file.content for directory in cache.directories.values() for file in directory.files.values()}
+            lists = {content: listed for content, listed in cache.chunks.items() if content in held}
+            part = _part(self._root, cache, cache.directories, lists)
             temporary = self._path.with_name(f"{self._path.name}.{os.getpid()}")
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "wb") as file:

@@ -27,7 +27,7 @@ from holdfast.operations.reach import Reach
 from holdfast.operations.services import Services
 from holdfast.operations.staging import STAGED_BYTES, Staging
 from holdfast.workspace.guards import Budget, Limits, OverBudgetError, check_free_space
-from holdfast.workspace.statcache import CacheFile, StatCache
+from holdfast.workspace.statcache import CacheFile, Held, StatCache
 from holdfast.workspace.walk import Blobs, Dirty, NeedsFullWalkError, Scope, Walk
 from holdfast.workspace.watch import Watch
 
@@ -76,7 +76,7 @@ class Taker:
         if store is not None:
             name = hashlib.sha256(self.root).hexdigest()[:16]
             self._file = CacheFile(store.with_name(f"{store.name}-workspaces") / f"{name}.cache", self.root)
-        self._known: set[bytes] | None = None
+        self._held: Held | frozenset[bytes] | None = None  # what the base's snapshot holds; None until it is asked for
         self.watch: Watch | None = None
 
     # -- saving ------------------------------------------------------------------------------------------------------
@@ -133,7 +133,6 @@ class Taker:
 
     async def _abandon(self, staging: Staging) -> None:
         """What was seen and read is not stored: it is to be looked at again."""
-        self._known = None
         if self.watch is not None:
             self.watch.settle(acknowledged=False)
         with contextlib.suppress(HoldfastError):  # their time to live ends them; what happened before it matters more
@@ -152,12 +151,12 @@ class Taker:
 
     def _acknowledge(self, look: Look, checkpoint: bytes) -> None:
         cache, walk = self._loaded(), look.walk
-        # Only what the new snapshot holds is sure to stay: what it has replaced may be collected with the old one.
-        if cache.reference is None:
-            self._known = None
-        elif self._known is not None:
-            self._known -= cache.replaced(walk.updated)
         cache.apply(walk.updated, walk.chunks, walk.totals)
+        # Only what the new snapshot holds is sure to stay: what it has replaced may be collected with the old one.
+        if isinstance(self._held, Held):
+            self._held.change(walk.released, walk.gained)
+        else:
+            self._held = None
         cache.reference, cache.checkpoint = look.snapshot.reference, checkpoint
         if self.watch is not None:
             self.watch.settle(acknowledged=True)
@@ -181,7 +180,6 @@ class Taker:
             except OverBudgetError as excess:
                 raise UsageError(f"the workspace {str(self.path)!r:.120} can't be looked at: {excess}") from excess
             finally:
-                self._known = None
                 if self.watch is not None:
                     self.watch.settle(acknowledged=False)
 
@@ -207,7 +205,7 @@ class Taker:
             built = await filetree.update(base.snapshot.tree, walk.changes, snapshots.loader(self.services))
         else:
             made = await apart(lambda: filetree.build(entry for entry in walk.changes.values() if entry is not None))
-            known = self._known_now()
+            known = self._held_now()
             built = filetree.Built(made.root, {hash_: node for hash_, node in made.nodes.items() if hash_ not in known})
         snapshot = self._snapshot(walk, built.root)
         data = objects.pack(snapshot)
@@ -231,7 +229,7 @@ class Taker:
             self._loaded(),
             self._scope,
             Budget(self._limits),
-            self._known_now,
+            self._held_now,
             deep=deep,
             watch=self.watch,
         )
@@ -300,7 +298,7 @@ class Taker:
             held = await self._live(cache.checkpoint)
             if held is not None and snapshots.reference_of(held) == cache.reference:
                 return Base(await snapshots.load(self.services, cache.reference), held.id, held.tree)
-        self._cache, self._known = StatCache(), None
+        self._cache, self._held = StatCache(), None
         if self.watch is not None:
             self.watch.invalidate()
         reference = snapshots.reference_of(tip) if tip is not None else None
@@ -312,7 +310,7 @@ class Taker:
             await reach.learn(reference)
         except HoldfastError:  # damaged: nothing is built upon it
             return None
-        self._known = set(reach.everything())
+        self._held = frozenset(reach.everything())
         return Base(snapshot, tip.id, tip.tree) if snapshot.tree is not None else None
 
     async def _tip(self, session_id: str | None) -> Stored | None:
@@ -329,13 +327,14 @@ class Taker:
     def _loaded(self) -> StatCache:
         if self._cache is None:
             self._cache = self._file.load() if self._file is not None else StatCache()
-            self._known = None
+            self._held = None
         return self._cache
 
-    def _known_now(self) -> set[bytes]:
-        if self._known is None:
-            self._known = self._loaded().contents()
-        return self._known
+    def _held_now(self) -> Held | frozenset[bytes]:
+        cache = self._loaded()
+        if self._held is None:
+            self._held = Held(cache)
+        return self._held
 
 
 def _not_taken(why: str) -> tuple[Snapshot, dict[bytes, bytes]]:

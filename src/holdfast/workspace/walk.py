@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -76,13 +76,15 @@ class Walk:
     cache: StatCache
     scope: Scope
     budget: Budget
-    known: Callable[[], set[bytes]]  # blobs that need not be given; asked for once there is something to read
+    known: Callable[[], Container[bytes]]  # blobs that need not be given; asked for once there is something to read
     deep: bool = False
     watch: Watching | None = None
     changes: dict[bytes, Entry | None] = field(default_factory=dict)
     updated: dict[bytes, Directory | None] = field(default_factory=dict)
     chunks: dict[bytes, bytes] = field(default_factory=dict)
     torn: list[bytes] = field(default_factory=list)
+    released: list[bytes] = field(default_factory=list)  # contents that files had
+    gained: list[bytes] = field(default_factory=list)  # contents that files have instead
     totals: Totals = NOTHING
     _gathered: Blobs = field(default_factory=dict)
     _size: int = 0
@@ -411,8 +413,8 @@ class Walk:
         for name in old.files.keys() - fresh.files.keys():
             if name not in fresh.directories:
                 self._note(base + name, file_entry(base + name, old.files[name]), None)
-            else:
-                self.totals = self.totals.changed(file_entry(base + name, old.files[name]), None)
+            else:  # a directory has taken its name, and the place in the changes
+                self._count(file_entry(base + name, old.files[name]), None)
         for name in old.directories.keys() - fresh.directories.keys():
             self._remove(base + name, keep=name in fresh.files)
 
@@ -445,8 +447,15 @@ class Walk:
         if before == after:
             return
         self.changes[path] = after
-        self.totals = self.totals.changed(before, after)
+        self._count(before, after)
         self.budget.check_totals(self.totals.files, self.totals.size)
+
+    def _count(self, before: Entry | None, after: Entry | None) -> None:
+        self.totals = self.totals.changed(before, after)
+        if before is not None and before.kind != "dir":
+            self.released.append(before.content)
+        if after is not None and after.kind != "dir":
+            self.gained.append(after.content)
 
 
 class Watching:
