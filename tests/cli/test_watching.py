@@ -11,6 +11,7 @@ import pytest
 from holdfast import SyncClient
 
 PATIENCE = 60
+pytestmark = pytest.mark.slow
 
 
 class Watching:
