@@ -160,3 +160,23 @@ def test_what_was_collected_can_not_vouch_for_what_is_there(sqlite_store: Store,
         workspace.restore(first, force=True)
         assert (root / "f0").read_text() == "one 0"
         assert client.verify().ok
+
+
+def test_safety_snapshots_of_a_directory_do_not_pile_up(quick: SyncClient, root: Path):
+    workspace = quick.workspace(root)
+    fill(root, "one", 1)
+    points = [workspace.snapshot().checkpoint_id]
+    fill(root, "two", 1)
+    points.append(workspace.snapshot().checkpoint_id)
+    for n in range(30):
+        workspace.restore(points[n % 2])
+    (root / "f0").write_text("by hand")
+    for _ in range(10):
+        with pytest.raises(WorkspaceChangedError):
+            workspace.restore(points[0])
+    workspace.restore(points[0], force=True)
+    session = f"restores of {root}"
+    assert len(quick.pins(session)) == 20
+    assert len(quick.timeline(session_id=session, limit=None)) <= 31  # 20 that are pinned, and the newest that are not
+    workspace.undo()
+    assert (root / "f0").read_text() == "by hand"

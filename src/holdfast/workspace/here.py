@@ -84,7 +84,9 @@ class Here:
         await pins.pin(self.services, ids.from_text(checkpoint_id), f"before a restore of {self._opened.path}")
         for old in (await pins.pins(self.services, self.session_id))[SAFETY_KEPT:]:
             await pins.unpin(self.services, ids.from_text(old.checkpoint_id))
-            await self.drop_safety(old.checkpoint_id)
+        # Those of restores that were refused were never pinned.
+        for taken in (await timeline.timeline(self.services, self.session_id))[SAFETY_KEPT:]:
+            await self.drop_safety(taken.checkpoint_id)
 
     async def drop_safety(self, checkpoint_id: str) -> None:
         """Lets it expire, unless somebody has pinned or tagged it, or it is what the next snapshot builds upon."""
