@@ -72,8 +72,8 @@ def test_slots_that_move_under_writers_lose_and_tear_nothing(cluster: ValkeyClus
                 continue
             move.finish()
             writers.wait_for_more()
-    tally("slots moved under 32 writers", done=MOVES, acknowledged=writers.count, wrong=0)
     writers.check()
+    tally("slots moved under 32 writers", done=MOVES, acknowledged=writers.count, wrong=0)
 
 
 def test_nothing_is_carried_out_on_half_a_shard(cluster: ValkeyCluster, monkeypatch: pytest.MonkeyPatch):
