@@ -35,8 +35,14 @@ async def listed(
         ]
         manifests = [stored.manifest() for _, stored, _ in live[:left]]
         await loader.read(manifests)
+        # Neighbours have neighbouring writes, too: one pass gets them. Those that were picked out may be far apart.
+        places = {entry.place for entry, _, _ in live}
+        written = None
+        if len(places) == 1 and not wanted:
+            written = await writes.pending_of(threads.services, places.pop(), [entry.id for entry, _, _ in live[:left]])
         for (entry, _, about), manifest in zip(live, manifests, strict=False):
-            yield await threads.as_tuple(entry, about, loader.state(manifest))
+            pending = None if written is None else written.get(entry.id, [])
+            yield await threads.as_tuple(entry, about, loader.state(manifest), pending)
             left = None if left is None else left - 1
         if len(page) < size:
             return

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple
+from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, PendingWrite
 
 from holdfast.adapters.langgraph import history, keys, loading, writes
 from holdfast.adapters.langgraph.keys import Entry, Place
@@ -190,13 +190,17 @@ class Threads:
             return await self.as_tuple(entry, about, state)
         return None
 
-    async def as_tuple(self, entry: Entry, about: Mapping[str, Any], state: Any) -> CheckpointTuple:
+    async def as_tuple(
+        self, entry: Entry, about: Mapping[str, Any], state: Any, pending: list[PendingWrite] | None = None
+    ) -> CheckpointTuple:
+        if pending is None:
+            pending = await writes.pending(self.services, entry.place, entry.id)
         return CheckpointTuple(
             config=config_of(entry.place, entry.id),
             checkpoint=cast("Checkpoint", state),
             metadata=cast("CheckpointMetadata", about["metadata"]),
             parent_config=config_of(entry.place, about["parent"]) if about["parent"] else None,
-            pending_writes=await writes.pending(self.services, entry.place, entry.id),
+            pending_writes=pending,
         )
 
     async def live(self, entries: Sequence[Entry]) -> list[tuple[Entry, Stored, dict[str, Any]]]:
