@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from holdfast.objects import snapshot as objects
 from holdfast.workspace.guards import DIRECTORY_FLAGS, FILE_FLAGS, NO_FOLLOW
 
 ATTEMPTS = 3
+FEW = 32
 PROBE_BYTES = 4096
 WORTH_IT = 0.95  # a beginning that does not become smaller than this is not compressed: images, archives, keys
 
@@ -36,16 +37,19 @@ class Changed(Exception):  # noqa: N818 - a signal within this package
 
 
 class Reader:
-    """Reads files. Blobs that are in `known`, and those that were given before, are not given again."""
+    """Reads files. Blobs that the store has, and those that were given before, are not given again. Finding out what the store
+    has takes a pass over all that is known of a directory: a few small files are given without asking."""
 
-    def __init__(self, known: Container[bytes]) -> None:
-        self._stored = known
+    def __init__(self, stored: Callable[[], Container[bytes]]) -> None:
+        self._stored = stored
+        self._known: Container[bytes] | None = None
         self._given: set[bytes] = set()
+        self._asked = 0
         self._compressor = zstandard.ZstdCompressor(level=1, write_checksum=False)
 
-    def read(self, name: bytes, directory: int) -> Iterator[dict[bytes, tuple[bytes, int]] | Read]:
+    def read(self, name: bytes, directory: int, had: bytes | None) -> Iterator[dict[bytes, tuple[bytes, int]] | Read]:
         """Reads a file of a directory: the blobs of a large one as they come, at last what it is. A file that changes while
-        it is read is read again, a few times."""
+        it is read is read again, a few times. `had` is the content by which it is known so far: the store has that."""
         for attempt in range(ATTEMPTS):
             is_last = attempt == ATTEMPTS - 1
             listed: bytes | None = None
@@ -57,7 +61,11 @@ class Reader:
                 if before.st_size <= WHOLE_BYTES:
                     data = _read_whole(descriptor, before.st_size)
                     content, size = hashlib.sha256(data).digest() if data else EMPTY_CONTENT, len(data)
-                    blobs = {content: (self._framed(data), size)} if data and self._is_new(content) else {}
+                    blobs = (
+                        {content: (self._framed(data), size)}
+                        if data and content != had and self._is_new(content, small=True)
+                        else {}
+                    )
                 else:
                     chunks: list[objects.Chunk] = []
                     for chunk, blob in self._chunks(descriptor, before.st_size):
@@ -79,8 +87,15 @@ class Reader:
                 return
         raise Changed
 
-    def _is_new(self, hash_: bytes) -> bool:
-        return hash_ not in self._given and hash_ not in self._stored
+    def _is_new(self, hash_: bytes, *, small: bool = False) -> bool:
+        if hash_ in self._given:
+            return False
+        self._asked += 1
+        if self._known is None and small and self._asked <= FEW:
+            return True
+        if self._known is None:
+            self._known = self._stored()
+        return hash_ not in self._known
 
     def _framed(self, data: bytes) -> bytes:
         if len(data) > 2 * PROBE_BYTES:

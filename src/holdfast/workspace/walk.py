@@ -311,7 +311,7 @@ class Walk:
                 file = File(_settled(now.st_ctime_ns, looked), len(target), now.st_ino, now.st_mode, target)
             else:
                 self.budget.check_file(whole, now.st_size)
-                found = yield from self._read(descriptor, name)
+                found = yield from self._read(descriptor, name, before.content if before else None)
                 seen = found.stat
                 ctime = 0 if found.is_torn else _settled(seen.st_ctime_ns, looked)
                 file = File(ctime, seen.st_size, seen.st_ino, seen.st_mode, found.content)
@@ -326,10 +326,10 @@ class Walk:
         fresh.files[name] = file
         self._note(whole, entry_before, file_entry(whole, file))
 
-    def _read(self, descriptor: int, name: bytes) -> Generator[Blobs, None, Read]:
+    def _read(self, descriptor: int, name: bytes, had: bytes | None) -> Generator[Blobs, None, Read]:
         if self._reader is None:
-            self._reader = Reader(self.known())
-        for found in self._reader.read(name, descriptor):
+            self._reader = Reader(self.known)
+        for found in self._reader.read(name, descriptor, had):
             blobs = found.blobs if isinstance(found, Read) else found
             for hash_, (framed, size) in blobs.items():
                 self._gathered[hash_] = (framed, size)
