@@ -32,7 +32,9 @@ def test_a_restart_in_the_middle_of_many_writers_loses_nothing(own_server, way):
     assert writers.failures  # the control: the restarts were felt
     writers.check()
     shards = ", 4 shards" if "shards=4" in url else ""
-    tally(f"{way} under 32 writers, {url.partition(':')[0]}{shards}", done=RESTARTS, acknowledged=writers.count, wrong=0)
+    tally(
+        f"{way} under 32 writers, {url.partition(':')[0]}{shards}", done=RESTARTS, acknowledged=writers.count, wrong=0
+    )
 
 
 def test_control_a_server_that_keeps_nothing_loses_what_it_acknowledged():
