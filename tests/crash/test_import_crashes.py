@@ -14,6 +14,7 @@ import pytest
 from bundles import equal_stores, exported, fill, imported
 from holdfast import ConflictError, SyncClient
 from holdfast.operations import import_ as importing
+from holdfast.operations.staging import STAGED_FOR_SECONDS
 from support import Clock, Store, messages, python_process
 
 pytestmark = pytest.mark.slow
@@ -22,6 +23,7 @@ IMPORTER = """
     import sys
     from holdfast import SyncClient
     from holdfast.operations import import_ as importing
+from holdfast.operations.staging import STAGED_FOR_SECONDS
     importing.STAGED_BYTES = 20_000
     with SyncClient.open(sys.argv[1]) as client:
         print("begin", flush=True)
@@ -88,7 +90,7 @@ def test_what_a_killed_import_left_is_collected_in_time(store: Store, quick: Syn
     assert client.stats().run_bytes > 0
     client.gc()
     assert client.stats().run_bytes > 0  # it may be going on
-    clock.forward(importing.STAGED_FOR_SECONDS + 1)
+    clock.forward(STAGED_FOR_SECONDS + 1)
     client.gc()
     client.gc()
     after = client.stats()

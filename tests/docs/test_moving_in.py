@@ -34,8 +34,9 @@ def test_every_command_runs(tmp_path, monkeypatch):
     monkeypatch.delenv("HOLDFAST_URL", raising=False)
     make_sources()
     commands = [line for snippet in snippets(DOCUMENT, "console") for line in snippet.code.splitlines()]
-    assert len(commands) == 4
-    for command in commands:
+    assert len(commands) == 8
+    # Threads of LangGraph are imported in tests/langgraph_adapter, where graphs have made them.
+    for command in [command for command in commands if "langgraph" not in command]:
         done = subprocess.run(
             [sys.executable, "-m", "holdfast", *shlex.split(command)[1:]],
             check=False,

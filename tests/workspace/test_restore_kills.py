@@ -52,8 +52,10 @@ class Killed:
     def hear(self) -> str:
         deadline = time.monotonic() + PATIENCE
         output = self._process.stdout.fileno()
+        waiting = select.poll()  # select() takes no descriptor above 1,023
+        waiting.register(output, select.POLLIN)
         while b"\n" not in self._buffer:
-            ready, _, _ = select.select([output], [], [], max(deadline - time.monotonic(), 0))
+            ready = waiting.poll(max(deadline - time.monotonic(), 0) * 1000)
             assert ready, "the worker said nothing for a minute"
             data = os.read(output, 65536)
             assert data, "the worker ended by itself"
