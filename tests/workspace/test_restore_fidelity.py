@@ -220,18 +220,12 @@ def test_what_is_no_file_is_left_and_said(tmp_path: Path, quick: SyncClient):
     assert (root / "socket").is_socket()
 
 
-def test_directories_that_nobody_may_write_to_are_filled_all_the_same(tmp_path: Path):
+def test_directories_that_nobody_may_write_to_are_filled_all_the_same():
     """As a user that is not root: modes count."""
     if os.geteuid() != 0:
         pytest.skip("needs root to become somebody else")
     from support import python
 
-    root = tmp_path / "root"
-    tmp_path.chmod(0o777)
-    for above in tmp_path.parents:
-        if above == Path("/tmp"):
-            break
-        above.chmod(0o755)
     code = """
         import os, sys
         from pathlib import Path
@@ -272,9 +266,9 @@ def test_directories_that_nobody_may_write_to_are_filled_all_the_same(tmp_path: 
         cycle(Path(sys.argv[1], "as-nobody"))
         print("held")
     """
-    root.mkdir()
-    root.chmod(0o777)
-    assert python(code, str(root)).stdout == "held\n"
+    with tempfile.TemporaryDirectory() as root:  # pytest's own directories are closed to others
+        os.chmod(root, 0o777)  # noqa: PTH101 - a path as text
+        assert python(code, root).stdout == "held\n"
 
 
 def test_a_file_stays_the_users_when_root_restores_it(tmp_path: Path, quick: SyncClient):
