@@ -267,7 +267,7 @@ def test_directories_that_nobody_may_write_to_are_filled_all_the_same():
         print("held")
     """
     with tempfile.TemporaryDirectory() as root:  # pytest's own directories are closed to others
-        os.chmod(root, 0o777)  # noqa: PTH101 - a path as text
+        os.chmod(root, 0o777)
         assert python(code, root).stdout == "held\n"
 
 
