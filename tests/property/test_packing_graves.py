@@ -129,6 +129,17 @@ def test_a_changed_pack_is_refused_or_well_formed(some: list[Grave], data: st.Da
             assert isinstance(grave.why, str)
 
 
+def test_any_byte_of_a_pack_may_be_any_other():
+    in_order = [Grave(bytes((first,)) + bytes(15), b"s", 1, None, 0, "why", bytes(12)) for first in (4, 116)]
+    key = RowKey(rows.GRAVES, TAG + in_order[-1].id, TREE)
+    content = frame.content(graves.packed(key, in_order)[:-4])
+    for place in range(len(content)):
+        for value in range(256):
+            changed = content[:place] + bytes((value,)) + content[place + 1 :]
+            with contextlib.suppress(CorruptError, NewerVersionError):
+                graves.unpack(key, Row(rows.protect(key, frame.raw(changed)), 1))
+
+
 def test_a_pack_of_another_tree_or_end_is_refused():
     grave = Grave(TREE, b"s", 1, None, 0, "why", bytes(12))
     key = RowKey(rows.GRAVES, TAG + TREE, TREE)

@@ -209,7 +209,7 @@ def unpack(key: RowKey, row: Row) -> list[Grave]:
     columns = _columns(key, frame.content(rows.content(key, row), limit=MAX_CONTENT))
     try:
         graves = _graves(columns)
-    except (ValueError, IndexError, TypeError, AttributeError) as error:
+    except (ValueError, IndexError, TypeError, AttributeError, OverflowError) as error:
         raise _damaged(key) from error
     found = [grave.id for grave in graves]
     if not found or any(a >= b for a, b in pairwise(found)) or key.key[len(FOREIGN) :] != found[-1]:
