@@ -13,11 +13,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from holdfast.model.snapshot_reference import SCHEME
+
 Kind = Literal["file", "dir", "symlink"]
 
 WHOLE_BYTES = 1024 * 1024  # a file of at most so many bytes is one blob; a larger one is kept in chunks
 CHUNK_BYTES = 256 * 1024
-SCHEME = "holdfast:"
 EMPTY_CONTENT = hashlib.sha256(b"").digest()
 
 
@@ -159,15 +160,3 @@ class Forked:
     checkpoint_id: str | None
     paths: int
     copied: int
-
-
-def is_ours(reference: str | None) -> bool:
-    """Whether a checkpoint's `workspace` names a snapshot of ours, and not one that a sandbox service took."""
-    if reference is None or not reference.startswith(SCHEME):
-        return False
-    digits = reference.removeprefix(SCHEME)
-    return len(digits) == 64 and all(digit in "0123456789abcdef" for digit in digits)
-
-
-def reference_to(object_hash: bytes) -> str:
-    return SCHEME + object_hash.hex()

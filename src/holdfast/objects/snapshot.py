@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import ormsgpack
 
 from holdfast.errors import CorruptError, NewerVersionError
-from holdfast.model.workspace import Excluded, Skipped, Snapshot, SnapshotSkipped, reference_to
+from holdfast.model.snapshot_reference import reference_to
+from holdfast.model.workspace import Excluded, Skipped, Snapshot, SnapshotSkipped
 
 VERSION = 1
 HOLE = b""  # in the place of a chunk's hash: nothing but zeros

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from holdfast.model.workspace import SCHEME
+from holdfast.model.snapshot_reference import SCHEME
 from holdfast.objects import filetree
 from holdfast.objects import snapshot as objects
 

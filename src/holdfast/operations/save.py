@@ -9,7 +9,7 @@ from holdfast.backends.port import Commit, CommitConflict
 from holdfast.errors import ConflictError, CorruptError, NewerStateError, StoreError, UsageError
 from holdfast.model import ids
 from holdfast.model.migrations import FIRST_VERSION
-from holdfast.model.workspace import is_ours
+from holdfast.model.snapshot_reference import is_ours
 from holdfast.objects import plan, rows
 from holdfast.objects.record import LIVE, Stored
 from holdfast.objects.split import KnownList, Split

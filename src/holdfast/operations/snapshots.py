@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
 from holdfast.errors import CorruptError, UsageError
-from holdfast.model.workspace import Entry, FileChange, Snapshot, is_ours
+from holdfast.model.snapshot_reference import is_ours
+from holdfast.model.workspace import Entry, FileChange, Snapshot
 from holdfast.objects import filetree, frame
 from holdfast.objects import snapshot as objects
 from holdfast.objects.record import Stored
