@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # pip may come without the module that `python -m venv` needs for its own pip (Debian): so pip fills the venv.
 PIP_INTO := $(PYTHON) -m pip --python $(VENV)/bin/python --disable-pip-version-check install --quiet
 
-.PHONY: demo test check lint fmt bench bench-langgraph bench-servers bench-runs bench-differences bench-workspace soak clean
+.PHONY: demo test check lint fmt docs bench bench-all bench-langgraph bench-servers bench-runs bench-differences bench-workspace soak clean
 
 demo: $(VENV)/installed
 	$(BIN)/holdfast demo
@@ -29,6 +29,10 @@ fmt: $(VENV)/dev
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
+## The documentation as a site, in docs/_build/html. A warning is an error.
+docs: $(VENV)/dev
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
 ## Side by side with the peers; writes benchmarks/results/.
 bench: $(VENV)/bench
 	$(BIN)/python -m benchmarks.run
@@ -49,6 +53,10 @@ bench-runs: $(VENV)/bench
 bench-differences: $(VENV)/bench
 	$(BIN)/python -m benchmarks.differences
 
+## Every benchmark, one after the other, and benchmarks/RESULTS.md from what they found: about an hour on a quiet machine.
+bench-all: $(VENV)/bench
+	$(BIN)/python -m benchmarks.all
+
 ## Snapshots of directories beside shadow git, and restic and borg where they are installed: about twenty minutes, 5 GB of disk.
 bench-workspace: $(VENV)/bench
 	$(BIN)/python -m benchmarks.workspace.run --write
@@ -58,7 +66,7 @@ soak: $(VENV)/dev system-tools
 	HOLDFAST_SOAK=1 $(BIN)/python tests/crash/soak.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist docs/_build
 
 # strace injects kills and I/O errors into system calls. Without it (or without root to install it) these tests are
 # skipped, and say so.

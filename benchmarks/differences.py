@@ -17,11 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jsonpatch
-from deepdiff import DeepDiff, Delta
-
-from benchmarks import environment
+from benchmarks import environment, pages, plot
 from benchmarks.conversation import Conversation
+from benchmarks.goals import Goal, Verdict
 from benchmarks.subprocesses import ROOT
 from benchmarks.tables import number, table
 from holdfast import SyncClient
@@ -29,7 +27,6 @@ from holdfast import SyncClient
 CASES = ((1_000_000, 1), (1_000_000, 20), (10_000_000, 1))  # bytes of history, steps apart; the last is the goals'
 ROUNDS = 3
 PACKAGES = ("holdfast", "deepdiff", "jsonpatch", "ormsgpack", "zstandard")
-GOAL_MS, GOAL_RATIO = 5.0, 50.0
 
 
 def main() -> None:
@@ -43,10 +40,15 @@ def main() -> None:
     (directory / "differences.json").write_text(json.dumps(results, indent=1) + "\n", "utf-8")
     page = "\n".join(_page(results)) + "\n"
     (directory / "differences.md").write_text(page, "utf-8")
+    bars = {f"{_told(case)}: CPU ms": case["cpu_ms"] for case in results["cases"]}
+    plot.bars(bars, "Difference of two checkpoints", directory / "differences.png", log=True)
     print(page)
 
 
 def measured(stores: Path, size: int, apart: int) -> dict[str, Any]:
+    import jsonpatch
+    from deepdiff import DeepDiff, Delta
+
     path = stores / f"{size}-{apart}.db"
     conversation = Conversation()
     conversation.grow_to(size)
@@ -96,34 +98,61 @@ def _cpu_ms(run: Callable[[], Any]) -> float:
     return (time.process_time() - began) * 1000
 
 
+def verdicts(results: dict[str, Any]) -> list[Verdict]:
+    size, apart = CASES[-1]
+    neighbours = next(case for case in results["cases"] if (case["bytes"], case["apart"]) == (size, apart))["cpu_ms"]
+    goals = (
+        Goal("CPU of the difference of two neighbours with 10 MB of history", "differences", lambda _: neighbours["holdfast"], 5, unit="ms"),
+        *(
+            Goal(
+                f"the same by {peer}, of states in memory, over ours",
+                "differences",
+                lambda _, peer=peer: neighbours[peer] / neighbours["holdfast"],
+                50,
+                at_least=True,
+            )
+            for peer in ("jsonpatch", "deepdiff")
+        ),
+    )  # fmt: skip
+    return [goal.judge(results) for goal in goals]
+
+
+def command(workload: str) -> str:
+    return f"python -m benchmarks.{workload}"
+
+
 def _page(results: dict[str, Any]) -> list[str]:
-    about = results["environment"]
     rows = []
     for case in results["cases"]:
         cpu = case["cpu_ms"]
         ours = cpu["holdfast"]
         rows.append(
             [
-                f"{case['bytes'] / 1e6:g} MB, {case['apart']} step{'s' * (case['apart'] > 1)} apart",
+                _told(case),
                 number(ours),
                 number(cpu["loading two states"]),
                 *(f"{number(cpu[peer])} ({number(cpu[peer] / ours)} ×)" for peer in ("jsonpatch", "deepdiff")),
             ]
         )
-    neighbours = results["cases"][-1]["cpu_ms"]
-    ratio = min(neighbours[peer] / neighbours["holdfast"] for peer in ("jsonpatch", "deepdiff"))
+    software = f"SQLite {results['environment']['sqlite']}"
     return [
-        "# Differences",
-        "",
-        f"Measured {about['date']} at commit `{about['commit']}`, Python {about['python']}, {about['cpus']} CPUs: {about['cpu']}.",
+        *pages.head("Differences", results, software=software, not_worth_quoting=False),
         "CPU time in ms, medians of runs in turn. holdfast starts from two ids and an opened file; the others from two states",
-        "in memory. `make bench-differences` reproduces it.",
+        "in memory.",
+        "",
+        "![CPU of a difference](differences.png)",
+        "",
+        "## Goals",
+        "",
+        *pages.goals(verdicts(results), command),
+        "## Figures",
         "",
         *table(["", "holdfast", "loading two states", "jsonpatch", "deepdiff"], rows),
-        "",
-        f"Goals, at 10 MB and one step: at most {GOAL_MS:g} ms of CPU (measured: {number(neighbours['holdfast'])}),",
-        f"and at least {GOAL_RATIO:g} times as fast as both (measured: {number(ratio)}).",
     ]
+
+
+def _told(case: dict[str, Any]) -> str:
+    return f"{case['bytes'] / 1e6:g} MB, {case['apart']} step{'s' * (case['apart'] > 1)} apart"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""results.png: how save time and size grow with the number of steps, for the longest conversation that was measured."""
+"""Plots: how save time and size grow with the number of steps; bars side by side."""
 
 from pathlib import Path
 from typing import Any
@@ -62,4 +62,28 @@ def draw(
     figure.legend(*saves.get_legend_handles_labels(), loc="outside lower center", ncols=len(lines), frameon=False)
     figure.suptitle(f"A conversation of {int(steps):,} steps, saved at every step ({where})")
     figure.savefig(file, dpi=130)
+    plt.close(figure)
+
+
+def bars(groups: dict[str, dict[str, float]], title: str, file: Path, *, log: bool = False) -> None:
+    """One panel per group, one bar per contender; those of holdfast in its colour."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    height = 1.2 + 0.4 * max(len(group) for group in groups.values())
+    figure, panels = plt.subplots(
+        1, len(groups), figsize=(5.5 * len(groups), height), layout="constrained", squeeze=False
+    )
+    for axes, (name, group) in zip(panels[0], groups.items(), strict=True):
+        colours = ["#0b7a75" if key.startswith("holdfast") else "#b8b8b8" for key in group]
+        axes.barh(list(group), list(group.values()), color=colours)
+        axes.bar_label(axes.containers[0], fmt="{:,.4g}", padding=3)
+        axes.set(title=name, xscale="log" if log else "linear")
+        axes.invert_yaxis()
+        axes.margins(x=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(title)
+    figure.savefig(file, dpi=110)
     plt.close(figure)

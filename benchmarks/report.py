@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.goals import Verdict, verdicts
-from benchmarks.tables import Row
+from benchmarks import pages
+from benchmarks.goals import verdicts
 from benchmarks.tables import number as _number
 from benchmarks.tables import table as _table
 
@@ -17,41 +17,19 @@ TITLES = {
     "checkpnt": "checkpnt",
     "bare_sqlite3": "bare sqlite3 insert + commit",
 }
-WORDS = {True: "reached", False: "**MISSED**", None: "not measured"}
 
 
 def markdown(results: dict[str, Any]) -> str:
     return "\n".join([*_head(results), *_goals(results), *_figures(results), ""])
 
 
-def goals_as_text(judged: list[Verdict]) -> str:
-    lines = [
-        f"{'reached' if one.reached else 'MISSED ':>8}  {one.measured:>14}  {one.goal:>15}  {one.figure}"
-        for one in judged
-        if one.reached is not None
-    ]
-    unmeasured = sum(one.reached is None for one in judged)
-    return "\n".join([*lines, f"{unmeasured} goals were not measured in this run"] if unmeasured else lines)
+def command(workload: str) -> str:
+    return f"python -m benchmarks.run --only {workload}"
 
 
 def _head(results: dict[str, Any]) -> Iterator[str]:
-    machine = results["environment"]
-    yield "# Results"
-    yield ""
-    if results["quick"]:
-        yield "**A quick run: it shows that the benchmarks work. Its figures are not worth quoting.**"
-        yield ""
-    changed = " with uncommitted changes" if machine["uncommitted_changes"] else ""
-    yield f"Measured {machine['date']} at commit `{machine['commit']}`{changed}, in {results['seconds']:.0f} s."
-    yield (
-        f"Python {machine['python']}, SQLite {machine['sqlite']}, Linux {machine['kernel']}, {machine['cpus']} CPUs: "
-        f"{machine['cpu']}, {machine['filesystem']}, load {machine['load_average_at_start'][0]} at the start."
-    )
-    yield "Versions: " + ", ".join(f"{name} {version}" for name, version in machine["packages"].items()) + "."
-    yield ""
-    for name, error in results["failed"].items():
-        yield f"**Workload {name} failed: {error}**"
-        yield ""
+    software = f"SQLite {results['environment']['sqlite']}"
+    yield from pages.head("Results", results, software=software, not_worth_quoting=results["quick"])
     yield "All stores on SQLite, WAL, `synchronous=FULL`. What is measured, and what to bear in mind, is in [README.md](../README.md)."
     yield ""
     yield "![Save time and bytes on disk by step](results.png)"
@@ -59,19 +37,9 @@ def _head(results: dict[str, Any]) -> Iterator[str]:
 
 
 def _goals(results: dict[str, Any]) -> Iterator[str]:
-    judged = verdicts(results)
     yield "## Goals"
     yield ""
-    yield from _table(["figure", "goal", "measured", "", "reproduce"], [_goal_row(verdict) for verdict in judged])
-    yield ""
-    missed = sum(verdict.reached is False for verdict in judged)
-    reached = sum(verdict.reached is True for verdict in judged)
-    yield f"{reached} reached, {missed} missed, {len(judged) - reached - missed} not measured in this run."
-    yield ""
-
-
-def _goal_row(verdict: Verdict) -> Row:
-    return [verdict.figure, verdict.goal, verdict.measured, WORDS[verdict.reached], f"`{_command(verdict.workload)}`"]
+    yield from pages.goals(verdicts(results), command)
 
 
 def _figures(results: dict[str, Any]) -> Iterator[str]:
@@ -89,7 +57,7 @@ def _figures(results: dict[str, Any]) -> Iterator[str]:
         if name in results:
             yield from section(results[name])
             yield ""
-            yield f"`{_command(name)}`"
+            yield f"`{command(name)}`"
             yield ""
 
 
@@ -267,7 +235,3 @@ def _command_line(section: dict[str, Any]) -> Iterator[str]:
 
 def _in_order(part: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     return [(key, part["contenders"][key]) for key in TITLES if key in part["contenders"]]
-
-
-def _command(workload: str) -> str:
-    return f"python -m benchmarks.run --only {workload}"

@@ -18,14 +18,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks import environment
+from benchmarks import environment, pages, plot
+from benchmarks.goals import Goal, Verdict
 from benchmarks.tables import number, table
 
 HERE = Path(__file__).resolve().parent
 RESULT = {"text": "what a step came to: " + "kelp " * 30, "numbers": list(range(10))}
 CONTENDERS = ("holdfast step", "holdfast effect", "DBOS step", "bare sqlite3 commit")
 WARM_UP = 50
-CPU_GOAL, RATE_GOAL = 1 / 3, 0.7
 
 
 # -- one contender, in this process ----------------------------------------------------------------------------------
@@ -135,37 +135,47 @@ def measure(steps: int, rounds: int, stores: Path, contenders: tuple[str, ...]) 
     }
 
 
-def markdown(results: dict[str, Any]) -> str:
+def verdicts(results: dict[str, Any]) -> list[Verdict]:
+    figures = results["figures"]
+    goals = (
+        Goal(
+            "CPU of a step over that of DBOS's",
+            "runs",
+            lambda _: figures["holdfast step"]["cpu_us"] / figures["DBOS step"]["cpu_us"],
+            1 / 3,
+        ),
+        Goal(
+            "steps per second over bare commits of sqlite3 at FULL",
+            "runs",
+            lambda _: figures["holdfast step"]["per_second"] / figures["bare sqlite3 commit"]["per_second"],
+            0.7,
+            at_least=True,
+        ),
+    )
+    return [goal.judge(results) for goal in goals]
+
+
+def command(workload: str) -> str:
+    return f"python -m benchmarks.{workload}"
+
+
+def markdown(results: dict[str, Any], *, whole: bool = True) -> str:
     figures, about = results["figures"], results["environment"]
     rows = [[name, number(of_name["cpu_us"]), number(of_name["per_second"])] for name, of_name in figures.items()]
     lines = [
-        "# Runs beside DBOS",
+        *pages.head("Runs beside DBOS", results, software=f"SQLite {about['sqlite']}", not_worth_quoting=not whole),
+        f"Medians of {results['rounds']} rounds of {results['steps']:,} steps. What is measured and how: `benchmarks/runs.py`.",
         "",
-        f"{results['steps']} steps in each of {results['rounds']} rounds, on {about['date']}, commit {about['commit']}.",
-        "Medians. What is measured and how: `benchmarks/runs.py`.",
+        "![CPU of a step, and steps per second](runs.png)",
+        "",
+        "## Goals",
+        "",
+        *pages.goals(verdicts(results), command),
+        "## Figures",
         "",
         *table(["one of them", "CPU (µs)", "per second"], rows),
-        "",
-        *(f"- {told}" for told in verdicts(figures)),
     ]
     return "\n".join(lines) + "\n"
-
-
-def verdicts(figures: dict[str, Any]) -> list[str]:
-    told = []
-    ours, bare = figures["holdfast step"], figures["bare sqlite3 commit"]
-    if "DBOS step" in figures:
-        share = ours["cpu_us"] / figures["DBOS step"]["cpu_us"]
-        told.append(f"CPU of a step: {share:.2f} of DBOS's (goal: at most {CPU_GOAL:.2f}): {_met(share <= CPU_GOAL)}")
-    share = ours["per_second"] / bare["per_second"]
-    told.append(
-        f"steps per second: {share:.2f} of bare commits (goal: at least {RATE_GOAL}): {_met(share >= RATE_GOAL)}"
-    )
-    return told
-
-
-def _met(is_met: bool) -> str:
-    return "met" if is_met else "missed"
 
 
 def main() -> None:
@@ -192,8 +202,16 @@ def main() -> None:
     directory = given.results or (HERE / "results" if whole else HERE / "results" / "partial")
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "runs.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    (directory / "runs.md").write_text(markdown(results), encoding="utf-8")
-    print("\n".join(verdicts(results["figures"])))
+    (directory / "runs.md").write_text(markdown(results, whole=whole), encoding="utf-8")
+    plot.bars(
+        {
+            "CPU of one, µs": {name: of_name["cpu_us"] for name, of_name in results["figures"].items()},
+            "per second": {name: of_name["per_second"] for name, of_name in results["figures"].items()},
+        },
+        "Durable steps on SQLite",
+        directory / "runs.png",
+    )
+    print(pages.as_text(verdicts(results)))
 
 
 if __name__ == "__main__":

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.goals import Verdict
-from benchmarks.report import WORDS
+from benchmarks import pages
 from benchmarks.server_goals import verdicts
 from benchmarks.tables import number, table
 
@@ -24,46 +23,26 @@ TITLES = {
 def markdown(results: dict[str, Any]) -> str:
     sections = {"A": _growing, "B": _throughput, "R": _restore, "S": _sessions}
     figures = [line for name, lines in sections.items() if name in results for line in (*lines(results[name]), "")]
-    return "\n".join([*_head(results), *_goals(verdicts(results)), *figures])
+    return "\n".join([*_head(results), *_goals(results), *figures])
+
+
+def command(workload: str) -> str:
+    return f"python -m benchmarks.servers --only {workload}"
 
 
 def _head(results: dict[str, Any]) -> Iterator[str]:
-    machine = results["environment"]
-    yield "# Results on servers"
-    yield ""
-    if results["quick"]:
-        yield "**A quick run: it shows that the benchmarks work. Its figures are not worth quoting.**"
-        yield ""
-    changed = " with uncommitted changes" if machine["uncommitted_changes"] else ""
-    yield f"Measured {machine['date']} at commit `{machine['commit']}`{changed}, in {results['seconds']:.0f} s."
-    yield (
-        f"Python {machine['python']}, {machine['servers']}, Linux {machine['kernel']}, {machine['cpus']} CPUs: "
-        f"{machine['cpu']}, {machine['filesystem']}, load {machine['load_average_at_start'][0]} at the start. "
-        "Servers and clients share these CPUs."
-    )
-    yield "Versions: " + ", ".join(f"{name} {version}" for name, version in machine["packages"].items()) + "."
-    yield ""
-    for name, error in results["failed"].items():
-        yield f"**Workload {name} failed: {error}**"
-        yield ""
-    yield "What is measured, and what to bear in mind, is in [README.md](../README.md#on-servers)."
+    software = results["environment"]["servers"]
+    yield from pages.head("Results on servers", results, software=software, not_worth_quoting=results["quick"])
+    yield "Servers and clients share these CPUs. What is measured, and what to bear in mind, is in [README.md](../README.md#on-servers)."
     yield ""
     yield "![Save time and bytes by step](servers.png)"
     yield ""
 
 
-def _goals(judged: list[Verdict]) -> Iterator[str]:
+def _goals(results: dict[str, Any]) -> Iterator[str]:
     yield "## Goals"
     yield ""
-    yield from table(
-        ["figure", "goal", "measured", ""],
-        [[one.figure, one.goal, one.measured, WORDS[one.reached]] for one in judged],
-    )
-    yield ""
-    missed = sum(one.reached is False for one in judged)
-    reached = sum(one.reached is True for one in judged)
-    yield f"{reached} reached, {missed} missed, {len(judged) - reached - missed} not measured in this run."
-    yield ""
+    yield from pages.goals(verdicts(results), command)
 
 
 def _growing(section: dict[str, Any]) -> Iterator[str]:

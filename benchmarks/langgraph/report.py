@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.goals import Goal
+from benchmarks import pages
+from benchmarks.goals import Goal, Verdict
+from benchmarks.tables import table
 
-WORDS = {True: "reached", False: "**MISSED**", None: "not measured"}
-COMMAND = "make bench-langgraph"
+FULL_TURNS = 1000
 LINES = {
     "sqlite": ("SqliteSaver", "#6a3d9a", "-"),
     "sqlite_delta": ("SqliteSaver, DeltaChannel", "#6a3d9a", ":"),
@@ -52,9 +53,12 @@ def _growth_ratio(peer: str, *path: str) -> Any:
     return measure
 
 
-def verdicts_as_text(results: dict[str, Any]) -> str:
-    judged = [goal.judge(results) for goal in goals(results["turns"])]
-    return "\n".join(f"{WORDS[one.reached]:>12}  {one.measured:>14}  {one.goal:>15}  {one.figure}" for one in judged)
+def verdicts(results: dict[str, Any]) -> list[Verdict]:
+    return [goal.judge(results) for goal in goals(results["turns"])]
+
+
+def command(workload: str) -> str:
+    return "make bench-langgraph"
 
 
 def markdown(results: dict[str, Any]) -> str:
@@ -62,36 +66,18 @@ def markdown(results: dict[str, Any]) -> str:
 
 
 def _head(results: dict[str, Any]) -> Iterator[str]:
-    machine = results["environment"]
-    changed = " with uncommitted changes" if machine["uncommitted_changes"] else ""
-    yield "# LangGraph: results"
-    yield ""
-    if results["turns"] < 1000:
-        yield f"**A short run, {results['turns']} turns: it shows that the benchmark works. Its figures are not worth quoting.**"
-        yield ""
-    yield f"Measured {machine['date']} at commit `{machine['commit']}`{changed}, in {results['seconds']:.0f} s."
-    yield (
-        f"Python {machine['python']}, SQLite {machine['sqlite']}, PostgreSQL {results['postgres'] or 'not there'}, Linux "
-        f"{machine['kernel']}, {machine['cpus']} CPUs: {machine['cpu']}, {machine['filesystem']}, load "
-        f"{machine['load_average_at_start'][0]} at the start."
+    software = f"SQLite {results['environment']['sqlite']}, PostgreSQL {results['postgres'] or 'not there'}"
+    yield from pages.head(
+        "LangGraph: results", results, software=software, not_worth_quoting=results["turns"] < FULL_TURNS
     )
-    yield "Versions: " + ", ".join(f"{name} {version}" for name, version in machine["packages"].items()) + "."
-    yield ""
     yield "![Put time by turn, and bytes](langgraph.png)"
     yield ""
 
 
 def _goals(results: dict[str, Any]) -> Iterator[str]:
-    judged = [goal.judge(results) for goal in goals(results["turns"])]
     yield "## Goals"
     yield ""
-    yield from _table(
-        ["figure", "goal", "measured", ""],
-        [[one.figure, one.goal, one.measured, WORDS[one.reached]] for one in judged],
-    )
-    yield ""
-    yield f"`{COMMAND}`"
-    yield ""
+    yield from pages.goals(verdicts(results), command)
 
 
 def _growth(results: dict[str, Any]) -> Iterator[str]:
@@ -120,7 +106,7 @@ def _growth(results: dict[str, Any]) -> Iterator[str]:
         for one in results["growth"].values()
     ]
     titles = ["", "store", "MB on disk", "put p50 ms", "p99", "CPU", "get_state ms", "history of 20 ms", "all turns s"]
-    yield from _table([*titles, "durability"], rows)
+    yield from table([*titles, "durability"], rows)
     yield ""
 
 
@@ -133,18 +119,11 @@ def _coroutines(results: dict[str, Any]) -> Iterator[str]:
     yield f"Each puts {found['puts_each']} checkpoints to a thread of its own, of 20 messages and one more each time. Rounds alternate."
     yield ""
     titles = {"holdfast_postgres": "**HoldfastSaver**", "postgres": "AsyncPostgresSaver, pool of 16"}
-    yield from _table(
+    yield from table(
         ["", "puts per second", "rounds"],
         [[title, f"{found[key]['puts_per_second']:,.0f}", str(found[key]["rounds"])] for key, title in titles.items()],
     )
     yield ""
-
-
-def _table(titles: list[str], rows: list[list[str]]) -> Iterator[str]:
-    yield f"| {' | '.join(titles)} |"
-    yield f"|{'---|' * len(titles)}"
-    for row in rows:
-        yield f"| {' | '.join(row)} |"
 
 
 def draw(results: dict[str, Any], file: Path) -> None:

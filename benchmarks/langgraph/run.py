@@ -11,12 +11,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks import environment
+from benchmarks import environment, pages
 from benchmarks.langgraph import coroutines, growth, report
 from benchmarks.subprocesses import ROOT
 
 HERE = ROOT / "benchmarks"
-FULL = 1000
 PACKAGES = ("holdfast", "langgraph", "langgraph-checkpoint", "langgraph-checkpoint-sqlite", "langgraph-checkpoint-postgres",
             "langchain-core", "ormsgpack", "zstandard", "psycopg", "psycopg-pool")  # fmt: skip
 # Both sides write to the same server, which keeps what it has acknowledged after a power cut, as it does by default.
@@ -25,7 +24,7 @@ DURABLE = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", 
 
 def main() -> None:
     arguments = _arguments()
-    whole = arguments.turns == FULL and not arguments.sqlite_only
+    whole = arguments.turns == report.FULL_TURNS and not arguments.sqlite_only
     directory = arguments.results or (HERE / "results" if whole else HERE / "results" / "partial")
     stores = arguments.stores or HERE / ".stores"
     stores.mkdir(parents=True, exist_ok=True)
@@ -47,7 +46,7 @@ def main() -> None:
         results["growth"] = growth.run(arguments.turns, Path(own), new_database)
     results["seconds"] = round(time.perf_counter() - began, 1)
     write(results, directory)
-    print(f"\n{report.verdicts_as_text(results)}\n\n{results['seconds']:.0f} s, written: {directory}")
+    print(f"\n{pages.as_text(report.verdicts(results))}\n\n{results['seconds']:.0f} s, written: {directory}")
 
 
 def write(results: dict[str, Any], directory: Path) -> None:
@@ -95,7 +94,9 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.langgraph.run", description="Measure HoldfastSaver beside LangGraph's own savers."
     )
-    parser.add_argument("--turns", type=int, default=FULL, metavar="N", help="of the conversation; 1,000 if not given")
+    parser.add_argument(
+        "--turns", type=int, default=report.FULL_TURNS, metavar="N", help="of the conversation; 1,000 if not given"
+    )
     parser.add_argument("--sqlite-only", action="store_true", help="without a PostgreSQL")
     parser.add_argument("--results", type=Path, metavar="DIR", help="where the results go")
     parser.add_argument("--stores", type=Path, metavar="DIR", help="where the databases go meanwhile; not on tmpfs")

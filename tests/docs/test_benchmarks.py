@@ -39,7 +39,7 @@ def test_the_benchmarks_of_runs_run(tmp_path: Path):
             check=False,
         )
         assert done.returncode == 0, done.stderr
-    assert "steps per second" in (tmp_path / "runs.md").read_text()
+    assert "steps per second" in (tmp_path / "runs.md").read_text("utf-8")
     counts = json.loads((tmp_path / "effects.json").read_text())["counts"]
     assert [of["holdfast"]["payments"] for of in counts.values()] == [1, 1, 1, 1]
 
@@ -61,3 +61,10 @@ def test_the_quick_benchmarks_on_servers_run_for_our_own_side(tmp_path: Path):
     results = json.loads((tmp_path / "servers.json").read_text())
     assert results["B"]["32"]["contenders"].keys() == {"holdfast_redis", "holdfast_postgres", "raw_set"}
     assert "over a raw SET" in (tmp_path / "servers.md").read_text()
+
+
+def test_the_page_of_all_results_is_that_of_the_results_that_are_there():
+    from benchmarks import results_page
+
+    page = ROOT / "benchmarks" / "RESULTS.md"
+    assert results_page.markdown(page.parent / "results") == page.read_text("utf-8"), "python -m benchmarks.all --page"

@@ -1,0 +1,40 @@
+"""Every benchmark, and one page of what they found: `python -m benchmarks.all [--only runs,differences] [--page]`."""
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks import results_page
+from benchmarks.results_page import BENCHMARKS
+from benchmarks.subprocesses import ROOT
+
+PAGE = ROOT / "benchmarks" / "RESULTS.md"
+
+
+def main() -> None:
+    names = ",".join(one.name for one in BENCHMARKS)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.all", description="Run every benchmark, one after the other."
+    )
+    parser.add_argument("--only", metavar="A,B,…", default=names, help=f"some of {names}")
+    parser.add_argument("--page", action="store_true", help="run none: only write the page from the last results")
+    given = parser.parse_args()
+    failed = [] if given.page else [name for name in given.only.split(",") if not _ran(name)]
+    PAGE.write_text(results_page.markdown(PAGE.parent / "results"), "utf-8")
+    print(f"written: {PAGE.relative_to(Path.cwd()) if PAGE.is_relative_to(Path.cwd()) else PAGE}")
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
+
+
+def _ran(name: str) -> bool:
+    """In a process of its own: what one imports and leaves behind must not slow the next."""
+    chosen = next((one for one in BENCHMARKS if one.name == name), None)
+    if chosen is None:
+        sys.exit(f"no benchmark is called {name!r}; there are {', '.join(one.name for one in BENCHMARKS)}")
+    print(f"\n== {chosen.title}: python -m {' '.join(chosen.command)}", flush=True)
+    return subprocess.run([sys.executable, "-m", *chosen.command], cwd=ROOT, check=False).returncode == 0
+
+
+if __name__ == "__main__":
+    main()
