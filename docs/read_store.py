@@ -4,7 +4,7 @@ python read_store.py STORE.db CHECKPOINT_ID        (needs ormsgpack and zstandar
 """
 
 # A script to read and to copy: no package, no annotations.
-# ruff: noqa: ANN001, ANN201, ANN202, DTZ001, INP001, PT018, T203
+# ruff: noqa: ANN001, ANN201, ANN202, DTZ001, PT018, T203
 
 import hashlib
 import pprint
