@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     )
     from holdfast.runs.faces import Run
     from holdfast.store import ClientStore
+    from holdfast.workspace.rolling_back import FilesGoBack
     from holdfast.workspace.workspace import SyncWorkspace, Workspace
 
 
@@ -296,6 +297,10 @@ class Client(Keeping, Moving, Asking, Travelling):
         acknowledge: Sequence[str] = (),
         compensate: Mapping[str, Callable[..., Any]] | None = None,
         by: str | None = None,
+        workspace: str | os.PathLike[str] | Workspace | SyncWorkspace | None = None,
+        keep: str | None = None,
+        force: bool = False,
+        dry_run: bool = False,
     ) -> RollbackReport:
         """Moves the session's head to another checkpoint of its tree. Nothing is removed: what came after stays as a
         branch, and rolling back to it undoes this.
@@ -304,6 +309,10 @@ class Client(Keeping, Moving, Asking, Travelling):
         on from a later handoff. With `strict` it is refused (`UnacknowledgedError`, with the report) unless each of them
         is named in `acknowledge`, by id; that they were is written down. `compensate` maps tools to functions that undo
         them: these are called first, with the result of each such effect, the latest first. `by` is who decided so.
+
+        With `workspace`, the files of this directory go back with the state, both or neither (`Workspace.restore`, of which
+        `keep` and `force` are); `report.files` says how, and `workspace.undo()` takes back both. With `dry_run` nothing is
+        done, and the report says what would be.
         """
         from holdfast.operations import rollback as rolling_back
 
@@ -312,21 +321,32 @@ class Client(Keeping, Moving, Asking, Travelling):
         undone: tuple[Effect, ...] = ()
         target, decider = ids.from_text(to), _by(by)
         given = arguments.ids_of("acknowledge", acknowledge)
-        if compensate:
+        terms: dict[str, Any] = {
+            "expect_head": arguments.optional_id(expect_head),
+            "lease": lease,
+            "strict": strict,
+            "acknowledge": given,
+            "by": decider,
+        }
+        files: FilesGoBack | None = None
+        if workspace is not None:
+            from holdfast.workspace.rolling_back import FilesGoBack
+            from holdfast.workspace.workspace import opened
+
+            files = FilesGoBack(opened(self._services, self._workspaces, workspace), name, target, keep, force=force)
+        elif keep is not None or force:
+            raise UsageError("keep and force are about files: name the workspace")
+        if compensate and not dry_run:
             from holdfast.runs import compensating
 
             planned = await rolling_back.rollback(self._services, name, target, lease=lease, dry_run=True)
+            if files is not None:
+                await files.refuse()  # before anything is undone for it
             undone = await compensating.compensate(self._services, planned, compensate, self._calling(), decider)
-        report = await rolling_back.rollback(
-            self._services,
-            name,
-            target,
-            expect_head=arguments.optional_id(expect_head),
-            lease=lease,
-            strict=strict,
-            acknowledge=given,
-            by=decider,
-        )
+        if files is not None:
+            report = await files.rollback(terms, dry_run=dry_run)
+        else:
+            report = await rolling_back.rollback(self._services, name, target, **terms, dry_run=dry_run)
         return dataclasses.replace(report, compensated=undone) if undone else report
 
     def _calling(self) -> Any:

@@ -221,6 +221,10 @@ class SyncClient(SyncAsking, Opening):
         acknowledge: Sequence[str] = (),
         compensate: Mapping[str, Callable[..., Any]] | None = None,
         by: str | None = None,
+        workspace: str | os.PathLike[str] | Workspace | SyncWorkspace | None = None,
+        keep: str | None = None,
+        force: bool = False,
+        dry_run: bool = False,
     ) -> RollbackReport:
         return run_inline(
             self._client.rollback(
@@ -232,6 +236,10 @@ class SyncClient(SyncAsking, Opening):
                 acknowledge=acknowledge,
                 compensate=compensate,
                 by=by,
+                workspace=workspace,
+                keep=keep,
+                force=force,
+                dry_run=dry_run,
             )
         )
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from holdfast.model.approval import Approval
 from holdfast.model.effects import Effect
 from holdfast.model.handoff import Handoff
+
+if TYPE_CHECKING:
+    from holdfast.model.restore_report import RestoreReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +37,8 @@ class RollbackReport:
     `approvals_voided` were asked for at places that the session has left: they can't be used any more.
 
     `effects` are those that stay done, `unknown` those of which nobody knows, `undos` those that somebody gave a way to undo;
-    `compensated` were undone. `consumers` are handoffs that other agents have gone on from already.
+    `compensated` were undone. `consumers` are handoffs that other agents have gone on from already. `files` says what was
+    done to a workspace that went back, too.
     """
 
     session_id: str
@@ -44,6 +49,7 @@ class RollbackReport:
     unknown: tuple[Effect, ...] = ()
     consumers: tuple[Handoff, ...] = ()
     compensated: tuple[Effect, ...] = ()
+    files: RestoreReport | None = None
 
     @property
     def undos(self) -> tuple[Effect, ...]:

@@ -58,17 +58,21 @@ async def rollback(
     )
     if strict:
         aftermath.refuse_unacknowledged(report, acknowledge, "the rollback")
+    if expect_head is not None and expect_head != head.checkpoint:
+        raise _moved(session_id)
     if dry_run:
         return report
     services.memory.drop(session)
     try:
-        if expect_head is not None and expect_head != head.checkpoint:
-            raise CommitConflict("row", key)
         changes = [write, *voids, *acknowledgements]
         await services.backend.commit(Commit(tree=tree, rows=changes, require=[(to, record.LIVE)]))
     except CommitConflict:
-        raise ConflictError(
-            f"session {session_id!r:.60} moved while it was being rolled back: another writer is at work. "
-            "Look at `latest`, then decide again"
-        ) from None
+        raise _moved(session_id) from None
     return report
+
+
+def _moved(session_id: str) -> ConflictError:
+    return ConflictError(
+        f"session {session_id!r:.60} moved while it was being rolled back: another writer is at work. "
+        "Look at `latest`, then decide again"
+    )

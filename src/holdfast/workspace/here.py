@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import CheckpointExpiredError, CheckpointNotFoundError, ConflictError, UsageError
 from holdfast.model import ids
@@ -53,8 +53,11 @@ class Seen:
 class Here:
     """The directory of a workspace that is open."""
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: Opened, terms: Mapping[str, Any] | None = None, to: str | None = None) -> None:
+        """`terms` are those of `operations.rollback`, for moving a session's head to the checkpoint `to`."""
         self._opened = opened
+        self._terms = terms or {}
+        self._to = to
         self.services = opened.services
         self.root = opened.taker.root
         self.session_id = restores_session(opened.path)
@@ -141,7 +144,8 @@ class Here:
         return None if session is None else session.head.checkpoint_id
 
     async def move_head(self, session_id: str, to: str, *, dry_run: bool = False) -> RollbackReport:
-        return await rollback.rollback(self.services, session_id, ids.from_text(to), dry_run=dry_run)
+        terms = self._terms if to == self._to else {}
+        return await rollback.rollback(self.services, session_id, ids.from_text(to), **terms, dry_run=dry_run)
 
 
 def _not_ours(directories: Mapping[bytes, SeenDirectory]) -> list[bytes]:

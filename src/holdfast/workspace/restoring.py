@@ -144,7 +144,7 @@ class Restoring:
         assert safety.checkpoint_id is not None
         try:
             plan, differing = await self._plan(safety, target, wishes, known)
-            self._refuse(plan, wishes)
+            refuse(plan, wishes)
         except BaseException:
             await self._directory.drop_safety(safety.checkpoint_id)
             raise
@@ -240,20 +240,6 @@ class Restoring:
             except CorruptError:  # it was collected: it can't vouch for anything
                 continue
         return set(foreign)
-
-    @staticmethod
-    def _refuse(plan: RestorePlan, wishes: Wishes) -> None:
-        if plan.conflicts and not wishes.force:
-            count = len(plan.conflicts)
-            raise WorkspaceChangedError(
-                f"nothing was restored: {count} path{'s have' if count > 1 else ' has'} changed since the last snapshot "
-                f'and would be overwritten: {_names(plan.conflicts)}. keep="user" (--keep-user) leaves them as they '
-                "are; force=True (--force) overwrites them, which `undo` takes back",
-                plan.conflicts,
-            )
-        leading_out = [flag.path for flag in plan.flags if flag.kind == "escapes"]
-        if leading_out and wishes.escape == "refuse":
-            raise UsageError(f"nothing was restored: links that lead out of the directory: {_names(leading_out)}")
 
     async def _change(self, journal: Journal, plan: RestorePlan, now: Taken, progress: Progress | None) -> list[Left]:
         """Carries out the plan, and looks whether everything is there."""
@@ -420,6 +406,21 @@ def _overlaid(nodes: Mapping[bytes, bytes], load: filetree.Load) -> filetree.Loa
         return [nodes[hash_] if hash_ in nodes else next(stored) for hash_ in hashes]
 
     return load_nodes
+
+
+def refuse(plan: RestorePlan | RestoreReport, wishes: Wishes) -> None:
+    """Raises what stands against a restore."""
+    if plan.conflicts and not wishes.force:
+        count = len(plan.conflicts)
+        raise WorkspaceChangedError(
+            f"nothing was restored: {count} path{'s have' if count > 1 else ' has'} changed since the last snapshot "
+            f'and would be overwritten: {_names(plan.conflicts)}. keep="user" (--keep-user) leaves them as they '
+            "are; force=True (--force) overwrites them, which `undo` takes back",
+            plan.conflicts,
+        )
+    leading_out = [flag.path for flag in plan.flags if flag.kind == "escapes"]
+    if leading_out and wishes.escape == "refuse":
+        raise UsageError(f"nothing was restored: links that lead out of the directory: {_names(leading_out)}")
 
 
 def _nothing(_path: bytes) -> bool:
