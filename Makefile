@@ -58,8 +58,8 @@ bench-all: $(VENV)/bench
 	$(BIN)/python -m benchmarks.all
 
 ## Snapshots of directories beside shadow git, and restic and borg where they are installed: about twenty minutes, 5 GB of disk.
-bench-workspace: $(VENV)/bench
-	$(BIN)/python -m benchmarks.workspace.run --write
+bench-workspace: $(VENV)/bench bench-tools
+	$(BIN)/python -m benchmarks.workspace.run
 
 ## The long campaigns: thousands of kills and all crash points. Its last result stands in docs/reliability.md.
 soak: $(VENV)/dev system-tools
@@ -75,6 +75,13 @@ system-tools:
 	@command -v strace >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
 	  && apt-get update -qq && apt-get install -qq -y strace e2fsprogs mount >/dev/null; } \
 	  || echo "strace is not installed and can't be: the fault injection tests will be skipped"
+
+# What `make bench-workspace` compares with. Without them it says so, and leaves them out.
+.PHONY: bench-tools
+bench-tools:
+	@{ command -v restic && command -v borg; } >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	  && apt-get update -qq && apt-get install -qq -y restic borgbackup >/dev/null; } \
+	  || echo "restic and borg are not installed and can't be: they will be left out"
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv --without-pip $(VENV)

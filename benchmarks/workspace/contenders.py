@@ -10,6 +10,7 @@ from pathlib import Path
 
 from holdfast import SyncClient
 from holdfast.workspace.guards import Limits
+from holdfast.workspace.workspace import SyncWorkspace
 
 Cost = tuple[float, float]  # wall, CPU
 
@@ -35,7 +36,11 @@ def allocated(where: Path) -> int:
 
 
 class Contender:
+    """`snapshot` gives what names the snapshot. `restore` puts the directory back to one, in place; `restore_into` makes it
+    anew in an empty directory. One that `is_slow` is asked less often, and not to restore in place."""
+
     name = ""
+    is_slow = False
 
     def __init__(self, root: Path, store: Path) -> None:
         self.root = root
@@ -43,7 +48,14 @@ class Contender:
 
     def open(self) -> None: ...
 
-    def snapshot(self) -> None: ...
+    def snapshot(self) -> str:
+        raise NotImplementedError
+
+    def restore(self, snapshot: str) -> None:
+        raise NotImplementedError
+
+    def restore_into(self, snapshot: str, directory: Path) -> None:
+        raise NotImplementedError
 
     def close(self) -> None: ...
 
@@ -51,7 +63,8 @@ class Contender:
 
 
 class Git(Contender):
-    """A shadow repository, as coding agents keep one: `add -A`, `write-tree`."""
+    """A shadow repository, as coding agents keep one: `add -A`, `write-tree`; `read-tree --reset -u`, `clean` to go back.
+    It takes no safety snapshot."""
 
     name = "git"
     settings: tuple[tuple[str, str], ...] = ()
@@ -65,12 +78,27 @@ class Git(Contender):
         for name, value in (("core.bare", "false"), *self.settings):
             self._git("config", name, value)
 
-    def snapshot(self) -> None:
+    def snapshot(self) -> str:
         self._git("add", "-A")
-        self._git("write-tree")
+        return self._git("write-tree")
 
-    def _git(self, *arguments: str) -> None:
-        subprocess.run(["git", *arguments], cwd=self.root, env=self.environment, check=True, capture_output=True)
+    def restore(self, snapshot: str) -> None:
+        self._git("read-tree", "--reset", "-u", snapshot)
+        self._git("clean", "-fdq")
+
+    def restore_into(self, snapshot: str, directory: Path) -> None:
+        index = self.store.with_name(f"{self.store.name}-index")
+        index.unlink(missing_ok=True)
+        there = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(directory)}
+        self._git("read-tree", "--reset", "-u", snapshot, cwd=directory, **there)
+
+    def _git(self, *arguments: str, cwd: Path | None = None, **more: str) -> str:
+        environment = self.environment | more
+        command = ["git", *arguments]
+        done = subprocess.run(
+            command, cwd=cwd or self.root, env=environment, check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
 
 
 class TunedGit(Git):
@@ -80,14 +108,19 @@ class TunedGit(Git):
 
 class Restic(Contender):
     name = "restic"
+    is_slow = True
 
     def open(self) -> None:
         self.environment = {"PATH": os.environ["PATH"], "RESTIC_PASSWORD": "x", "RESTIC_REPOSITORY": str(self.store),
                             "XDG_CACHE_HOME": f"{self.store}-cache"}  # fmt: skip
         self._restic("init")
 
-    def snapshot(self) -> None:
+    def snapshot(self) -> str:
         self._restic("backup", "-q", ".")
+        return "latest"
+
+    def restore_into(self, snapshot: str, directory: Path) -> None:
+        self._restic("restore", "-q", snapshot, "--target", str(directory))
 
     def _restic(self, *arguments: str) -> None:
         subprocess.run(["restic", *arguments], cwd=self.root, env=self.environment, check=True, capture_output=True)
@@ -95,6 +128,7 @@ class Restic(Contender):
 
 class Borg(Contender):
     name = "borg"
+    is_slow = True
     count = 0
 
     def open(self) -> None:
@@ -102,28 +136,40 @@ class Borg(Contender):
                             "BORG_UNKNOWN_UNENCRYPTED_REPO_ACCESS_IS_OK": "yes"}  # fmt: skip
         self._borg("init", "--encryption=none", str(self.store))
 
-    def snapshot(self) -> None:
+    def snapshot(self) -> str:
         self.count += 1
         self._borg("create", f"{self.store}::{self.count}", ".")
+        return str(self.count)
 
-    def _borg(self, *arguments: str) -> None:
-        subprocess.run(["borg", *arguments], cwd=self.root, env=self.environment, check=True, capture_output=True)
+    def restore_into(self, snapshot: str, directory: Path) -> None:
+        self._borg("extract", f"{self.store}::{snapshot}", cwd=directory)
+
+    def _borg(self, *arguments: str, cwd: Path | None = None) -> None:
+        subprocess.run(
+            ["borg", *arguments], cwd=cwd or self.root, env=self.environment, check=True, capture_output=True
+        )
 
 
 class Holdfast(Contender):
-    """The sound walk."""
+    """The sound walk. Its restores begin with a safety snapshot, and end with a look at what was written."""
 
     name = "holdfast"
     watch = False
 
     def open(self) -> None:
         self.client = SyncClient.sqlite(self.store / "store.db")
-        self.workspace = self.client.workspace(
-            self.root, default_excludes=False, watch=self.watch, limits=Limits(min_free_bytes=0)
-        )
+        self.workspace = self._workspace(self.root, watch=self.watch)
 
-    def snapshot(self) -> None:
-        assert self.workspace.snapshot().snapshot.tree is not None
+    def snapshot(self) -> str:
+        taken = self.workspace.snapshot()
+        assert taken.snapshot.tree is not None
+        return taken.checkpoint_id
+
+    def restore(self, snapshot: str) -> None:
+        self.workspace.restore(snapshot)
+
+    def restore_into(self, snapshot: str, directory: Path) -> None:
+        self._workspace(directory).restore(snapshot)
 
     def close(self) -> None:
         self.workspace.close()
@@ -132,6 +178,9 @@ class Holdfast(Contender):
     def reopen(self) -> None:
         self.open()
         self.snapshot()  # a process that goes on has looked once
+
+    def _workspace(self, directory: Path, *, watch: bool = False) -> SyncWorkspace:
+        return self.client.workspace(directory, default_excludes=False, watch=watch, limits=Limits(min_free_bytes=0))
 
 
 class Watching(Holdfast):

@@ -1,90 +1,178 @@
-"""`make bench-workspace`: snapshots of a directory beside shadow git, restic and borg, interleaved.
+"""`make bench-workspace`: snapshots and restores of a directory beside shadow git, restic and borg, interleaved.
 
-    python -m benchmarks.workspace.run [--trees 2k 20k 100k] [--rounds 5] [--keep]
+    python -m benchmarks.workspace.run [--trees 2k 20k 100k] [--rounds 5] [--where DIR] [--results DIR]
 
-Every round does the same to the directory for all, and lets each take its snapshot. Figures are medians of CPU and wall time
-in milliseconds; the ratios are to tuned git.
+Every round does the same to the directory for all, and lets each take its snapshot, or restore it. restic and borg are asked in
+fewer rounds, and only for what the goals are about: they take seconds each time.
 """
 
 import argparse
 import asyncio
+import gc
 import json
+import os
 import random
 import shutil
 import statistics
+import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from benchmarks import environment
 from benchmarks.subprocesses import ROOT
-from benchmarks.workspace import trees
-from benchmarks.workspace.contenders import Contender, TunedGit, allocated, installed, measured
+from benchmarks.workspace import report, trees
+from benchmarks.workspace.contenders import Contender, Watching, allocated, installed, measured
 from holdfast import Client
 
-RESULTS = ROOT / "benchmarks" / "results" / "workspace.json"
+RESULTS = ROOT / "benchmarks" / "results"
+SLOW_ROUNDS = 2
+FULL_ROUNDS = 2
+Costs = dict[str, dict[str, list[Any]]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trees", nargs="+", choices=trees.SIZES, default=list(trees.SIZES))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--where", type=Path, default=None, help="a directory to work in, kept")
-    parser.add_argument("--write", action="store_true", help="write benchmarks/results/workspace.json")
+    parser.add_argument("--results", type=Path, default=None, help="where workspace.json and workspace.md go")
     given = parser.parse_args()
     where = given.where or Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
     try:
-        results: dict[str, Any] = {"environment": environment.describe(where), "trees": {}}
+        results: dict[str, Any] = {
+            "environment": environment.describe(where, ("holdfast", "ormsgpack", "zstandard")) | tools(),
+            "rounds": given.rounds,
+            "trees": {},
+        }
         for name in given.trees:
             root = trees.make(name, where / "trees", where / "downloads")
             results["trees"][name] = tree(root, where / "stores", given.rounds)
-            show(name, results["trees"][name])
-        if given.write:
-            RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+            print(report.page(results, [name]), flush=True)
+        whole = given.rounds >= 5 and set(given.trees) == set(trees.SIZES)
+        directory = given.results or (RESULTS if whole else RESULTS / "partial")
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "workspace.json").write_text(json.dumps(results, indent=1) + "\n")
+        (directory / "workspace.md").write_text(report.page(results, given.trees))
     finally:
         if given.where is None:
             shutil.rmtree(where, ignore_errors=True)
 
 
+def tools() -> dict[str, str]:
+    """The versions of what is compared with."""
+    found = {}
+    for tool, flag in (("git", "--version"), ("restic", "version"), ("borg", "--version")):
+        if shutil.which(tool):
+            said = subprocess.run([tool, flag], capture_output=True, text=True, check=False).stdout
+            found[tool] = said.splitlines()[0] if said else "?"
+        else:
+            found[tool] = "not installed"
+    return {"tools": found}  # type: ignore[dict-item]  # a table within the table
+
+
 def tree(root: Path, stores: Path, rounds: int) -> dict[str, Any]:
     files = sorted(path for path in root.rglob("*") if path.is_file() and not path.is_symlink())
     chosen = random.Random(1)
-    costs: dict[str, dict[str, list[Any]]] = {}
     contenders: list[Contender] = []
     for number, kind in enumerate(installed()):
         store = stores / f"{root.name}-{number}"
-        shutil.rmtree(store, ignore_errors=True)
+        for left in stores.glob(f"{store.name}*"):
+            shutil.rmtree(left, ignore_errors=True)
         contender = kind(root, store)
         contender.open()
         contenders.append(contender)
-        costs[contender.name] = {}
+    costs: Costs = {contender.name: {} for contender in contenders}
+    size = sum(path.stat().st_size for path in files)
     try:
         for contender in contenders:
-            of_this = costs[contender.name]
-            of_this["first"] = [measured(contender.snapshot)]
-            of_this["bytes"] = [settled(contender)]
-        for doing, count in (("no change", 0), ("one file", 1), ("100 files", 100)):
-            before = {contender.name: settled(contender) for contender in contenders}
-            for _ in range(rounds):
-                for path in chosen.sample(files, count):
-                    with path.open("ab") as file:
-                        file.write(b"# changed\n")
-                chosen.shuffle(contenders)
-                for contender in contenders:
-                    costs[contender.name].setdefault(doing, []).append(measured(contender.snapshot))
-            for contender in contenders:
-                grown = settled(contender) - before[contender.name]
-                costs[contender.name][f"bytes, {doing}"] = [grown / rounds]
+            quieted()
+            costs[contender.name]["first"] = [measured(contender.snapshot)]
+            costs[contender.name]["bytes"] = [settled(contender)]
+        snapshots(contenders, costs, files, chosen, rounds)
+        in_place([one for one in contenders if not one.is_slow], costs, chosen.sample(files, 100), rounds)
+        anew([one for one in contenders if not isinstance(one, Watching)], costs, stores / f"{root.name}-anew")
     finally:
         for contender in contenders:
             contender.close()
-    return {
-        "files": len(files),
-        "bytes": sum(path.stat().st_size for path in files),
-        "costs": costs,
-        "event loop": asyncio.run(lateness(root, stores / f"{root.name}-loop")),
-    }
+    late = asyncio.run(lateness(root, stores / f"{root.name}-loop"))
+    shutil.rmtree(stores, ignore_errors=True)
+    return {"files": len(files), "bytes": size, "costs": costs, "event loop": late}
+
+
+def snapshots(contenders: list[Contender], costs: Costs, files: list[Path], chosen: random.Random, rounds: int) -> None:
+    """Snapshots of a directory that did not change, in which one file did, in which 100 did."""
+    for doing, count in (("no change", 0), ("one file", 1), ("100 files", 100)):
+        asked = [one for one in contenders if not (one.is_slow and count > 1)]
+        before = {contender.name: settled(contender) for contender in asked}
+        for number in range(rounds):
+            for path in chosen.sample(files, count):
+                change(path)
+            for contender in shuffled(asked, chosen):
+                if number < SLOW_ROUNDS or not contender.is_slow:
+                    costs[contender.name].setdefault(doing, []).append(measured(contender.snapshot))
+        for contender in asked:
+            taken = len(costs[contender.name][doing])
+            costs[contender.name][f"bytes, {doing}"] = [(settled(contender) - before[contender.name]) / taken]
+
+
+def in_place(contenders: list[Contender], costs: Costs, edited: list[Path], rounds: int) -> None:
+    """100 changes are taken back: 80 edits, 10 deletions, 10 new files. Each sees them in a snapshot before."""
+    was = {path: path.read_bytes() for path in edited}
+    for number in range(rounds):
+        for contender in shuffled(contenders, random.Random(number)):
+            base = contender.snapshot()
+            for path in edited[:80]:
+                change(path)
+            for path in edited[80:90]:
+                path.unlink()
+            for path in edited[90:]:
+                path.with_name(f"{path.name}.new").write_bytes(b"new\n")
+            contender.snapshot()
+            costs[contender.name].setdefault("restore of 100", []).append(
+                measured(lambda contender=contender, base=base: contender.restore(base))  # type: ignore[misc]  # mypy can't infer a lambda with defaults
+            )
+            assert all(path.read_bytes() == data for path, data in was.items()), f"{contender.name}: not as it was"
+
+
+def anew(contenders: list[Contender], costs: Costs, directory: Path) -> None:
+    """Everything, into an empty directory."""
+    names = {contender.name: contender.snapshot() for contender in contenders}
+    for number in range(FULL_ROUNDS):
+        for contender in shuffled(contenders, random.Random(number)):
+            if contender.is_slow and number:
+                continue
+            shutil.rmtree(directory, ignore_errors=True)
+            directory.mkdir(parents=True)
+            quieted()
+            costs[contender.name].setdefault("full restore", []).append(
+                measured(lambda contender=contender: contender.restore_into(names[contender.name], directory))  # type: ignore[misc]  # as above
+            )
+            made = sum(len(names_) for _, _, names_ in os.walk(directory))
+            there = sum(len(names_) for _, _, names_ in os.walk(contender.root))
+            assert made == there, f"{contender.name}: {made} files of {there}"
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def change(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b"# changed\n")
+
+
+def shuffled(contenders: list[Contender], chosen: random.Random) -> Iterator[Contender]:
+    order = list(contenders)
+    chosen.shuffle(order)
+    for contender in order:
+        gc.collect()
+        yield contender
+
+
+def quieted() -> None:
+    """What others have written is on the disk, and no business of who comes next."""
+    gc.collect()
+    os.sync()
 
 
 def settled(contender: Contender) -> int:
@@ -119,30 +207,6 @@ async def lateness(root: Path, store: Path) -> dict[str, float]:
         "p99": round(ordered[int(len(ordered) * 0.99)], 2),
         "max": round(ordered[-1], 2),
     }
-
-
-def show(name: str, found: dict[str, Any]) -> None:
-    costs = found["costs"]
-    print(
-        f"\n{name}: {found['files']:,} files, {found['bytes'] / 1e6:.0f} MB; event loop late by {found['event loop']} ms"
-    )
-    doings = ("first", "no change", "one file", "100 files")
-    print(
-        f"{'':20}" + "".join(f"{doing + ', CPU ms (wall)':>30}" for doing in doings) + f"{'MB':>12}{'B, one file':>14}"
-    )
-    tuned = {doing: _median(costs[TunedGit.name][doing], 1) for doing in doings}
-    for who, of_this in costs.items():
-        cells = "".join(
-            f"{1000 * _median(of_this[doing], 1):>12.1f} ({1000 * _median(of_this[doing], 0):.0f}) "
-            f"{_median(of_this[doing], 1) / max(tuned[doing], 1e-9):>6.3f}x".rjust(30)
-            for doing in doings
-        )
-        size, per_file = of_this["bytes"][0] / 1e6, statistics.median(of_this["bytes, one file"])
-        print(f"{who:20}{cells}{size:>12.1f}{per_file:>14.0f}")
-
-
-def _median(costs: list[Any], at: int) -> float:
-    return statistics.median(cost[at] for cost in costs)
 
 
 if __name__ == "__main__":
