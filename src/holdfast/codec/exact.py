@@ -5,7 +5,6 @@ It rewrites a value into one that ormsgpack can only write in one way: plain msg
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import ormsgpack
@@ -199,6 +198,8 @@ def path_text(start: str, steps: list[Any]) -> str:
         elif type(step) is _Step:
             text += step.text
         elif type(step) is str:
+            import json  # only a refusal needs it
+
             text += f"[{json.dumps(step[:60])}]"
         elif type(step) in (int, float, bool, bytes, type(None)) and (type(step) is not int or step.bit_length() < 200):
             text += f"[{step!r:.60}]"

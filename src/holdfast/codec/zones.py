@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 import struct
-import zoneinfo
 from datetime import timedelta, timezone, tzinfo
+from typing import TYPE_CHECKING
 
 from holdfast.codec.refusals import Refused
 from holdfast.errors import CorruptError, UnknownTypeError
+
+# Imported where a zone is met: few values have one, and `import holdfast` stays light.
+if TYPE_CHECKING:
+    import zoneinfo
 
 _UTC, _OFFSET, _NAMED_OFFSET, _ZONE = 0, 1, 2, 3
 _OFFSET_LAYOUT = struct.Struct(">Bq")
@@ -30,6 +34,8 @@ def encode_zone(zone: tzinfo | None) -> bytes:
             name: str = names[0]
             return _OFFSET_LAYOUT.pack(_NAMED_OFFSET, micros) + name.encode("utf-8", "surrogatepass")
         return _OFFSET_LAYOUT.pack(_OFFSET, micros)
+    import zoneinfo
+
     if type(zone) is zoneinfo.ZoneInfo:
         return b"\x03" + _checked_key(zone).encode("ascii")
     raise Refused(
@@ -39,6 +45,8 @@ def encode_zone(zone: tzinfo | None) -> bytes:
 
 
 def _checked_key(zone: zoneinfo.ZoneInfo) -> str:
+    import zoneinfo
+
     remedy = "Use zoneinfo.ZoneInfo(key) with an IANA key"
     key = zone.key
     if key is None or not _KEY.fullmatch(key):
@@ -72,6 +80,8 @@ def decode_zone(data: bytes) -> tzinfo | None:
 def _zone_of_key(key: str) -> tzinfo:
     if len(key) > 255 or not _KEY.fullmatch(key):
         raise CorruptError(f"A stored time zone key is damaged: {key[:80]!r}")
+    import zoneinfo
+
     try:
         return zoneinfo.ZoneInfo(key)
     except Exception as error:
