@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from holdfast import (
@@ -171,3 +173,36 @@ def test_a_policy_decides_which_calls_ask(client: SyncClient, bank: Bank):
         run.effect("pay", bank.pay, "bob", 500)
     [waiting] = client.approvals("s")
     assert (waiting.call.tool, waiting.approvers) == ("pay", "finance")
+
+
+def test_an_approval_is_void_once_the_tool_takes_something_else(client: SyncClient):
+    paid: list[object] = []
+
+    def of_version_1(to: str, amount: int) -> None:
+        paid.append((to, amount))
+
+    def same_again(to: str, amount: int) -> None:
+        paid.append((to, amount))
+
+    def of_version_2(to: str, amount: float) -> None:  # in another unit now
+        paid.append((to, amount))
+
+    def ask(tool: Callable[..., None]) -> None:
+        with client.run("s") as run:
+            run.effect("pay", tool, "bob", 500, approve="finance", identity=("to", "amount"))
+
+    with pytest.raises(ApprovalPendingError):
+        ask(of_version_1)
+    [first] = client.approvals("s")
+    with pytest.raises(ApprovalPendingError):
+        ask(same_again)
+    assert client.approvals("s") == [first]
+    client.decide(first.approval_id, "approve", by="ann")
+    with pytest.raises(ApprovalPendingError):
+        ask(of_version_2)
+    assert client.approval(first.approval_id).status == "void"
+    [second] = client.approvals("s")
+    assert (second.approval_id != first.approval_id, paid) == (True, [])
+    client.decide(second.approval_id, "approve", by="ann")
+    ask(of_version_2)
+    assert paid == [("bob", 500)]

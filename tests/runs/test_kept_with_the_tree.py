@@ -1,4 +1,4 @@
-"""The ledger goes with its tree: to other stores, past collection, and is checked; and files go with the run."""
+"""Ledger and approvals go with their tree: to other stores, past collection, and is checked; and files go with the run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from holdfast import ConflictError, EffectBlockedError, EffectUnknownError, SyncClient
+from holdfast import ApprovalPendingError, ConflictError, EffectBlockedError, EffectUnknownError, SyncClient
 from holdfast.backends.port import Commit, RowWrite
 from holdfast.objects import ledger
 from support import Store
@@ -114,3 +114,66 @@ def test_files_are_part_of_the_runs_checkpoints(client: SyncClient, tmp_path):
     first, *_, last = [entry.workspace for entry in client.timeline(session_id="s", limit=None)]
     assert first is not None
     assert last is not None
+
+
+def asked(client: SyncClient, session: str = "s") -> str:
+    """The approval that a payment of that session waits for."""
+    with pytest.raises(ApprovalPendingError), client.run(session) as run:
+        run.step("plan", lambda: 1)
+        run.effect("pay", pay, 5, approve="finance")
+    [waiting] = client.approvals(session)
+    return waiting.approval_id
+
+
+def pay(amount: int) -> str:
+    return f"{amount} paid"
+
+
+def test_what_waits_for_approval_waits_on_where_it_is_imported(client: SyncClient):
+    approval = asked(client)
+    other = SyncClient.memory()
+    other.import_(exported(client))
+    assert other.approvals() == client.approvals()
+    assert asked(other) == approval
+    other.decide(approval, "approve", by="ann")
+    with other.run("s") as run:
+        assert run.effect("pay", pay, 5, approve="finance") == "5 paid"
+    assert other.approval(approval).used_by == other.effects()[0].effect_id
+    assert client.approval(approval).is_pending
+    client.import_(exported(other))  # what was decided and used there is known here: nobody is asked any more
+    assert client.approvals() == []
+    assert client.approval(approval).used_by == other.effects()[0].effect_id
+    with client.run("s") as run:
+        assert run.effect("pay", pay, 5, approve="finance") == "5 paid"
+    other.close()
+
+
+def test_one_decision_is_not_used_in_two_stores(client: SyncClient):
+    approval = asked(client)
+    client.decide(approval, "approve", by="ann")
+    bundle = exported(client)
+    other = SyncClient.memory()
+    other.import_(bundle)
+    known = other.approval(approval)
+    assert known.decision == client.approval(approval).decision
+    assert (known.status, client.approval(approval).status) == ("void", "approved")
+    assert asked(other) != approval
+    bundle.seek(0)
+    other.import_(bundle)
+    assert len(other.approvals(pending=False)) == 2
+    client.import_(exported(other))  # what was decided here stays
+    assert client.approval(approval).is_granted
+    other.close()
+
+
+def test_approvals_go_with_their_own_session_only(client: SyncClient):
+    approval = asked(client)
+    fork = client.fork(client.latest(session_id="s").checkpoint_id, "forked")
+    asked(client, fork.session_id)
+    bundle = io.BytesIO()
+    client.export(bundle, "s")
+    bundle.seek(0)
+    other = SyncClient.memory()
+    other.import_(bundle)
+    assert [one.approval_id for one in other.approvals(pending=False)] == [approval]
+    other.close()

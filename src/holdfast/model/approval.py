@@ -25,7 +25,7 @@ class ApprovalStatus(StrEnum):
     REJECTED = "rejected"
     EXPIRED = "expired"  # its time was over before somebody decided, or before it was used
     USED = "used"  # it was carried out
-    VOID = "void"  # the session was rolled back to before it was asked for
+    VOID = "void"  # the session has left the place where it was asked for, or asks for another call there now
 
 
 class Answer(StrEnum):
@@ -51,13 +51,15 @@ class Stakes(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """What is to be done: the name of the tool, all its arguments, those that make out its identity, and its kind
-    ("read", "idempotent", "reversible" or "irreversible"). `undoable` says that somebody gave a way to undo it."""
+    ("read", "idempotent", "reversible" or "irreversible"). `undoable` says that somebody gave a way to undo it; `schema`
+    is a hash of what the tool takes, where that is known: a tool that takes something else is another one."""
 
     tool: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     identity: Mapping[str, Any] = field(default_factory=dict)
     kind: str = "irreversible"
     undoable: bool = False
+    schema: str | None = None
 
     @property
     def is_reversible(self) -> bool:

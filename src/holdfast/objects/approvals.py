@@ -15,7 +15,7 @@ from typing import Any
 
 from holdfast.backends.port import ABSENT, Row, RowKey, RowWrite
 from holdfast.codec.codec import Codec
-from holdfast.errors import NewerVersionError
+from holdfast.errors import CorruptError, NewerVersionError
 from holdfast.model import ids
 from holdfast.model.approval import DEFAULT_SECONDS, Answer, Approval, ApprovalStatus, Call, Decision, Gate
 from holdfast.objects import rows
@@ -58,9 +58,14 @@ class Asked:
 # -- the call it is bound to -------------------------------------------------------------------------------------------
 
 
-def call_digest(codec: Codec, tool: str, identity: Mapping[str, Any], arguments: Mapping[str, Any]) -> bytes:
-    """What an approval is bound to. The order of keys, at any depth, makes no difference; every value and type does."""
+def call_digest(
+    codec: Codec, tool: str, identity: Mapping[str, Any], arguments: Mapping[str, Any], schema: str | None = None
+) -> bytes:
+    """What an approval is bound to. The order of keys, at any depth, makes no difference; every value and type does, and so
+    does what the tool takes, where that is known."""
     given = [tool, ordered(codec, dict(identity)), ordered(codec, dict(arguments))]
+    if schema is not None:
+        given.append(schema)
     return hashlib.sha256(codec.encode(given, "arguments")).digest()
 
 
@@ -122,6 +127,7 @@ def unpack(codec: Codec, key: RowKey, row: Row, now_us: int) -> Held:
             identity=identity,
             kind=fields["kind"],
             undoable=fields["undoable"],
+            schema=fields.get("schema"),
         ),
         gate=Gate(fields["gate"]),
         status=status,
@@ -137,6 +143,14 @@ def unpack(codec: Codec, key: RowKey, row: Row, now_us: int) -> Held:
         ended_at=None if fields["ended"] is None else moment(fields["ended"]),
     )
     return Held(approval, key.tree, row.version, row.value, fields)
+
+
+def session_of(codec: Codec, content: bytes) -> str:
+    fields = codec.decode(content)
+    session = fields.get("session") if isinstance(fields, dict) else None
+    if not isinstance(session, str):
+        raise CorruptError("an approval is of no session: run `verify`")
+    return session
 
 
 def moment(us: int) -> datetime:
@@ -158,6 +172,7 @@ def asked(
         "call": codec.encode([dict(call.arguments), dict(call.identity)], "arguments"),
         "kind": call.kind,
         "undoable": call.undoable,
+        "schema": call.schema,
         "gate": str(asked.gate),
         "status": str(ApprovalStatus.PENDING),
         "digest": digest,
@@ -199,6 +214,21 @@ def voided(codec: Codec, held: Held, now_us: int) -> list[RowWrite]:
     if held.approval.decision is None:
         return _moved(codec, held, changes)
     return [_put(codec, key(held.tree, held.id, DONE), held.fields | changes, held.version, held.value)]
+
+
+def brought(codec: Codec, theirs: Held, ours: Held | None, now_us: int) -> list[RowWrite]:
+    """What an approval that was exported elsewhere changes here. What waits there waits here, too, and what has ended there has
+    ended; what was decided here stays. What was granted there and not used is void here: one decision is about one call,
+    and who granted it did so where it could be used."""
+    if ours is not None and (ours.approval.decision is not None or not ours.approval.is_pending):
+        return []
+    fields = theirs.fields
+    if fields["status"] in (ApprovalStatus.APPROVED, ApprovalStatus.MODIFIED):
+        fields = fields | {"status": str(ApprovalStatus.VOID), "ended": now_us}
+    is_waiting = fields["status"] == ApprovalStatus.PENDING
+    if ours is None:
+        return [_put(codec, key(theirs.tree, theirs.id, WAITING if is_waiting else DONE), fields, ABSENT)]
+    return [] if is_waiting else _moved(codec, ours, fields)
 
 
 def _moved(codec: Codec, held: Held, changes: Mapping[str, Any]) -> list[RowWrite]:

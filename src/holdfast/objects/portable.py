@@ -11,19 +11,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import ormsgpack
 
 from holdfast.backends.port import STORE, RowKey
-from holdfast.objects import holds, inbox, ledger
+from holdfast.codec.codec import Codec
+from holdfast.objects import approvals, holds, inbox, ledger, rows
 from holdfast.objects.bundle import RowEntry
 
 # Of the LangGraph adapter: which checkpoint holds which of LangGraph's, and what tasks have written since.
 LANGGRAPH_INDEX, LANGGRAPH_WRITES = "lgindex", "lgwrites"
 TURNED, END = bytes(range(255, -1, -1)), b"\xff"  # how the index has an id, so that the newest comes first
 
-# What the ledger says is about the world: it goes with its tree, whichever checkpoints of that are alive.
+# What the ledger says is about the world: it goes with its tree, whichever checkpoints of that are alive. An approval goes
+# with its session in the same way (`session_of`).
 OF_THE_WHOLE_TREE = b"tree"
 
 # Rows of a tree.
 OF_TREE: dict[str, Callable[[bytes, bytes], bytes]] = {
     ledger.LEDGER: lambda _key, _content: OF_THE_WHOLE_TREE,
+    approvals.APPROVAL: lambda _key, _content: OF_THE_WHOLE_TREE,
     holds.PIN: lambda key, _: key,
     holds.UNTIL: lambda key, _: key,
     inbox.INBOX: lambda key, _: key[-16:],
@@ -40,6 +43,13 @@ def checkpoint_of(entry: RowEntry) -> bytes | None:
     """The checkpoint that a row is about; None if the row is of no kind that may be carried elsewhere."""
     about = (OF_STORE if entry.of_store else OF_TREE).get(entry.space)
     return about(entry.key, entry.content) if about else None
+
+
+def session_of(codec: Codec, entry: RowEntry) -> bytes | None:
+    """The session without which a row goes nowhere; None if there is no such."""
+    if entry.space != approvals.APPROVAL:
+        return None
+    return rows.session_key(approvals.session_of(codec, entry.content))
 
 
 def owned(of_tree: Iterable[RowEntry], early: Mapping[bytes, Sequence[RowEntry]]) -> list[RowEntry]:

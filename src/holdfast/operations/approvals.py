@@ -54,12 +54,12 @@ async def request(services: Services, asked: Asked) -> Held:
         )
     tree, here = line.tree, line.tip.id if line.tip else None
     call = asked.call
-    digest = entries.call_digest(services.codec, call.tool, call.identity, call.arguments)
+    digest = entries.call_digest(services.codec, call.tool, call.identity, call.arguments, call.schema)
     also: list[RowWrite] = []
     attempt = 0
     for _ in range(MAX_ATTEMPTS):
         id_ = entries.id_of(tree, asked.session_id, asked.request_key or digest, attempt)
-        held = await _read(services, tree, id_)
+        held = await read(services, tree, id_)
         if held is None:
             write = entries.asked(services.codec, tree, id_, asked, here, digest, services.now_us())
             try:
@@ -85,7 +85,7 @@ async def wait(services: Services, held: Held, *, seconds: float | None = None, 
     backend, poll = services.backend, min(SHORTEST_WAIT, longest_poll)
     while True:
         seen = backend.committed  # before reading: what is committed from here on ends the wait
-        now = await _read(services, held.tree, held.id)
+        now = await read(services, held.tree, held.id)
         if now is None:
             raise _not_found(held.approval.approval_id)
         if not now.approval.is_pending:
@@ -154,7 +154,8 @@ async def decide(
         decision = Decision(answer=answer, by=by, at=entries.moment(services.now_us()), note=note, arguments=arguments)
         may_run = approval.digest if answer is Answer.APPROVE else None
         if arguments is not None:
-            may_run = entries.call_digest(codec, approval.call.tool, identity_with(approval.call, arguments), arguments)
+            call = approval.call
+            may_run = entries.call_digest(codec, call.tool, identity_with(call, arguments), arguments, call.schema)
         try:
             await services.backend.commit(Commit(tree=held.tree, rows=entries.decided(codec, held, decision, may_run)))
         except CommitConflict:
@@ -205,7 +206,7 @@ async def use(services: Services, held: Held, *, session_id: str, digest: bytes,
 
 async def use_alone(services: Services, id_: bytes, call: Call, *, session_id: str, by: str) -> Approval:
     """Uses an approval up in a commit of its own: for who keeps no ledger. Exactly one caller gets it."""
-    digest = entries.call_digest(services.codec, call.tool, call.identity, call.arguments)
+    digest = entries.call_digest(services.codec, call.tool, call.identity, call.arguments, call.schema)
     for _ in range(MAX_ATTEMPTS):
         held = await find(services, id_)
         write = await use(services, held, session_id=session_id, digest=digest, by=by)
@@ -264,7 +265,8 @@ async def forget(services: Services) -> None:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-async def _read(services: Services, tree: bytes, id_: bytes) -> Held | None:
+async def read(services: Services, tree: bytes, id_: bytes) -> Held | None:
+    """The approval of that id in that tree, as it is now."""
     keys = [entries.key(tree, id_, part) for part in (entries.WAITING, entries.DONE)]
     for key, row in zip(keys, await services.backend.rows(keys), strict=True):
         if row is not None:

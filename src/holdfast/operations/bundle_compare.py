@@ -14,10 +14,11 @@ from holdfast.backends.port import ABSENT, Row, RowKey, RowWrite
 from holdfast.errors import ConflictError
 from holdfast.model import ids
 from holdfast.model import tree as trees
-from holdfast.objects import ledger, portable, record, rows
+from holdfast.objects import approvals, ledger, portable, record, rows
 from holdfast.objects.bundle import HeadEntry
 from holdfast.objects.graves import Grave
 from holdfast.objects.record import Stored
+from holdfast.operations import approvals as asking
 from holdfast.operations import lease, reading
 from holdfast.operations.bundle_source import Source, TreeIndex, tree_records
 from holdfast.operations.graves import Graveyard
@@ -84,6 +85,7 @@ async def compare(services: Services, source: Source, index: TreeIndex) -> Diffe
         *await _row_writes(services, index, {stored.id for _, stored in found.new}),
         *await _ended(services, index, gone_on),
         *await _ledger_writes(services, index),
+        *await _approval_writes(services, index),
     ]
     return found
 
@@ -185,7 +187,7 @@ async def _row_writes(services: Services, index: TreeIndex, new: Collection[byte
 async def _ledger_writes(services: Services, index: TreeIndex) -> list[RowWrite]:
     """What the bundle's ledger knows, and the ledger here does not. Of an effect that is in both the longer history counts;
     if neither is the beginning of the other, nobody could say what is true."""
-    entries = [entry for entry in index.rows if portable.checkpoint_of(entry) == portable.OF_THE_WHOLE_TREE]
+    entries = [entry for entry in index.rows if entry.space == ledger.LEDGER]
     keys = [portable.key_of(entry, index.entry.tree) for entry in entries]
     writes = []
     for entry, key, row in zip(entries, keys, await services.backend.rows(keys) if keys else (), strict=True):
@@ -201,6 +203,19 @@ async def _ledger_writes(services: Services, index: TreeIndex) -> list[RowWrite]
                     f"effect {ids.to_text(key.key)} has gone another way here than in the file: nothing of the tree "
                     f"{ids.to_text(index.entry.tree)} was imported. `holdfast effects` says what is known here"
                 )
+    return writes
+
+
+async def _approval_writes(services: Services, index: TreeIndex) -> list[RowWrite]:
+    """Approvals that are not known here, or wait here and have ended there."""
+    tree, codec, now_us = index.entry.tree, services.codec, services.now_us()
+    writes = []
+    for entry in index.rows:
+        if entry.space == approvals.APPROVAL:
+            key = portable.key_of(entry, tree)
+            theirs = approvals.unpack(codec, key, Row(rows.protect(key, entry.content), 1), now_us)
+            ours = await asking.read(services, tree, theirs.id)
+            writes += approvals.brought(codec, theirs, ours, now_us)
     return writes
 
 

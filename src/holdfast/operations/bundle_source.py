@@ -198,6 +198,9 @@ async def tree_records(source: Source, codec: Codec, index: TreeIndex) -> list[t
     if len(found) != index.entry.records:
         raise damaged("records are missing")
     _check_tree(index, [stored for _, stored in found])
+    sessions = {head.session for head in index.entry.heads}
+    if not all(portable.session_of(codec, row) in (None, *sessions) for row in index.rows):
+        raise damaged("an approval is of a session that is not there")
     return found
 
 

@@ -207,7 +207,12 @@ class Export:
         }  # what is about others goes with these, sooner or later
         of_store = [entry for checkpoint in live for entry in store_rows.get(checkpoint, ())]
         of_store += portable.owned(about, store_rows)
-        tree.rows = sorted(entry for entry in (*about, *of_store) if portable.checkpoint_of(entry) in live)
+        codec = self._services.codec
+        tree.rows = sorted(
+            entry
+            for entry in (*about, *of_store)
+            if portable.checkpoint_of(entry) in live and portable.session_of(codec, entry) in (None, *by_session)
+        )
         return tree
 
     async def _records(self, session: bytes, last: int, tree: bytes) -> list[tuple[bytes, Stored]]:

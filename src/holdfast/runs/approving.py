@@ -13,6 +13,7 @@ from holdfast.objects import approvals as entries
 from holdfast.objects.approvals import Asked
 from holdfast.objects.ledger import Entry
 from holdfast.operations import approvals
+from holdfast.runs import calling
 from holdfast.runs.core import Core
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ async def admitted(core: Core, call: EffectCall, effect_id: bytes, suspects: Seq
         identity=call.identified,
         kind=str(call.kind),
         undoable=call.undo is not None,
+        schema=calling.schema_hash(call.fn, kind=str(call.kind)),
     )
     gate, approvers = _who(core, call, asked_for)
     if gate is Gate.GO:
@@ -59,7 +61,7 @@ async def admitted(core: Core, call: EffectCall, effect_id: bytes, suspects: Seq
     changed = approval.decision.arguments if approval.decision is not None else None
     arguments = approval.arguments
     identity = approvals.identity_with(asked_for, arguments)
-    digest = entries.call_digest(services.codec, call.name, identity, arguments)
+    digest = entries.call_digest(services.codec, call.name, identity, arguments, asked_for.schema)
     use = await approvals.use(services, held, session_id=session_id, digest=digest, by=ids.to_text(effect_id))
     return Admission(approval.approval_id, changed, [use])
 

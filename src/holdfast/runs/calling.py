@@ -10,6 +10,7 @@ from typing import Any
 
 from holdfast.errors import UsageError
 
+_PLAIN = frozenset((str, bytes, int, float, bool, type(None)))
 PROVIDER_KEY = "idempotency_key"
 """A function with a parameter of this name is given the effect's provider key."""
 
@@ -66,9 +67,21 @@ def is_coroutine(fn: Callable[..., Any]) -> bool:
 
 
 def schema_hash(fn: Callable[..., Any], **facts: Any) -> str:
-    """Changes when what a tool takes, or what is declared about it, does."""
-    told = f"{_signature(fn)} {sorted(facts.items())!r}"
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+    """Changes when what a tool takes, or what is declared about it, does; and not from one process to the next."""
+    signature = _signature(fn)
+    takes = None if signature is None else [_told(one) for one in signature.parameters.values()]
+    return hashlib.sha256(f"{takes!r} {sorted(facts.items())!r}".encode()).hexdigest()[:16]
+
+
+def _told(parameter: inspect.Parameter) -> tuple[str, ...]:
+    """A parameter in words that are the same in every process: a default that is an object may be shown with its address."""
+    annotation, default = parameter.annotation, parameter.default
+    return (
+        parameter.name,
+        parameter.kind.name,
+        annotation if isinstance(annotation, str) else inspect.formatannotation(annotation),
+        repr(default) if type(default) in _PLAIN else f"a {type(default).__qualname__}",
+    )
 
 
 def _signature(fn: Callable[..., Any]) -> inspect.Signature | None:
