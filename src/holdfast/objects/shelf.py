@@ -7,9 +7,9 @@ it begins with, and each element is decoded once. What is given out are copies: 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from holdfast.backends.port import Run, Span
 from holdfast.codec.codec import Codec
@@ -20,15 +20,29 @@ from holdfast.objects.assemble import Prefix, list_mismatch
 from holdfast.objects.chain import Chain
 from holdfast.objects.manifest import ListEntry
 
-Copies = Callable[[Any], Callable[[], Any]]  # gives what makes copies of a value, or raises KeyError
+
+class Copying(Protocol):
+    """Makes copies of values: see `Shelf`."""
+
+    def take(self, first: int, end: int) -> list[Any]: ...
+
+
+class _Stretch(NamedTuple):
+    """Decoded elements of a log, from one number up to another."""
+
+    first: int
+    end: int
+    copies: Copying
 
 
 class Shelf:
-    def __init__(self, codec: Codec, copies_of: Copies) -> None:
+    """`copies_of` gives, for some values and for what makes each of them anew by its number, what copies any stretch of them."""
+
+    def __init__(self, codec: Codec, copies_of: Callable[[list[Any], Callable[[int], Any]], Copying]) -> None:
         self._codec = codec
         self._copies_of = copies_of
         self._encoded: dict[int, dict[int, bytes]] = {}  # by log and number
-        self._makers: dict[int, dict[int, Callable[[], Any]]] = {}
+        self._decoded: dict[int, list[_Stretch]] = {}  # by log, in order; they don't overlap
         self._verified: set[tuple[bytes, tuple[Span, ...]]] = set()
 
     def missing(self, entries: Iterable[ListEntry]) -> list[Span]:
@@ -82,24 +96,26 @@ class Shelf:
         taken: list[Any] = []
         with collector_paused():
             for span in entry.spans:
-                makers = self._made_ready(span)
-                taken += [makers[number]() for number in range(span.first, span.end)]
+                number = span.first
+                while number < span.end:
+                    first, end, copies = self._stretch_at(number, span)
+                    end = min(end, span.end)
+                    taken += copies.take(number - first, end - first)
+                    number = end
         return taken
 
-    def _made_ready(self, span: Span) -> dict[int, Callable[[], Any]]:
-        makers = self._makers.setdefault(span.log, {})
-        new = [number for number in range(span.first, span.end) if number not in makers]
-        if new:
-            encoded = self._encoded[span.log]
-            for number, value in zip(new, self._codec.decode_joined([(1, encoded[one]) for one in new]), strict=True):
-                makers[number] = self._maker(value, encoded[number])
-        return makers
-
-    def _maker(self, value: Any, encoded: bytes) -> Callable[[], Any]:
-        try:
-            return self._copies_of(value)
-        except KeyError:
-            return partial(self._codec.decode, encoded)
+    def _stretch_at(self, number: int, span: Span) -> _Stretch:
+        """The stretch that has this element; decoded now, up to the next one that is or to the end of the span."""
+        stretches = self._decoded.setdefault(span.log, [])
+        place = bisect_right(stretches, number, key=_first)
+        if place and number < stretches[place - 1].end:
+            return stretches[place - 1]
+        end = min(span.end, stretches[place].first) if place < len(stretches) else span.end
+        encoded = self._elements(Span(span.log, number, end))
+        values = self._codec.decode_joined([(1, element) for element in encoded])
+        stretch = _Stretch(number, end, self._copies_of(values, lambda one: self._codec.decode(encoded[one])))
+        stretches.insert(place, stretch)
+        return stretch
 
     def _elements(self, span: Span) -> list[bytes]:
         encoded = self._encoded.get(span.log, {})
@@ -107,6 +123,10 @@ class Shelf:
             return [encoded[number] for number in range(span.first, span.end)]
         except KeyError:
             raise CorruptError(f"elements of log {span.log} are missing: the store is damaged. Run `verify`") from None
+
+
+def _first(stretch: _Stretch) -> int:
+    return stretch.first
 
 
 def _length(entry: ListEntry) -> int:

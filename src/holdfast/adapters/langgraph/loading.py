@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.adapters.langgraph.messages import copied, copies_of
+from holdfast.adapters.langgraph.copies import Copies
 from holdfast.backends.port import Run, Span
 from holdfast.codec.decoding import collector_paused
 from holdfast.objects import assemble
@@ -22,7 +22,7 @@ class Loader:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._shelf = Shelf(services.codec, copies_of)
+        self._shelf = Shelf(services.codec, Copies)
         self._skeletons: dict[Span, Sequence[Run]] = {}
         self._blobs: dict[bytes, bytes | None] = {}
 
@@ -80,7 +80,7 @@ def _remembered(services: Services, line: Line | None, entry: ListEntry) -> list
         if witness is None:
             return None
         try:
-            copies += [copied(element) for element in witness.elements]
+            copies += Copies(witness.elements).take(0, len(witness.elements))
         except KeyError:
             return None
         if not witness.is_unchanged():  # asked afterwards: nothing can have changed while it was copied

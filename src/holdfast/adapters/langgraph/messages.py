@@ -6,15 +6,12 @@ leaving these out halves the time and the bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import langchain_core.messages
 from pydantic import BaseModel
 
 from holdfast.codec.pydantic_models import PydanticKind
-from holdfast.objects.witness import ATOMS
 
 _BESIDE = ""  # as in pydantic_models: no field has this name
 _UNSET: Any = object()
@@ -40,6 +37,12 @@ class MessageKind:
             default = _UNSET if about.is_required() else about.get_default(call_default_factory=True)
             is_plain = default is None or default in ([], {}) or (field == "type" and type(default) is str)
             self._usual[field] = default if is_plain else _UNSET
+        self._cls = cls
+        self._required = frozenset(field for field, usual in self._usual.items() if usual is _UNSET)
+        self._known = frozenset((*self._usual, _BESIDE))
+        self._empty = [(field, type(usual)) for field, usual in self._usual.items() if type(usual) in (list, dict)]
+        self._has_extra = cls.model_config.get("extra") == "allow"
+        self._has_private = bool(cls.__private_attributes__)
 
     def encode(self, message: Any) -> dict[str, Any]:
         held = message.__dict__
@@ -58,79 +61,36 @@ class MessageKind:
 
     def decode(self, parts: dict[str, Any]) -> Any:
         beside = parts[_BESIDE]
+        if type(beside) is not str or self._has_private or not self._required <= parts.keys() <= self._known:
+            return self._rebuilt(parts, beside)
+        held = self._usual.copy()
+        for field, its in self._empty:
+            held[field] = its()  # of the message's own
+        held.update(parts)
+        del held[_BESIDE]
+        return made(self._cls, held, set(beside.split(",")) if beside else set(), {} if self._has_extra else None)
+
+    def _rebuilt(self, parts: dict[str, Any], beside: Any) -> Any:
+        """The long way: of a message that has more than its fields, or was stored by another version of its class."""
         if type(beside) is str:
             beside = [beside.split(",") if beside else [], None, None]
-        whole = {field: _anew(value) for field, value in self._usual.items() if value is not _UNSET}
+        whole = {field: usual for field, usual in self._usual.items() if usual is not _UNSET}
+        whole.update((field, its()) for field, its in self._empty)
         return self._kind.rebuild({**whole, **parts, _BESIDE: beside})
 
 
-def _anew(value: Any) -> Any:
-    """An empty list or dict of the message's own."""
-    return value.copy() if isinstance(value, list | dict) else value
-
-
-def copied(value: Any) -> Any:
-    """A copy that shares nothing that can be changed with the value; KeyError if it holds something else than messages and
-    plain data."""
-    kind = type(value)
-    if kind in ATOMS:
-        return value
-    if kind is dict:
-        return {name: one if type(one) in ATOMS else copied(one) for name, one in value.items()}
-    if kind is list:
-        return [one if type(one) in ATOMS else copied(one) for one in value]
-    return copies_of(value)()
-
-
-def copies_of(value: Any) -> Callable[[], Any]:
-    """What makes such copies, one with each call: for many of them, what there is to copy is found out once. The value must not
-    change meanwhile."""
-    kind = type(value)
-    if kind not in MESSAGE_CLASSES:
-        if kind not in ATOMS and kind is not dict and kind is not list:
-            raise KeyError(kind)
-        copied(value)  # raises now what it would raise then
-        return partial(copied, value)
-    empty: list[tuple[str, type[Any]]] = []
-    filled: list[tuple[str, Any]] = []
-    for name, one in value.__dict__.items():
-        its = type(one)
-        if its in ATOMS:
-            continue
-        if (its is list or its is dict) and not one:
-            empty.append((name, its))
-        else:
-            copied(one)
-            filled.append((name, one))
-    extra, private = value.__pydantic_extra__, value.__pydantic_private__
-    beside = None if private is None else copied(private)
-    return partial(_made, kind, value.__dict__, empty, filled, value.__pydantic_fields_set__, extra, beside)
-
-
-def _made(
-    kind: type[Any],
-    held: dict[str, Any],
-    empty: list[tuple[str, type[Any]]],
-    filled: list[tuple[str, Any]],
-    were_set: set[str],
-    extra: dict[str, Any] | None,
-    private: dict[str, Any] | None,
-) -> Any:
-    own = held.copy()
-    for name, its in empty:
-        own[name] = its()
-    for name, one in filled:
-        own[name] = copied(one)
-    made = object.__new__(kind)
-    _put_attributes(made, own)
-    _put_were_set(made, were_set.copy())
-    _put_extra(made, copied(extra) if extra else None if extra is None else {})
-    _put_private(made, None if private is None else copied(private))
-    return made
+def made(cls: type[Any], held: dict[str, Any], were_set: set[str], extra: dict[str, Any] | None) -> Any:
+    """A message of these attributes, as they are: nothing is checked, none of its class's code is run."""
+    message = object.__new__(cls)
+    put_attributes(message, held)
+    put_were_set(message, were_set)
+    put_extra(message, extra)
+    put_private(message, None)
+    return message
 
 
 # What `object.__setattr__` would find by their names: half the time of making a message goes into that.
-_put_attributes, _put_were_set, _put_extra, _put_private = (
+put_attributes, put_were_set, put_extra, put_private = (
     vars(BaseModel)[name].__set__
     for name in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
 )
