@@ -9,9 +9,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.client import Client
-from holdfast.codec.limits import Limits
-from holdfast.codec.types import TypeRegistry, register
 from holdfast.errors import (
     ApprovalError,
     ApprovalPendingError,
@@ -40,9 +37,6 @@ from holdfast.errors import (
     UnsupportedValueError,
     UsageError,
 )
-from holdfast.model.checkpoint import Checkpoint
-from holdfast.model.framework import Framework
-from holdfast.sync_client import SyncClient
 
 if TYPE_CHECKING:
     from holdfast.agents.faces import Agent, SyncAgent, Turn, agent
@@ -51,6 +45,9 @@ if TYPE_CHECKING:
     from holdfast.agents.replies import Reply
     from holdfast.agents.tools import Tool, tool
     from holdfast.claims import Claim, SyncClaim
+    from holdfast.client import Client
+    from holdfast.codec.limits import Limits
+    from holdfast.codec.types import TypeRegistry, register
     from holdfast.eventstreams import EventStream, SyncEventStream
     from holdfast.filecheckpoints import FileCheckpoints, SyncFileCheckpoints
     from holdfast.leases import Lease, SyncLease
@@ -58,14 +55,17 @@ if TYPE_CHECKING:
     from holdfast.model.approval import Approval, ApprovalStatus, Call, Decision, Gate, StakesPolicy
     from holdfast.model.bisection import Bisection
     from holdfast.model.builder import CheckpointBuilder
+    from holdfast.model.checkpoint import Checkpoint
     from holdfast.model.comparison import Comparison
     from holdfast.model.diff import Diff
     from holdfast.model.effects import Effect, EffectKind, EffectState
     from holdfast.model.event import Event
+    from holdfast.model.framework import Framework
     from holdfast.model.handoff import Handoff, HandoffStatus
     from holdfast.model.holds import Pin, Tag
     from holdfast.model.listing import Session, Timeline, Tree
     from holdfast.model.migrations import Migrations, migration
+    from holdfast.model.overview import Overview, RunStatus
     from holdfast.model.repair import Fate, Outcome, repair
     from holdfast.model.reports import (
         CollectionReport,
@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from holdfast.model.workspace import FileChange, FilesReport, Snapshot, SnapshotReport, SnapshotSkipped
     from holdfast.runs.faces import Run, SyncRun
     from holdfast.store import CheckpointData, CheckpointMetadata, CheckpointStore
+    from holdfast.sync_client import SyncClient
     from holdfast.workspace.workspace import SyncWorkspace, Workspace
 
 __version__ = "0.1.0"
@@ -150,6 +151,7 @@ __all__ = [
     "OpenAICompatible",
     "OpenToolCallError",
     "Outcome",
+    "Overview",
     "Pin",
     "PlanStep",
     "Problem",
@@ -159,6 +161,7 @@ __all__ = [
     "Retry",
     "RollbackReport",
     "Run",
+    "RunStatus",
     "Session",
     "SessionRetention",
     "SessionUsage",
@@ -200,8 +203,16 @@ __all__ = [
     "tool",
 ]
 
-# Names that few programs use are imported when they are: `import holdfast` stays light.
+# Names are imported when they are used: no program pays for what it does not need, and the command line says `--help`
+# without having loaded a client.
 _LAZY = {
+    "Client": "holdfast.client",
+    "SyncClient": "holdfast.sync_client",
+    "Checkpoint": "holdfast.model.checkpoint",
+    "Framework": "holdfast.model.framework",
+    "Limits": "holdfast.codec.limits",
+    "TypeRegistry": "holdfast.codec.types",
+    "register": "holdfast.codec.types",
     "Agent": "holdfast.agents.faces",
     "SyncAgent": "holdfast.agents.faces",
     "Turn": "holdfast.agents.faces",
@@ -242,6 +253,8 @@ _LAZY = {
     "Fate": "holdfast.model.repair",
     "Outcome": "holdfast.model.repair",
     "repair": "holdfast.model.repair",
+    "Overview": "holdfast.model.overview",
+    "RunStatus": "holdfast.model.overview",
     "Pin": "holdfast.model.holds",
     "Problem": "holdfast.model.reports",
     "Retention": "holdfast.model.retention",
@@ -282,7 +295,9 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY:
         import importlib
 
-        return getattr(importlib.import_module(_LAZY[name]), name)
+        value = getattr(importlib.import_module(_LAZY[name]), name)
+        globals()[name] = value  # the next time it is there
+        return value
     raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.model import ids
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from holdfast.model.holds import Pin, Tag
+    from holdfast.model.overview import Overview, RunStatus
     from holdfast.model.reports import (
         CollectionReport,
         MigrationReport,
@@ -108,11 +109,21 @@ class Keeping(Opening):
             dry_run=dry_run,
         )
 
-    async def du(self, session_id: str | None = None) -> StoreUsage:
-        """What the store takes, by session and by kind; with `session_id` that one alone is listed."""
+    async def freed_by(self, checkpoint_ids: Sequence[str]) -> int:
+        """About how many bytes `gc` frees more once these checkpoints have expired: what only they need. Nothing is changed."""
+        from holdfast.operations import retain as retaining
+
+        return await retaining.freed_by(self._services, [ids.from_text(id_) for id_ in checkpoint_ids])
+
+    async def du(
+        self, session_id: str | None = None, *, progress: Callable[[int, int], None] | None = None
+    ) -> StoreUsage:
+        """What the store takes, by session and by kind; with `session_id` that one alone is listed. Reads every record:
+        `progress` is called with how many are done, and how many there are."""
         from holdfast.operations import usage
 
-        return await usage.du(self._services, arguments.optional_name("session_id", session_id))
+        name = arguments.optional_name("session_id", session_id)
+        return await usage.du(self._services, name, progress=progress)
 
     async def gc(self, *, dry_run: bool = False) -> CollectionReport:
         """Ends what has outlived its TTL, and removes what no live checkpoint needs. Safe beside other writers."""
@@ -146,6 +157,20 @@ class Keeping(Opening):
             every=every,
             progress=progress,
         )
+
+    async def runs(self, *, alive: bool = False) -> list[RunStatus]:
+        """The sessions that runs, or others with a lease, are or were at work on: those that are alive first, then those
+        that wait for an approval, then those that have stopped; only the first with `alive`."""
+        from holdfast.operations import overview as looking
+
+        return await looking.runs(self._services, alive=alive)
+
+    async def overview(self) -> Overview:
+        """What the store is, how much it takes, who is at work in it, and how many approvals wait. Much quicker than `stats`
+        and `du`, which read every record."""
+        from holdfast.operations import overview as looking
+
+        return await looking.overview(self._services)
 
     async def stats(self) -> Stats:
         """How much is stored, and how much it would be without sharing."""

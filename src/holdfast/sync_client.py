@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from holdfast.model.handoff import Handoff
     from holdfast.model.holds import Pin, Tag
     from holdfast.model.listing import Session, Timeline, Tree
+    from holdfast.model.overview import Overview, RunStatus
     from holdfast.model.reports import (
         CollectionReport,
         ForkReport,
@@ -328,8 +329,11 @@ class SyncClient(SyncAsking, Opening):
             )
         )
 
-    def du(self, session_id: str | None = None) -> StoreUsage:
-        return run_inline(self._client.du(session_id))
+    def freed_by(self, checkpoint_ids: Sequence[str]) -> int:
+        return run_inline(self._client.freed_by(checkpoint_ids))
+
+    def du(self, session_id: str | None = None, *, progress: Callable[[int, int], None] | None = None) -> StoreUsage:
+        return run_inline(self._client.du(session_id, progress=progress))
 
     def inbox(self, agent_id: str, *, include_claimed: bool = False) -> list[Handoff]:
         return run_inline(self._client.inbox(agent_id, include_claimed=include_claimed))
@@ -407,6 +411,12 @@ class SyncClient(SyncAsking, Opening):
         progress: Callable[[int, int], None] | None = None,
     ) -> MigrationReport:
         return run_inline(self._client.check_migrations(session_id, agent_id, every=every, progress=progress))
+
+    def runs(self, *, alive: bool = False) -> list[RunStatus]:
+        return run_inline(self._client.runs(alive=alive))
+
+    def overview(self) -> Overview:
+        return run_inline(self._client.overview())
 
     def stats(self) -> Stats:
         return run_inline(self._client.stats())

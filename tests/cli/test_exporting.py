@@ -88,7 +88,7 @@ def test_conflicts(run, made):
 
 def test_no_such_file(run, made):
     result = run("import", "missing.holdfast", "--store", "new.db")
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert "missing.holdfast could not be read: there is no such file" in result.stderr
     assert not Path("new.db").exists()
 

@@ -6,10 +6,12 @@ HOLDFAST_UPDATE_SNAPSHOTS=1 pytest tests/cli/test_help.py    writes them anew.
 import os
 from pathlib import Path
 
+import click
 import pytest
 
 from holdfast import __version__
-from holdfast.cli.main import COMMANDS
+from holdfast.cli.main import COMMANDS, cli
+from support import python
 
 SNAPSHOTS = Path(__file__).with_name("snapshots")
 
@@ -53,3 +55,34 @@ def test_wrong_usage_exits_with_2(run, args):
 def test_every_command_speaks_json(run):
     for command in COMMANDS:
         assert "--json" in run(command, "--help").stdout
+
+
+def test_the_list_of_commands_says_what_they_say_themselves():
+    context = click.Context(cli)
+    for name, said in COMMANDS.items():
+        command = cli.get_command(context, name)
+        assert command is not None
+        assert command.short_help == said
+
+
+def test_help_loads_neither_a_client_nor_any_command():
+    done = python("""
+        import sys
+        from holdfast.cli.main import cli
+        cli(["--help"], standalone_mode=False)
+        heavy = ("asyncio", "sqlite3", "rich", "ormsgpack", "zstandard", "holdfast.client", "holdfast.cli.cmd_")
+        print([name for name in sys.modules if name.startswith(heavy)], file=sys.stderr)
+    """)
+    assert done.stderr == "[]\n"
+    assert "timeline" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["timeline", "show", "sessions", "du"])
+def test_commands_load_nothing_of_a_terminal_or_an_event_loop_where_there_is_none(made, command):
+    done = python(f"""
+        import sys
+        from holdfast.cli.main import cli
+        cli(["--store", {str(made.path)!r}, {command!r}, *(["main"] if {command!r} == "show" else [])], standalone_mode=False)
+        print([name for name in sys.modules if name.startswith(("asyncio", "rich"))], file=sys.stderr)
+    """)
+    assert done.stderr.endswith("[]\n")

@@ -150,7 +150,7 @@ class TestDu:
         assert lines[0].split() == ["session", "checkpoints", "alone", "shared", "of", "all"]
         assert {line.split()[0] for line in lines[1:4]} == {"long", "main", "what-if"}
         assert [line.split()[0] for line in lines[5:]] == [
-            "kind", "records", "runs", "blobs", "rows", "tombstones", "overhead", "total",
+            "kind", "state", "files", "records", "indexes", "garbage", "total",
         ]  # fmt: skip
         assert "100%" in lines[-1]
 
@@ -158,6 +158,7 @@ class TestDu:
         usage = json.loads(run("du", "--json").stdout)
         kinds = ("record_bytes", "tombstone_bytes", "run_bytes", "blob_bytes", "row_bytes", "overhead_bytes")
         assert sum(usage[kind] for kind in kinds) == usage["total_bytes"]
+        assert sum(usage["parts"].values()) == usage["total_bytes"]
         [alone] = json.loads(run("du", "long", "--json").stdout)["sessions"]
         assert alone in usage["sessions"]
         assert (alone["session_id"], alone["checkpoints"], alone["shared_bytes"]) == ("long", 10, 0)

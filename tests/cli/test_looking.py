@@ -195,3 +195,95 @@ def test_deep_and_strange_states_are_shown(run, tmp_path):
     assert result.stdout.isascii()
     assert run("show", "s").exit_code == 0
     assert json.loads(run("show", "s", "--path", "nan").stdout) == {"$type": "float", "value": "nan"}
+
+
+# -- search, raw, messages -------------------------------------------------------------------------------------------------
+
+TALK = [
+    {"role": "user", "content": "Pay the invoice\nof May"},
+    {"role": "assistant", "content": "", "tool_calls": [
+        {"id": "c1", "type": "function", "function": {"name": "pay", "arguments": '{"to": "bob", "amount": 5}'}}]},
+    {"role": "tool", "tool_call_id": "c1", "content": "paid \x1b[31m"},
+    {"role": "assistant", "content": [
+        {"type": "text", "text": "Looking"}, {"type": "tool_use", "id": "c2", "name": "look", "input": {"at": 1}}]},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c2", "content": "seen"}]},
+    {"type": "ai", "data": {"content": "Done", "tool_calls": [{"id": "c3", "name": "end", "args": {}}]}},
+]  # fmt: skip
+
+
+@pytest.fixture
+def talk(tmp_path):
+    with SyncClient.sqlite(tmp_path / ".holdfast" / "store.db") as client:
+        return client.save(
+            "a",
+            session_id="talk",
+            execution_state={"messages": TALK, "Invoice": {"number": 4821}, "raw": b"\x00\xff"},
+            context={"about": "an INVOICE"},
+        )
+
+
+def test_search_finds_keys_and_values_and_its_paths_lead_there(run, talk):
+    lines = run("show", "talk", "--search", "invoice").stdout.splitlines()
+    assert lines == [
+        "messages.0.content: Pay the invoice\\x0aof May",
+        "Invoice: (the key)",
+        "--context about: an INVOICE",
+    ]
+    assert run("show", "talk", "--search", "482").stdout == "Invoice.number: 4821\n"
+    found = json.loads(run("show", "talk", "--search", "bob", "--json").stdout)["found"]
+    assert [one["path"] for one in found] == ["messages.1.tool_calls.0.function.arguments"]
+    for one in found:
+        assert json.loads(run("show", "talk", "--path", one["path"]).stdout) == one["value"]
+
+
+def test_search_for_what_is_nowhere(run, talk):
+    result = run("show", "talk", "--search", "nowhere")
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert run("show", "talk", "--search", "").exit_code == 2
+    assert run("show", "talk", "--search", "x", "--state").exit_code == 2
+
+
+def test_raw_prints_a_value_as_it_is(run, talk):
+    assert run("show", "talk", "--path", "messages.0.content", "--raw").stdout == "Pay the invoice\nof May\n"
+    assert run("show", "talk", "--path", "raw", "--raw").stdout_bytes == b"\x00\xff"
+    assert run("show", "talk", "--path", "Invoice", "--raw").stdout == run("show", "talk", "--path", "Invoice").stdout
+    assert run("show", "talk", "--raw").exit_code == 2
+
+
+def test_messages_are_rendered_to_be_read(run, talk):
+    assert run("show", "talk", "--messages").stdout.splitlines() == [
+        "0 user",
+        "  Pay the invoice",
+        "  of May",
+        "1 assistant",
+        '  → pay(to="bob", amount=5)',
+        "2 tool c1",
+        "  paid \\x1b[31m",
+        "3 assistant",
+        "  Looking",
+        "  → look(at=1)",
+        "4 user",
+        "  ← seen",
+        "5 ai",
+        "  Done",
+        "  → end()",
+    ]
+    assert json.loads(run("show", "talk", "--messages", "--json").stdout) == TALK
+
+
+def test_messages_elsewhere_and_nowhere(run, tmp_path):
+    with SyncClient.sqlite(tmp_path / ".holdfast" / "store.db") as client:
+        client.save("a", session_id="s", execution_state={"inner": {"log": ["hello"]}, "messages": "none"})
+    result = run("show", "s", "--messages")
+    assert result.exit_code == 3
+    assert "--path" in result.stderr
+    assert run("show", "s", "--messages", "--path", "inner.log").stdout == "0 ?\n  hello\n"
+
+
+@pytest.mark.parametrize("messages", [[{}], [{"content": 7}], [{"content": [None, 3, {"type": "image"}]}],
+                                      [{"role": "assistant", "tool_calls": [7, {"function": {"arguments": "{"}}]}]])  # fmt: skip
+def test_strange_messages_are_shown(run, tmp_path, messages):
+    with SyncClient.sqlite(tmp_path / ".holdfast" / "store.db") as client:
+        client.save("a", session_id="s", execution_state={"messages": messages})
+    result = run("show", "s", "--messages")
+    assert (result.exit_code, result.stderr) == (0, "")

@@ -67,7 +67,12 @@ def on_a_terminal(*args: str, cwd, **environment: str) -> str:
     ours, theirs = pty.openpty()
     child = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", **environment}
     with subprocess.Popen(
-        [sys.executable, "-m", "holdfast", *args], stdout=theirs, stderr=subprocess.DEVNULL, cwd=cwd, env=child
+        [sys.executable, "-m", "holdfast", *args],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=subprocess.DEVNULL,
+        cwd=cwd,
+        env=child,
     ) as process:
         os.close(theirs)
         out = b""
@@ -92,6 +97,48 @@ def test_on_a_terminal_titles_are_bold_unless_no_color_says_otherwise(hostile, t
     assert "[bold red]markup[/]" in bold
     plain = on_a_terminal("sessions", cwd=tmp_path, NO_COLOR="1")
     assert is_harmless(plain.replace("\r\n", "\n"))
+
+
+def test_colors_are_as_asked_for(run, made, monkeypatch):
+    plain = run("diff", made.first, made.second).stdout
+    assert "\x1b[" not in plain
+    colored = run("--color", "always", "diff", made.first, made.second).stdout
+    assert "\x1b[32m+ " in colored
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert run("--color", "always", "diff", made.first, made.second).stdout == colored
+    assert run("--color", "sometimes", "diff").exit_code == 2
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pseudo-terminals")
+def test_a_terminal_gets_a_colored_diff_unless_it_wants_none(made, tmp_path):
+    args = ("diff", made.first, made.second)
+    assert "\x1b[32m+ " in on_a_terminal(*args, cwd=tmp_path)
+    assert "\x1b[" not in on_a_terminal(*args, cwd=tmp_path, NO_COLOR="1")
+    assert "\x1b[" not in on_a_terminal("--color", "never", *args, cwd=tmp_path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pseudo-terminals")
+def test_what_is_longer_than_the_screen_goes_through_a_pager(made, tmp_path):
+    pager = tmp_path / "pager"
+    pager.write_text("#!/bin/sh\necho paged\ncat\n")
+    pager.chmod(0o700)
+    small = {"PAGER": str(pager), "LINES": "3", "COLUMNS": "100"}
+    shown = on_a_terminal("timeline", "main", cwd=tmp_path, **small)
+    assert shown.startswith("paged")
+    assert made.first[-8:] in shown
+    for args, environment in (
+        (("timeline", "main"), {**small, "LINES": "50"}),
+        (("--no-pager", "timeline", "main"), small),
+        (("timeline", "main"), {**small, "PAGER": ""}),
+    ):
+        shown = on_a_terminal(*args, cwd=tmp_path, **environment)
+        assert "paged" not in shown
+        assert made.first[-8:] in shown
+
+
+def test_without_a_terminal_there_is_no_pager(run_process, made, tmp_path):
+    shown = run_process("timeline", "main", PAGER="false", LINES="2").stdout
+    assert made.first[-8:] in shown
 
 
 def test_a_terminal_without_boxes_gets_a_graph_all_the_same(run_process, made):

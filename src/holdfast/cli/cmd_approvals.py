@@ -10,6 +10,7 @@ from holdfast.cli.options import json_option, store_option
 
 if TYPE_CHECKING:
     from holdfast.model.approval import Approval
+    from holdfast.sync_client import SyncClient
 
 
 @click.command(short_help="List what waits for somebody's approval.")
@@ -27,6 +28,8 @@ def approvals(session: str | None, everything: bool, store: str | None, as_json:
 
     with open_store(store) as client:
         found = client.approvals(session, pending=not everything)
+        if session is not None and not found and client.session(session) is None:
+            _refuse_unknown(client, session)
     if as_json:
         from holdfast.cli.approval_output import approval_fields
         from holdfast.cli.json_output import print_json
@@ -36,6 +39,17 @@ def approvals(session: str | None, everything: bool, store: str | None, as_json:
         _print(found)
     else:
         click.echo("nothing waits for approval" if not everything else "nothing was ever asked for", err=True)
+
+
+def _refuse_unknown(client: SyncClient, session: str) -> None:
+    """A session may be asked for before anything is saved to it; one that nobody has heard of is a mistake."""
+    from holdfast.cli.printable import printable
+    from holdfast.errors import CheckpointNotFoundError
+
+    if not client.approvals(session, pending=False):
+        raise CheckpointNotFoundError(
+            f"there is no session {printable(session, 60)!r} here. `holdfast sessions` lists what is there"
+        )
 
 
 def _print(found: list[Approval]) -> None:

@@ -30,7 +30,7 @@ def demo(ctx: click.Context, keep: Path | None, no_color: bool, as_json: bool) -
     """
     import tempfile
 
-    from holdfast.cli.tables import no_color as no_color_wanted
+    from holdfast.cli.colors import no_color as no_color_wanted
     from holdfast.errors import UsageError
 
     color = not (no_color or no_color_wanted())

@@ -50,6 +50,7 @@ def diff(
     """
     from holdfast.cli.diff_output import edit_fields, print_diff
     from holdfast.cli.json_output import print_json
+    from holdfast.cli.pager import paged
     from holdfast.cli.refs import id_of_ref
     from holdfast.cli.store_location import open_store
     from holdfast.cli.workspace_option import open_workspace
@@ -62,7 +63,7 @@ def diff(
     if only_state and a is None:
         raise click.UsageError("--state needs a checkpoint: `holdfast diff A --state` shows what A changed")
     said: dict[str, Any] = {}
-    with open_store(store) as client:
+    with open_store(store) as client, paged():
         ids = [id_of_ref(client, ref) for ref in (a, b) if ref is not None]
         if only_state or (len(ids) == BOTH and not (only_files or stat or name_only)):
             states = client.diff(*ids) if len(ids) == BOTH else _since_parent(client, ids[0])
@@ -98,6 +99,7 @@ def _have_files(client: SyncClient, ids: list[str]) -> bool:
 
 
 def _print(workspace: SyncWorkspace, changes: list[FileChange], after: Snapshot | None, *, stat: bool) -> None:
+    from holdfast.cli.diff_output import print_lines
     from holdfast.cli.workspaces import shown_path
 
     for change in changes:
@@ -110,8 +112,7 @@ def _print(workspace: SyncWorkspace, changes: list[FileChange], after: Snapshot 
         if lines is None:
             click.echo(f"  {_sizes(change)}")
         else:
-            for line in lines:
-                click.echo(line)
+            print_lines(lines)
 
 
 def _lines(workspace: SyncWorkspace, change: FileChange, after: Snapshot | None) -> Iterator[str] | None:

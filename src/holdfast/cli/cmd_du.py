@@ -22,18 +22,26 @@ BAR = 10  # columns
 def du(session: str | None, store: str | None, as_json: bool) -> None:
     """Show what takes how much, by session and by kind; with SESSION, of that one alone.
 
-    ALONE is what would be freed if the session went, SHARED what it needs together with others, such as its forks.
+    ALONE is what would be freed if the session went, SHARED what it needs together with others, such as its forks. Kinds
+    are states, files of snapshots, the records of checkpoints, indexes (with all that the store needs for itself), and
+    garbage, which `holdfast gc` removes.
     """
+    from holdfast.cli.pager import paged
+    from holdfast.cli.printable import byte_count
+    from holdfast.cli.progress import progress_bar
     from holdfast.cli.store_location import open_store
 
-    with open_store(store) as client:
-        usage = client.du(session)
+    with open_store(store) as client, progress_bar("reading records") as progress:
+        usage = client.du(session, progress=progress)
     if as_json:
         from holdfast.cli.json_output import print_json
 
-        print_json(asdict(usage))
+        print_json({**asdict(usage), "parts": usage.parts})
     else:
-        _print(usage, kinds=session is None)
+        with paged():
+            _print(usage, kinds=session is None)
+        if session is None and usage.unused_bytes:
+            click.echo(f"`holdfast gc` would free about {byte_count(usage.unused_bytes)}", err=True)
 
 
 def _print(usage: StoreUsage, *, kinds: bool) -> None:
@@ -61,22 +69,11 @@ def _print(usage: StoreUsage, *, kinds: bool) -> None:
         return
     if usage.sessions:
         click.echo()
-    by_kind = {
-        "records": usage.record_bytes,
-        "runs": usage.run_bytes,
-        "blobs": usage.blob_bytes,
-        "rows": usage.row_bytes,
-        "tombstones": usage.tombstone_bytes,
-        "overhead": usage.overhead_bytes,
-        "total": total,
-    }
     print_table(
         ("kind", "bytes", "of all", ""),
-        [(kind, byte_count(size), *_part(size, total)) for kind, size in by_kind.items()],
+        [(kind, byte_count(size), *_part(size, total)) for kind, size in {**usage.parts, "total": total}.items()],
         right=("bytes", "of all"),
     )
-    if usage.unused_bytes:
-        click.echo(f"`holdfast gc` would free about {byte_count(usage.unused_bytes)}", err=True)
 
 
 def _part(size: int, total: int) -> tuple[str, str]:

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 @click.command(short_help="End checkpoints: they can no longer be restored.")
 @click.argument("refs", metavar="REF...", nargs=-1, required=True)
 @click.option("--undo", is_flag=True, help="Bring expired checkpoints back, if gc has not run since.")
+@click.option("--dry-run", is_flag=True, help="Say what would go and how much that frees, and do nothing.")
 @yes_option
 @store_option
 @json_option
-def expire(refs: tuple[str, ...], undo: bool, yes: bool, store: str | None, as_json: bool) -> None:
+def expire(refs: tuple[str, ...], undo: bool, dry_run: bool, yes: bool, store: str | None, as_json: bool) -> None:
     """End checkpoints: they can no longer be restored. What descends from them stays whole.
 
     REF is an id, the last 8 or more digits of one, a tag, or a session, which stands for its head. What is pinned or
@@ -31,6 +32,8 @@ def expire(refs: tuple[str, ...], undo: bool, yes: bool, store: str | None, as_j
     from holdfast.cli.refs import id_of_ref
     from holdfast.cli.store_location import open_store
 
+    if undo and dry_run:
+        raise click.UsageError("--dry-run says what would go, --undo brings back: give one")
     with open_store(store) as client:
         wanted = list(dict.fromkeys(id_of_ref(client, ref) for ref in refs))
         if undo:
@@ -40,6 +43,9 @@ def expire(refs: tuple[str, ...], undo: bool, yes: bool, store: str | None, as_j
         listed = [client.get(id_) for id_ in wanted]
         _refuse_held(client, listed)
         _show(client, listed)
+        if dry_run:
+            _say_freed(wanted, client.freed_by(wanted), as_json=as_json)
+            return
         if not confirmed(f"expire {len(listed)} checkpoints?", yes=yes):
             return
         gone = [id_ for id_ in wanted if client.expire(id_)]
@@ -47,6 +53,16 @@ def expire(refs: tuple[str, ...], undo: bool, yes: bool, store: str | None, as_j
     if gone:
         short = " ".join(id_[-8:] for id_ in gone)
         click.echo(f"undo, until `holdfast gc` has run: holdfast expire --undo {short}", err=True)
+
+
+def _say_freed(wanted: Sequence[str], freed: int, *, as_json: bool) -> None:
+    from holdfast.cli.json_output import print_json
+    from holdfast.cli.printable import byte_count
+
+    if as_json:
+        print_json({"dry_run": True, "would_expire": list(wanted), "bytes_freed": freed})
+    else:
+        click.echo(f"would expire {len(wanted)}; `holdfast gc` would free about {byte_count(freed)} of them")
 
 
 def _refuse_held(client: SyncClient, listed: Sequence[Checkpoint]) -> None:

@@ -32,7 +32,10 @@ def sessions(agent: str | None, count: int | None, store: str | None, as_json: b
 
         print_json({"sessions": [session_fields(session) for session in found]})
     elif found:
-        _print(found)
+        from holdfast.cli.pager import paged
+
+        with paged():
+            _print(found)
     else:
         click.echo("no sessions here yet" + (f" of agent {agent!r:.60}" if agent else ""), err=True)
 

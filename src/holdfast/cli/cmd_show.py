@@ -20,29 +20,51 @@ KEYS_SHOWN = 40
 @click.option("--state", is_flag=True, help="Print the whole execution_state, as JSON.")
 @click.option("--context", is_flag=True, help="Print the whole agent_context, as JSON.")
 @click.option("--path", metavar="A.B.-1", help="Print what is there in the state (or the --context), as JSON.")
+@click.option(
+    "--search", "wanted", metavar="TEXT", help="Print where the text stands in state and context, and what around it."
+)
+@click.option(
+    "--messages", is_flag=True, help="Print the conversation (or, with --path, the one that is there) to be read."
+)
+@click.option("--raw", is_flag=True, help="With --path: print a string as it is, without quotes; bytes as they are.")
 @store_option
 @json_option
-def show(ref: str, state: bool, context: bool, path: str | None, store: str | None, as_json: bool) -> None:
+def show(
+    ref: str,
+    state: bool,
+    context: bool,
+    path: str | None,
+    wanted: str | None,
+    messages: bool,
+    raw: bool,
+    store: str | None,
+    as_json: bool,
+) -> None:
     """Show a checkpoint, verified.
 
-    REF is its id, the last 8 or more digits of the id, a tag, or a session, which stands for the checkpoint it stands at.
-    A path names keys and positions: messages.-1.content is the content of the last message.
+    REF is its id, the last 8 or more digits of the id, a tag, a session, which stands for the checkpoint it stands at, or
+    a place: SESSION@-, SESSION@~3, SESSION@{step}. A path names keys and positions: messages.-1.content is the content of
+    the last message.
 
     Values that JSON has no word for are printed as {"$type": "datetime", "value": "..."}.
     """
-    if state and context:
-        raise click.UsageError("--state and --context are two different things: choose one")
+    _check(state=state, context=context, path=path, wanted=wanted, messages=messages, raw=raw)
+    from holdfast.cli.pager import paged
     from holdfast.cli.refs import restore_ref
     from holdfast.cli.store_location import open_store
 
     with open_store(store) as client:
         checkpoint = restore_ref(client, ref)
-    if state or context or path is not None:
-        from holdfast.cli.json_output import print_json, shown
-        from holdfast.cli.paths import value_at
-
-        whole = checkpoint.agent_context if context else checkpoint.execution_state
-        print_json(shown(whole if path is None else value_at(whole, path)))
+    if wanted is not None:
+        with paged():
+            _print_found(checkpoint, wanted, as_json=as_json)
+        return
+    whole = checkpoint.agent_context if context else checkpoint.execution_state
+    if messages:
+        with paged():
+            _print_messages(whole, path, as_json=as_json)
+    elif state or context or path is not None:
+        _print_value(whole, path, raw=raw)
     elif as_json:
         from holdfast.cli.json_output import checkpoint_fields, print_json, shown
 
@@ -54,7 +76,83 @@ def show(ref: str, state: bool, context: bool, path: str | None, store: str | No
             }
         )
     else:
-        _print(checkpoint)
+        with paged():
+            _print(checkpoint)
+
+
+def _check(*, state: bool, context: bool, path: str | None, wanted: str | None, messages: bool, raw: bool) -> None:
+    if state and context:
+        raise click.UsageError("--state and --context are two different things: choose one")
+    if raw and (path is None or messages):
+        raise click.UsageError("--raw prints one value as it is: say which, with --path")
+    if wanted is not None and (state or context or path is not None or messages):
+        raise click.UsageError("--search looks through state and context: leave the other options out")
+    if not (wanted is None or wanted):
+        raise click.UsageError("--search needs a text to look for")
+
+
+def _print_value(whole: Any, path: str | None, *, raw: bool) -> None:
+    import sys
+
+    from holdfast.cli.json_output import print_json, shown
+    from holdfast.cli.paths import value_at
+    from holdfast.cli.printable import printable_lines
+
+    value = whole if path is None else value_at(whole, path)
+    if raw and isinstance(value, str):
+        if sys.stdout.isatty():  # a terminal is given no commands that somebody saved
+            click.echo(printable_lines(value))
+        else:
+            click.echo(value.encode("utf-8", "surrogatepass"))
+    elif raw and isinstance(value, bytes | bytearray):
+        sys.stdout.buffer.write(value)
+    else:
+        print_json(shown(value))
+
+
+def _print_found(checkpoint: Checkpoint, wanted: str, *, as_json: bool) -> None:
+    from holdfast.cli.printable import printable
+    from holdfast.cli.searching import around, search
+    from holdfast.errors import CheckpointNotFoundError
+
+    parts = {"execution_state": checkpoint.execution_state, "agent_context": checkpoint.agent_context}
+    found = [(part, one) for part, whole in parts.items() for one in search(whole, wanted)]
+    if not found:
+        raise CheckpointNotFoundError(
+            f"{printable(wanted, 60)!r} is neither in the state nor in the context of {checkpoint.checkpoint_id}"
+        )
+    if as_json:
+        from holdfast.cli.json_output import print_json, shown
+
+        fields = [
+            {"part": part, "path": one.path, "is_key": one.is_key, "value": shown(one.value)} for part, one in found
+        ]
+        print_json({"checkpoint_id": checkpoint.checkpoint_id, "found": fields})
+        return
+    for part, one in found:
+        where = f"{'' if part == 'execution_state' else '--context '}{printable(one.path) or '.'}"
+        said = "(the key)" if one.is_key else printable(around(one.text, wanted))
+        click.echo(f"{where}: {said}")
+
+
+def _print_messages(whole: Any, path: str | None, *, as_json: bool) -> None:
+    from holdfast.cli.colors import is_colored
+    from holdfast.cli.conversation import KEYS, lines, messages_of
+    from holdfast.cli.json_output import print_json, shown
+    from holdfast.cli.paths import value_at
+    from holdfast.errors import CheckpointNotFoundError
+
+    found = messages_of(whole if path is None else value_at(whole, path))
+    if found is None:
+        raise CheckpointNotFoundError(
+            f"there is no conversation here: none of {', '.join(KEYS)} is a list of messages. `--path` says where it is"
+        )
+    if as_json:
+        print_json(shown(list(found)))
+        return
+    colored = is_colored()
+    for role, line in lines(found):
+        click.echo(click.style(line, bold=True) if role and colored else line)
 
 
 def _print(checkpoint: Checkpoint) -> None:

@@ -24,33 +24,53 @@ DEFAULT_COUNT = 20
     "-n", "count", metavar="N", type=click.IntRange(min=0), help="The newest N; 0 for all.  [default: 20, graph: all]"
 )
 @click.option("--graph", is_flag=True, help="Draw the whole tree, with the session's forks; heads are marked.")
+@click.option("--watch", is_flag=True, help="Oldest first, and go on as more is saved, until Ctrl-C.")
 @store_option
 @json_option
 def timeline(
-    session: str | None, agent: str | None, count: int | None, graph: bool, store: str | None, as_json: bool
+    session: str | None,
+    agent: str | None,
+    count: int | None,
+    graph: bool,
+    watch: bool,
+    store: str | None,
+    as_json: bool,
 ) -> None:
     """Show the checkpoints of SESSION, newest first; without SESSION, of the one saved to last.
 
     A row that is marked "after ID" follows another checkpoint than the one below it: the session was rolled back, or
-    went on from an older checkpoint.
+    went on from an older checkpoint. With --watch and --json, each line is a JSON object.
     """
+    from holdfast.cli.pager import paged
     from holdfast.cli.store_location import open_store
 
     if graph and agent:
         raise click.UsageError("--graph draws the whole tree: leave out --agent")
+    if graph and watch and as_json:
+        raise click.UsageError("a drawing that goes on is for people: leave out --json, or --graph")
     if count is None:
         count = 0 if graph else DEFAULT_COUNT
     limit = count or None
     with open_store(store) as client:
         chosen = _choose(client, session, agent)
+        if watch:
+            from holdfast.cli import watching
+
+            if graph:
+                watching.follow_graph(client, chosen, limit)
+            else:
+                watching.follow(client, chosen.session_id, agent, limit, as_json=as_json)
+            return
         if graph:
-            _graph(client, chosen.session_id, limit, as_json=as_json)
+            with paged():
+                _graph(client, chosen.session_id, limit, as_json=as_json)
             return
         entries = client.timeline(agent_id=agent, session_id=chosen.session_id, limit=limit or None)
     if as_json:
         _print_json(chosen, entries)
     else:
-        _print(chosen, entries)
+        with paged():
+            _print(chosen, entries)
         if len(entries) == limit and chosen.saves > limit:
             click.echo(f"the newest {limit} of {chosen.saves} saves; `-n 0` shows all", err=True)
 
@@ -130,7 +150,7 @@ def _print(chosen: Session, entries: list[Checkpoint]) -> None:
                 entry.short_id,
                 name(entry.agent_id),
                 f"{entry.created_at:%Y-%m-%d %H:%M:%S}",
-                _note(entry, below, chosen.head.checkpoint_id),
+                note(entry, below, chosen.head.checkpoint_id),
             )
         )
     print_table(
@@ -138,7 +158,7 @@ def _print(chosen: Session, entries: list[Checkpoint]) -> None:
     )
 
 
-def _note(entry: Checkpoint, below: Checkpoint | None, head: str) -> str:
+def note(entry: Checkpoint, below: Checkpoint | None, head: str) -> str:
     from holdfast.cli.printable import name
     from holdfast.model.ids import short
 

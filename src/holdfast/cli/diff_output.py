@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,18 +10,24 @@ import click
 if TYPE_CHECKING:
     from holdfast.model.diff import Diff, Edit
 
-COLOURS = {"+": "green", "-": "red", "~": "yellow"}
+COLOURS = {"+": "green", "-": "red", "~": "yellow", "@": "cyan"}
 
 
 def print_diff(diff: Diff) -> None:
     """A line or a few for each edit; nothing if there is none."""
     from holdfast.cli.printable import printable
-    from holdfast.cli.tables import no_color
 
-    coloured = sys.stdout.isatty() and not no_color()
-    for sign, line in diff.lines():
-        text = f"{sign} {printable(line)}"
-        click.echo(click.style(text, fg=COLOURS[sign]) if coloured else text)
+    print_lines(f"{sign} {printable(line)}" for sign, line in diff.lines())
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Lines that are safe to print, coloured by what they begin with."""
+    from holdfast.cli.colors import is_colored
+
+    coloured = is_colored()
+    for line in lines:
+        colour = COLOURS.get(line[:1]) if coloured else None
+        click.echo(click.style(line, fg=colour) if colour else line)
 
 
 def edit_fields(edit: Edit) -> dict[str, Any]:

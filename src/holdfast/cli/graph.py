@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from holdfast.cli.printable import name
 from holdfast.cli.tables import aligned
+from holdfast.model.drawing import ASCII, BOXES, Glyphs, lane_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,21 +16,6 @@ if TYPE_CHECKING:
     from holdfast.model.handoff import Handoff
     from holdfast.model.listing import Tree
     from holdfast.model.tree import LaneRow
-
-
-@dataclass(frozen=True, slots=True)
-class Glyphs:
-    node: str
-    passes: str
-    ends: str  # a branch, at the checkpoint it began from
-    ends_between: str
-    crossing: str
-    along: str
-    head: str
-
-
-BOXES = Glyphs(node="●", passes="│", ends="╯", ends_between="┴", crossing="┼", along="─", head="◀")
-ASCII = Glyphs(node="*", passes="|", ends="'", ends_between="'", crossing="+", along="-", head="<-")
 
 
 def glyphs() -> Glyphs:
@@ -74,23 +59,3 @@ def _handoff(entry: Checkpoint, handoff: Handoff | None) -> str:
     if handoff is None or handoff.by is None:
         return text
     return f"{text}: {handoff.status} by {name(handoff.by)}"
-
-
-def lane_text(row: LaneRow, draw: Glyphs) -> str:
-    """One row of lanes, two columns for each."""
-    last_join = max(row.joins, default=-1)
-    cells = []
-    for lane in range(max((row.lane, last_join, *row.through)) + 1):
-        bridged = row.lane < lane < last_join  # the line to a branch that ends further right goes through here
-        if lane == row.lane:
-            cell = draw.node
-        elif lane == last_join:
-            cell = draw.ends
-        elif lane in row.joins:
-            cell = draw.ends_between
-        elif lane in row.through:
-            cell = draw.crossing if bridged else draw.passes
-        else:
-            cell = draw.along if bridged else " "
-        cells.append(cell + (draw.along if row.lane <= lane < last_join else " "))
-    return "".join(cells).rstrip()

@@ -36,10 +36,10 @@ def import_file(
     """
     from holdfast.cli.printable import printable
     from holdfast.cli.progress import progress_bar
-    from holdfast.errors import StoreError
+    from holdfast.cli.store_location import StoreNotFoundError
 
     if file != "-" and not Path(file).exists():  # said before a store is made for it
-        raise StoreError(f"{printable(file, 200)} could not be read: there is no such file")
+        raise StoreNotFoundError(f"{printable(file, 200)} could not be read: there is no such file")
     source = sys.stdin.buffer if file == "-" else file
     with _target(store, dry_run=dry_run, check=check) as client, progress_bar("importing") as progress:
         report = client.import_(

@@ -10,25 +10,65 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from holdfast.cli.colors import choose
 from holdfast.cli.printable import printable_lines
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-COMMANDS = (
-    "demo", "sessions", "timeline", "show", "snap", "status", "diff", "compare", "bisect", "events", "restore", "undo",
-    "fork", "hook", "rewind", "watch", "handoff", "inbox", "claim", "release", "approvals", "approve", "reject", "effects", "resolve",
-    "tag", "pin", "expire", "retain", "gc", "du", "export", "import", "copy", "langgraph", "verify", "migrate", "doctor",
-    "completion",
-)  # fmt: skip
+# With their one line of help, so that listing them imports none: a test compares it with what the command says itself.
+COMMANDS = {
+    "init": "Make a store here, and print the lines that use it.",
+    "demo": "See it work: an agent is killed, goes on, and is forked.",
+    "status": "Show the store at a glance, and what changed in a directory.",
+    "sessions": "List the sessions, the one saved to last first.",
+    "runs": "List the runs: alive, waiting for approval, stopped.",
+    "timeline": "Show the checkpoints of a session, newest first.",
+    "show": "Show one checkpoint, and what its state holds.",
+    "save": "Save a state, given as JSON, to a session.",
+    "snap": "Take a snapshot of a directory's files.",
+    "diff": "Show what differs between two checkpoints: state and files.",
+    "compare": "Show two sessions side by side: where they parted, and what differs.",
+    "bisect": "Find the step at which a session went wrong.",
+    "events": "Follow what is saved, as it comes.",
+    "restore": "Put files back as they were at a checkpoint, or a session, or both.",
+    "undo": "Take back the last restore of a directory.",
+    "fork": "Make a second directory as it was at a checkpoint.",
+    "hook": "Make every tool call of a coding agent a point of return.",
+    "rewind": "Go back to a tool call of a coding agent.",
+    "watch": "Take snapshots of a directory while somebody works in it.",
+    "handoff": "Hand a checkpoint to another agent.",
+    "inbox": "List what was handed to an agent, the oldest first.",
+    "claim": "Claim a handoff: exactly one gets it.",
+    "release": "Give a claimed handoff back.",
+    "approvals": "List what waits for somebody's approval.",
+    "approve": "Approve a call: it may be carried out, once.",
+    "reject": "Reject a call: it is not carried out.",
+    "effects": "List the effects of a session, or those in doubt.",
+    "resolve": "Say what became of an effect in doubt.",
+    "tag": "Name a checkpoint, or list the names.",
+    "pin": "Keep a checkpoint, or list what is pinned.",
+    "expire": "End checkpoints: they can no longer be restored.",
+    "retain": "Let go what a policy does not keep: a dry run without --yes.",
+    "gc": "Remove what no checkpoint needs any more.",
+    "du": "Show what takes how much.",
+    "export": "Write a store or some sessions to one portable file.",
+    "import": "Take over an exported file, or what another program has saved.",
+    "copy": "Copy a store into another one, of any kind.",
+    "langgraph": "Set up `langgraph dev`, and list the threads of LangGraph.",
+    "verify": "Read everything, and check it.",
+    "migrate": "Check that what is stored would resume with your code.",
+    "doctor": "Check the installation and the store around it.",
+    "completion": "Print the script that makes a shell complete.",
+}
 COMPLETING = "_HOLDFAST_COMPLETE"  # click's variable: a shell asks what could follow
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells count
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 
 class Commands(click.Group):
-    """Imports a command when it is called or listed, and turns errors into words and exit codes."""
+    """Imports a command when it is called, and turns errors into words and exit codes."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(COMMANDS)
@@ -51,6 +91,10 @@ class Commands(click.Group):
 
         names = [CompletionItem(name) for name in COMMANDS if name.startswith(incomplete)]
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -84,8 +128,18 @@ def _version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> N
     help="The store: a SQLite file, a directory of files, or a URL. Without it: HOLDFAST_URL, else the nearest "
     ".holdfast/ from here upward.",
 )
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    is_eager=True,
+    expose_value=False,
+    callback=choose,
+    help="When to use colours; auto is on a terminal, unless NO_COLOR is set.",
+)
+@click.option("--no-pager", is_flag=True, help="Print what is longer than the screen at once.")
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version.")
-def cli(store: str | None) -> None:
+def cli(store: str | None, no_pager: bool) -> None:
     """Keeps an AI agent's place: look at what was saved, and check that it holds.
 
     \b

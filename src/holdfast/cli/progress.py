@@ -16,7 +16,7 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int], None] | None]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    from holdfast.cli.tables import no_color
+    from holdfast.cli.colors import no_color
 
     columns = TextColumn(title), BarColumn(), MofNCompleteColumn()
     console = Console(file=sys.stderr, no_color=no_color())
@@ -33,8 +33,8 @@ def counter(what: str) -> Iterator[Callable[[int, int], None] | None]:
         return
     from rich.console import Console
 
+    from holdfast.cli.colors import no_color
     from holdfast.cli.printable import byte_count
-    from holdfast.cli.tables import no_color
 
     console = Console(file=sys.stderr, no_color=no_color())
     with console.status(f"0 {what}") as shown:

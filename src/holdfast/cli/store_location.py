@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from dataclasses import dataclass
@@ -88,6 +89,20 @@ def open_or_make_store(named: str | None) -> SyncClient:
     if not text:
         return SyncClient.sqlite(Path(DIRECTORY) / SQLITE_NAME)
     return SyncClient.open(text) if "://" in text else SyncClient.sqlite(Path(text).expanduser())
+
+
+def make_store(named: str | None) -> tuple[StoreLocation, bool | None]:
+    """The store at that path or URL, else in `.holdfast/` here, made if it is not there yet; and whether it was made. None
+    is for those on a server, which can't be asked without making them."""
+    found: StoreLocation | None = None
+    with contextlib.suppress(StoreNotFoundError):
+        found = _within(Path.cwd() / DIRECTORY, "here") if named is None else locate(named)
+    text = str(Path.cwd() / DIRECTORY / SQLITE_NAME) if named is None else named
+    with open_or_make_store(text) if found is None else found.open(make=True) as client:
+        client.session_ids(limit=1)  # the first question makes what is not there
+    if found is None:
+        return locate(text), True
+    return found, None if found.path is None else False
 
 
 def locate(named: str | None) -> StoreLocation:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Collection, Sequence
 from typing import Literal
 
+from holdfast.cli.colors import no_color
 from holdfast.cli.printable import width
 
 GAP = "  "
 LONGEST_KEPT = 40  # columns of a cell that must not be shortened; longer ones are folded
-
-
-def no_color() -> bool:
-    """https://no-color.org: set, and not empty."""
-    return bool(os.environ.get("NO_COLOR"))
 
 
 def print_table(

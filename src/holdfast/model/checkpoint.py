@@ -104,26 +104,6 @@ class Checkpoint:
         )
 
     def _repr_html_(self) -> str:
-        import html
+        from holdfast.model import notebook
 
-        shown = {
-            "checkpoint": self.checkpoint_id,
-            "agent": self.agent_id,
-            "session": self.session_id,
-            "step": f"{self.step_index} {self.step_name or ''}",
-            "parent": self.parent_id or "none",
-            "framework": str(self.framework),
-            "created": f"{self.created_at:%Y-%m-%d %H:%M:%S} UTC",
-        }
-        if self.handoff_target:
-            shown["handed to"] = self.handoff_target
-        if self.metadata:
-            shown["metadata"] = repr(dict(self.metadata))
-        if self.has_state:
-            shown["state"] = f"{self.execution_state!r:.400}"
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
-            f"<td style='text-align:left'><code>{html.escape(value)}</code></td></tr>"
-            for name, value in shown.items()
-        )
-        return f"<table>{rows}</table>"
+        return notebook.checkpoint(self)

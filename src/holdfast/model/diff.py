@@ -6,7 +6,6 @@ so that their places are those of the old list.
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -96,12 +95,9 @@ class Diff:
             yield from _described(edit)
 
     def _repr_html_(self) -> str:
-        colours = {"+": "#1a7f37", "-": "#cf222e", "~": "#9a6700"}
-        lines = "".join(
-            f"<div style='color:{colours[sign]}'>{html.escape(sign)} {html.escape(line)}</div>"
-            for sign, line in self.lines()
-        )
-        return f"<div>{html.escape(self.a.short_id)} → {html.escape(self.b.short_id)}</div><code>{lines}</code>"
+        from holdfast.model import notebook
+
+        return notebook.diff(self)
 
 
 def patched(value: Any, edits: Sequence[Edit]) -> Any:

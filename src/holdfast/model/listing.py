@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from holdfast.model import tree as trees
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.handoff import Handoff
-
-
-def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    def line(cells: tuple[str, ...], tag: str) -> str:
-        inner = "".join(f"<{tag} style='text-align:left'>{html.escape(cell)}</{tag}>" for cell in cells)
-        return f"<tr>{inner}</tr>"
-
-    return "<table>" + line(header, "th") + "".join(line(row, "td") for row in rows) + "</table>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +28,9 @@ class Timeline(list[Checkpoint]):
     """A list of checkpoints without their states, newest first."""
 
     def _repr_html_(self) -> str:
-        return _table(
-            ("checkpoint", "step", "name", "agent", "created"),
-            [
-                (c.short_id, str(c.step_index), c.step_name or "", c.agent_id, f"{c.created_at:%Y-%m-%d %H:%M:%S}")
-                for c in self
-            ],
-        )
+        from holdfast.model import notebook
+
+        return notebook.timeline(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,10 +71,6 @@ class Tree:
         return len(self.entries)
 
     def _repr_html_(self) -> str:
-        by_id = {entry.checkpoint_id: entry for entry in self.entries}
-        rows = []
-        for row in self.lanes():
-            entry = by_id[str(row.node)]
-            graph = "".join("●" if i == row.lane else "│" if i in row.through else " " for i in range(row.lane + 1))
-            rows.append((graph, entry.short_id, entry.session_id, f"{entry.step_index} {entry.step_name or ''}"))
-        return _table(("", "checkpoint", "session", "step"), rows)
+        from holdfast.model import notebook
+
+        return notebook.tree(self)

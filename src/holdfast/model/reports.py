@@ -116,9 +116,10 @@ class SessionUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreUsage:
-    """What a store takes: `total_bytes`, by kind and by use. The kinds (records, tombstones, runs, blobs, rows, overhead)
-    add up to it. So do the uses: all sessions' `exclusive_bytes`, `shared_bytes` (counted once), `unused_bytes` (what
-    `gc` would free, about), `tombstone_bytes`, `row_bytes` without those that are unused, and `overhead_bytes`.
+    """What a store takes: `total_bytes`, by kind, by use and by what it is for. The kinds (records, tombstones, runs, blobs,
+    rows, overhead) add up to it. So do the uses: all sessions' `exclusive_bytes`, `shared_bytes` (counted once),
+    `unused_bytes` (what `gc` would free, about), `tombstone_bytes`, `row_bytes` without those that are unused, and
+    `overhead_bytes`; and `parts`.
     """
 
     sessions: tuple[SessionUsage, ...]  # what takes most first
@@ -132,6 +133,22 @@ class StoreUsage:
     shared_bytes: int
     unused_bytes: int
     unused_row_bytes: int  # of these, rows: expired checkpoints that can still be undone
+    state_bytes: int = 0  # runs and blobs that the states of live checkpoints need
+    file_bytes: int = 0  # blobs that only the snapshots of their directories need
+
+    @property
+    def parts(self) -> dict[str, int]:
+        """What the bytes are for: states, files, the records of checkpoints, indexes (rows, pages, what is left of expired
+        ones), garbage. They add up to `total_bytes`."""
+        unused_content = self.run_bytes + self.blob_bytes - self.state_bytes - self.file_bytes
+        unused_records = self.unused_bytes - self.unused_row_bytes - unused_content
+        return {
+            "state": self.state_bytes,
+            "files": self.file_bytes,
+            "records": self.record_bytes - unused_records,
+            "indexes": self.row_bytes - self.unused_row_bytes + self.tombstone_bytes + self.overhead_bytes,
+            "garbage": self.unused_bytes,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

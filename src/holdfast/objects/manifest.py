@@ -119,6 +119,20 @@ def unpack(data: bytes) -> Manifest:
     return manifest
 
 
+def references(data: bytes) -> tuple[list[Span], list[bytes]]:
+    """The spans and the blobs that a manifest refers to, and nothing else of it: for who counts those of many. That the bytes
+    are what was written must be known; a record's CRC says so."""
+    try:
+        (_, _, _, span, _), lists, blobs = ormsgpack.unpackb(data)
+        spans = [Span(*span)] if span else []
+        for entry in lists:
+            numbers = entry[5]
+            spans += [Span(*numbers[i : i + 3]) for i in range(0, len(numbers), 3)]
+        return spans, [blob[0] for blob in blobs]
+    except (ValueError, TypeError, LookupError) as error:
+        raise CorruptError(f"a manifest can't be read ({error}): the store is damaged. Run `verify`") from error
+
+
 def _check_types(manifest: Manifest) -> None:
     skeleton = manifest.skeleton
     if (type(skeleton.inline) is bytes) == (skeleton.span is not None):

@@ -69,6 +69,14 @@ def content_bytes(usage: Usage) -> int:
     return usage.record_bytes + usage.run_bytes + usage.blob_bytes + usage.row_bytes
 
 
+async def freed_by(services: Services, checkpoints: Sequence[bytes]) -> int:
+    """About how many bytes are freed once these have expired and all has been collected, more than without them."""
+    found = await survey(services)
+    there = {live.id for live in found.live}
+    estimate = _Estimate(found, [id_ for id_ in dict.fromkeys(checkpoints) if id_ in there])
+    return max(estimate.left(0) - estimate.left(len(checkpoints)), 0)
+
+
 async def _protected(services: Services) -> set[bytes]:
     """What no policy chooses: what sessions stand at, what is pinned or tagged, and handoffs that wait for somebody to go
     on from them."""

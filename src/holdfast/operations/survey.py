@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from holdfast.backends.port import BlobInfo, RunInfo, Span, Usage
+from holdfast.objects import manifest as manifests
 from holdfast.objects import record, rows
 from holdfast.objects.record import Stored
 from holdfast.operations import reading, snapshots
@@ -52,15 +53,25 @@ class Survey:
         """Every blob that these refer to, those of their files among them."""
         live = list(live)
         found = {hash_ for one in live for hash_ in one.blobs}
-        if self._reach is not None:
-            found.update(self._reach.blobs({one.workspace for one in live if one.workspace is not None}))
-        return found
+        return found | self.files_of(live).keys()
+
+    def files_of(self, live: Iterable[Live]) -> dict[bytes, int]:
+        """The blobs of these checkpoints' files, with the sizes of their contents."""
+        if self._reach is None:
+            return {}
+        return self._reach.blobs({one.workspace for one in live if one.workspace is not None})
 
 
-async def survey(services: Services) -> Survey:
+async def survey(services: Services, progress: Callable[[int, int], None] | None = None) -> Survey:
+    """`progress` is called now and then with how many records were read, and how many there are."""
     reach = Reach(snapshots.loader(services))
-    found = Survey(await services.backend.usage(), _reach=reach)
+    usage = await services.backend.usage()
+    found = Survey(usage, _reach=reach)
+    read = 0
     async for one in all_records(services):
+        read += 1
+        if progress is not None and read % PAGE == 0:
+            progress(read, max(read, usage.records))
         stored = record.unpack(services.codec, one.data, expected_id=one.id)
         if stored.is_tombstone:
             found.tombstones[stored.session] = found.tombstones.get(stored.session, 0) + len(one.data)
@@ -89,7 +100,7 @@ async def _list_undoable(services: Services, found: Survey) -> None:
 
 
 def _live(stored: Stored, size: int) -> Live:
-    manifest = stored.manifest()
+    spans, blobs = manifests.references(stored.body)
     return Live(
         id=stored.id,
         tree=stored.tree,
@@ -98,7 +109,7 @@ def _live(stored: Stored, size: int) -> Live:
         agent_id=stored.header["agent"],
         created_at_us=stored.header["at"],
         size=size,
-        spans=tuple(manifest.spans()),
-        blobs=tuple(blob.hash for blob in manifest.blobs),
+        spans=tuple(spans),
+        blobs=tuple(blobs),
         workspace=snapshots.reference_of(stored),
     )

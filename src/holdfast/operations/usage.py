@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from holdfast.errors import CheckpointNotFoundError
 from holdfast.model.reports import SessionUsage, StoreUsage
 from holdfast.objects.collect import Marks
@@ -10,9 +12,11 @@ from holdfast.operations.services import Services
 from holdfast.operations.survey import Live, Survey, survey
 
 
-async def du(services: Services, session_id: str | None = None) -> StoreUsage:
+async def du(
+    services: Services, session_id: str | None = None, *, progress: Callable[[int, int], None] | None = None
+) -> StoreUsage:
     """What the store takes; with `session_id`, `sessions` holds that one alone. No state is read."""
-    found = await survey(services)
+    found = await survey(services, progress)
     report = _report(found)
     if session_id is None:
         return report
@@ -38,7 +42,10 @@ def _report(found: Survey) -> StoreUsage:
         mark.add((), found.blobs_of(lives))
     shares = Shares(len(names))
     shares.add_runs(found.runs, marks)
+    unused_runs = shares.unused
     shares.add_blobs(found.blobs, marks)
+    of_states = {hash_ for live in found.live for hash_ in live.blobs}
+    of_files = found.files_of(found.live).keys() - of_states
     sessions = [
         SessionUsage(
             session_id=name,
@@ -57,6 +64,7 @@ def _report(found: Survey) -> StoreUsage:
         "blob_bytes": sum(blob.size for blob in found.blobs),
         "row_bytes": found.usage.row_bytes,
     }
+    state_blobs = sum(blob.size for blob in found.blobs if blob.hash in of_states)
     counted = sum(kinds.values())
     total = max(found.usage.total_bytes, counted)  # less only if somebody has written meanwhile
     return StoreUsage(
@@ -64,6 +72,8 @@ def _report(found: Survey) -> StoreUsage:
         total_bytes=total,
         **kinds,
         overhead_bytes=total - counted,
+        state_bytes=kinds["run_bytes"] - unused_runs + state_blobs,
+        file_bytes=sum(blob.size for blob in found.blobs if blob.hash in of_files),
         shared_bytes=shares.shared,
         unused_bytes=shares.unused + found.ended_bytes + found.undoable_bytes,
         unused_row_bytes=found.undoable_bytes,

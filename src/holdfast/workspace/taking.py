@@ -290,6 +290,11 @@ class Taker:
 
     # -- what is known -----------------------------------------------------------------------------------------------
 
+    async def base_of(self, session_id: str) -> Base | None:
+        """The snapshot that `look` would compare with, without looking."""
+        async with self.services.backend.turn(TURN + self.root):
+            return await self._base(await self._tip(session_id))
+
     async def _base(self, tip: Stored | None) -> Base | None:
         """The snapshot to build upon: the one that was last seen here, if a live checkpoint still holds it; else the one
         of the session, of which only the contents are known then, not which files have them."""

@@ -100,6 +100,9 @@ class Opened:
         before = base.snapshot.tree if base is not None and base.snapshot.tree is not None else None
         return await self._changes(before, look.snapshot.tree, look.nodes)
 
+    async def is_known(self) -> bool:
+        return await self.taker.base_of(self.session_id) is not None
+
     async def diff(self, before: At | None, after: At | None) -> list[FileChange]:
         if before is None and after is None:
             return await self.status()
@@ -269,6 +272,10 @@ class Workspace(Restorable):
         """What changed since the last snapshot. Nothing is stored."""
         return await self._opened.status()
 
+    async def is_known(self) -> bool:
+        """Whether there is a snapshot that `status` compares with; if not, all files are new to it."""
+        return await self._opened.is_known()
+
     async def diff(self, before: At | None = None, after: At | None = None) -> list[FileChange]:
         """What differs between the files of two checkpoints; without `after`, of one and the directory as it is; without
         both, as `status`."""
@@ -339,6 +346,9 @@ class SyncWorkspace(SyncRestorable):
 
     def status(self) -> list[FileChange]:
         return run_inline(self._opened.status())
+
+    def is_known(self) -> bool:
+        return run_inline(self._opened.is_known())
 
     def diff(self, before: At | None = None, after: At | None = None) -> list[FileChange]:
         return run_inline(self._opened.diff(before, after))

@@ -1,0 +1,266 @@
+"""All commands, in one table: `--json` prints what docs/json-output.md says, and what goes wrong has its exit code.
+
+A command that is not in the table makes this fail. `{first}` and the like stand for what the store holds (see `world`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import SyncClient
+from holdfast.cli.main import COMMANDS
+from support import SOME_ID
+
+DOCUMENTED = (Path(__file__).parents[2] / "docs" / "json-output.md").read_text("utf-8")
+# Below these are values of the user's own, or names that are data.
+FREE = {"metadata", "tasks", "execution_state", "agent_context", "arguments", "identity", "usage", "heads", "result", "value",
+        "old", "new", "checkpointer"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """How a command is called so that all goes well; so that something is not there; so that it conflicts.
+
+    `needs_store`: without a store it exits with 3, and with one that is no database with 5. `reads`: it is about the
+    checkpoint `{second}`, and exits with 5 if that is damaged. `lines`: it prints a JSON object to a line.
+    """
+
+    ok: str
+    missing: str | None = None
+    conflict: str | None = None
+    needs_store: bool = True
+    reads: str | None = None
+    lines: bool = False
+    about: str | None = None  # where its fields are documented, if not under its own name
+
+
+TABLE: dict[str, list[Case]] = {
+    "init": [Case("", missing="{directory}", needs_store=False)],
+    "demo": [],  # test_demo.py: it takes seconds
+    "status": [Case("")],
+    "sessions": [Case("")],
+    "runs": [Case("")],
+    "timeline": [
+        Case("main", missing="nobody", reads="main"),
+        Case("main --graph", missing="nobody --graph", reads="main --graph"),
+    ],
+    "show": [
+        Case("main", missing="nobody", reads="{second}"),
+        Case("{second} --search two", missing="{second} --search nowhere", reads="{second} --search two"),
+    ],
+    "save": [
+        Case(
+            "main {state}",
+            missing="main {state} --expect-head nobody",
+            conflict="main {state} --expect-head {first}",
+            needs_store=False,
+        )
+    ],
+    "snap": [Case("--dir {directory}", conflict="--dir {directory} --session held", needs_store=False)],
+    "diff": [Case("{first} {second}", missing="{first} nobody", reads="{first} {second}")],
+    "compare": [Case("main what-if", missing="main nobody")],
+    "bisect": [Case("main -- true", missing="nobody -- true", reads="main -- false")],
+    "events": [Case("--after start --no-follow", lines=True)],
+    "restore": [Case("{snapshot} --dir {directory} --yes", missing="nobody --dir {directory} --yes")],
+    "undo": [],  # below
+    "fork": [Case("{snapshot} {new} --dir {directory}", missing="nobody {new} --dir {directory}")],
+    "hook": [Case("claude-code --yes", needs_store=False)],
+    "rewind": [Case("{snapshot} --dir {directory} --yes", missing="nobody --dir {directory} --yes")],
+    "watch": [Case("{directory} --count 1", needs_store=False, lines=True)],
+    "handoff": [Case("{first} helper", missing="nobody helper", conflict="{held} helper", reads="{second} helper")],
+    "inbox": [Case("approver")],
+    "claim": [
+        Case("{handed} --agent approver", missing="nobody --agent approver", conflict="{taken} --agent approver"),
+    ],
+    "release": [],  # below
+    "approvals": [Case("", missing="nobody")],
+    "approve": [Case("{approval} --yes", missing="00000000 --yes", conflict="{decided} --yes")],
+    "reject": [Case("{approval}", missing="00000000", conflict="{decided}")],
+    "effects": [Case("", missing="nobody")],
+    "resolve": [Case("{effect} --done", missing="00000000 --done", conflict="{settled} --done")],
+    "tag": [
+        Case("", needs_store=True),
+        Case("later {second}", missing="later nobody", conflict="release {second}", reads="later {second}"),
+    ],
+    "pin": [Case(""), Case("{second}", missing="nobody", reads="{second}")],
+    "expire": [
+        Case("{second} --yes", missing="nobody --yes", conflict="{first} --yes", reads="{second} --yes"),
+        Case("{second} --dry-run", missing="nobody --dry-run", conflict="{first} --dry-run"),
+    ],
+    "retain": [Case("--keep-last 1", reads="--keep-last 1")],
+    "gc": [Case("--dry-run", reads="--dry-run")],
+    "du": [Case("", missing="nobody", reads="")],
+    "export": [Case("main -o {new}", missing="nobody -o {new}", reads="-o {new}")],
+    "import": [Case("{bundle}", needs_store=False, missing="{new}")],
+    "copy": [Case("{path} {new}", missing="{nowhere} {new}", needs_store=False)],
+    "langgraph": [Case("threads")],
+    "verify": [Case("", missing="nobody", reads="")],
+    "migrate": [Case("--check", missing="--check --session nobody")],
+    "doctor": [Case("")],
+    "completion": [Case("bash", needs_store=False)],
+}  # fmt: skip
+CASES = [pytest.param(name, case, id=f"{name} {case.ok}".strip()) for name, cases in TABLE.items() for case in cases]
+
+
+def dies(**_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory) -> tuple[Path, dict[str, str]]:
+    """A directory with a store that has something of everything; what commands are given, by name."""
+    root = tmp_path_factory.mktemp("world")
+    (root / "project").mkdir()
+    (root / "project" / "a.txt").write_text("one\n")
+    (root / "state.json").write_text('{"messages": ["one", "two"]}')
+    with SyncClient.sqlite(root / ".holdfast" / "store.db") as client:
+        first = client.save("worker", session_id="main", execution_state={"messages": ["one"]}, step_name="read")
+        second = client.save("worker", session_id="main", execution_state={"messages": ["one", "two"]})
+        handed = client.handoff(second, target_agent_id="approver")
+        client.fork(first, session_id="what-if")
+        client.tag("release", first)
+        approval, decided = (client.request_approval("main", "pay", {"to": who}) for who in ("ann", "bob"))
+        client.decide(decided.approval_id, "approve", by="eve")
+        with pytest.raises(KeyboardInterrupt), client.run("orders", agent_id="buyer") as run:
+            run.effect("pay", lambda amount: "r-1", amount=5)
+            run.effect("pay", dies, amount=7)
+        in_doubt, settled = client.effects("orders")
+        taken = client.handoff(client.save("a", session_id="taken"), target_agent_id="approver")
+        client.claim(taken, "approver", seconds=3600)  # this process lives, so it holds
+        held = client.save("a", session_id="held")
+        client.lease("held", seconds=3600)
+        snapshot = client.workspace(root / "project").snapshot("before").checkpoint_id
+        client.export(root / "bundle.hf", session_id="main")
+    return root, {
+        "first": first, "second": second, "handed": handed, "approval": approval.short_id, "decided": decided.short_id,
+        "effect": in_doubt.short_id, "settled": settled.short_id, "held": held, "taken": taken, "snapshot": snapshot,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def world(made_once, tmp_path) -> dict[str, str]:
+    """A copy of it, in the current directory."""
+    root, ids = made_once
+    shutil.copytree(root, tmp_path, dirs_exist_ok=True)
+    return {**ids, **places(tmp_path)}
+
+
+def places(root: Path) -> dict[str, str]:
+    names = {
+        "path": ".holdfast/store.db", "directory": "project", "state": "state.json", "new": "new",
+        "nowhere": "nowhere.db", "bundle": "bundle.hf",
+    }  # fmt: skip
+    return {name: str(root / where) for name, where in names.items()}
+
+
+@pytest.fixture
+def nowhere(tmp_path_factory, monkeypatch) -> Mapping[str, str]:
+    """A directory without a store; whatever is asked for by an id is not there."""
+    root = tmp_path_factory.mktemp("empty")
+    monkeypatch.chdir(root)
+    (root / "project").mkdir()
+    return defaultdict(lambda: SOME_ID, places(root))
+
+
+def call(run, world: Mapping[str, str], name: str, args: str, *flags: str) -> Any:
+    ours, dashes, command = args.partition("-- ")  # what follows is a command line of its own
+    words = [*ours.split(), *flags, *dashes.split(), *command.split()]
+    return run(name, *(word.format_map(world) for word in words))
+
+
+def test_every_command_is_in_the_table():
+    assert set(TABLE) == set(COMMANDS)
+
+
+@pytest.mark.parametrize(("name", "case"), CASES)
+def test_json_is_what_is_documented(run, world, name, case):
+    result = call(run, world, name, case.ok, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.isascii()
+    printed = [json.loads(line) for line in result.stdout.splitlines()] if case.lines else [json.loads(result.stdout)]
+    assert printed
+    known = documented(name)
+    for value in printed:
+        assert isinstance(value, dict)
+        assert set(fields(value)) <= known
+
+
+@pytest.mark.parametrize(("name", "case"), [one for one in CASES if one.values[1].missing is not None])
+def test_what_is_not_there_exits_with_3_and_prints_nothing(run, world, name, case):
+    for flags in ((), ("--json",)):
+        result = call(run, world, name, case.missing, *flags)
+        assert (result.exit_code, result.stdout) == (3, ""), result.stderr
+        assert result.stderr.startswith("holdfast: ")
+
+
+@pytest.mark.parametrize(("name", "case"), [one for one in CASES if one.values[1].conflict is not None])
+def test_a_conflict_exits_with_4_and_prints_nothing(run, world, name, case):
+    for flags in ((), ("--json",)):
+        result = call(run, world, name, case.conflict, *flags)
+        assert (result.exit_code, result.stdout) == (4, ""), result.stderr
+        assert "holdfast: " in result.stderr
+
+
+@pytest.mark.parametrize(("name", "case"), [one for one in CASES if one.values[1].reads is not None])
+def test_damage_exits_with_5(run, world, name, case):
+    connection = sqlite3.connect(world["path"])
+    id_ = bytes.fromhex(world["second"].replace("-", ""))
+    [[data]] = connection.execute("SELECT data FROM record WHERE id = ?", (id_,))
+    damaged = data[:40] + bytes((data[40] ^ 1,)) + data[41:]
+    connection.execute("UPDATE record SET data = ? WHERE id = ?", (damaged, id_))
+    connection.commit()
+    connection.close()
+    for flags in ((), ("--json",)):
+        result = call(run, world, name, case.reads, *flags)
+        assert result.exit_code == 5, result.stderr
+        assert "holdfast: " in result.stderr
+
+
+@pytest.mark.parametrize(("name", "case"), [one for one in CASES if one.values[1].needs_store])
+def test_without_a_store_it_exits_with_3_and_says_how_to_begin(run, nowhere, name, case):
+    result = call(run, nowhere, name, case.ok)
+    assert result.exit_code == 3
+    assert "holdfast demo" in result.output
+    assert [path.name for path in Path.cwd().iterdir()] == ["project"]
+
+
+@pytest.mark.parametrize(("name", "case"), [one for one in CASES if one.values[1].needs_store])
+def test_a_store_that_is_no_database_exits_with_5(run, nowhere, monkeypatch, name, case):
+    Path("other.db").write_text("this is no database " * 500)
+    monkeypatch.setenv("HOLDFAST_URL", "other.db")
+    result = call(run, nowhere, name, case.ok)
+    assert result.exit_code == 5
+    assert "damaged or not a SQLite database" in result.output
+
+
+def fields(value: Any) -> Iterator[str]:
+    """Every field of the output but those within values of the user's own."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield name
+            if name not in FREE:
+                yield from fields(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from fields(inner)
+
+
+def documented(name: str) -> set[str]:
+    """The words that stand in backticks where the command is documented, there where it refers to, and of checkpoints."""
+    _, of_checkpoints, _, of_commands = re.split(r"^## .*$", DOCUMENTED, flags=re.MULTILINE)
+    paragraphs = of_commands.split("\n\n")
+    own = "\n".join(one for one in paragraphs if re.search(rf"`holdfast {name}[` ]", one))
+    assert own, f"docs/json-output.md says nothing about `holdfast {name}`"
+    referred = [other for other in COMMANDS if re.search(rf"`holdfast {other}[` ]", own)]
+    text = "\n".join(one for one in paragraphs for other in referred if re.search(rf"`holdfast {other}[` ]", one))
+    return {word for quoted in re.findall(r"`([^`]+)`", text + of_checkpoints) for word in re.findall(r"\w+", quoted)}

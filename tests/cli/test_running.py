@@ -1,0 +1,89 @@
+"""runs, status: who is at work, what waits, what has stopped."""
+
+import json
+
+import pytest
+
+from holdfast import SyncClient
+
+
+@pytest.fixture
+def client(made):
+    with SyncClient.sqlite(made.path) as client:
+        yield client
+
+
+def test_runs_says_which_are_alive_which_wait_and_which_have_stopped(run, client):
+    with client.run("done", agent_id="a") as finished:
+        finished.step("one", lambda: 1)
+        for task in finished.tasks("files", ["x", "y"]):
+            finished.step(f"edit {task.id}", lambda: 1)
+    with client.run("asks", agent_id="a") as asking:
+        asking.step("one", lambda: 1)
+    client.request_approval("asks", "pay", {"amount": 5})
+    with client.run("alive", agent_id="a", holder="worker 7") as running:
+        running.step("one", lambda: 1)
+        lines = run("runs").stdout.splitlines()
+        assert [line.split()[:2] for line in lines[1:]] == [
+            ["alive", "alive"],
+            ["asks", "waiting,"],
+            ["done", "stopped"],
+        ]
+        assert lines[1].endswith("worker 7")
+        assert "2/2" in lines[3]
+        [alive] = json.loads(run("runs", "--alive", "--json").stdout)["runs"]
+        assert (alive["session_id"], alive["holder"], alive["approvals"]) == ("alive", "worker 7", 0)
+        assert alive["expires_at"] > alive["head"]["created_at"]
+        status = json.loads(run("status", "--json").stdout)
+        assert [one["session_id"] for one in status["alive"]] == ["alive"]
+        assert status["approvals"] == 1
+    assert run("runs", "--alive").stdout == ""
+    assert [one["status"] for one in json.loads(run("runs", "-n", "2", "--json").stdout)["runs"]] == [
+        "waiting",
+        "stopped",
+    ]
+
+
+def test_sessions_that_no_run_was_at_are_none(run, made):
+    result = run("runs")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "no runs here yet" in result.stderr
+
+
+def test_a_run_before_its_first_save(run, client):
+    with client.run("new"):
+        [found] = json.loads(run("runs", "--json").stdout)["runs"]
+    assert (found["status"], found["head"], found["saves"]) == ("alive", None, 0)
+
+
+def test_a_damaged_session_does_not_hide_the_others(run, client, made):
+    import sqlite3
+
+    with client.run("a") as one:
+        one.step("x", lambda: 1)
+    with client.run("b") as one:
+        one.step("x", lambda: 1)
+    connection = sqlite3.connect(made.path)
+    connection.execute("UPDATE row SET value = x'00' WHERE space = 'head' AND key = CAST('a' AS BLOB)")
+    connection.commit()
+    connection.close()
+    assert [one["session_id"] for one in json.loads(run("runs", "--json").stdout)["runs"]] == ["b"]
+
+
+def test_status_says_which_store_it_is_and_what_it_holds(run, made):
+    result = run("status")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert str(made.path) in result.stderr
+    assert "4 checkpoints in 2 sessions" in result.stderr
+    assert "no run" in result.stderr
+    assert "`holdfast snap` takes one" in result.stderr
+    fields = json.loads(run("status", "--json").stdout)
+    assert (fields["sessions"], fields["checkpoints"], fields["has_snapshot"]) == (2, 4, False)
+    assert fields["stored_bytes"] >= made.path.stat().st_size
+
+
+def test_status_of_a_store_elsewhere_does_not_look_at_this_directory(run, made, monkeypatch):
+    monkeypatch.chdir("/")
+    result = run("status", "--store", str(made.path))
+    assert result.exit_code == 0
+    assert "4 checkpoints" in result.stderr
