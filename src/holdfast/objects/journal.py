@@ -61,19 +61,21 @@ class Journal:
         self._last[record.place] = entry
         return len(self.entries)
 
-    def as_stored(self) -> list[list[Any]]:
-        """The records to save: a list of its own, so that what is added meanwhile belongs to the next save."""
-        return list(self.entries)
 
-
-PATH = ("agent_context", KEY, "steps")
+STEPS = "steps"
+PATH = ("agent_context", KEY, STEPS)
 """Where a checkpoint has the journal's records."""
+
+
+def own_part(tools: dict[str, str]) -> dict[str, Any]:
+    """What a run has in the context beside the records."""
+    return {"v": VERSION, "tools": tools}
 
 
 def into_context(context: dict[str, Any], journal: list[list[Any]] | None, tools: dict[str, str]) -> dict[str, Any]:
     """The agent's context with the run's own part in it; without the records, where these are declared as an append."""
-    own: dict[str, Any] = {"v": VERSION, "tools": tools}
-    return {**context, KEY: own if journal is None else {**own, "steps": journal}}
+    own = own_part(tools)
+    return {**context, KEY: own if journal is None else {**own, STEPS: journal}}
 
 
 def from_context(context: Any, what: str) -> tuple[dict[str, Any], Journal, dict[str, str]]:

@@ -10,6 +10,7 @@ import hashlib
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,11 +21,12 @@ from holdfast.model.effects import Effect
 from holdfast.model.framework import Framework
 from holdfast.model.lease import LeaseTerms
 from holdfast.model.runs import Autosave
+from holdfast.objects import continuing as parts_of_saves
 from holdfast.objects import journal, rows
 from holdfast.objects.journal import EFFECT, FAILED, REOPENED, Journal, Record
 from holdfast.objects.ledger import Entry
 from holdfast.objects.record import Stored
-from holdfast.operations import arguments, ledger, reading
+from holdfast.operations import arguments, continuing, ledger, reading
 from holdfast.operations import restore as restoring
 from holdfast.operations import save as saving
 from holdfast.operations.arguments import SaveRequest
@@ -81,11 +83,15 @@ class Core:
         self.foreign: dict[bytes, Entry] | None = None  # what the ledger had when the first effect looked
         self._rows: dict[bytes, tuple[Entry, Entry | None]] = {}  # of effects whose result is not saved yet
         self._rows_in_doubt = False
-        self._own_checkpoint: str | None = None  # the last one that this run has made
+        self._own_checkpoint: bytes | None = None  # the last one that this run has made
         self._raised: list[tuple[BaseException, Record]] = []
         self._steps_since = 0
         self._saved_at_us = services.now_us()
         self._saved_digest: bytes | None = None
+        self._session = rows.session_key(options.session_id)
+        self._turn_key = b"\xfe" + self._session
+        self._turn: AbstractAsyncContextManager[object] | None = None
+        self._encoded_part: tuple[dict[str, str], bytes] | None = None
 
     # -- the beginning -----------------------------------------------------------------------------------------------
 
@@ -154,10 +160,11 @@ class Core:
 
     async def after_step(self, name: str, number: int) -> None:
         """Saves, if the policy says so. `number` is that of the step's record."""
+        autosave = self.options.autosave
         with self.lock:
             self._steps_since += 1
-            waited = (self.services.now_us() - self._saved_at_us) / 1e6
-            is_due = self.options.autosave.is_due(self._steps_since, waited)
+            waited = 0.0 if autosave.seconds is None else (self.services.now_us() - self._saved_at_us) / 1e6
+            is_due = autosave.is_due(self._steps_since, waited)
         if is_due:
             await self.save(name, number)
 
@@ -165,7 +172,8 @@ class Core:
 
     async def save(self, name: str | None, number: int | None = None) -> str | None:
         """Makes a checkpoint, and returns its id. With the `number` of a record: unless somebody else's has it already."""
-        async with self.services.backend.turn(b"\xfe" + rows.session_key(self.options.session_id)):
+        self._turn = self.services.backend.turn(self._turn_key)  # kept: as long as somebody has it, it is the same one
+        async with self._turn:
             if number is not None and self.journal.saved >= number:
                 return self.checkpoint_id
             try:
@@ -184,10 +192,10 @@ class Core:
             await self._settle_rows()
         options = self.options
         with self.lock:
-            entries = self.journal.as_stored()
+            end = len(self.journal)  # what is added meanwhile belongs to the next save
             finished = list(self._rows.values())
             digest = self._digest() if options.autosave.only_changed else None
-        nothing_new = len(entries) == self.journal.saved and not finished and digest is not None
+        nothing_new = end == self.journal.saved and not finished and digest is not None
         if nothing_new and digest == self._saved_digest and self.checkpoint_id is not None:
             return self.checkpoint_id
 
@@ -206,27 +214,36 @@ class Core:
             state_version=options.state_version,
             beside=beside if finished else None,
         )
-        stored = await self._committed(request, entries)
+        stored = await self._committed(request, end)
         with self.lock:
-            self.journal.saved = len(entries)
+            self.journal.saved = end
             for entry, _ in finished:
                 if self._rows.get(entry.id, (None,))[0] is entry:
                     del self._rows[entry.id]
             self._steps_since = 0
-            self._saved_at_us = self.services.now_us()
+            if options.autosave.seconds is not None:
+                self._saved_at_us = self.services.now_us()
             self._saved_digest = digest
-        self.checkpoint_id = self._own_checkpoint = ids.to_text(stored.id)
+        self._own_checkpoint = stored.id
+        self.checkpoint_id = ids.to_text(stored.id)
         return self.checkpoint_id
 
-    async def _committed(self, request: SaveRequest, entries: list[list[Any]]) -> Stored:
-        """Saves with the journal: its new records alone, if the session stands where this run saved last, and has all the
-        others as a list of its own there; else all of it."""
+    async def _committed(self, request: SaveRequest, end: int) -> Stored:
+        """Saves with the journal up to there: its new records alone, if the session stands where this run saved last, and
+        has all the others as a list of its own there; else all of it."""
         tools = self.tools or self.stored_tools
-        line = reading.remembered_line(self.services, rows.session_key(self.options.session_id))
+        line = reading.remembered_line(self.services, self._session)
         if line is not None and self._follows(line):
             assert line.tip is not None
+            fresh = self.journal.entries[self.journal.saved : end]
+            if self.options.save is None and journal.KEY not in self.context:
+                request.agent_context = self.context
+                part = self._part(tools)
+                stored = await continuing.go_on(self.services, request, line, journal.PATH, fresh, part)
+                if stored is not None:
+                    return stored
             request.agent_context = journal.into_context(self.context, None, tools)
-            request.append = {journal.PATH: entries[self.journal.saved :]}
+            request.append = {journal.PATH: fresh}
             request.expect_head = line.tip.id
             try:
                 return await self._saved(request)
@@ -234,14 +251,23 @@ class Core:
                 raise
             except ConflictError:  # somebody who has the lease, too, moved the head
                 request.append = request.expect_head = None
-        request.agent_context = journal.into_context(self.context, entries, tools)
+        request.agent_context = journal.into_context(self.context, self.journal.entries[:end], tools)
         return await self._saved(request)
+
+    def _part(self, tools: dict[str, str]) -> bytes:
+        """The run's own part of the context as it is encoded: the same from save to save, until tools are declared."""
+        if self._encoded_part is None or self._encoded_part[0] != tools:
+            own = journal.own_part(tools)
+            encoded = parts_of_saves.part_with_list(self.services.codec, journal.KEY, own, journal.STEPS)
+            self._encoded_part = (dict(tools), encoded)
+        return self._encoded_part[1]
 
     def _follows(self, line: Line) -> bool:
         """Whether what is not saved yet can be declared as an append to where the session stands."""
-        if line.tip is None or line.manifest is None or ids.to_text(line.tip.id) != self._own_checkpoint:
+        if line.tip is None or line.manifest is None or line.tip.id != self._own_checkpoint:
             return False
-        known = line.manifest.list_at(journal.PATH)
+        remembered = line.lists.get(journal.PATH)
+        known = remembered.entry if remembered is not None else line.manifest.list_at(journal.PATH)
         return known is not None and known.length == self.journal.saved
 
     async def _saved(self, request: SaveRequest) -> Stored:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from types import TracebackType
+from types import GeneratorType, TracebackType
 from typing import Any, Self, TypeVar
 
 from holdfast.backends.bridge import run_inline
@@ -37,7 +37,9 @@ async def _call_awaited(fn: Callable[..., Any], args: Sequence[Any], kwargs: dic
 
 async def _call_plainly(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     result = fn(*args, **kwargs)
-    if inspect.isawaitable(result):
+    kind = type(result)
+    # Awaitables are these two; asking for them by their abstract class takes longer than the rest of this.
+    if (hasattr(kind, "__await__") or kind is GeneratorType) and inspect.isawaitable(result):
         if inspect.iscoroutine(result):
             result.close()
         raise UsageError(f"{fn!r:.100} is async: a run of a SyncClient calls plain functions. Use `Client`, and await")
