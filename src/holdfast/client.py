@@ -26,7 +26,7 @@ from holdfast.operations import arguments
 from holdfast.operations import restore as restoring
 from holdfast.operations import save as saving
 from holdfast.operations.arguments import SaveRequest
-from holdfast.travelling import Travelling
+from holdfast.travelling import Travelling, decided_by
 
 if TYPE_CHECKING:
     from holdfast.backends.port import AsyncBackend, BlockingBackend
@@ -36,10 +36,7 @@ if TYPE_CHECKING:
     from holdfast.model.effects import Effect
     from holdfast.model.handoff import Handoff
     from holdfast.model.listing import Session, Timeline, Tree
-    from holdfast.model.reports import (
-        ForkReport,
-        RollbackReport,
-    )
+    from holdfast.model.reports import RollbackReport
     from holdfast.runs.faces import Run
     from holdfast.store import ClientStore
     from holdfast.workspace.rolling_back import FilesGoBack
@@ -259,33 +256,6 @@ class Client(Keeping, Moving, Asking, Travelling):
         )
         return ids.to_text((await saving.save(self._services, request)).id)
 
-    async def fork(
-        self,
-        checkpoint_id: str,
-        session_id: str | None = None,
-        *,
-        new_id: str | None = None,
-        strict: bool = False,
-        acknowledge: Sequence[str] = (),
-        by: str | None = None,
-    ) -> ForkReport:
-        """A new session that goes on from that checkpoint. Nothing is copied: it takes the same time at any size.
-        `new_id` is the id of its first checkpoint, and makes a repetition safe. The report names the effects that were
-        carried out elsewhere in the tree; `strict` and `acknowledge` are as in `rollback`."""
-        from holdfast.operations import fork as forking
-
-        name = arguments.optional_name("session_id", session_id)
-        source = ids.from_text(checkpoint_id)
-        return await forking.fork(
-            self._services,
-            source,
-            name,
-            new_id=arguments.optional_id(new_id),
-            strict=strict,
-            acknowledge=arguments.ids_of("acknowledge", acknowledge),
-            by=_by(by),
-        )
-
     async def rollback(
         self,
         session_id: str,
@@ -319,7 +289,7 @@ class Client(Keeping, Moving, Asking, Travelling):
         name = arguments.name("session_id", session_id)
         arguments.session_under(lease, name)
         undone: tuple[Effect, ...] = ()
-        target, decider = ids.from_text(to), _by(by)
+        target, decider = ids.from_text(to), decided_by(by)
         given = arguments.ids_of("acknowledge", acknowledge)
         terms: dict[str, Any] = {
             "expect_head": arguments.optional_id(expect_head),
@@ -526,10 +496,3 @@ class Client(Keeping, Moving, Asking, Travelling):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-
-def _by(given: str | None) -> str:
-    """Who decided something: a name, or this process."""
-    from holdfast import processes
-
-    return processes.default_holder() if given is None else arguments.name("by", given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast, overload
 
 from holdfast.asking import SyncAsking
 from holdfast.backends.bridge import Bridge, Inline, run_inline
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from holdfast.model.bundle import CopyReport, ExportReport, ImportReport
     from holdfast.model.comparison import Comparison
     from holdfast.model.diff import Diff
+    from holdfast.model.editing import Edits
     from holdfast.model.effects import Effect
     from holdfast.model.handoff import Handoff
     from holdfast.model.holds import Pin, Tag
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from holdfast.model.retention import Retention
     from holdfast.runs.faces import SyncRun
     from holdfast.store import SyncClientStore
+    from holdfast.travelling import Directory
     from holdfast.workspace.workspace import SyncWorkspace, Workspace
 
 
@@ -185,19 +187,51 @@ class SyncClient(SyncAsking, Opening):
     def save_checkpoint(self, checkpoint: Checkpoint, *, lease: LeaseTerms | None = None) -> str:
         return run_inline(self._client.save_checkpoint(checkpoint, lease=lease))
 
+    @overload
     def fork(
         self,
-        checkpoint_id: str,
+        ref: str,
         session_id: str | None = None,
         *,
+        set: Edits | None = None,
+        workspace: Directory | None = None,
         new_id: str | None = None,
         strict: bool = False,
         acknowledge: Sequence[str] = (),
         by: str | None = None,
-    ) -> ForkReport:
-        return run_inline(
-            self._client.fork(checkpoint_id, session_id, new_id=new_id, strict=strict, acknowledge=acknowledge, by=by)
+    ) -> ForkReport: ...
+
+    @overload
+    def fork(
+        self,
+        ref: str,
+        session_id: str | Sequence[str] | None = None,
+        *,
+        set: Sequence[Edits],
+        workspace: Directory | Sequence[Directory] | None = None,
+        new_id: str | None = None,
+        strict: bool = False,
+        acknowledge: Sequence[str] = (),
+        by: str | None = None,
+    ) -> list[ForkReport]: ...
+
+    def fork(
+        self,
+        ref: str,
+        session_id: str | Sequence[str] | None = None,
+        *,
+        set: Edits | Sequence[Edits] | None = None,  # noqa: A002 - as above
+        workspace: Directory | Sequence[Directory] | None = None,
+        new_id: str | None = None,
+        strict: bool = False,
+        acknowledge: Sequence[str] = (),
+        by: str | None = None,
+    ) -> ForkReport | list[ForkReport]:
+        options: Any = {"set": set, "workspace": workspace, "new_id": new_id, "strict": strict, "by": by}
+        forked: ForkReport | list[ForkReport] = run_inline(
+            self._client.fork(ref, cast("Any", session_id), acknowledge=acknowledge, **options)
         )
+        return forked
 
     def resolve(self, ref: str) -> str:
         return run_inline(self._client.resolve(ref))
@@ -208,8 +242,13 @@ class SyncClient(SyncAsking, Opening):
     def compare(self, session_a: str, session_b: str) -> Comparison:
         return run_inline(self._client.compare(session_a, session_b))
 
-    def bisect(self, session_id: str, predicate: Callable[[Checkpoint], bool | Awaitable[bool]]) -> Bisection:
-        return run_inline(self._client.bisect(session_id, predicate))
+    def read_file(self, ref: str, path: str | bytes) -> bytes:
+        return run_inline(self._client.read_file(ref, path))
+
+    def bisect(
+        self, session_id: str, predicate: Callable[..., bool | Awaitable[bool]], *, files: bool = False
+    ) -> Bisection:
+        return run_inline(self._client.bisect(session_id, predicate, files=files))
 
     def rollback(
         self,

@@ -1,12 +1,16 @@
-"""What a client does to look at a line of execution and at others: references, differences, comparisons, bisection."""
+"""What a client does to go other ways from a checkpoint, and to look at lines of execution: references, forks, differences,
+comparisons, bisection."""
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+import os
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, overload
 
-from holdfast.errors import CheckpointNotFoundError
+from holdfast.errors import CheckpointNotFoundError, UsageError
 from holdfast.model import ids
 from holdfast.opening import Opening
 from holdfast.operations import arguments
@@ -16,6 +20,11 @@ if TYPE_CHECKING:
     from holdfast.model.checkpoint import Checkpoint
     from holdfast.model.comparison import Comparison
     from holdfast.model.diff import Diff
+    from holdfast.model.editing import Edits
+    from holdfast.model.reports import ForkReport
+
+Directory = str | os.PathLike[str]
+SESSION_VERSION = 4  # of the UUIDs that sessions without a name are called by
 
 
 class Travelling(Opening):
@@ -29,12 +38,115 @@ class Travelling(Opening):
 
         return ids.to_text(await refs.resolve(self._services, arguments.name("ref", ref)))
 
+    @overload
+    async def fork(
+        self,
+        ref: str,
+        session_id: str | None = None,
+        *,
+        set: Edits | None = None,
+        workspace: Directory | None = None,
+        new_id: str | None = None,
+        strict: bool = False,
+        acknowledge: Sequence[str] = (),
+        by: str | None = None,
+    ) -> ForkReport: ...
+
+    @overload
+    async def fork(
+        self,
+        ref: str,
+        session_id: str | Sequence[str] | None = None,
+        *,
+        set: Sequence[Edits],
+        workspace: Directory | Sequence[Directory] | None = None,
+        new_id: str | None = None,
+        strict: bool = False,
+        acknowledge: Sequence[str] = (),
+        by: str | None = None,
+    ) -> list[ForkReport]: ...
+
+    async def fork(
+        self,
+        ref: str,
+        session_id: str | Sequence[str] | None = None,
+        *,
+        set: Edits | Sequence[Edits] | None = None,  # noqa: A002 - as above
+        workspace: Directory | Sequence[Directory] | None = None,
+        new_id: str | None = None,
+        strict: bool = False,
+        acknowledge: Sequence[str] = (),
+        by: str | None = None,
+    ) -> ForkReport | list[ForkReport]:
+        """A new session that goes on from the checkpoint that `ref` means (`resolve` says how it may be named). Nothing is
+        copied: it takes the same time at any size.
+
+        `set={"messages.-1.content": "…"}` makes an edit in the same act: the first checkpoint of the fork has these values
+        at these paths (`holdfast.model.editing` says which there are). A list of such edits makes as many forks, all of them
+        or none, and gives a list of reports; `session_id` and `workspace` then are lists, too, or what `-1`, `-2`, … is
+        added to. `workspace` is a directory to be made, with the files of the checkpoint. `new_id` is the id of the
+        fork's first checkpoint, and makes a repetition safe. The report names the effects that were carried out
+        elsewhere in the tree; `strict` and `acknowledge` are as in `rollback`."""
+        from holdfast.operations import fork as forking
+
+        is_many = set is not None and not isinstance(set, Mapping)
+        edits = _edits(set)
+        names = _of_each("session_id", session_id, len(edits), is_many=is_many)
+        if new_id is not None and is_many:
+            raise UsageError("new_id is the id of one fork's first checkpoint: make several forks without it")
+        ways = [
+            forking.Way(
+                session_id=arguments.optional_name("session_id", name),
+                new_id=arguments.optional_id(new_id),
+                edits=edit,
+            )
+            for name, edit in zip(names, edits, strict=True)
+        ]
+        source = await self._id_of(ref)
+        places = _of_each("workspace", workspace, len(edits), is_many=is_many)
+
+        async def make() -> list[ForkReport]:
+            return await forking.forks(
+                self._services,
+                source,
+                ways,
+                strict=strict,
+                acknowledge=arguments.ids_of("acknowledge", acknowledge),
+                by=decided_by(by),
+            )
+
+        if workspace is None:
+            reports = await make()
+        else:
+            from holdfast.workspace import forking as directories
+
+            made, reports = await directories.beside(self._services, source, places, make)
+            reports = [
+                dataclasses.replace(report, directory=place) for report, place in zip(reports, made, strict=True)
+            ]
+        return reports if is_many else reports[0]
+
     async def diff(self, a: str, b: str) -> Diff:
-        """What leads from checkpoint `a` to checkpoint `b`: edits of state, context, metadata and tasks, for programs
-        (`apply`, `json_patch`) and for people (`text`). Only what differs is read."""
+        """What leads from checkpoint `a` to checkpoint `b` (ids, or references as `resolve` takes them): edits of state,
+        context, metadata and tasks, for programs (`apply`, `json_patch`) and for people (`text`); steps and effects that
+        only one of them has; files, where both have a snapshot. Only what differs is read."""
         from holdfast.operations import diff as differing
 
-        return await differing.diff(self._services, ids.from_text(a), ids.from_text(b))
+        return await differing.diff(self._services, await self._id_of(a), await self._id_of(b))
+
+    async def read_file(self, ref: str, path: str | bytes) -> bytes:
+        """The bytes of a file, by its path in the workspace, as the checkpoint or the nearest one before it with a snapshot
+        has it."""
+        from holdfast.operations import reading, snapshots
+
+        snapshot = await snapshots.nearest(
+            self._services, await reading.live_record(self._services, await self._id_of(ref))
+        )
+        entry = None if snapshot is None else await snapshots.find(self._services, snapshot, os.fsencode(path))
+        if entry is None or entry.kind != "file":
+            where = "that snapshot" if snapshot is not None else f"{ref!r:.60}, which has no snapshot of files"
+            raise CheckpointNotFoundError(f"there is no file {os.fsdecode(path)!r:.120} in {where}")
+        return b"".join([piece async for piece in snapshots.content(self._services, entry)])
 
     async def compare(self, session_a: str, session_b: str) -> Comparison:
         """Two sessions side by side: where they parted, their steps, cost and usage since (as far as metadata records
@@ -42,28 +154,53 @@ class Travelling(Opening):
         from holdfast.model import comparison
         from holdfast.operations import diff as differing
 
-        lines = [await self._line(arguments.name("session_id", session)) for session in (session_a, session_b)]
+        names = [arguments.name("session_id", session) for session in (session_a, session_b)]
+        lines = [await self._line(name) for name in names]
         ancestor = comparison.parted_at(*lines)
         heads = [ids.from_text(line[0].checkpoint_id) for line in lines]
+        sides = []
+        for name, line, head in zip(names, lines, heads, strict=True):
+            parted = ids.from_text(ancestor.checkpoint_id) if ancestor is not None else None
+            since = await differing.diff(self._services, parted, head) if parted is not None else None
+            sides.append(comparison.side(name, line, ancestor, since))
         return comparison.Comparison(
-            ancestor=ancestor,
-            a=comparison.side(session_a, lines[0], ancestor),
-            b=comparison.side(session_b, lines[1], ancestor),
-            diff=await differing.diff(self._services, heads[0], heads[1]),
+            ancestor=ancestor, a=sides[0], b=sides[1], diff=await differing.diff(self._services, heads[0], heads[1])
         )
 
-    async def bisect(self, session_id: str, predicate: Callable[[Checkpoint], bool | Awaitable[bool]]) -> Bisection:
+    async def bisect(
+        self, session_id: str, predicate: Callable[..., bool | Awaitable[bool]], *, files: bool = False
+    ) -> Bisection:
         """The first checkpoint, on the way to what the session stands at, of which `predicate(checkpoint)`, which is given
-        its state, says False: the step where it went bad. Looks at O(log n) of them."""
+        its state, says False: the step where it went bad. Looks at O(log n) of them. With `files`,
+        `predicate(checkpoint, directory)` is given its files, too, in a directory that is gone afterwards; None if
+        it has no snapshot, and none before it has one."""
         from holdfast.model.bisection import Search
         from holdfast.operations import restore as restoring
 
         name = arguments.name("session_id", session_id)
         search = Search((await self._line(name))[::-1])
         while (candidate := search.next()) is not None:
-            answer = predicate(await restoring.restore(self._services, ids.from_text(candidate.checkpoint_id)))
-            search.tell(is_good=bool(await answer if inspect.isawaitable(answer) else answer))
+            id_ = ids.from_text(candidate.checkpoint_id)
+            checkpoint = await restoring.restore(self._services, id_)
+            if files:
+                from holdfast.workspace import forking as directories
+
+                async with directories.for_a_while(self._services, id_) as directory:
+                    is_good = await _answer(predicate(checkpoint, directory))
+            else:
+                is_good = await _answer(predicate(checkpoint))
+            search.tell(is_good=is_good)
         return search.found(name)
+
+    async def _id_of(self, ref: str) -> bytes:
+        """The id of the checkpoint that is meant. Whoever gives an id of ours is not made to wait for a search."""
+        try:
+            given = uuid.UUID(ref)
+        except (ValueError, AttributeError, TypeError):
+            given = None
+        if given is not None and given.version != SESSION_VERSION:
+            return given.bytes
+        return ids.from_text(await self.resolve(ref))
 
     async def _line(self, session_id: str) -> list[Checkpoint]:
         """What the session stands at, and its ancestors, newest first, without their states."""
@@ -76,3 +213,46 @@ class Travelling(Opening):
                 f"there is no session {session_id!r:.60} here. `sessions()` lists those that are there"
             )
         return await refs.line_of(self._services, ids.from_text(session.head.checkpoint_id))
+
+
+async def _answer(given: bool | Awaitable[bool]) -> bool:
+    return bool(await given if inspect.isawaitable(given) else given)
+
+
+def decided_by(given: str | None) -> str:
+    """Who decided something: a name, or this process."""
+    from holdfast import processes
+
+    return processes.default_holder() if given is None else arguments.name("by", given)
+
+
+def _edits(given: Any) -> list[Edits]:
+    """The edits of each way that was asked for: one, unless a list was given."""
+    ways = [given or {}] if given is None or isinstance(given, Mapping) else given
+    if (
+        isinstance(ways, str | bytes)
+        or not isinstance(ways, Sequence)
+        or not all(isinstance(way, Mapping) for way in ways)
+    ):
+        raise UsageError(
+            f"set is a {type(given).__name__}: it must map paths to values, such as set={{'plan.0': 'search'}}; a list of "
+            "such edits makes as many forks"
+        )
+    if not ways:
+        raise UsageError("set is an empty list: it would make no fork. Leave it out to fork without an edit")
+    return list(ways)
+
+
+def _of_each(what: str, given: Any, count: int, *, is_many: bool) -> list[Any]:
+    """What each of the forks gets: of one name, with numbers behind it, if there are several."""
+    if given is None:
+        return [None] * count
+    if isinstance(given, str | os.PathLike):
+        if not is_many:
+            return [given]
+        name = os.fspath(given)
+        return [f"{name}-{number}" for number in range(1, count + 1)]
+    listed = list(given) if is_many and isinstance(given, Sequence) else None
+    if listed is None or len(listed) != count:
+        raise UsageError(f"{what} is {given!r:.80}: it must be one, or a list with one for each of the {count} forks")
+    return listed

@@ -111,3 +111,87 @@ def test_diff_of_states_and_files(run, tmp_path):
     assert "-one\n+two\n" in both.stdout
     assert json.loads(run("diff", "@-", "@", "--json").stdout)["changes"][0]["path"] == "file"
     assert run("diff", "@-", "@", "--name-only").stdout == "file\n"
+
+
+class TestBisectWithFiles:
+    @pytest.fixture
+    def history(self, store_path, tmp_path) -> None:
+        """Ten steps with a file each; at the seventh the file goes bad, the state stays as it is."""
+        project = tmp_path / "project"
+        project.mkdir()
+        with SyncClient.sqlite(store_path) as client:
+            for step in range(10):
+                (project / "main.py").write_text("print('ok')\n" if step < 7 else "print('broken'\n")
+                client.save("a", session_id="s", execution_state={"n": step}, workspace=project)
+
+    def test_the_files_of_each_checkpoint_are_there(self, run, history, tmp_path):
+        result = run("bisect", "s", "--", sys.executable, "-m", "py_compile", "main.py")
+        assert result.exit_code == 0
+        assert "s: went bad at step 7 (" in result.stdout
+        assert [path.name for path in (tmp_path / "project").iterdir()] == ["main.py"]
+
+    def test_the_state_is_in_the_named_file(self, run, history):
+        program = (
+            "import json, os, sys; state = json.load(open(os.environ['HOLDFAST_STATE'])); "
+            "assert os.listdir() == ['main.py']; sys.exit(state['n'] >= 4)"
+        )
+        found = json.loads(run("bisect", "s", "--json", "--", sys.executable, "-c", program).stdout)
+        assert found["first_bad"]["step_index"] == 4
+
+
+class TestFork:
+    def test_with_an_edit(self, run, twenty, store_path):
+        result = run(
+            "fork", "s@{7}", "--name", "other", "--set", "n=70", "--set", '+note={"of": [1, "two"]}', "--set", "+t=walk"
+        )
+        assert (result.exit_code, result.stdout.startswith("session other at ")) == (0, True)
+        assert "holdfast diff " in result.stderr
+        with SyncClient.sqlite(store_path) as client:
+            made = client.latest(session_id="other")
+            assert made.execution_state == {"n": 70, "note": {"of": [1, "two"]}, "t": "walk"}
+            assert made.parent_id == client.resolve("s@{7}")
+
+    def test_as_json(self, run, twenty):
+        made = json.loads(run("fork", "s", "--json").stdout)
+        assert made["directory"] is None
+        assert json.loads(run("show", made["session_id"], "--json").stdout)["checkpoint_id"] == made["checkpoint_id"]
+
+    @pytest.mark.parametrize(
+        ("given", "code"), [("m=1", 2), ("n", 2), ('n={"a"', 2), ('n={"$type": "Engine", "value": 1}', 2), ("=1", 2)]
+    )
+    def test_with_a_wrong_edit(self, run, twenty, given, code):
+        result = run("fork", "s", "--name", "never", "--set", given)
+        assert (result.exit_code, result.stdout) == (code, "")
+        assert run("show", "never").exit_code == 3
+
+    def test_types_as_show_prints_them(self, run, made):
+        shown = json.dumps(json.loads(run("show", "main@-", "--path", "due").stdout))
+        assert run("fork", "main@-", "--name", "f", "--set", f"total={shown}").exit_code == 0
+        assert json.loads(run("show", "f", "--path", "total").stdout) == json.loads(shown)
+        assert json.loads(run("show", "f", "--path", "pair").stdout)["$type"] == "tuple"
+
+    def test_objects_of_types_that_are_unknown_here_stay_as_they_are(self, run, store_path):
+        from dataclasses import dataclass
+
+        from holdfast.codec.types import TypeRegistry
+
+        @dataclass
+        class Order:
+            number: int
+            lines: list[str]
+
+        types = TypeRegistry()
+        types.register(Order, "Order")
+        with SyncClient.sqlite(store_path, types=types) as client:
+            client.save("a", session_id="s", execution_state={"order": Order(7, ["x"]), "n": 1})
+        assert run("fork", "s", "--name", "f", "--set", "n=2", "--set", "order.lines.0=y").exit_code == 0
+        with SyncClient.sqlite(store_path, types=types) as client:
+            assert client.latest(session_id="f").execution_state == {"order": Order(7, ["y"]), "n": 2}
+            assert client.latest(session_id="s").execution_state == {"order": Order(7, ["x"]), "n": 1}
+
+    def test_with_a_directory(self, run, tmp_path):
+        (tmp_path / "file").write_text("one\n")
+        assert run("snap").exit_code == 0
+        result = run("fork", "@", str(tmp_path.parent / f"{tmp_path.name}-fork"), "--set", "+plan=[]")
+        assert result.exit_code == 0
+        assert (tmp_path.parent / f"{tmp_path.name}-fork" / "file").read_text() == "one\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -22,14 +23,15 @@ CAN_NOT_TELL = 125  # as in `git bisect run`
 def bisect(session: str, command: tuple[str, ...], store: str | None, as_json: bool) -> None:
     """Find the first bad checkpoint on the way to what SESSION stands at. Of n checkpoints about log n are looked at.
 
-    For each, COMMAND runs in an empty directory: it is given the state as JSON on its standard input and in the file
-    state.json, and the id of the checkpoint in HOLDFAST_CHECKPOINT. It exits with 0 if all is good there, with 1 to 124
-    if not, and with 125 if it can't tell, which ends the search.
+    For each, COMMAND runs in a temporary directory, with the files of the checkpoint if it has a snapshot of them. It is
+    given the state as JSON on its standard input and in the file that HOLDFAST_STATE names (state.json in that directory, if
+    there are no files), and the id of the checkpoint in HOLDFAST_CHECKPOINT. It exits with 0 if all is good there, with
+    1 to 124 if not, and with 125 if it can't tell, which ends the search.
     """
     from holdfast.cli.store_location import open_store
 
     with open_store(store) as client:
-        found = client.bisect(session, lambda checkpoint: _is_good(checkpoint, command))
+        found = client.bisect(session, lambda checkpoint, files: _is_good(checkpoint, files, command), files=True)
     if as_json:
         from holdfast.cli.json_output import checkpoint_fields, print_json
 
@@ -53,24 +55,26 @@ def bisect(session: str, command: tuple[str, ...], store: str | None, as_json: b
         click.echo(f"see what it changed: holdfast diff {good} {bad}", err=True)
 
 
-def _is_good(checkpoint: Checkpoint, command: tuple[str, ...]) -> bool:
+def _is_good(checkpoint: Checkpoint, files: Path | None, command: tuple[str, ...]) -> bool:
     import json
     import os
     import subprocess
     import tempfile
-    from pathlib import Path
 
     from holdfast.cli.json_output import shown
     from holdfast.errors import UsageError
 
     state = json.dumps(shown(checkpoint.execution_state), allow_nan=False)
     with tempfile.TemporaryDirectory(prefix="holdfast-bisect-") as directory:
-        Path(directory, "state.json").write_text(state, "ascii")
-        environment = {**os.environ, "HOLDFAST_CHECKPOINT": checkpoint.checkpoint_id}
+        written = Path(directory, "state.json")
+        written.write_text(state, "ascii")
+        environment = {
+            **os.environ, "HOLDFAST_CHECKPOINT": checkpoint.checkpoint_id, "HOLDFAST_STATE": str(written)
+        }  # fmt: skip
         try:
             # The command's own words go where words go: standard output is for the answer.
             done = subprocess.run(  # noqa: S603 - the user's own command line, as given
-                command, input=state, text=True, cwd=directory, env=environment, check=False, stdout=2
+                command, input=state, text=True, cwd=files or directory, env=environment, check=False, stdout=2
             )
         except OSError as error:
             raise UsageError(f"{command[0]!r:.80} can't be run ({error.strerror}): check its name and path") from error

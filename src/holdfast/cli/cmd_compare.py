@@ -22,8 +22,9 @@ def compare(session: str, other: str, store: str | None, as_json: bool) -> None:
     with open_store(store) as client:
         found = client.compare(session, other)
     if as_json:
-        from holdfast.cli.diff_output import edit_fields
+        from holdfast.cli.diff_output import edit_fields, recorded_fields
         from holdfast.cli.json_output import checkpoint_fields, print_json
+        from holdfast.cli.workspaces import change_fields
 
         print_json(
             {
@@ -35,6 +36,8 @@ def compare(session: str, other: str, store: str | None, as_json: bool) -> None:
                         "steps": [checkpoint_fields(step) for step in side.steps],
                         "usage": dict(side.usage),
                         "outcome": side.outcome,
+                        "recorded": recorded_fields(side.since) if side.since else [],
+                        "files": [change_fields(change) for change in side.since.files or ()] if side.since else [],
                     }
                     for name, side in (("a", found.a), ("b", found.b))
                 },
@@ -45,9 +48,11 @@ def compare(session: str, other: str, store: str | None, as_json: bool) -> None:
     from holdfast.cli.diff_output import print_diff
     from holdfast.cli.printable import printable
     from holdfast.cli.tables import print_table
+    from holdfast.model.comparison import STEPS_SHOWN
 
     parted = f"parted after {found.ancestor.short_id}" if found.ancestor else "no checkpoint in common"
     click.echo(parted, err=True)
     columns = ("", printable(session, 40), printable(other, 40))
-    print_table(columns, [tuple(printable(cell, 60) for cell in row) for row in found.rows()])
+    rows = [*found.rows(), *found.step_rows()[:STEPS_SHOWN]]
+    print_table(columns, [tuple(printable(cell, 60) for cell in row) for row in rows])
     print_diff(found.diff)

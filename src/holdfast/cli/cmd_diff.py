@@ -48,7 +48,7 @@ def diff(
     A and B are ids, the last 8 or more digits of one, tags, sessions, which stand for their heads, or places in
     these: SESSION@-, SESSION@~3, SESSION@{step}.
     """
-    from holdfast.cli.diff_output import edit_fields, print_diff
+    from holdfast.cli.diff_output import edit_fields, print_diff, recorded_fields
     from holdfast.cli.json_output import print_json
     from holdfast.cli.pager import paged
     from holdfast.cli.refs import id_of_ref
@@ -68,8 +68,10 @@ def diff(
         if only_state or (len(ids) == BOTH and not (only_files or stat or name_only)):
             states = client.diff(*ids) if len(ids) == BOTH else _since_parent(client, ids[0])
             said["edits"] = [edit_fields(edit) for edit in states.edits]
+            if states.recorded:
+                said["recorded"] = recorded_fields(states)
             if not as_json:
-                print_diff(states)
+                print_diff(states, files=False)
         if only_state or (len(ids) == BOTH and not only_files and not _have_files(client, ids)):
             if as_json:
                 print_json(said)

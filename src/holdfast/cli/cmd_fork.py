@@ -1,45 +1,92 @@
-"""`holdfast fork`: a second directory as it was at a checkpoint, and a session that goes on from there."""
+"""`holdfast fork`: a session that goes on from a checkpoint, with other values in its state, and its files beside the first."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import click
 
 from holdfast.cli.options import json_option, store_option
 from holdfast.cli.workspace_option import directory_option
 
+if TYPE_CHECKING:
+    from holdfast.model.workspace import Forked
 
-@click.command(short_help="Make a second directory as it was at a checkpoint.")
+
+@click.command(short_help="Go another way from a checkpoint: a session, an edit, a directory.")
 @click.argument("ref")
-@click.argument("place", metavar="DIR", type=click.Path())
+@click.argument("place", metavar="[DIR]", type=click.Path(), required=False)
 @click.option(
-    "--session", metavar="NAME", help="The name of the session that goes on from there; one is made without it."
+    "--session",
+    "--name",
+    "session",
+    metavar="NAME",
+    help="The name of the session that goes on from there; one is made without it.",
+)
+@click.option(
+    "--set",
+    "assignments",
+    metavar="PATH=VALUE",
+    multiple=True,
+    help="Another value in the state of the fork; as often as needed. VALUE is JSON; what is none is a text.",
 )
 @directory_option
 @store_option
 @json_option
-def fork(ref: str, place: str, session: str | None, directory: str | None, store: str | None, as_json: bool) -> None:
-    """Make a second directory as it was at a checkpoint, and a session that goes on from there.
+def fork(
+    ref: str,
+    place: str | None,
+    session: str | None,
+    assignments: tuple[str, ...],
+    directory: str | None,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    """Make a session that goes on from a checkpoint. Nothing is copied, and the first session stays as it is.
 
-    REF is an id, the last 8 or more digits of one, a tag, or a session, which stands for its head. DIR must not be there
-    yet, or be empty. The files are shared with the first directory where the file system can do that.
+    REF is an id, the last 8 or more digits of one, a tag, or a session, which stands for its head, or a place in these:
+    SESSION@-, SESSION@~3, SESSION@{step}. PATH is as in `holdfast show --path`: messages.-1.content; or a JSON
+    Pointer, /messages/0/content. What it names must be there; +PATH may be new, and messages.- is the place after the last.
+
+    With DIR, which must not be there yet or be empty, the files of the checkpoint are put there, shared with the first
+    directory where the file system can do that.
     """
+    from holdfast.cli.json_input import assignment
     from holdfast.cli.refs import id_of_ref
     from holdfast.cli.store_location import open_store
     from holdfast.cli.workspace_option import open_workspace
 
+    edits = dict(assignment(text) for text in assignments)
+    made: Forked | None = None
     with open_store(store) as client:
-        forked = open_workspace(client, directory).fork(id_of_ref(client, ref), place, session_id=session)
+        source = id_of_ref(client, ref)
+        if place is None:
+            forked = client.fork(source, session, set=edits or None)
+            name, id_ = forked.session_id, forked.checkpoint_id
+        else:
+            made = open_workspace(client, directory).fork(source, place, session_id=session, set=edits or None)
+            assert made.session_id is not None  # a checkpoint was forked
+            assert made.checkpoint_id is not None
+            name, id_ = made.session_id, made.checkpoint_id
     if as_json:
         from holdfast.cli.json_output import print_json
 
         print_json(
             {
-                "directory": str(forked.directory),
-                "session_id": forked.session_id,
-                "checkpoint_id": forked.checkpoint_id,
-                "paths": forked.paths,
-                "copied": forked.copied,
+                "directory": str(made.directory) if made else None,
+                "session_id": name,
+                "checkpoint_id": id_,
+                "paths": made.paths if made else 0,
+                "copied": made.copied if made else 0,
+                "source_id": source,
             }
         )
+        return
+    from holdfast.cli.printable import printable
+
+    if made is not None:
+        click.echo(f"{made.directory}: {made.paths} paths, session {printable(name)}")
     else:
-        click.echo(f"{forked.directory}: {forked.paths} paths, session {forked.session_id}")
+        click.echo(f"session {printable(name)} at {id_}")
+    if edits:
+        click.echo(f"see what is other: holdfast diff {source[-8:]} {id_[-8:]}", err=True)

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 COLOURS = {"+": "green", "-": "red", "~": "yellow", "@": "cyan"}
 
 
-def print_diff(diff: Diff) -> None:
+def print_diff(diff: Diff, *, files: bool = True) -> None:
     """A line or a few for each edit; nothing if there is none."""
     from holdfast.cli.printable import printable
 
-    print_lines(f"{sign} {printable(line)}" for sign, line in diff.lines())
+    print_lines(f"{sign} {printable(line)}" for sign, line in diff.lines(files=files))
 
 
 def print_lines(lines: Iterable[str]) -> None:
@@ -46,3 +46,18 @@ def edit_fields(edit: Edit) -> dict[str, Any]:
         old, new = ([shown(element) for element in elements] for elements in (edit.removed, edit.added))
         return {"kind": "splice", "path": path, "at": edit.at, "old": old, "new": new}
     return {"kind": "reorder", "path": path, "keys": [shown(key) for key in edit.keys]}
+
+
+def recorded_fields(diff: Diff) -> list[dict[str, Any]]:
+    """The steps and effects that only one of two checkpoints has."""
+    return [
+        {
+            "came": one.came,
+            "kind": one.kind,
+            "name": one.name,
+            "status": one.status,
+            "effect_id": one.effect.effect_id if one.effect else None,
+            "effect_state": str(one.effect.state) if one.effect else None,
+        }
+        for one in diff.recorded
+    ]

@@ -71,7 +71,7 @@ def shown(value: Any) -> Any:
         return [shown(item) for item in value]
     if kind is dict:
         return _mapping(value)
-    if kind is Unregistered:
+    if issubclass(kind, Unregistered):
         return _typed(value.name, shown(value.parts))
     if kind in (tuple, set, frozenset):
         return _typed(kind.__name__, [shown(item) for item in value])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import html
+import itertools
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,18 +12,22 @@ from typing import Any
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.diff import Diff
 
+STEPS_SHOWN = 30
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
     """One of the two lines: what it stands at, and its checkpoints since they parted, oldest first, without their states.
 
-    `usage` adds up what their metadata recorded: every number under `usage`, and `cost`.
+    `usage` adds up what their metadata recorded: every number under `usage`, and `cost`. `since` leads from where they
+    parted to what it stands at, None if they share nothing: its effects and files are those of this line alone.
     """
 
     session_id: str
     head: Checkpoint
     steps: tuple[Checkpoint, ...]
     usage: Mapping[str, float]
+    since: Diff | None = None
 
     @property
     def first(self) -> Checkpoint | None:
@@ -48,18 +54,33 @@ class Comparison:
     def rows(self) -> list[tuple[str, str, str]]:
         """What is compared, and how it is on both sides."""
         counted = sorted({*self.a.usage, *self.b.usage})
+        done = [
+            ("effects", _effects(self.a), _effects(self.b)),
+            ("files", _files(self.a), _files(self.b)),
+        ]
         return [
             ("stands at", self.a.head.short_id, self.b.head.short_id),
             ("steps since", str(len(self.a.steps)), str(len(self.b.steps))),
             ("first step", _first(self.a), _first(self.b)),
             *((name, _number(self.a.usage.get(name)), _number(self.b.usage.get(name))) for name in counted),
+            *(row for row in done if row[1] or row[2]),
             ("outcome", self.a.outcome or "", self.b.outcome or ""),
+        ]
+
+    def step_rows(self) -> list[tuple[str, str, str]]:
+        """Their steps since they parted, side by side: the first of both, the second of both, and so on."""
+        named = [[_step(step) for step in side.steps] for side in (self.a, self.b)]
+        return [
+            (str(number), one, other)
+            for number, (one, other) in enumerate(itertools.zip_longest(*named, fillvalue=""), 1)
         ]
 
     def text(self) -> str:
         """Side by side for people, then what differs."""
         parted = f"parted after {self.ancestor!r}" if self.ancestor else "no checkpoint in common"
-        table = [("", self.a.session_id, self.b.session_id), *self.rows()]
+        steps = self.step_rows()
+        more = [("", "…", "…")] if len(steps) > STEPS_SHOWN else []
+        table = [("", self.a.session_id, self.b.session_id), *self.rows(), *steps[:STEPS_SHOWN], *more]
         widths = [max(len(row[column]) for row in table) for column in range(3)]
         lines = [
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
@@ -72,13 +93,13 @@ class Comparison:
         return f"<table>{rows}</table>{self.diff._repr_html_()}"
 
 
-def side(session_id: str, line: Sequence[Checkpoint], ancestor: Checkpoint | None) -> Side:
+def side(session_id: str, line: Sequence[Checkpoint], ancestor: Checkpoint | None, since: Diff | None = None) -> Side:
     """A line, given newest first, since it parted from another at `ancestor`."""
     ids = [checkpoint.checkpoint_id for checkpoint in line]
     parted = ids.index(ancestor.checkpoint_id) if ancestor is not None else len(line)
     above = [*line[1:], None]
     steps = [one for one, parent in zip(line[:parted], above, strict=False) if not _repeats(one, parent)]
-    return Side(session_id=session_id, head=line[0], steps=tuple(reversed(steps)), usage=_added(steps))
+    return Side(session_id=session_id, head=line[0], steps=tuple(reversed(steps)), usage=_added(steps), since=since)
 
 
 def _repeats(checkpoint: Checkpoint, parent: Checkpoint | None) -> bool:
@@ -118,4 +139,20 @@ def _number(value: float | None) -> str:
 
 
 def _first(of: Side) -> str:
-    return "" if of.first is None else f"{of.first.step_index} {of.first.step_name or ''}".rstrip()
+    return "" if of.first is None else _step(of.first)
+
+
+def _step(checkpoint: Checkpoint) -> str:
+    return f"{checkpoint.step_index} {checkpoint.step_name or ''}".rstrip()
+
+
+def _effects(of: Side) -> str:
+    """How many of each tool."""
+    counted = Counter(effect.tool for effect in of.since.effects) if of.since is not None else {}
+    return ", ".join(f"{count} × {tool}" for tool, count in counted.items())
+
+
+def _files(of: Side) -> str:
+    """How many were added, deleted and changed."""
+    counted = Counter(change.status for change in (of.since.files or ())) if of.since is not None else {}
+    return " ".join(f"{status}{count}" for status, count in sorted(counted.items()))

@@ -11,8 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from holdfast.model.checkpoint import Checkpoint
+from holdfast.model.effects import Effect
 from holdfast.model.json_patch import json_patch
+from holdfast.model.runs import JOURNAL_KEY
+from holdfast.model.workspace import FileChange
 
+JOURNAL = ("agent_context", JOURNAL_KEY)
 PARTS = ("execution_state", "agent_context", "metadata", "tasks")
 SHOWN = 120
 
@@ -60,19 +64,45 @@ class Reorder(NamedTuple):
 Edit = Put | Drop | Splice | Reorder
 
 
+class Recorded(NamedTuple):
+    """A step, effect, task or sub-agent of a run that only one of two checkpoints has a record of. Of an effect, with what the
+    ledger says of it now."""
+
+    came: bool  # whether it is the second one that has it
+    kind: str
+    name: str
+    status: str
+    effect: Effect | None = None
+
+    @property
+    def text(self) -> str:
+        if self.effect is None:
+            return f"{self.kind} {self.name}: {self.status}"
+        return f"{self.effect.kind} effect {self.effect.tool} ({self.effect.short_id}): {self.effect.state}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diff:
     """What leads from checkpoint `a` to checkpoint `b`, both given without their states. False if nothing does.
 
-    `apply` makes the one's state from the other's, exact in every type. Metadata and tasks are compared, too.
+    `apply` makes the one's state from the other's, exact in every type. Metadata and tasks are compared, too. `recorded` are
+    the steps and effects of a run that only one of them has; `files` is what differs between their snapshots, None
+    unless both have one (`client.read_file` gives contents).
     """
 
     a: Checkpoint
     b: Checkpoint
     edits: tuple[Edit, ...]
+    recorded: tuple[Recorded, ...] = ()
+    files: tuple[FileChange, ...] | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.edits)
+        return bool(self.edits or self.files)
+
+    @property
+    def effects(self) -> tuple[Effect, ...]:
+        """The effects that `b` has a record of and `a` has not."""
+        return tuple(one.effect for one in self.recorded if one.came and one.effect is not None)
 
     def apply(self, checkpoint: Checkpoint) -> Checkpoint:
         """The checkpoint with these edits made: with `a` restored, the state, metadata and tasks of `b`. Nothing that was
@@ -89,10 +119,16 @@ class Diff:
         """The edits for people, one or a few lines each."""
         return "\n".join(f"{sign} {line}" for sign, line in self.lines())
 
-    def lines(self) -> Iterator[tuple[str, str]]:
-        """The lines of `text`, in the order of the state, each with its sign: `+` came, `-` went, `~` changed."""
+    def lines(self, *, files: bool = True) -> Iterator[tuple[str, str]]:
+        """The lines of `text`, in the order of the state, each with its sign: `+` came, `-` went, `~` changed. What a run
+        writes down for itself is told as its steps and effects."""
         for edit in sorted(self.edits, key=_place):
-            yield from _described(edit)
+            if edit.path[: len(JOURNAL)] != JOURNAL:
+                yield from _described(edit)
+        for one in self.recorded:
+            yield "+" if one.came else "-", one.text
+        for change in self.files or () if files else ():
+            yield {"A": "+", "D": "-"}.get(change.status, "~"), f"file {change.text}"
 
     def _repr_html_(self) -> str:
         from holdfast.model import notebook

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.model.approval import Approval
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkReport:
-    """A fork: `checkpoint_id` is the first checkpoint of the new session, with the state of `source_id`.
+    """A fork: `checkpoint_id` is the first checkpoint of the new session, with the state of `source_id`, edited if that was
+    asked for. `directory` has its files, if a workspace was asked for.
 
     `effects` were carried out elsewhere in the tree, and stay done; of `unknown` nobody knows. `consumers` are handoffs that
     other agents have gone on from. None of it is part of what the new session remembers.
@@ -29,6 +31,7 @@ class ForkReport:
     effects: tuple[Effect, ...] = ()
     unknown: tuple[Effect, ...] = ()
     consumers: tuple[Handoff, ...] = ()
+    directory: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

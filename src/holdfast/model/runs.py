@@ -9,6 +9,9 @@ from typing import Any
 
 from holdfast.errors import UsageError
 
+JOURNAL_KEY = "holdfast.run"
+"""The key of the agent's context under which a run keeps its journal."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Autosave:

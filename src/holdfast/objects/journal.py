@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from holdfast.errors import CorruptError, NewerVersionError, UsageError
+from holdfast.model.runs import JOURNAL_KEY
 
-KEY = "holdfast.run"
+KEY = JOURNAL_KEY
 VERSION = 1
 STEP, EFFECT, TASK, TRACE = "step", "effect", "task", "trace"
 OK, FAILED, REOPENED = "ok", "failed", "reopened"

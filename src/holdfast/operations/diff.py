@@ -8,13 +8,14 @@ from typing import Any
 from holdfast.backends.port import Span
 from holdfast.codec.parts import Typed
 from holdfast.errors import CorruptError, HoldfastError
-from holdfast.model.diff import PARTS, Diff, Drop, Edit, Put, Splice
-from holdfast.objects import record, runs, split
+from holdfast.model.diff import PARTS, Diff, Drop, Edit, Put, Recorded, Splice
+from holdfast.model.workspace import FileChange
+from holdfast.objects import journal, record, runs, split
 from holdfast.objects.assemble import check_blobs
 from holdfast.objects.differ import Differ, Middles, Part, blob_stub, cut, is_list, list_stub, shared_ends
 from holdfast.objects.manifest import Manifest
 from holdfast.objects.record import Stored
-from holdfast.operations import reading
+from holdfast.operations import ledger, reading, snapshots
 from holdfast.operations.services import Services
 
 
@@ -28,7 +29,55 @@ async def diff(services: Services, a: bytes, b: bytes) -> Diff:
         dict(zip(PARTS, (*state, dict(checkpoint.metadata), checkpoint.tasks), strict=True))
         for state, checkpoint in zip(states.skeletons, shown, strict=True)
     )
-    return Diff(a=shown[0], b=shown[1], edits=tuple(await states.edits(old, new)))
+    edits = tuple(await states.edits(old, new))
+    return Diff(
+        a=shown[0],
+        b=shown[1],
+        edits=edits,
+        recorded=await _recorded(services, edits, [stored.tree for stored in records]),
+        files=await _files(services, *records),
+    )
+
+
+async def _recorded(services: Services, edits: Sequence[Edit], trees: Sequence[bytes]) -> tuple[Recorded, ...]:
+    """What a run has done in the one and not in the other: the edits of its journal say so."""
+    went, came = list[Any](), list[Any]()
+    for edit in edits:
+        if isinstance(edit, Splice) and edit.path == journal.PATH:
+            went += edit.removed
+            came += edit.added
+        elif isinstance(edit, Put | Drop) and (edit.path == journal.PATH or edit.path == journal.PATH[:-1]):
+            went += _entries(edit.was)
+            came += _entries(edit.value) if isinstance(edit, Put) else ()
+    last = [{entry[0]: journal.Record(*entry) for entry in entries} for entries in (went, came)]
+    listed = [(is_new, one) for is_new, of in zip((False, True), last, strict=True) for one in of.values()]
+    found = []
+    for is_new, one in listed:
+        is_effect = one.kind == journal.EFFECT
+        entry = await ledger.find(services, bytes(one.about[0]), trees[is_new]) if is_effect else None
+        name = one.about[1] if is_effect else journal.name_of(one.place)
+        status = str(one.about[0]) if one.kind == journal.TASK else one.status
+        found.append(Recorded(is_new, one.kind, name, status, entry.effect(services.codec) if entry else None))
+    return tuple(found)
+
+
+def _entries(value: Any) -> Sequence[Any]:
+    if isinstance(value, dict):
+        value = value.get(journal.PATH[-1])
+    return value if isinstance(value, list) else ()
+
+
+async def _files(services: Services, a: Stored, b: Stored) -> tuple[FileChange, ...] | None:
+    """What differs between the snapshots that the two have of their own; None unless both have one."""
+    references = [snapshots.reference_of(stored) for stored in (a, b)]
+    if references[0] is None or references[1] is None:
+        return None
+    if references[0] == references[1]:
+        return ()
+    before, after = [await snapshots.load(services, one) for one in references if one is not None]
+    if before.tree is None or after.tree is None:
+        return None
+    return tuple([change async for change in snapshots.diff(services, before, after)])
 
 
 class _States:

@@ -1,17 +1,21 @@
-"""fork, handoff: a child with the same state, in another session or for another agent. Nothing is copied."""
+"""fork, handoff: a child with the same state, or an edited one, in another session or for another agent. Nothing is copied."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
-from holdfast.backends.port import ABSENT, CommitConflict
+from holdfast.backends.port import ABSENT, Commit, CommitConflict, RunWrite
 from holdfast.errors import ConflictError, StoreError, UsageError
 from holdfast.model import ids
+from holdfast.model.editing import Edits
 from holdfast.model.lease import LeaseTerms
+from holdfast.model.migrations import FIRST_VERSION
 from holdfast.model.reports import ForkReport
 from holdfast.objects import rows
+from holdfast.objects.manifest import Manifest
 from holdfast.objects.record import Stored
 from holdfast.operations import aftermath, arguments, reading
 from holdfast.operations import lease as leasing
@@ -22,6 +26,15 @@ from holdfast.operations.save import MAX_ATTEMPTS
 from holdfast.operations.services import Services
 
 _OF_THE_CALLER = ("agent", "fw", "ttl", "meta", "tasks", "ws", "app", "sv")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """One of the ways to go on from a checkpoint: in which session, with which other values in its state."""
+
+    session_id: str | None = None
+    new_id: bytes | None = None
+    edits: Edits = field(default_factory=dict)
 
 
 async def fork(
@@ -35,37 +48,118 @@ async def fork(
     by: str = "",
 ) -> ForkReport:
     """A new session that begins with a child of that checkpoint, with the same state, at the same step."""
+    way = Way(session_id=session_id, new_id=new_id)
+    return (await forks(services, id_, [way], strict=strict, acknowledge=acknowledge, by=by))[0]
+
+
+async def forks(
+    services: Services,
+    id_: bytes,
+    ways: Sequence[Way],
+    *,
+    strict: bool = False,
+    acknowledge: Collection[str] = (),
+    by: str = "",
+) -> list[ForkReport]:
+    """A new session for each of the ways, each with the state as its edits make it. One commit: all of them, or none."""
     source = await reading.live_record(services, id_)
     left = await aftermath.of_fork(services, source.tree, id_)
-    known = await _repeated(services, source, new_id, session=session_id)
-    if known is not None:
-        return _report(known, source, left)
+    contents = await _contents(services, source, ways)
+    known = [
+        await _repeated(
+            services,
+            source,
+            way.new_id,
+            session=way.session_id,
+            root=content.manifest.root() if way.new_id is not None else None,
+        )
+        for way, content in zip(ways, contents, strict=True)
+    ]
+    found = [stored for stored in known if stored is not None]
+    if found and len(found) == len(ways):
+        return [_report(stored, source, left) for stored in found]
     acknowledgements = aftermath.acknowledged(services, left, acknowledge, by, "fork")
-    session_id = session_id if session_id is not None else str(uuid.uuid4())
-    session = rows.session_key(session_id)
-    line = Line(tree=None, version=ABSENT, head=rows.Head(None, 0), head_value=None, tip=None)
-    fields = _same(source) | {"session": session_id, "name": "fork"}
-    commit, stored, _ = child(
-        services, line, source, fields, source.manifest(), id_=new_id, step_index=source.header.get("step", 0)
-    )
-    report = _report(stored, source, left)
+    made: list[tuple[Commit, Stored]] = []
+    for way, content in zip(ways, contents, strict=True):
+        name = way.session_id if way.session_id is not None else str(uuid.uuid4())
+        line = Line(tree=None, version=ABSENT, head=rows.Head(None, 0), head_value=None, tip=None)
+        commit, stored, _ = child(
+            services,
+            line,
+            source,
+            {**_same(source), **content.fields, "session": name, "name": "fork"},
+            content.manifest,
+            id_=way.new_id,
+            step_index=source.header.get("step", 0),
+            runs=content.runs,
+            blobs=content.blobs,
+        )
+        made.append((commit, stored))
+        services.memory.drop(rows.session_key(name))
+    reports = [_report(stored, source, left) for _, stored in made]
     if strict:
-        aftermath.refuse_unacknowledged(report, acknowledge, "the fork")
+        aftermath.refuse_unacknowledged(reports[0], acknowledge, "the fork")
+    commit = _together([commit for commit, _ in made])
     commit.rows = [*commit.rows, *acknowledgements]
-    services.memory.drop(session)
     try:
         await services.backend.commit(commit)
     except CommitConflict as conflict:
         if conflict.kind == "require":
             await reading.live_record(services, id_)
-        raise ConflictError(
-            f"session {session_id!r:.60} exists already: a fork begins a new session. Choose another session_id, or "
-            "leave it out; `rollback` moves the head of an existing one"
-        ) from None
+        raise await _taken(services, [stored.session for _, stored in made]) from None
     except StoreError as error:
-        error.checkpoint_id = ids.to_text(stored.id)
+        error.checkpoint_id = ids.to_text(made[0][1].id)
         raise
-    return report
+    return reports
+
+
+def _together(commits: Sequence[Commit]) -> Commit:
+    """What these commits, which make new records of one tree each, do as one."""
+    first, *others = commits
+    written = [one.record for one in others if one.record is not None]
+    return replace(
+        first,
+        more_records=written,
+        runs=[run for one in commits for run in one.runs],
+        blobs={hash_: blob for one in commits for hash_, blob in one.blobs.items()},
+        rows=[row for one in commits for row in one.rows],
+    )
+
+
+async def _taken(services: Services, names: Sequence[str]) -> ConflictError:
+    there = [name for name in names if await reading.find_tree(services, rows.session_key(name)) is not None]
+    return ConflictError(
+        f"session {(there or names)[0]!r:.60} exists already: a fork begins a new session. Choose another session_id, or "
+        "leave it out; `rollback` moves the head of an existing one"
+    )
+
+
+class _Content(NamedTuple):
+    """What a fork begins with, and what has to be written for that: nothing, if it is what its source has."""
+
+    manifest: Manifest
+    fields: Mapping[str, Any] = {}
+    runs: Sequence[RunWrite] = ()
+    blobs: Mapping[bytes, bytes] = {}
+
+
+async def _contents(services: Services, source: Stored, ways: Sequence[Way]) -> list[_Content]:
+    if not any(way.edits for way in ways):
+        return [_Content(source.manifest()) for _ in ways]
+    from holdfast.operations import edits
+    from holdfast.operations import restore as restoring
+
+    # As `restore` gives it: who names a place in the state has seen it so.
+    loaded = await restoring.loaded(services, source)
+    contents = []
+    for way in ways:
+        if not way.edits:
+            contents.append(_Content(source.manifest()))
+            continue
+        planned = await edits.planned(services, source, loaded, way.edits)
+        version = {"sv": loaded.state_version} if loaded.state_version not in (None, FIRST_VERSION) else {}
+        contents.append(_Content(planned.manifest, version, planned.runs, planned.blobs))
+    return contents
 
 
 def _report(stored: Stored, source: Stored, left: Aftermath) -> ForkReport:
@@ -81,13 +175,24 @@ def _report(stored: Stored, source: Stored, left: Aftermath) -> ForkReport:
 
 
 async def _repeated(
-    services: Services, source: Stored, new_id: bytes | None, *, session: str | None, target: str | None = None
+    services: Services,
+    source: Stored,
+    new_id: bytes | None,
+    *,
+    session: str | None,
+    target: str | None = None,
+    root: bytes | None = None,
 ) -> Stored | None:
     """The child that the same call made before, after an unclear failure perhaps; a conflict if it is another."""
     known = await reading.find_record(services, new_id) if new_id is not None else None
     if known is None:
         return None
-    if known.parent != source.id or known.header.get("to") != target or session not in (None, known.session):
+    if (
+        known.parent != source.id
+        or known.header.get("to") != target
+        or session not in (None, known.session)
+        or root not in (None, known.root)
+    ):
         raise ConflictError(
             f"checkpoint {ids.to_text(known.id)} is there already, and is something else. The stored one is untouched: "
             "leave out new_id to make a new one"

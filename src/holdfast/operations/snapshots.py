@@ -12,6 +12,7 @@ from holdfast.model.workspace import Entry, FileChange, Snapshot
 from holdfast.objects import filetree, frame
 from holdfast.objects import snapshot as objects
 from holdfast.objects.record import Stored
+from holdfast.operations import reading
 from holdfast.operations.services import Services
 
 BLOBS_AT_ONCE = 64
@@ -37,6 +38,19 @@ async def load(services: Services, reference: str) -> Snapshot:
         raise UsageError(f"{reference!r:.80} is no snapshot of holdfast's: another service took it, and can restore it")
     [data] = await objects_of(services, [bytes.fromhex(reference.partition(":")[2])])
     return objects.unpack(data)
+
+
+async def nearest(services: Services, stored: Stored) -> Snapshot | None:
+    """The snapshot of a checkpoint, or of the nearest one before it that has one; None if none has."""
+    found: Stored | None = stored
+    while found is not None:
+        reference = reference_of(found)
+        if reference is not None:
+            snapshot = await load(services, reference)
+            if snapshot.tree is not None:
+                return snapshot
+        found = await reading.nearest_live(services, found.parent, found.tree) if found.parent else None
+    return None
 
 
 async def objects_of(services: Services, hashes: Sequence[bytes]) -> list[bytes]:

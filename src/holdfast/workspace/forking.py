@@ -10,8 +10,10 @@ import contextlib
 import os
 import secrets
 import shutil
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.errors import CheckpointNotFoundError, UsageError
 from holdfast.model import ids
@@ -34,7 +36,11 @@ from holdfast.workspace.restoring import Restoring
 
 if TYPE_CHECKING:
     from holdfast.model.checkpoint import Checkpoint
+    from holdfast.model.editing import Edits
+    from holdfast.operations.services import Services
     from holdfast.workspace.workspace import Opened
+
+T = TypeVar("T")
 
 
 async def fork(
@@ -44,21 +50,67 @@ async def fork(
     *,
     session_id: str | None,
     progress: Progress | None,
+    edits: Edits | None = None,
 ) -> Forked:
-    """Makes the directory, and a session that goes on from the checkpoint."""
+    """Makes the directory, and a session that goes on from the checkpoint, edited if that is asked for."""
     snapshot = await opened.snapshot_at(target)
     place = _free_place(opened.path, Path(directory))
-    made, copied = await _make(opened, snapshot, place, progress)
+    made, copied = await make(opened.services, snapshot, place, progress, opened)
     if isinstance(target, Snapshot):
         return Forked(directory=place, session_id=None, checkpoint_id=None, paths=made, copied=copied)
     try:
-        forked = await forking.fork(opened.services, ids.from_text(target), session_id)
+        way = forking.Way(session_id=session_id, edits=edits or {})
+        [forked] = await forking.forks(opened.services, ids.from_text(target), [way])
     except BaseException:
         shutil.rmtree(place)
         raise
     return Forked(
         directory=place, session_id=forked.session_id, checkpoint_id=forked.checkpoint_id, paths=made, copied=copied
     )
+
+
+async def beside(
+    services: Services,
+    id_: bytes,
+    directories: Sequence[str | os.PathLike[str]],
+    fork_all: Callable[[], Awaitable[T]],
+) -> tuple[list[Path], T]:
+    """Makes each of the directories with the files of the checkpoint, from the store alone, then the forks; neither if one of
+    them can't be made."""
+    snapshot = await snapshots.nearest(services, await reading.live_record(services, id_))
+    if snapshot is None:
+        raise CheckpointNotFoundError(
+            f"checkpoint {ids.to_text(id_)} has no snapshot of files, and none before it has one: a fork of it has no "
+            "workspace. `save(..., workspace=...)` takes one"
+        )
+    places: list[Path] = []
+    try:
+        for directory in directories:
+            place = _free_place(None, Path(directory))
+            await make(services, snapshot, place, None)
+            places.append(place)
+        return places, await fork_all()
+    except BaseException:
+        for place in places:
+            shutil.rmtree(place)
+        raise
+
+
+@contextlib.asynccontextmanager
+async def for_a_while(services: Services, id_: bytes) -> AsyncIterator[Path | None]:
+    """A directory with the files of a checkpoint, or of the nearest one before it that has some; None if there are none. It
+    is gone at the end, with whatever was done in it."""
+    snapshot = await snapshots.nearest(services, await reading.live_record(services, id_))
+    if snapshot is None:
+        yield None
+        return
+    above = tempfile.TemporaryDirectory(prefix="holdfast-", ignore_cleanup_errors=True)
+    try:
+        place = Path(above.name, "files")
+        await make(services, snapshot, place, None)
+        yield place
+    finally:
+        await services.backend.apart(above.cleanup)
 
 
 def opened_like(opened: Opened, directory: str | os.PathLike[str]) -> Opened:
@@ -75,9 +127,9 @@ def opened_like(opened: Opened, directory: str | os.PathLike[str]) -> Opened:
     )
 
 
-def _free_place(root: Path, directory: Path) -> Path:
+def _free_place(root: Path | None, directory: Path) -> Path:
     place = directory.parent.resolve() / directory.name
-    if place.is_relative_to(root) and STORE_DIRECTORY not in place.relative_to(root).parts:
+    if root is not None and place.is_relative_to(root) and STORE_DIRECTORY not in place.relative_to(root).parts:
         raise UsageError(
             f"{str(place)!r:.120} is within the workspace {str(root)!r:.120}: each snapshot of it would hold the fork. "
             f"Choose a place beside it, or below its {STORE_DIRECTORY}"
@@ -89,33 +141,38 @@ def _free_place(root: Path, directory: Path) -> Path:
     return place
 
 
-async def _make(opened: Opened, snapshot: Snapshot, place: Path, progress: Progress | None) -> tuple[int, int]:
-    """Fills a directory beside the place and renames it. How many paths, and how many of them were copies."""
-    services = opened.services
+async def make(
+    services: Services, snapshot: Snapshot, place: Path, progress: Progress | None, opened: Opened | None = None
+) -> tuple[int, int]:
+    """Fills a directory beside the place and renames it. Files that are in the `opened` directory are copied from there. How
+    many paths, and how many of them were copies."""
     changes = [FileChange(entry.path, None, entry) async for entry in snapshots.entries(services, snapshot)]
     actions: tuple[Action, ...] = make_plan(changes).actions
     apart = services.backend.apart
     unfinished = place.with_name(f".{place.name}.holdfast-{secrets.token_hex(4)}")
     await apart(lambda: unfinished.mkdir(parents=True, mode=0o700))
     try:
-        source = descriptors.open_root(opened.path)
+        source = descriptors.open_root(opened.path) if opened is not None else None
         root = descriptors.open_root(unfinished)
         applier = Applier(root, secrets.token_hex(6), Comparison({}), direct=True)
+        copies = None
         try:
-            seen = await apart(opened.taker._loaded)
-            copies = Copies(source, Seen(seen.directories))
+            if opened is not None and source is not None:
+                copies = Copies(source, Seen((await apart(opened.taker._loaded)).directories))
             await carry_out(services.backend, applier, actions, StoreSource(services), progress, copies)
         finally:
             applier.close()
-            os.close(source)
+            if source is not None:
+                os.close(source)
             os.close(root)
-        unfinished.chmod(opened.path.stat().st_mode & 0o7777)
+        like = opened.path if opened is not None else place.parent
+        unfinished.chmod(like.stat().st_mode & (0o7777 if opened is not None else 0o777))
         await apart(lambda: os.rename(unfinished, place))  # noqa: PTH104 - onto an empty directory, too
     except BaseException:
         with contextlib.suppress(OSError):
             shutil.rmtree(unfinished)
         raise
-    return len(actions), copies.copied
+    return len(actions), copies.copied if copies is not None else 0
 
 
 async def adopt(

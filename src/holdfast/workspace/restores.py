@@ -18,6 +18,7 @@ from holdfast.workspace.restore_terms import Target, Wishes
 from holdfast.workspace.restoring import Restoring
 
 if TYPE_CHECKING:
+    from holdfast.model.editing import Edits
     from holdfast.model.workspace import InterruptedRestore
     from holdfast.workspace.workspace import Opened
 
@@ -94,12 +95,22 @@ class Restores:
         return InterruptedRestore(target_id=journal.target_id, safety_id=journal.safety_id, started_at=started_at)
 
     async def fork(
-        self, target: At, directory: str | os.PathLike[str], *, session_id: str | None, progress: Progress | None
+        self,
+        target: At,
+        directory: str | os.PathLike[str],
+        *,
+        session_id: str | None,
+        edits: Edits | None,
+        progress: Progress | None,
     ) -> Forked:
         from holdfast.workspace import forking
 
         name = arguments.optional_name("session_id", session_id)
-        return await forking.fork(self._opened, target, directory, session_id=name, progress=progress)
+        if edits and not isinstance(target, str):
+            raise UsageError(
+                "set edits the state of a checkpoint, and a snapshot has none: fork the checkpoint by its id"
+            )
+        return await forking.fork(self._opened, target, directory, session_id=name, progress=progress, edits=edits)
 
     async def adopt(
         self,
@@ -212,12 +223,13 @@ class Restorable:
         directory: str | os.PathLike[str],
         *,
         session_id: str | None = None,
+        set: Edits | None = None,  # noqa: A002 - as in `client.fork`
         progress: Progress | None = None,
     ) -> Forked:
-        """A second directory as it was at a checkpoint, and a session that goes on from there: for trying two ways on the same
-        files. Cheap where the file system can share (a reflink), else copied, else from the store. `client.workspace(
+        """A second directory as it was at a checkpoint, and a session that goes on from there, with the edits of `set` made as
+        by `client.fork`: for trying two ways on the same files. Cheap where the file system can share (a reflink), else copied, else from the store. `client.workspace(
         forked.directory, session_id=forked.session_id)` works in it; `adopt` brings it back."""
-        return await Restores(self._opened).fork(target, directory, session_id=session_id, progress=progress)
+        return await Restores(self._opened).fork(target, directory, session_id=session_id, edits=set, progress=progress)
 
     async def adopt(
         self,
@@ -288,9 +300,12 @@ class SyncRestorable:
         directory: str | os.PathLike[str],
         *,
         session_id: str | None = None,
+        set: Edits | None = None,  # noqa: A002 - as in `client.fork`
         progress: Progress | None = None,
     ) -> Forked:
-        return run_inline(Restores(self._opened).fork(target, directory, session_id=session_id, progress=progress))
+        return run_inline(
+            Restores(self._opened).fork(target, directory, session_id=session_id, edits=set, progress=progress)
+        )
 
     def adopt(
         self,

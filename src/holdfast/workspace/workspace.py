@@ -125,19 +125,10 @@ class Opened:
         """The snapshot of a checkpoint, or of the nearest one before it that has one."""
         if isinstance(at, Snapshot):
             return at
-        id_: bytes | None = ids.from_text(at)
         stored = await reading.live_record(self.services, ids.from_text(at))
-        while stored is not None:
-            reference = snapshots.reference_of(stored)
-            if reference is not None:
-                snapshot = await snapshots.load(self.services, reference)
-                if snapshot.tree is not None:
-                    return snapshot
-            id_ = stored.parent
-            found = await reading.nearest_live(self.services, id_, stored.tree) if id_ else None
-            if found is None:
-                break
-            stored = found
+        found = await snapshots.nearest(self.services, stored)
+        if found is not None:
+            return found
         raise CheckpointNotFoundError(
             f"checkpoint {at} has no snapshot of files, and none before it has one. `save(..., workspace=...)` takes one"
         )

@@ -1,0 +1,183 @@
+"""Edits by path: other values in the places of those that a state has. Pure: nothing that was given is changed.
+
+A path is one of
+
+    messages.-1.content     keys and positions with dots between them; -1 is the last element
+    messages[3]['a.b']      positions and keys in brackets, as differences print them
+    /messages/3/content     a JSON Pointer (RFC 6901), for keys with dots in them
+    ("messages", 3, "content")   the keys themselves, for keys that are no strings
+
+It begins in `execution_state`, unless it begins with `agent_context` (or `execution_state`), and the state has no such key.
+What it names must be there: a name that is not is likelier a slip than a wish. A `+` before the path says that it is a wish;
+`messages.-` (in a pointer, too) is the place after the last element of a list.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from holdfast.errors import UsageError
+
+STATE, CONTEXT = "execution_state", "agent_context"
+NAMES_LISTED = 8
+_PARTS = re.compile(r"""\[(?P<exact>-?\d+|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]|(?P<dot>\.)?(?P<name>[^.\[]+)""")
+_NUMBER = re.compile(r"-?\d{1,18}")
+
+
+class Name(str):
+    """A part of a path that a person wrote: a key or, in a list or where the dict has no such text, a number."""
+
+    __slots__ = ()
+
+
+class Target(NamedTuple):
+    """Where a path leads: its parts, as a person wrote them (`Name`) or exact, and whether its end may be new."""
+
+    text: str
+    parts: tuple[Any, ...]
+    may_be_new: bool = False
+
+
+Edits = Mapping[Any, Any]
+
+
+def parse(path: Any) -> Target:
+    """The parts of a path; `UsageError` if it is none."""
+    if isinstance(path, tuple):
+        if not path:
+            raise UsageError("a path of no keys means the whole state: give the state to `save` instead")
+        return Target(repr(path), path)
+    if not isinstance(path, str) or not path.removeprefix("+"):
+        raise UsageError(
+            f"{path!r:.80} is no path: give text such as 'messages.-1.content' or '/messages/0/content', or a tuple of keys"
+        )
+    text, may_be_new = path.removeprefix("+"), path.startswith("+")
+    if text.startswith("/"):
+        parts = [Name(part.replace("~1", "/").replace("~0", "~")) for part in text[1:].split("/")]
+        return Target(text, tuple(parts), may_be_new)
+    found: list[Any] = []
+    place = 0
+    while place < len(text):
+        part = _PARTS.match(text, place)
+        if part is None or (part["name"] is not None and bool(part["dot"]) != bool(found)):
+            raise UsageError(
+                f"{path!r:.80} is no path: {text[place:]!r:.40} can't be read. Keys and positions have dots between them "
+                "(messages.-1.content), or stand in brackets (messages[0]['a key'])"
+            )
+        found.append(Name(part["name"]) if part["name"] is not None else ast.literal_eval(part["exact"]))
+        place = part.end()
+    return Target(text, tuple(found), may_be_new)
+
+
+def edited(state: Any, context: Any, edits: Edits) -> tuple[Any, Any]:
+    """State and context with these values at these paths, one after the other. Containers on the way are copied."""
+    for path, value in edits.items():
+        target = parse(path)
+        root, parts = _rooted(target, state)
+        if root == CONTEXT:
+            context = _put(context, parts, value, target, CONTEXT)
+        else:
+            state = _put(state, parts, value, target, STATE)
+    return state, context
+
+
+def _rooted(target: Target, state: Any) -> tuple[str, tuple[Any, ...]]:
+    first = target.parts[0]
+    if len(target.parts) > 1 and first in (STATE, CONTEXT) and not (isinstance(state, dict) and first in state):
+        return str(first), target.parts[1:]
+    return STATE, target.parts
+
+
+def _put(value: Any, parts: Sequence[Any], new: Any, target: Target, where: str) -> Any:
+    """The value with another one at the path."""
+    part, rest = parts[0], parts[1:]
+    below = f"{where}.{part}" if isinstance(part, str) else f"{where}[{part!r}]"
+    if isinstance(value, dict):
+        key = _key(value, part)
+        if key is None:
+            if not target.may_be_new or rest:
+                raise _missing(part, value, where, target)
+            return {**value, str(part) if isinstance(part, Name) else part: new}
+        [found] = key
+        return {
+            one: (_put(item, rest, new, target, below) if rest else new) if one is found else item
+            for one, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        items = list(value)
+        if part == "-" and not rest:
+            items.append(new)
+        else:
+            place = _position(value, part, where, target)
+            items[place] = _put(items[place], rest, new, target, below) if rest else new
+        return items if isinstance(value, list) else _like(value, items)
+    return _put_in_object(value, part, rest, new, target, where)
+
+
+def _key(value: dict[Any, Any], part: Any) -> tuple[Any] | None:
+    """The key that a part means, in a tuple; None if there is none. `1` and `True` are two keys to a person who wrote one."""
+    candidates: list[Any] = [str(part)] if isinstance(part, Name) else [part]
+    if isinstance(part, Name) and _NUMBER.fullmatch(part):
+        candidates.append(int(part))
+    for wanted in candidates:
+        for key in value:
+            if key == wanted and type(key) is type(wanted):
+                return (key,)
+    return None
+
+
+def _position(value: Sequence[Any], part: Any, where: str, target: Target) -> int:
+    is_number = (isinstance(part, int) and not isinstance(part, bool)) or (
+        isinstance(part, Name) and _NUMBER.fullmatch(part) is not None
+    )
+    if not is_number or not -len(value) <= int(part) < len(value):
+        raise UsageError(
+            f"the path {target.text!r:.120} leads nowhere: {where} is a {type(value).__name__} of {len(value)}, and has no "
+            f"{part!r:.60}. Positions go from 0, or from -1 backwards; `-` is the place after the last"
+        )
+    return int(part)
+
+
+def _like(value: tuple[Any, ...], items: list[Any]) -> Any:
+    make = getattr(value, "_make", None)  # of a named tuple
+    return make(items) if make is not None else tuple(items)
+
+
+def _put_in_object(value: Any, part: Any, rest: Sequence[Any], new: Any, target: Target, where: str) -> Any:
+    """An object with fields: a copy of it, with another value in one of them."""
+    if hasattr(value, "with_parts"):  # one whose class is not known here, as it is stored
+        return value.with_parts(_put(value.parts, (part, *rest), new, target, where))
+    if isinstance(part, str):
+        part = str(part)
+        changed = {part: _put(getattr(value, part, None), rest, new, target, f"{where}.{part}") if rest else new}
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            names = [field.name for field in dataclasses.fields(value)]
+            if part in names:
+                return dataclasses.replace(value, **changed)
+            raise _missing(part, dict.fromkeys(names), where, target)
+        fields = getattr(type(value), "model_fields", None)  # pydantic's
+        if fields is not None:
+            if part in fields:
+                return value.model_copy(update=changed)
+            raise _missing(part, fields, where, target)
+    raise UsageError(
+        f"the path {target.text!r:.120} leads nowhere: {where} is a {type(value).__name__}, which has no parts that can be "
+        "replaced one by one. Replace it as a whole"
+    )
+
+
+def _missing(part: Any, there: Mapping[Any, Any], where: str, target: Target) -> UsageError:
+    """What says how far the path leads, and which name is nearest."""
+    names = [str(key) for key in there]
+    near = difflib.get_close_matches(str(part), names, n=1, cutoff=0.4)
+    listed = ", ".join(names[:NAMES_LISTED]) + (", …" if len(names) > NAMES_LISTED else "")
+    nearest = f"the nearest is {near[0]!r:.60}" if near else f"it has {listed}" if names else "it is empty"
+    return UsageError(
+        f"the path {target.text!r:.120} leads nowhere: there is no {str(part)!r:.60} in {where}, {nearest}. "
+        f"'+{target.text:.120}' makes a new one of the last part"
+    )

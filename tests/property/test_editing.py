@@ -1,0 +1,91 @@
+"""Edits by path: whatever a value holds, a path that names a part of it replaces that part, and nothing else."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.errors import UsageError
+from holdfast.model.editing import edited, parse
+from strategies import json_values, same
+
+plain_keys = st.text(min_size=1, max_size=6)
+trees = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(plain_keys | st.integers(-3, 30), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+def paths_of(value: Any, above: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
+    return [path for key, item in items for path in ((*above, key), *paths_of(item, (*above, key)))]
+
+
+def value_at(value: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        value = value[key]
+    return value
+
+
+def without(value: Any, path: tuple[Any, ...]) -> list[tuple[tuple[Any, ...], Any]]:
+    """All leaves that are not below the path."""
+    return [
+        (one, value_at(value, one)) for one in paths_of(value) if one[: len(path)] != path and one != path[: len(one)]
+    ]
+
+
+def pointer(path: tuple[Any, ...]) -> str:
+    return "".join("/" + str(key).replace("~", "~0").replace("/", "~1") for key in path)
+
+
+@given(trees, json_values(), st.data())
+def test_a_tuple_of_keys_replaces_that_part_alone(tree: Any, new: Any, data: st.DataObject) -> None:
+    state = {"root": tree}
+    untouched = copy.deepcopy(state)
+    path = data.draw(st.sampled_from(paths_of(state)))
+    made, _ = edited(state, {}, {path: new})
+    assert same(value_at(made, path), new)
+    assert same(without(made, path), without(state, path))
+    assert same(state, untouched)
+    assert [list(one) for one in (made, made["root"]) if isinstance(one, dict)] == [
+        list(one) for one in (state, state["root"] if path != ("root",) else new) if isinstance(one, dict)
+    ]
+
+
+@given(trees, st.data())
+def test_a_pointer_means_the_same_where_keys_are_text(tree: Any, data: st.DataObject) -> None:
+    state = {"root": tree}
+    path = data.draw(st.sampled_from(paths_of(state)))
+    by_keys, _ = edited(state, {}, {path: "new"})
+    above: Any = state
+    for key in path:  # a number as a key is meant by its digits only where no text of the same digits is a key
+        if isinstance(above, dict) and isinstance(key, int) and str(key) in above:
+            return
+        above = above[key]
+    assert same(edited(state, {}, {pointer(path): "new"})[0], by_keys)
+
+
+@given(trees, st.text(max_size=12))
+def test_any_text_is_a_path_or_is_refused(tree: Any, text: str) -> None:
+    state = {"root": tree}
+    try:
+        made, _ = edited(state, {}, {text: 1})
+    except UsageError as error:
+        assert str(error)
+        return
+    assert not same(made, state) or value_at(state, ("root",)) == 1
+
+
+def test_brackets_are_as_differences_print_them() -> None:
+    state = {"a.b": [{"c'd": 1, 3: 2}], "m": [[0]]}
+    assert parse("m[0][-1]").parts == ("m", 0, -1)
+    assert edited(state, {}, {"m[0][-1]": 5, "/a.b/0/c'd": 6})[0] == {"a.b": [{"c'd": 6, 3: 2}], "m": [[5]]}
+    assert edited({"x": state}, {}, {"x['a.b'][0][3]": 7})[0]["x"]["a.b"][0][3] == 7
