@@ -28,6 +28,7 @@ from holdfast.errors import (
     ModelError,
     NewerStateError,
     NewerVersionError,
+    NotRecordedError,
     OpenToolCallError,
     StateNotLoadedError,
     StepFailedError,
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from holdfast.model.migrations import Migrations, migration
     from holdfast.model.overview import Overview, RunStatus
     from holdfast.model.repair import Fate, Outcome, repair
+    from holdfast.model.replay import ReplayReport
     from holdfast.model.reports import (
         CollectionReport,
         ForkReport,
@@ -84,6 +86,7 @@ if TYPE_CHECKING:
     from holdfast.model.retention import Retention
     from holdfast.model.runs import Autosave, Retry, SubagentTrace
     from holdfast.model.workspace import FileChange, FilesReport, Snapshot, SnapshotReport, SnapshotSkipped
+    from holdfast.replays import program
     from holdfast.runs.faces import Run, SyncRun
     from holdfast.store import CheckpointData, CheckpointMetadata, CheckpointStore
     from holdfast.sync_client import SyncClient
@@ -148,6 +151,7 @@ __all__ = [
     "ModelError",
     "NewerStateError",
     "NewerVersionError",
+    "NotRecordedError",
     "OpenAICompatible",
     "OpenToolCallError",
     "Outcome",
@@ -155,6 +159,7 @@ __all__ = [
     "Pin",
     "PlanStep",
     "Problem",
+    "ReplayReport",
     "Reply",
     "Retention",
     "RetentionReport",
@@ -198,6 +203,7 @@ __all__ = [
     "__version__",
     "agent",
     "migration",
+    "program",
     "register",
     "repair",
     "tool",
@@ -275,6 +281,8 @@ _LAZY = {
     "SyncRun": "holdfast.runs.faces",
     "Tag": "holdfast.model.holds",
     "Bisection": "holdfast.model.bisection",
+    "ReplayReport": "holdfast.model.replay",
+    "program": "holdfast.replays",
     "Comparison": "holdfast.model.comparison",
     "Diff": "holdfast.model.diff",
     "Timeline": "holdfast.model.listing",

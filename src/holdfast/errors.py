@@ -25,6 +25,7 @@
     ├── OpenToolCallError         a conversation was cut off in the middle (.call_ids)
     ├── EffectNotDoneError        for effects to raise: certainly not done
     ├── StepFailedError           a recorded failure, raised again         (.kind)
+    ├── NotRecordedError          a replay has no recorded answer to give
     ├── UnknownTypeError          the data names a type nobody registered
     ├── StateNotLoadedError       a timeline entry was asked for its state (also AttributeError)
     └── StoreError                the store could not be read or written   (.checkpoint_id, .claim_id)
@@ -181,6 +182,10 @@ class StepFailedError(HoldfastError):
     def __init__(self, message: str, kind: str = "") -> None:
         super().__init__(message)
         self.kind = kind
+
+
+class NotRecordedError(HoldfastError):
+    """A replay of what was recorded came to a step that nothing was recorded of. It was not called."""
 
 
 class ModelError(HoldfastError):

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from holdfast.model.holds import Pin, Tag
     from holdfast.model.listing import Session, Timeline, Tree
     from holdfast.model.overview import Overview, RunStatus
+    from holdfast.model.replay import ReplayReport
     from holdfast.model.reports import (
         CollectionReport,
         ForkReport,
@@ -59,6 +60,8 @@ if TYPE_CHECKING:
 
 class _Inline(Client):
     """A client whose coroutines never suspend."""
+
+    _is_plain = True
 
     def _bridge(self, backend: AnyBackend) -> Bridge:
         if backend.capabilities.awaitable:
@@ -232,6 +235,27 @@ class SyncClient(SyncAsking, Opening):
             self._client.fork(ref, cast("Any", session_id), acknowledge=acknowledge, **options)
         )
         return forked
+
+    def replay(
+        self,
+        session_id: str,
+        program: Any = None,
+        *,
+        from_: str | None = None,
+        mode: str = "recorded",
+        steps: Mapping[str, str] | None = None,
+        set: Edits | None = None,  # noqa: A002 - as in `fork`
+        workspace: Directory | None = None,
+        name: str | None = None,
+        on_repeat: str | None = None,
+        policy: Any = None,
+    ) -> ReplayReport:
+        return run_inline(
+            self._client.replay(
+                session_id, program, from_=from_, mode=mode, steps=steps, set=set, workspace=workspace, name=name,
+                on_repeat=on_repeat, policy=policy,
+            )
+        )  # fmt: skip
 
     def resolve(self, ref: str) -> str:
         return run_inline(self._client.resolve(ref))

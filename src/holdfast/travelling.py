@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from holdfast.model.comparison import Comparison
     from holdfast.model.diff import Diff
     from holdfast.model.editing import Edits
+    from holdfast.model.replay import ReplayReport
     from holdfast.model.reports import ForkReport
 
 Directory = str | os.PathLike[str]
@@ -30,6 +31,8 @@ SESSION_VERSION = 4  # of the UUIDs that sessions without a name are called by
 class Travelling(Opening):
     """The part of `Client` that looks back and sideways."""
 
+    _is_plain = False  # whether what callers give is called on the spot, without an event loop
+
     async def resolve(self, ref: str) -> str:
         """The id of the checkpoint that a reference means: an id, the last eight or more digits of one, a tag, a session,
         or a place: `SESSION@-`, `SESSION@~3`, `SESSION@{12}` (a step), `SESSION@{plan}` (its name),
@@ -37,6 +40,39 @@ class Travelling(Opening):
         from holdfast.operations import refs
 
         return ids.to_text(await refs.resolve(self._services, arguments.name("ref", ref)))
+
+    async def replay(
+        self,
+        session_id: str,
+        program: Any = None,
+        *,
+        from_: str | None = None,
+        mode: str = "recorded",
+        steps: Mapping[str, str] | None = None,
+        set: Edits | None = None,  # noqa: A002 - as in `fork`
+        workspace: Directory | None = None,
+        name: str | None = None,
+        on_repeat: str | None = None,
+        policy: Any = None,
+    ) -> ReplayReport:
+        """Runs the session's program once more from a checkpoint of it, on a fork: the session itself stays as it is.
+
+        `program` is what was run under `client.run`, as a function that is given the run; or a LangGraph graph; left out, the
+        one that was registered for the agent (`@holdfast.program("buyer")`). `from_` is the checkpoint to go on from: what it has recorded is the past.
+        Without it everything is replayed, from the first checkpoint's state on. `mode` says what becomes of the steps:
+        "recorded" serves what was recorded and calls nothing, "live" calls them, "mixed" serves as long as they
+        are asked the same as then, and calls from the first difference on. `steps={"plan": "live"}` decides for single ones
+        by name. Effects that are not served follow the ledger: what was done is not done again unless `on_repeat`, or
+        the effect's own, says so. `set` and `workspace` are as in `fork`, `name` is the fork's. What the program raises
+        ends the replay, and is in the report.
+        """
+        from holdfast import replays
+
+        request = replays.request(
+            session_id, program, from_=from_, mode=mode, steps=steps, edits=set, workspace=workspace, name=name,
+            on_repeat=on_repeat, policy=policy,
+        )  # fmt: skip
+        return await replays.replay(self, request, plainly=self._is_plain)
 
     @overload
     async def fork(

@@ -195,3 +195,64 @@ class TestFork:
         result = run("fork", "@", str(tmp_path.parent / f"{tmp_path.name}-fork"), "--set", "+plan=[]")
         assert result.exit_code == 0
         assert (tmp_path.parent / f"{tmp_path.name}-fork" / "file").read_text() == "one\n"
+
+
+class TestReplay:
+    @pytest.fixture
+    def program(self, store_path, tmp_path, monkeypatch) -> None:
+        """A module with two programs, one of which awaits, and a session of each."""
+        (tmp_path / "replayed_agent.py").write_text(
+            "asked = 0\n"
+            "def ask(prompt):\n"
+            "    return prompt.upper()\n"
+            "def main(run):\n"
+            "    return run.step('ask', ask, run.state['prompt']) + run.step('again', ask, 'x')\n"
+            "async def awaited(run):\n"
+            "    return await run.step('ask', ask, run.state['prompt'])\n"
+        )
+        monkeypatch.syspath_prepend(tmp_path)
+        import replayed_agent
+
+        with (
+            SyncClient.sqlite(store_path) as client,
+            client.run("s", agent_id="a", state={"prompt": "why"}) as run,
+        ):
+            replayed_agent.main(run)
+        yield
+        del sys.modules["replayed_agent"]
+
+    def test_serves_and_calls(self, run, program):
+        result = run("replay", "s", "replayed_agent:main", "--name", "again")
+        assert result.exit_code == 0
+        assert "recorded step ask\n" in result.stdout
+        assert "2 recorded; ended\n" in result.stdout
+        assert "holdfast compare s again" in result.stderr
+        live = run("replay", "s", "replayed_agent:main", "--live", "ask", "--set", "prompt=how", "--json")
+        found = json.loads(live.stdout)
+        assert (found["result"], found["counts"]) == ("HOWX", {"recorded": 1, "live": 1, "blocked": 0})
+        assert found["steps"][0]["same"] is False
+        assert found["steps"][0]["edits"] == [{"kind": "change", "path": ["result"], "old": "WHY", "new": "HOW"}]
+
+    def test_of_a_program_that_awaits(self, run, program):
+        result = run("replay", "s", "replayed_agent:awaited", "--mode", "mixed", "--json")
+        assert json.loads(result.stdout)["result"] == "WHY"
+
+    @pytest.mark.parametrize(
+        ("args", "code"),
+        [
+            (["s", "replayed_agent"], 2),
+            (["s", "no_such_module:main"], 2),
+            (["s", "replayed_agent:nothing"], 2),
+            (["nothing", "replayed_agent:main"], 3),
+            (["s", "replayed_agent:main", "--from", "nothing"], 3),
+        ],
+    )
+    def test_told_wrongly(self, run, program, args, code):
+        result = run("replay", *args)
+        assert (result.exit_code, result.stdout) == (code, "")
+
+    def test_that_stops(self, run, program, tmp_path):
+        (tmp_path / "longer_agent.py").write_text("def main(run):\n    return run.step('new', print)\n")
+        result = run("replay", "s", "longer_agent:main")
+        assert result.exit_code == 1
+        assert "blocked  step new: nothing was recorded" in result.stdout

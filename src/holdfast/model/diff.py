@@ -124,7 +124,7 @@ class Diff:
         writes down for itself is told as its steps and effects."""
         for edit in sorted(self.edits, key=_place):
             if edit.path[: len(JOURNAL)] != JOURNAL:
-                yield from _described(edit)
+                yield from described(edit)
         for one in self.recorded:
             yield "+" if one.came else "-", one.text
         for change in self.files or () if files else ():
@@ -194,7 +194,7 @@ def _place(edit: Edit) -> tuple[tuple[int, str, int], ...]:
     return (first, *((1, "", key) if isinstance(key, int) else (0, repr(key), 0) for key in path[1:]))
 
 
-def _described(edit: Edit) -> Iterator[tuple[str, str]]:
+def described(edit: Edit) -> Iterator[tuple[str, str]]:
     where = path_text(edit.path)
     if isinstance(edit, Put) and edit.replaces:
         yield "~", f"{where}: {_short(edit.was)} → {_short(edit.value)}"

@@ -33,7 +33,7 @@ class Record(NamedTuple):
     attempts: int
     started_us: int
     ended_us: int
-    about: list[Any]  # of an effect: id, tool, digest of its identity, ordinal
+    about: list[Any]  # of an effect: id, tool, digest of its identity, ordinal; of a step: a digest of its arguments
 
 
 class Journal:

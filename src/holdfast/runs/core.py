@@ -140,6 +140,13 @@ class Core:
 
     # -- records -----------------------------------------------------------------------------------------------------
 
+    def known(self, call: Any) -> Record | None:
+        """What is recorded of a step or effect that is asked for."""
+        found = self.journal.get(call.place)
+        if found is None and getattr(call, "formerly", None) is not None:
+            found = self.journal.get(call.formerly)
+        return found
+
     def record(self, record: Record, raised: BaseException | None = None) -> int:
         with self.lock:
             if raised is not None:

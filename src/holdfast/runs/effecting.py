@@ -101,7 +101,7 @@ def asked(
 
 async def effect(core: Core, call: EffectCall) -> Any:
     codec = core.services.codec
-    known = core.journal.get(call.place)
+    known = core.known(call)
     if known is not None and known.status == OK:
         return codec.decode(known.payload)
     if known is not None and known.status == FAILED:

@@ -308,10 +308,17 @@ class SyncRun(SyncScope):
             self.lease.__exit__(kind, error, trace)
 
 
-async def opened(services: Services, options: Options, seconds: float, wait: float, holder: str | None) -> Run:
+async def opened(
+    services: Services,
+    options: Options,
+    seconds: float,
+    wait: float,
+    holder: str | None,
+    make: Callable[..., Core] = Core,
+) -> Run:
     """A run under a lease of its own, standing where its session does."""
     lease = await acquire_lease(services, Lease, options.session_id, seconds, wait, holder)
-    run = Run(core := Core(services, options, lease, _call_awaited), root(options))
+    run = Run(core := make(services, options, lease, _call_awaited), root(options))
     run.lease = lease
     try:
         await core.open()
@@ -321,9 +328,16 @@ async def opened(services: Services, options: Options, seconds: float, wait: flo
     return run
 
 
-async def sync_opened(services: Services, options: Options, seconds: float, wait: float, holder: str | None) -> SyncRun:
+async def sync_opened(
+    services: Services,
+    options: Options,
+    seconds: float,
+    wait: float,
+    holder: str | None,
+    make: Callable[..., Core] = Core,
+) -> SyncRun:
     lease = await acquire_lease(services, SyncLease, options.session_id, seconds, wait, holder)
-    run = SyncRun(core := Core(services, options, lease, _call_plainly), root(options))
+    run = SyncRun(core := make(services, options, lease, _call_plainly), root(options))
     run.lease = lease
     try:
         await core.open()

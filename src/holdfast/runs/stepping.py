@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.errors import UsageError
+from holdfast.codec.codec import Codec
+from holdfast.errors import HoldfastError, UsageError
 from holdfast.model.runs import Retry
 from holdfast.objects.journal import FAILED, OK, STEP, Record
 from holdfast.runs import failures
@@ -30,9 +32,7 @@ class StepCall:
 async def step(core: Core, call: StepCall) -> Any:
     """Its recorded result or failure; or calls it, records what comes of it, and saves by the run's policy."""
     codec, now_us = core.services.codec, core.services.now_us
-    known = core.journal.get(call.place)
-    if known is None and call.formerly is not None:
-        known = core.journal.get(call.formerly)
+    known = core.known(call)
     if known is not None and known.status == OK:
         return codec.decode(known.payload)
     attempts = known.attempts if known is not None else 0
@@ -40,6 +40,7 @@ async def step(core: Core, call: StepCall) -> Any:
         raised = failures.rebuilt(codec, known.payload, call.place, call.raises)
         core.raised_again(raised, known)
         raise raised
+    about = inputs(codec, call)
     while True:
         started = now_us()
         attempts += 1
@@ -47,17 +48,26 @@ async def step(core: Core, call: StepCall) -> Any:
             result = await core.call(call.fn, call.args, call.kwargs)
         except Exception as error:
             payload = failures.packed(codec, error)
-            record = Record(call.place, STEP, FAILED, payload, attempts, started, now_us(), [])
+            record = Record(call.place, STEP, FAILED, payload, attempts, started, now_us(), about)
             number = core.record(record, error)
             await core.after_step(call.name, number)
             if call.retry is None or not call.retry.goes_on(attempts, error):
                 raise
         else:
             payload = codec.encode(result, f"the result of step {call.name!r:.60}")
-            number = core.record(Record(call.place, STEP, OK, payload, attempts, started, now_us(), []))
+            number = core.record(Record(call.place, STEP, OK, payload, attempts, started, now_us(), about))
             await core.after_step(call.name, number)
             return result
         await core.services.backend.sleep(call.retry.wait(attempts))
+
+
+def inputs(codec: Codec, call: StepCall) -> list[bytes]:
+    """A digest of what a step is called with, so that a replay can tell whether it is asked the same again; nothing, if that
+    can't be written down."""
+    try:
+        return [hashlib.sha256(codec.encode([list(call.args), call.kwargs], "arguments")).digest()[:16]]
+    except (HoldfastError, RecursionError):
+        return []
 
 
 def checked_retry(given: Any) -> Retry | None:

@@ -282,6 +282,13 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         await _prune(self._there, thread_ids, strategy)
 
+    async def replay_graph(self, graph: Any, start: Any, line: Any, asked: Any, *, plainly: bool) -> Any:
+        """What `client.replay` calls, given a graph that was compiled with this saver."""
+        from holdfast.adapters.langgraph import replaying
+
+        threads = self._here if plainly else self._there
+        return await replaying.replay_graph(threads, graph, start, line, asked, plainly=plainly)
+
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         if not self._allow_blocking and _is_on_a_loop():
             coroutine.close()

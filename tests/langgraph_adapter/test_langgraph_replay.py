@@ -1,0 +1,170 @@
+"""replay of a graph: recorded nodes don't run, live ones do; the thread that is replayed stays as it is."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+from collections import Counter
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langgraph.graph import END, START, StateGraph
+
+from holdfast import Client, NotRecordedError, SyncClient, UsageError
+from holdfast.adapters.langgraph.saver import HoldfastSaver
+
+
+class State(TypedDict, total=False):
+    question: str
+    notes: Annotated[list[str], operator.add]
+    answer: str
+
+
+class Nodes:
+    """What the nodes do. Which were run is counted."""
+
+    def __init__(self) -> None:
+        self.ran: Counter[str] = Counter()
+        self.suffix = ""
+
+    def plan(self, state: State) -> State:
+        self.ran["plan"] += 1
+        return {"notes": [f"plan for {state['question']}{self.suffix}"]}
+
+    def left(self, state: State) -> State:
+        self.ran["left"] += 1
+        return {"notes": [f"left{self.suffix}"]}
+
+    def right(self, state: State) -> State:
+        self.ran["right"] += 1
+        return {"notes": ["right"]}
+
+    def answer(self, state: State) -> State:
+        self.ran["answer"] += 1
+        return {"answer": "; ".join(state["notes"])}
+
+    def graph(self, saver: HoldfastSaver) -> Any:
+        builder = StateGraph(State)
+        for name in ("plan", "left", "right", "answer"):
+            builder.add_node(name, getattr(self, name))
+        builder.add_edge(START, "plan")
+        builder.add_edge("plan", "left")
+        builder.add_edge("plan", "right")
+        builder.add_edge(["left", "right"], "answer")
+        builder.add_edge("answer", END)
+        return builder.compile(checkpointer=saver)
+
+
+@pytest.fixture
+def client() -> SyncClient:
+    return SyncClient.memory()
+
+
+@pytest.fixture
+def nodes(client: SyncClient) -> Nodes:
+    made = Nodes()
+    made.compiled = made.graph(HoldfastSaver(client))
+    made.compiled.invoke({"question": "why?", "notes": []}, {"configurable": {"thread_id": "t"}})
+    made.ran.clear()
+    return made
+
+
+def told(report: Any) -> dict[str, str]:
+    return {step.name: step.source for step in report.steps}
+
+
+def test_recorded_nodes_do_not_run(client: SyncClient, nodes: Nodes) -> None:
+    before = client.session("lg/t").head.checkpoint_id
+    report = client.replay("lg/t", nodes.compiled, name="again")
+    assert report.ok, report.error
+    assert not nodes.ran
+    assert told(report) == dict.fromkeys(("plan", "left", "right", "answer"), "recorded")
+    assert report.result["answer"] == "plan for why?; left; right"
+    assert report.session_id == "lg/again"
+    assert client.session("lg/t").head.checkpoint_id == before
+    assert client.compare("lg/t", "lg/again").ancestor is not None
+    assert client.verify().ok
+
+
+def test_live_nodes_run(client: SyncClient, nodes: Nodes) -> None:
+    nodes.suffix = "!"
+    report = client.replay("lg/t", nodes.compiled, mode="live")
+    assert nodes.ran == {"plan": 1, "left": 1, "right": 1, "answer": 1}
+    assert set(told(report).values()) == {"live"}
+    assert {step.name: step.same for step in report.steps} == {
+        "plan": False, "left": False, "right": True, "answer": False,
+    }  # fmt: skip
+    assert report.result["answer"] == "plan for why?!; left!; right"
+    original = nodes.compiled.get_state({"configurable": {"thread_id": "t"}})
+    assert original.values["answer"] == "plan for why?; left; right"
+
+
+def test_single_nodes_by_name(client: SyncClient, nodes: Nodes) -> None:
+    nodes.suffix = "?"
+    report = client.replay("lg/t", nodes.compiled, steps={"left": "live"})
+    assert nodes.ran == {"left": 1}
+    assert told(report)["right"] == "recorded"
+    # What follows is served, too: this is what "recorded" says.
+    assert report.result["answer"] == "plan for why?; left; right"
+
+
+def test_mixed_runs_from_the_first_difference_on(client: SyncClient, nodes: Nodes) -> None:
+    assert set(told(client.replay("lg/t", nodes.compiled, mode="mixed")).values()) == {"recorded"}
+    assert not nodes.ran
+    nodes.suffix = "?"
+    report = client.replay("lg/t", nodes.compiled, mode="mixed", steps={"left": "live"})
+    assert told(report) == {"plan": "recorded", "left": "live", "right": "recorded", "answer": "live"}
+    assert report.result["answer"] == "plan for why?; left?; right"
+
+
+def test_from_a_checkpoint_with_an_edit(client: SyncClient, nodes: Nodes) -> None:
+    start = next(
+        one.checkpoint_id for one in client.timeline(session_id="lg/t")
+        if one.metadata["metadata"]["step"] == 1
+    )  # fmt: skip
+    report = client.replay(
+        "lg/t", nodes.compiled, from_=start, mode="mixed", set={"channel_values.notes.0": "another plan"}
+    )
+    assert told(report) == {"left": "live", "right": "live", "answer": "live"}
+    assert report.result["answer"] == "another plan; left; right"
+    assert report.from_id == start
+
+
+def test_what_was_not_recorded_does_not_run(client: SyncClient, nodes: Nodes) -> None:
+    halfway = next(
+        one.metadata["langgraph_id"] for one in client.timeline(session_id="lg/t")
+        if one.metadata["metadata"]["step"] == 1
+    )  # fmt: skip
+    config = {"configurable": {"thread_id": "t", "checkpoint_id": halfway}}
+    nodes.compiled.update_state(config, {"notes": ["by hand"]}, as_node="plan")
+    nodes.ran.clear()
+    report = client.replay("lg/t", nodes.compiled, from_="lg/t")
+    assert isinstance(report.error, NotRecordedError)
+    assert not nodes.ran
+    assert set(told(report).values()) == {"blocked"}
+
+
+def test_what_can_not_be_replayed(client: SyncClient, nodes: Nodes) -> None:
+    client.save("a", session_id="plain")
+    with pytest.raises(UsageError, match="saved by no graph"):
+        client.replay("plain", nodes.compiled)
+    with pytest.raises(UsageError, match="on_repeat"):
+        client.replay("lg/t", nodes.compiled, on_repeat="again")
+    with pytest.raises(UsageError, match="thread 't' already"):
+        client.replay("lg/t", nodes.compiled, name="t")
+
+
+def test_awaited(tmp_path) -> None:
+    async def main() -> None:
+        async with Client.sqlite(tmp_path / "store.db") as client:
+            nodes = Nodes()
+            graph = nodes.graph(HoldfastSaver(client))
+            await graph.ainvoke({"question": "why?", "notes": []}, {"configurable": {"thread_id": "t"}})
+            nodes.ran.clear()
+            report = await client.replay("lg/t", graph)
+            assert not nodes.ran
+            assert report.result["answer"] == "plan for why?; left; right"
+            report = await client.replay("lg/t", graph, mode="live")
+            assert nodes.ran == {"plan": 1, "left": 1, "right": 1, "answer": 1}
+
+    asyncio.run(main())
