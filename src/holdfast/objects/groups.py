@@ -8,16 +8,18 @@ list of some megabytes at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.codec.codec import Codec
 from holdfast.objects.chain import Chain
-from holdfast.objects.witness import Witness, witness
+
+if TYPE_CHECKING:
+    from holdfast.objects.witness import Witness
 
 GROUP = 64
 OBJECT_BYTES = 1500  # what a witnessed element takes in memory beside its texts: an estimate
 
-Witnesses = tuple[Witness | None, ...]
+Witnesses = tuple["Witness | None", ...]
 
 
 class Groups(NamedTuple):
@@ -75,7 +77,11 @@ EMPTY = Groups(0, 0, ())
 
 def witness_of(elements: list[Any], codec: Codec) -> Witness | None:
     plain = codec.types.plain
-    return witness(elements, plain) if plain else None
+    if not plain:
+        return None
+    from holdfast.objects.witness import witness  # only who has plain classes needs it, and what it imports
+
+    return witness(elements, plain)
 
 
 def witnesses_from(value: list[Any], first: int, codec: Codec) -> Witnesses:

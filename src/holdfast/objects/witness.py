@@ -15,8 +15,9 @@ from __future__ import annotations
 import gc
 from collections.abc import Collection, Sequence
 from itertools import chain, compress
-from operator import is_
 from typing import Any
+
+from holdfast.objects.addresses import addresses
 
 ATOMS = frozenset((str, int, float, bool, type(None), bytes, complex))  # they never change, and refer to nothing
 MAX_LEVELS = 16
@@ -25,36 +26,40 @@ _CONTAINERS = frozenset((dict, list, tuple, set, frozenset))
 _NAMES = frozenset((str,))
 
 
+class _Mark:
+    """What nothing else refers to."""
+
+    __slots__ = ()
+
+
+_MARK = (_Mark(),)
+
+
 class Witness:
     """Of some elements of a list, at one moment: the containers that they are and are made of, and what these referred to.
 
     As long as each container refers to the same things, the next ones are the same, too, and so on down: so all are looked at
-    at once. Identity is compared for what they hold; the names, too, for dicts; and how many each holds, so that nothing can
-    move from one to its neighbour.
+    at once. Identity is compared for what they hold; the names, too, for dicts.
     """
 
-    __slots__ = ("_containers", "_dicts", "_empty", "_filled", "_names", "_references", "_sizes", "elements")
+    __slots__ = ("_containers", "_dicts", "_expected", "_names", "_places", "_references", "elements")
 
     def __init__(self, elements: list[Any], containers: list[Any], references: list[Any]) -> None:
         self.elements = elements
-        self._references = references
-        sized = [one for one in containers if type(one) in _CONTAINERS]
-        self._empty = [one for one in sized if not one]
-        self._filled = [one for one in sized if one]
-        self._sizes = [*map(len, self._filled)]
-        self._dicts = [one for one in self._filled if type(one) is dict]
+        self._places = addresses(elements)
+        self._containers = containers
+        self._references = references  # kept alive, so that their addresses stay theirs
+        self._expected = addresses(references)
+        self._dicts = [one for one in containers if type(one) is dict and one]
         self._names = [*chain.from_iterable(self._dicts)]
-        self._containers = [one for one in containers if type(one) not in _CONTAINERS or one]
 
     def testifies(self, elements: Sequence[Any]) -> bool:
         """Whether these are the same elements, unchanged."""
-        return _are_same(elements, self.elements) and self.is_unchanged()
+        return addresses(elements) == self._places and self.is_unchanged()
 
     def is_unchanged(self) -> bool:
         return (
-            not any(self._empty)
-            and _are_same(gc.get_referents(*self._containers), self._references)
-            and [*map(len, self._filled)] == self._sizes
+            addresses(gc.get_referents(*self._containers)) == self._expected
             # Equal will do for names: all were plain texts, and a dict that has other keys refers to these, too.
             and [*chain.from_iterable(self._dicts)] == self._names
         )
@@ -64,7 +69,7 @@ def witness(elements: list[Any], plain: Collection[type[Any]]) -> Witness | None
     """A witness of these elements; None if it could not tell every change. `plain` are the classes whose objects are
     encoded from what they refer to, and from nothing else."""
     known = _CONTAINERS.union(plain)
-    leaves = ATOMS.union(map(type, plain))  # an object refers to its class
+    leaves = ATOMS.union(map(type, plain), (_Mark,))  # an object refers to its class
     containers: list[Any] = []
     references: list[Any] = []
     found = elements
@@ -75,12 +80,28 @@ def witness(elements: list[Any], plain: Collection[type[Any]]) -> Witness | None
         level = [*compress(found, map(known.__contains__, map(type, found)))]
         if not level:
             return _sworn(elements, containers, references, plain)
-        found = gc.get_referents(*level)
-        containers += level
+        marked = _marked(level)
+        found = gc.get_referents(*marked)
+        containers += marked
         references += found
         if len(references) > MAX_REFERENCES:
             return None
     return None
+
+
+def _marked(level: list[Any]) -> list[Any]:
+    """These containers with a mark behind each that holds something, and behind the empty ones, which come last: so what one
+    refers to can't be taken for what its neighbour does."""
+    marked: list[Any] = []
+    empty: list[Any] = []
+    for one in level:
+        if type(one) not in _CONTAINERS:
+            marked.append(one)
+        elif one:
+            marked += (one, _MARK)
+        else:
+            empty.append(one)
+    return [*marked, *empty, _MARK]
 
 
 def _sworn(
@@ -93,7 +114,3 @@ def _sworn(
     shown = set(map(id, made._dicts)) if objects else set()
     is_sworn = _NAMES.issuperset(map(type, made._names)) and all(id(one.__dict__) in shown for one in objects)
     return made if is_sworn else None
-
-
-def _are_same(found: Sequence[Any], expected: Sequence[Any]) -> bool:
-    return len(found) == len(expected) and all(map(is_, found, expected))

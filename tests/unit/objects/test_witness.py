@@ -27,7 +27,17 @@ def elements() -> list[Any]:
         "text",
         [],
         [["moves"], []],
+        [[], ["moves back", "stays"]],
+        [{"a": 1, "moves": 2}, {"stays": 3}],
     ]
+
+
+def moved_to_the_front(source: dict[str, Any], target: dict[str, Any]) -> None:
+    """All names and values stay where they are, one after the other; only the border between the two is another."""
+    name, value = source.popitem()
+    held = {name: value, **target}
+    target.clear()
+    target.update(held)
 
 
 CHANGES = {
@@ -48,6 +58,8 @@ CHANGES = {
     "a member of a set": lambda e: e[1].seen.add("c"),
     "a list inside of a tuple": lambda e: e[1].pair[0].append(1),
     "an item that moves to the next list": lambda e: e[4][1].append(e[4][0].pop()),
+    "an item that moves to the list before it": lambda e: e[5][0].append(e[5][1].pop(0)),
+    "an item that moves from one dict to the next": lambda e: moved_to_the_front(e[6][0], e[6][1]),
     "an element": lambda e: e.__setitem__(2, "other"),
     "the order of elements": lambda e: e.reverse(),
     "an element less": lambda e: e.pop(),
