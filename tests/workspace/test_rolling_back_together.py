@@ -157,3 +157,19 @@ def test_the_same_with_await(tmp_path: Path, project: Path):
             assert (project / "notes").read_text() == "two"
 
     asyncio.run(program())
+
+
+def test_the_report_names_what_somebody_changed_under_us(client: SyncClient, project: Path):
+    first, second = two_steps(client, project)
+    (project / "notes").write_text("by hand")
+    (project / "mine").write_text("in no snapshot")
+    changed = (b"mine", b"notes")
+    assert client.rollback("s", first, workspace=project, dry_run=True).files_changed == changed
+    kept = client.rollback("s", first, workspace=project, keep="user")
+    assert kept.files is not None
+    assert (kept.files_changed, kept.files.overwritten) == (changed, ())
+    forced = client.rollback("s", second, workspace=project, force=True)
+    assert forced.files is not None
+    assert (forced.files_changed, forced.files.overwritten) == (changed, changed)
+    assert client.rollback("s", first, workspace=project).files_changed == ()
+    assert client.rollback("s", second).files_changed == ()

@@ -36,6 +36,7 @@ def report_fields(report: RestoreReport) -> dict[str, Any]:
             {"action": action.doing, **_kinds(action), "path": _json(action.path)} for action in report.actions
         ],
         "conflicts": [_json(path) for path in report.conflicts],
+        "overwritten": [_json(path) for path in report.overwritten],
         "left": [{"path": _json(one.path), "reason": one.reason} for one in report.left],
         "flags": [{"kind": one.kind, "path": _json(one.path), "other": _json(one.other)} for one in report.flags],
         "skipped": [{"path": _json(one.path), "reason": one.reason} for one in report.skipped],

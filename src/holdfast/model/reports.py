@@ -55,6 +55,12 @@ class RollbackReport:
     files: RestoreReport | None = None
 
     @property
+    def files_changed(self) -> tuple[bytes, ...]:
+        """The paths of the workspace that somebody has changed since the last snapshot, where the rollback is, or was, to
+        change them, too: `files` says whether they were kept or overwritten."""
+        return () if self.files is None else self.files.changed_under_us
+
+    @property
     def undos(self) -> tuple[Effect, ...]:
         """The effects that stay done though there is a way to undo them: `compensate` takes it."""
         return tuple(one for one in self.effects if one.undoable)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from holdfast.model.path_checks import Flag
 from holdfast.model.reports import RollbackReport
-from holdfast.model.restore_plan import Action, Left
+from holdfast.model.restore_plan import KEPT, Action, Left
 from holdfast.model.workspace import Skipped
 
 
@@ -15,7 +15,8 @@ class RestoreReport:
     """A restore: `actions` were done (or would be, in a dry run), `left` and `skipped` were not.
 
     `safety_id` is the pinned checkpoint with everything as it was before; None if nothing had to be changed.
-    `conflicts` is only filled in a dry run: a restore without `force` or `keep="user"` would be refused for these paths.
+    `conflicts` is only filled in a dry run: a restore without `force` or `keep="user"` would be refused for these paths;
+    with `force` they are `overwritten`, as the safety snapshot still has them.
     `excluded` counts what the rules left out of the target; such paths are never written nor deleted.
     `state` says how the session's head moved, if it did.
     """
@@ -26,6 +27,7 @@ class RestoreReport:
     safety_id: str | None
     actions: tuple[Action, ...] = ()
     conflicts: tuple[bytes, ...] = ()
+    overwritten: tuple[bytes, ...] = ()
     left: tuple[Left, ...] = ()
     flags: tuple[Flag, ...] = ()
     skipped: tuple[Skipped, ...] = ()
@@ -36,6 +38,13 @@ class RestoreReport:
     def changed(self) -> int:
         """How many paths were changed."""
         return len({action.path for action in self.actions})
+
+    @property
+    def changed_under_us(self) -> tuple[bytes, ...]:
+        """The paths that somebody has changed since the last snapshot, and that the target has otherwise: whether they stand
+        against it, were kept, or were overwritten."""
+        kept = (one.path for one in self.left if one.reason == KEPT)
+        return tuple(sorted({*self.conflicts, *self.overwritten, *kept}))
 
     @property
     def complete(self) -> bool:

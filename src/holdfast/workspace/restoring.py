@@ -475,6 +475,7 @@ def _report(
         safety_id=safety_id,
         actions=actions,
         conflicts=plan.conflicts if dry_run else (),
+        overwritten=() if dry_run else tuple(path for path in plan.conflicts if path not in stayed),
         left=tuple(sorted((*plan.left, *left), key=lambda one: one.path)),
         flags=plan.flags,
         skipped=target.snapshot.skipped,
