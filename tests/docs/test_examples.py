@@ -19,6 +19,16 @@ EXPECTED = {
         ["after 6", "finished: 6"],
     ],
     "declared_appends": [["append=", "the same 150 messages"]],
+    "replay": [
+        [
+            "3 recorded; ended",
+            "recorded step search",
+            "live     step choose: another result",
+            "~ result: 'plane' → 'train'",
+            "live     effect book",
+            "1 recorded, 2 live; ended",
+        ]
+    ],
     "fork_and_compare": [["trip-by-air", "plane", "they part after step 1, 'search'"]],
     "async_agent": [["250 durable saves", "50 conversations, of 5 to 5"], ["50 conversations, of 10 to 10"]],
     "migrate_state": [

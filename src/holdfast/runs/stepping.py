@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.codec.codec import Codec
-from holdfast.errors import HoldfastError, UsageError
+from holdfast.errors import UsageError
 from holdfast.model.runs import Retry
 from holdfast.objects.journal import FAILED, OK, STEP, Record
 from holdfast.runs import failures
@@ -66,7 +66,7 @@ def inputs(codec: Codec, call: StepCall) -> list[bytes]:
     can't be written down."""
     try:
         return [hashlib.sha256(codec.encode([list(call.args), call.kwargs], "arguments")).digest()[:16]]
-    except (HoldfastError, RecursionError):
+    except Exception:  # whatever a registered class says to being encoded: the step itself may do well with it
         return []
 
 
