@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from holdfast.model.holds import Pin, Tag
     from holdfast.model.listing import Session, Timeline, Tree
     from holdfast.model.migrations import Migrations, migration
+    from holdfast.model.oplog import Operation
     from holdfast.model.overview import Overview, RunStatus
     from holdfast.model.repair import Fate, Outcome, repair
     from holdfast.model.replay import ReplayReport
@@ -83,6 +84,7 @@ if TYPE_CHECKING:
         StoreUsage,
         VerifyReport,
     )
+    from holdfast.model.restore_report import AdoptReport, UndoReport
     from holdfast.model.retention import Retention
     from holdfast.model.runs import Autosave, Retry, SubagentTrace
     from holdfast.model.workspace import FileChange, FilesReport, Snapshot, SnapshotReport, SnapshotSkipped
@@ -95,6 +97,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdoptReport",
     "Agent",
     "AgentEvent",
     "AgentState",
@@ -154,6 +157,7 @@ __all__ = [
     "NotRecordedError",
     "OpenAICompatible",
     "OpenToolCallError",
+    "Operation",
     "Outcome",
     "Overview",
     "Pin",
@@ -195,6 +199,7 @@ __all__ = [
     "Turn",
     "TypeRegistry",
     "UnacknowledgedError",
+    "UndoReport",
     "UnknownTypeError",
     "UnsupportedValueError",
     "UsageError",
@@ -261,6 +266,9 @@ _LAZY = {
     "repair": "holdfast.model.repair",
     "Overview": "holdfast.model.overview",
     "RunStatus": "holdfast.model.overview",
+    "AdoptReport": "holdfast.model.restore_report",
+    "Operation": "holdfast.model.oplog",
+    "UndoReport": "holdfast.model.restore_report",
     "Pin": "holdfast.model.holds",
     "Problem": "holdfast.model.reports",
     "Retention": "holdfast.model.retention",

@@ -27,6 +27,7 @@ from holdfast.operations import restore as restoring
 from holdfast.operations import save as saving
 from holdfast.operations.arguments import SaveRequest
 from holdfast.travelling import Travelling, decided_by
+from holdfast.undoing import Undoing
 
 if TYPE_CHECKING:
     from holdfast.backends.port import AsyncBackend, BlockingBackend
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from holdfast.workspace.workspace import SyncWorkspace, Workspace
 
 
-class Client(Keeping, Moving, Asking, Travelling):
+class Client(Keeping, Moving, Asking, Travelling, Undoing):
     """Keeps agents' places. `async with Client.sqlite() as client:` opens the default store, one local file."""
 
     def _bridge(self, backend: AnyBackend) -> Bridge:
@@ -162,7 +163,7 @@ class Client(Keeping, Moving, Asking, Travelling):
         nearest live ancestor. True if it was live."""
         from holdfast.operations import expire as expiring
 
-        return await expiring.expire(self._services, ids.from_text(checkpoint_id))
+        return await expiring.expire(self._services, ids.from_text(checkpoint_id), origin=self._origin())
 
     # -- finding -----------------------------------------------------------------------------------------------------
 
@@ -313,10 +314,11 @@ class Client(Keeping, Moving, Asking, Travelling):
             if files is not None:
                 await files.refuse()  # before anything is undone for it
             undone = await compensating.compensate(self._services, planned, compensate, self._calling(), decider)
+        origin = self._origin(by)
         if files is not None:
-            report = await files.rollback(terms, dry_run=dry_run)
+            report = await files.rollback(terms, origin, dry_run=dry_run)
         else:
-            report = await rolling_back.rollback(self._services, name, target, **terms, dry_run=dry_run)
+            report = await rolling_back.rollback(self._services, name, target, **terms, dry_run=dry_run, origin=origin)
         return dataclasses.replace(report, compensated=undone) if undone else report
 
     def _calling(self) -> Any:

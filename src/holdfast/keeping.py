@@ -33,14 +33,15 @@ class Keeping(Opening):
         it. Pinning it again changes the note."""
         from holdfast.operations import pins as pinning
 
-        return await pinning.pin(self._services, ids.from_text(checkpoint_id), arguments.optional_name("note", note))
+        text = arguments.optional_name("note", note)
+        return await pinning.pin(self._services, ids.from_text(checkpoint_id), text, origin=self._origin())
 
     async def unpin(self, checkpoint_id: str) -> bool:
         """Lets a pinned checkpoint go on like any other; False if it was not pinned. One whose TTL is over has expired
         with that."""
         from holdfast.operations import pins as pinning
 
-        return await pinning.unpin(self._services, ids.from_text(checkpoint_id))
+        return await pinning.unpin(self._services, ids.from_text(checkpoint_id), origin=self._origin())
 
     async def pins(self, session_id: str | None = None) -> list[Pin]:
         """The pinned checkpoints, of all sessions or of one, the one pinned last first."""
@@ -53,13 +54,14 @@ class Keeping(Opening):
         A name that stands elsewhere moves only with `force`."""
         from holdfast.operations import tags as tagging
 
-        return await tagging.tag(self._services, arguments.tag(name), ids.from_text(checkpoint_id), force=force)
+        text, id_ = arguments.tag(name), ids.from_text(checkpoint_id)
+        return await tagging.tag(self._services, text, id_, force=force, origin=self._origin())
 
     async def untag(self, name: str) -> bool:
         """Removes the name, and nothing else; False if there is no such tag."""
         from holdfast.operations import tags as tagging
 
-        return await tagging.untag(self._services, arguments.name("name", name))
+        return await tagging.untag(self._services, arguments.name("name", name), origin=self._origin())
 
     async def tagged(self, name: str) -> Tag | None:
         """The tag of that name, None if there is none."""
@@ -78,7 +80,7 @@ class Keeping(Opening):
         at its ancestor now: `rollback` moves them back."""
         from holdfast.operations import unexpire as unexpiring
 
-        return await unexpiring.unexpire(self._services, ids.from_text(checkpoint_id))
+        return await unexpiring.unexpire(self._services, ids.from_text(checkpoint_id), origin=self._origin())
 
     async def retain(
         self,
@@ -107,6 +109,7 @@ class Keeping(Opening):
             session_id=arguments.optional_name("session_id", session_id),
             agent_id=arguments.optional_name("agent_id", agent_id),
             dry_run=dry_run,
+            origin=self._origin(),
         )
 
     async def freed_by(self, checkpoint_ids: Sequence[str]) -> int:

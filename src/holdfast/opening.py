@@ -16,6 +16,8 @@ from holdfast.codec.types import TypeRegistry
 from holdfast.idsource import IdSource
 from holdfast.model.lease import Process
 from holdfast.model.migrations import Migrations, default_migrations
+from holdfast.objects.oplog import Origin
+from holdfast.operations import arguments
 from holdfast.operations.memory import LineMemory
 from holdfast.operations.services import LogNumbers, Services
 
@@ -70,6 +72,12 @@ class Opening:
 
     def _bridge(self, backend: AnyBackend) -> Bridge:
         raise NotImplementedError
+
+    def _origin(self, by: str | None = None) -> Origin:
+        """Who asks for an operation, for the log of these: somebody who is named, or this process."""
+        from holdfast import processes
+
+        return Origin(processes.default_holder() if by is None else arguments.name("by", by))
 
     @classmethod
     def open(

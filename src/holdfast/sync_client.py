@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from holdfast.model.handoff import Handoff
     from holdfast.model.holds import Pin, Tag
     from holdfast.model.listing import Session, Timeline, Tree
+    from holdfast.model.oplog import Operation
     from holdfast.model.overview import Overview, RunStatus
     from holdfast.model.replay import ReplayReport
     from holdfast.model.reports import (
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
         StoreUsage,
         VerifyReport,
     )
+    from holdfast.model.restore_report import AdoptReport, UndoReport
     from holdfast.model.retention import Retention
     from holdfast.runs.faces import SyncRun
     from holdfast.store import SyncClientStore
@@ -363,6 +365,36 @@ class SyncClient(SyncAsking, Opening):
         self, directory: str | os.PathLike[str] = ".checkpoints", *, dry_run: bool = False
     ) -> ImportedReport:
         return run_inline(self._client.import_providerprotocol(directory, dry_run=dry_run))
+
+    def operations(self, session_id: str | None = None, limit: int | None = 50) -> list[Operation]:
+        return run_inline(self._client.operations(session_id, limit))
+
+    def undo(
+        self,
+        op: str | None = None,
+        *,
+        workspace: str | os.PathLike[str] | Workspace | SyncWorkspace | None = None,
+        keep: str | None = None,
+        force: bool = False,
+        dry_run: bool = False,
+        by: str | None = None,
+    ) -> UndoReport:
+        return run_inline(self._client.undo(op, workspace=workspace, keep=keep, force=force, dry_run=dry_run, by=by))
+
+    def redo(
+        self,
+        op: str | None = None,
+        *,
+        workspace: str | os.PathLike[str] | Workspace | SyncWorkspace | None = None,
+        keep: str | None = None,
+        force: bool = False,
+        dry_run: bool = False,
+        by: str | None = None,
+    ) -> UndoReport:
+        return run_inline(self._client.redo(op, workspace=workspace, keep=keep, force=force, dry_run=dry_run, by=by))
+
+    def adopt(self, fork_session_id: str, session_id: str | None = None, *, by: str | None = None) -> AdoptReport:
+        return run_inline(self._client.adopt(fork_session_id, session_id, by=by))
 
     def unexpire(self, checkpoint_id: str) -> bool:
         return run_inline(self._client.unexpire(checkpoint_id))

@@ -149,6 +149,7 @@ class Travelling(Opening):
                 strict=strict,
                 acknowledge=arguments.ids_of("acknowledge", acknowledge),
                 by=decided_by(by),
+                origin=self._origin(by),
             )
 
         if workspace is None:

@@ -72,8 +72,16 @@ TABLE: dict[str, list[Case]] = {
     "bisect": [Case("main -- true", missing="nobody -- true", reads="main -- false")],
     "events": [Case("--after start --no-follow", lines=True)],
     "restore": [Case("{snapshot} --dir {directory} --yes", missing="nobody --dir {directory} --yes")],
-    "undo": [],  # below
+    "rollback": [
+        Case(
+            "main {first} --yes", missing="nobody {first} --yes", conflict="held {held} --yes", reads="main {second} --yes"
+        )
+    ],
+    "undo": [Case("", missing="00000000", conflict="{undone}")],
+    "redo": [Case("", missing="00000000", conflict="{tagged}")],
+    "op": [Case("log")],
     "fork": [Case("{snapshot} {new} --dir {directory}", missing="nobody {new} --dir {directory}")],
+    "adopt": [Case("what-if --yes", missing="nobody --yes")],
     "hook": [Case("claude-code --yes", needs_store=False)],
     "rewind": [Case("{snapshot} --dir {directory} --yes", missing="nobody --dir {directory} --yes")],
     "watch": [Case("{directory} --count 1", needs_store=False, lines=True)],
@@ -141,9 +149,13 @@ def made_once(tmp_path_factory) -> tuple[Path, dict[str, str]]:
         client.lease("held", seconds=3600)
         snapshot = client.workspace(root / "project").snapshot("before").checkpoint_id
         client.export(root / "bundle.hf", session_id="main")
+        client.pin(first)
+        undone, tagged = (one.short_id for one in client.operations(limit=2))
+        client.undo()
     return root, {
         "first": first, "second": second, "handed": handed, "approval": approval.short_id, "decided": decided.short_id,
         "effect": in_doubt.short_id, "settled": settled.short_id, "held": held, "taken": taken, "snapshot": snapshot,
+        "undone": undone, "tagged": tagged,
     }  # fmt: skip
 
 

@@ -28,6 +28,7 @@ SNAPSHOTS = Path(__file__).with_name("snapshots")
         "import providerprotocol",
         "langgraph init",
         "langgraph threads",
+        "op log",
     ],
 )
 def test_help_is_as_it_was(run, command):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from holdfast.model.oplog import Operation
 from holdfast.model.path_checks import Flag
 from holdfast.model.reports import RollbackReport
 from holdfast.model.restore_plan import KEPT, Action, Left
@@ -55,9 +56,23 @@ class RestoreReport:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptReport:
     """A fork that was adopted: `checkpoint_id` is the next checkpoint of the parent session, with the fork's state and the
-    directory's files; `fork_id` is the fork's last one, and `files` what was done to the directory."""
+    directory's files; `fork_id` is the fork's last one, and `files` what was done to the directory, if there is one."""
 
     checkpoint_id: str
     session_id: str
     fork_id: str
-    files: RestoreReport
+    files: RestoreReport | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndoReport:
+    """An undo or a redo (`kind`) of `operation`: what became of the files and of the head, if it was about these, and what was
+    left as it is because somebody has gone on from there. `operation_id` is that of the undo itself, which can be undone."""
+
+    kind: str
+    operation: Operation
+    dry_run: bool
+    operation_id: str | None = None
+    left: tuple[str, ...] = ()
+    state: RollbackReport | None = None
+    files: RestoreReport | None = None

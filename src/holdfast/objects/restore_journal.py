@@ -20,6 +20,7 @@ from holdfast.objects import rows
 SPACE = "restore"
 VERSION = 1
 RUNNING, DONE = "running", "done"
+_NOT_LOGGED = ("process", "operation")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,7 @@ class Journal:
     from_id: str | None
     started_at_us: int
     process: Process
+    operation: tuple[bytes, str, str, bytes | None] | None = None  # in the log: id, kind, by whom, of which other
     previous: Journal | None = None  # the one that this one replaced: in force again if this one is rolled back
 
     def touches(self, path: bytes) -> bool:
@@ -56,6 +58,10 @@ class Journal:
             fields["previous"] = replace(self.previous, previous=None)._fields()
         return fields
 
+    def logged(self) -> dict[str, Any]:
+        """What the log of operations keeps of it: enough to take it back."""
+        return {name: one for name, one in replace(self, previous=None)._fields().items() if name not in _NOT_LOGGED}
+
 
 def key(root: bytes, inode: int) -> RowKey:
     """The row of a directory: by its path, and by its inode, so that another one which takes its place has its own."""
@@ -70,6 +76,10 @@ def unpack(key: RowKey, row: Row) -> Journal:
     return _journal(ormsgpack.unpackb(rows.content(key, row)))
 
 
+def from_log(fields: dict[str, Any]) -> Journal:
+    return _journal({**fields, "process": ["", 0, 0]})
+
+
 def _journal(fields: dict[str, Any]) -> Journal:
     if fields.pop("v") > VERSION:
         raise NewerVersionError("the journal of a restore was written by a newer holdfast. Upgrade to finish it")
@@ -78,6 +88,9 @@ def _journal(fields: dict[str, Any]) -> Journal:
         fields |= {name: tuple(fields[name]) for name in ("untouched", "known")}
         fields["only"] = None if fields["only"] is None else tuple(fields["only"])
         fields["process"] = Process(*fields["process"])
+        if fields.get("operation") is not None:
+            id_, kind, by, of = fields["operation"]
+            fields["operation"] = (id_, kind, by, of)
         return Journal(**fields, previous=None if previous is None else _journal(previous))
     except (KeyError, TypeError) as error:
         raise CorruptError(f"the journal of a restore can't be read ({error}): run `verify`") from error

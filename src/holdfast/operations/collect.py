@@ -35,7 +35,7 @@ from holdfast.objects import collect as pure
 from holdfast.objects import graves as packs
 from holdfast.objects import record, rows
 from holdfast.objects.record import Stored
-from holdfast.operations import approvals, inbox, ledger, leftovers, reading, snapshots, tags
+from holdfast.operations import approvals, inbox, ledger, leftovers, oplog, reading, snapshots, tags
 from holdfast.operations import graves as burying
 from holdfast.operations import lease as leasing
 from holdfast.operations.expire import BY_TTL, bury_all
@@ -86,6 +86,7 @@ async def collect(services: Services, *, dry_run: bool = False) -> CollectionRep
         await approvals.forget(services)
         await ledger.forget(services)
         await leftovers.forget(services)
+        await oplog.forget(services)
     if not dry_run and (deletes or dead_blobs or records or packed):
         await services.backend.compact()
     return CollectionReport(

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from holdfast.backends.port import ABSENT, Commit, CommitConflict, Record, RecordWrite, RowKey, RowWrite
 from holdfast.errors import ConflictError
 from holdfast.model import ids
-from holdfast.objects import holds, record, rows
-from holdfast.objects.holds import Hold
+from holdfast.objects import holds, oplog, record, rows
+from holdfast.objects.oplog import Change, Origin
 from holdfast.objects.record import Stored
+from holdfast.operations import oplog as log
 from holdfast.operations import reading, tags
 from holdfast.operations.services import Services
 
@@ -20,7 +21,7 @@ MAX_ATTEMPTS = 200
 Found = tuple[Record, Stored]  # a record as it is stored, and as it reads
 
 
-async def expire(services: Services, id_: bytes) -> bool:
+async def expire(services: Services, id_: bytes, *, origin: Origin | None = None) -> bool:
     """True if it is expired now, False if it was not there or had expired before. Children keep working. What is pinned
     or tagged is refused."""
     while True:
@@ -31,14 +32,15 @@ async def expire(services: Services, id_: bytes) -> bool:
         if stored.is_tombstone:
             return False
         was_readable = not stored.is_expired(services.now_us())
-        if await bury_all(services, stored.tree, [(found, stored)], BY_HAND):
+        if await bury_all(services, stored.tree, [(found, stored)], BY_HAND, origin=origin):
             return was_readable
         # Somebody else has expired it, or something holds it; a hold may also be one that its tag has left.
-        _refuse_if_held(await tags.settle(services, holds.hold_key(id_, stored.tree)), id_)
+        await refuse_if_held(services, stored)
 
 
-def _refuse_if_held(hold: Hold, id_: bytes) -> None:
-    id_text = ids.to_text(id_)
+async def refuse_if_held(services: Services, stored: Stored) -> None:
+    hold = await tags.settle(services, holds.hold_key(stored.id, stored.tree))
+    id_text = ids.to_text(stored.id)
     if hold.pinned_at_us is not None:
         note = f" ({rows.session_name(hold.note)!r:.60})" if hold.note else ""
         raise ConflictError(
@@ -54,7 +56,13 @@ def _refuse_if_held(hold: Hold, id_: bytes) -> None:
 
 
 async def bury_all(
-    services: Services, tree: bytes, ending: Sequence[Found], why: str, *, keep_heads: bool = False
+    services: Services,
+    tree: bytes,
+    ending: Sequence[Found],
+    why: str,
+    *,
+    keep_heads: bool = False,
+    origin: Origin | None = None,
 ) -> list[bytes]:
     """Expires checkpoints of one tree, many in one commit. Gives the ids of those that it has put a tombstone in the
     place of; who is not among them is pinned or tagged, was expired or collected by somebody else meanwhile, or is in
@@ -74,16 +82,29 @@ async def bury_all(
                 batch, heads = await _not_stood_at(services, tree, batch)
             if not batch:
                 break
-            commit = await _burial(services, tree, batch, why)
+            commit, changes = await burial(services, tree, batch, why)
             commit.require_rows = [*commit.require_rows, *heads]
+            if origin is not None:
+                commit.rows = [*commit.rows, *_logged(services, origin, tree, batch, why, changes)]
             try:
                 await services.backend.commit(commit)
             except CommitConflict:  # a head moved, or somebody else expired or pinned one of them: look again
                 batch = await _not_buried(services, tree, batch)
             else:
                 buried += [stored.id for _, stored in batch]
+                origin = origin and origin._replace(part=origin.part + 1)
                 break
     return buried
+
+
+def _logged(
+    services: Services, origin: Origin, tree: bytes, batch: Sequence[Found], why: str, moved: Sequence[Change]
+) -> list[RowWrite]:
+    if why != BY_HAND:  # by a policy: it is collected at once, so that a number says it all
+        changes = [Change(oplog.MANY, why.encode(), None, len(batch))]
+        return log.writes(services, origin, tree, "retain", changes)
+    changes = [Change(oplog.LIFE, stored.id, True, False) for _, stored in batch]
+    return log.writes(services, origin, tree, "expire", [*changes, *moved], batch[0][1].session)
 
 
 async def _not_stood_at(
@@ -95,8 +116,10 @@ async def _not_stood_at(
     return [pair for pair in batch if pair[1].id not in stood_at], [(key, row.version) for key, row in heads]
 
 
-async def _burial(services: Services, tree: bytes, batch: Sequence[Found], why: str) -> Commit:
-    """The commit that puts tombstones in the places of these records, and moves the heads that stand at them."""
+async def burial(services: Services, tree: bytes, batch: Sequence[Found], why: str) -> tuple[Commit, list[Change]]:
+    """The commit that puts tombstones in the places of these records, and moves the heads that stand at them; and how these
+    move."""
+    moves: list[Change] = []
     now = services.now_us()
     ending = {stored.id: stored for _, stored in batch}
     writes: list[RowWrite] = []
@@ -109,6 +132,7 @@ async def _burial(services: Services, tree: bytes, batch: Sequence[Found], why: 
                 ancestors[ancestor.id] = None
             moved = head._replace(checkpoint=ancestor.id if ancestor else None)
             writes.append(RowWrite(key, moved.pack(key), row.version))
+            moves.append(Change(oplog.HEAD, key.key, head.checkpoint, moved.checkpoint))
             services.memory.drop(key.key)
     replacements = []
     for found, stored in batch:
@@ -117,13 +141,14 @@ async def _burial(services: Services, tree: bytes, batch: Sequence[Found], why: 
         if not stored.is_expired(now):  # otherwise undoing would bring nothing back
             kept = RowKey(rows.EXPIRED, stored.id, tree)
             writes.append(RowWrite(kept, rows.protect(kept, found.data)))
-    return Commit(
+    commit = Commit(
         tree=tree,
         more_records=replacements,
         rows=writes,
         require=[(id_, record.LIVE) for id_ in ancestors],
         require_rows=[(holds.hold_key(id_, tree), ABSENT) for id_ in ending],
     )
+    return commit, moves
 
 
 async def _not_buried(services: Services, tree: bytes, batch: Sequence[Found]) -> list[Found]:

@@ -14,11 +14,13 @@ from holdfast.model.editing import Edits
 from holdfast.model.lease import LeaseTerms
 from holdfast.model.migrations import FIRST_VERSION
 from holdfast.model.reports import ForkReport
-from holdfast.objects import rows
+from holdfast.objects import oplog, rows
 from holdfast.objects.manifest import Manifest
+from holdfast.objects.oplog import Change, Origin
 from holdfast.objects.record import Stored
 from holdfast.operations import aftermath, arguments, reading
 from holdfast.operations import lease as leasing
+from holdfast.operations import oplog as log
 from holdfast.operations.aftermath import Aftermath
 from holdfast.operations.child import child
 from holdfast.operations.memory import Line
@@ -46,10 +48,11 @@ async def fork(
     strict: bool = False,
     acknowledge: Collection[str] = (),
     by: str = "",
+    origin: Origin | None = None,
 ) -> ForkReport:
     """A new session that begins with a child of that checkpoint, with the same state, at the same step."""
     way = Way(session_id=session_id, new_id=new_id)
-    return (await forks(services, id_, [way], strict=strict, acknowledge=acknowledge, by=by))[0]
+    return (await forks(services, id_, [way], strict=strict, acknowledge=acknowledge, by=by, origin=origin))[0]
 
 
 async def forks(
@@ -60,6 +63,7 @@ async def forks(
     strict: bool = False,
     acknowledge: Collection[str] = (),
     by: str = "",
+    origin: Origin | None = None,
 ) -> list[ForkReport]:
     """A new session for each of the ways, each with the state as its edits make it. One commit: all of them, or none."""
     source = await reading.live_record(services, id_)
@@ -79,38 +83,55 @@ async def forks(
     if found and len(found) == len(ways):
         return [_report(stored, source, left) for stored in found]
     acknowledgements = aftermath.acknowledged(services, left, acknowledge, by, "fork")
-    made: list[tuple[Commit, Stored]] = []
-    for way, content in zip(ways, contents, strict=True):
-        name = way.session_id if way.session_id is not None else str(uuid.uuid4())
-        line = Line(tree=None, version=ABSENT, head=rows.Head(None, 0), head_value=None, tip=None)
-        commit, stored, _ = child(
-            services,
-            line,
-            source,
-            {**_same(source), **content.fields, "session": name, "name": "fork"},
-            content.manifest,
-            id_=way.new_id,
-            step_index=source.header.get("step", 0),
-            runs=content.runs,
-            blobs=content.blobs,
-        )
-        made.append((commit, stored))
-        services.memory.drop(rows.session_key(name))
-    reports = [_report(stored, source, left) for _, stored in made]
-    if strict:
-        aftermath.refuse_unacknowledged(reports[0], acknowledge, "the fork")
-    commit = _together([commit for commit, _ in made])
-    commit.rows = [*commit.rows, *acknowledgements]
-    try:
-        await services.backend.commit(commit)
-    except CommitConflict as conflict:
-        if conflict.kind == "require":
-            await reading.live_record(services, id_)
-        raise await _taken(services, [stored.session for _, stored in made]) from None
-    except StoreError as error:
-        error.checkpoint_id = ids.to_text(made[0][1].id)
-        raise
-    return reports
+    names = [way.session_id if way.session_id is not None else str(uuid.uuid4()) for way in ways]
+    lines = [Line(tree=None, version=ABSENT, head=rows.Head(None, 0), head_value=None, tip=None)] * len(ways)
+    while True:
+        made = [
+            child(
+                services,
+                line,
+                source,
+                {**_same(source), **content.fields, "session": name, "name": "fork"},
+                content.manifest,
+                id_=way.new_id,
+                step_index=source.header.get("step", 0),
+                runs=content.runs,
+                blobs=content.blobs,
+            )[:2]
+            for way, content, name, line in zip(ways, contents, names, lines, strict=True)
+        ]
+        reports = [_report(stored, source, left) for _, stored in made]
+        if strict:
+            aftermath.refuse_unacknowledged(reports[0], acknowledge, "the fork")
+        commit = _together([commit for commit, _ in made])
+        begun = [Change(oplog.SESSION, rows.session_key(stored.session), None, stored.id) for _, stored in made]
+        logged = log.writes(services, origin, source.tree, "fork", begun, names[0])
+        commit.rows = [*commit.rows, *acknowledgements, *logged]
+        for name in names:
+            services.memory.drop(rows.session_key(name))
+        try:
+            await services.backend.commit(commit)
+        except CommitConflict as conflict:
+            if conflict.kind == "require":
+                await reading.live_record(services, id_)
+            before, lines = lines, [await _left_behind(services, name, source.tree) for name in names]
+            if [line.version for line in lines] == [line.version for line in before]:
+                raise await _taken(services, [stored.session for _, stored in made]) from None
+        except StoreError as error:
+            error.checkpoint_id = ids.to_text(made[0][1].id)
+            raise
+        else:
+            return reports
+
+
+async def _left_behind(services: Services, name: str, tree: bytes) -> Line:
+    """Where a new session begins: at nothing; or, if there was one of that name in the tree of which nothing is left (its fork
+    was undone), with the numbers after its last."""
+    found = await reading.find_head(services, rows.session_key(name), tree)
+    if found is None or found[0].checkpoint is not None or not leasing.allows(services, found[0], None):
+        return Line(tree=None, version=ABSENT, head=rows.Head(None, 0), head_value=None, tip=None)
+    head, row = found
+    return Line(tree=tree, version=row.version, head=head, head_value=row.value, tip=None)
 
 
 def _together(commits: Sequence[Commit]) -> Commit:

@@ -8,7 +8,7 @@ from holdfast.backends.port import Record, Row, RowKey
 from holdfast.errors import CorruptError, HoldfastError
 from holdfast.model import ids
 from holdfast.model.reports import Problem, Stats, VerifyReport
-from holdfast.objects import approvals, assemble, graves, holds, ledger, record, rows
+from holdfast.objects import approvals, assemble, graves, holds, ledger, oplog, record, rows
 from holdfast.objects.assemble import Prefix
 from holdfast.objects.record import Stored
 from holdfast.operations import reading, snapshots
@@ -185,9 +185,9 @@ async def _check_holds(services: Services) -> list[Problem]:
 
 
 async def _check_approvals(services: Services) -> list[Problem]:
-    """Approvals and effects can be read: a damaged one would be missing from what people are asked or told."""
+    """Approvals, effects and operations can be read: a damaged one would be missing from what people are asked or told."""
     problems = []
-    for space in (approvals.APPROVAL, ledger.LEDGER):
+    for space in (approvals.APPROVAL, ledger.LEDGER, oplog.SPACE):
         for key, row in await services.backend.scan(space):
             try:
                 rows.content(key, row)

@@ -15,6 +15,7 @@ from holdfast.model.retention import Entry, Retention
 from holdfast.objects import holds, inbox, record, rows
 from holdfast.objects.collect import Marks
 from holdfast.objects.graves import ABOUT_BYTES
+from holdfast.objects.oplog import Origin
 from holdfast.objects.usage import left_after_collection
 from holdfast.operations import reading, tags
 from holdfast.operations.collect import collect
@@ -32,6 +33,7 @@ async def retain(
     session_id: str | None = None,
     agent_id: str | None = None,
     dry_run: bool = True,
+    origin: Origin | None = None,
 ) -> RetentionReport:
     """Lets go what the policy does not keep; with `dry_run` only says what that is. `session_id` and `agent_id` narrow what
     may go, to the checkpoints of that session and to those that the agent made."""
@@ -59,7 +61,9 @@ async def retain(
     chosen = {entry.id for entry in going}
     if dry_run:
         return _report(policy, found, going, estimate.left(len(going)))
-    gone = await _expire(services, [live for live in found.live if live.id in chosen])
+    if origin is not None:
+        origin = origin._replace(id=services.new_id(None))
+    gone = await _expire(services, [live for live in found.live if live.id in chosen], origin)
     await collect(services)
     after = await services.backend.usage()
     return _report(policy, found, [entry for entry in going if entry.id in gone], content_bytes(after), after)
@@ -114,7 +118,7 @@ class _Estimate:
         return max(self._before - freed, 0)
 
 
-async def _expire(services: Services, going: Sequence[Live]) -> set[bytes]:
+async def _expire(services: Services, going: Sequence[Live], origin: Origin | None) -> set[bytes]:
     by_tree: dict[bytes, list[bytes]] = {}
     for live in going:
         by_tree.setdefault(live.tree, []).append(live.id)
@@ -124,7 +128,8 @@ async def _expire(services: Services, going: Sequence[Live]) -> set[bytes]:
             again = await services.backend.records(of_tree[start : start + BURIED_AT_ONCE])
             read = [(one, record.unpack(services.codec, one.data, expected_id=one.id)) for one in again if one]
             batch = [(one, stored) for one, stored in read if not stored.is_tombstone]
-            gone.update(await bury_all(services, tree, batch, BY_POLICY, keep_heads=True))
+            gone.update(await bury_all(services, tree, batch, BY_POLICY, keep_heads=True, origin=origin))
+            origin = origin and origin._replace(part=origin.part + 1)
     return gone
 
 

@@ -9,9 +9,11 @@ from holdfast.errors import CheckpointNotFoundError, ConflictError, UsageError
 from holdfast.model import ids
 from holdfast.model.lease import LeaseTerms
 from holdfast.model.reports import RollbackReport
-from holdfast.objects import record, rows
+from holdfast.objects import oplog, record, rows
+from holdfast.objects.oplog import Change, Origin
 from holdfast.operations import aftermath, approvals, reading
 from holdfast.operations import lease as leasing
+from holdfast.operations import oplog as log
 from holdfast.operations.services import Services
 
 
@@ -26,6 +28,7 @@ async def rollback(
     acknowledge: Collection[str] = (),
     by: str = "",
     dry_run: bool = False,
+    origin: Origin | None = None,
 ) -> RollbackReport:
     """Moves the head by compare-and-set against what it was when read: whoever saves meanwhile is not overlooked. With
     `dry_run` only says what it would leave behind."""
@@ -64,7 +67,9 @@ async def rollback(
         return report
     services.memory.drop(session)
     try:
-        changes = [write, *voids, *acknowledgements]
+        moved = [Change(oplog.HEAD, session, head.checkpoint, to)]
+        logged = log.writes(services, origin if head.checkpoint != to else None, tree, "rollback", moved, session_id)
+        changes = [write, *voids, *acknowledgements, *logged]
         await services.backend.commit(Commit(tree=tree, rows=changes, require=[(to, record.LIVE)]))
     except CommitConflict:
         raise _moved(session_id) from None

@@ -12,18 +12,27 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from holdfast import processes
+from holdfast.backends.port import RowWrite
 from holdfast.errors import CheckpointNotFoundError, UsageError
 from holdfast.model import ids
 from holdfast.model.restore_plan import Action, make_plan
 from holdfast.model.restore_report import AdoptReport
 from holdfast.model.workspace import FileChange, Forked, Snapshot
+from holdfast.objects import oplog, rows
+from holdfast.objects.oplog import Change, Origin
+from holdfast.objects.record import Stored
+from holdfast.operations import adopt as adopting
 from holdfast.operations import fork as forking
+from holdfast.operations import oplog as log
 from holdfast.operations import reading, snapshots
 from holdfast.operations import restore as restoring
 from holdfast.operations.arguments import SaveRequest
+from holdfast.operations.services import Services
 from holdfast.workspace import descriptors
 from holdfast.workspace.apply import Applier
 from holdfast.workspace.carrying_out import Progress, carry_out
@@ -60,7 +69,8 @@ async def fork(
         return Forked(directory=place, session_id=None, checkpoint_id=None, paths=made, copied=copied)
     try:
         way = forking.Way(session_id=session_id, edits=edits or {})
-        [forked] = await forking.forks(opened.services, ids.from_text(target), [way])
+        origin = Origin(processes.default_holder())
+        [forked] = await forking.forks(opened.services, ids.from_text(target), [way], origin=origin)
     except BaseException:
         shutil.rmtree(place)
         raise
@@ -191,7 +201,11 @@ async def adopt(
         raise CheckpointNotFoundError(
             f"there is no session {fork_session!r:.60}. `sessions` lists those that are there"
         )
-    parent = session_id if session_id is not None else await _parent_session(opened, fork_session, head)
+    if session_id is not None:
+        parent = session_id
+    else:
+        stands = await reading.live_record(services, ids.from_text(head.checkpoint_id))
+        parent = await adopting.parent_session(services, fork_session, stands)
     last = (await fork_opened.taker.save(_same(head, fork_session, "before it is adopted")))[0]
     here = Here(opened)
     known: tuple[str, ...] = ()
@@ -201,13 +215,23 @@ async def adopt(
             known = ((await opened.snapshot_at(stands_at)).reference,)
     target = Target(snapshot=await opened.snapshot_at(ids.to_text(last.id)), checkpoint_id=ids.to_text(last.id))
     wishes = Wishes(keep="user" if keep else None, force=force, known=known)
-    files = await Restoring(here).restore(target, wishes)
-    saved, _, _ = await opened.taker.save(
-        _same(head, parent, "adopted", adopted_from=ids.to_text(last.id), adopted_session=fork_session)
-    )
+    origin = Origin(processes.default_holder(), "adopt", id=services.new_id(None))
+    files = await Restoring(here, origin).restore(target, wishes)
+    request = _same(head, parent, "adopted", adopted_from=ids.to_text(last.id), adopted_session=fork_session)
+    saved, _, _ = await opened.taker.save(replace(request, beside=_adopted(services, origin)))
     return AdoptReport(
         checkpoint_id=ids.to_text(saved.id), session_id=parent, fork_id=ids.to_text(last.id), files=files
     )
+
+
+def _adopted(services: Services, origin: Origin) -> Callable[[Stored], list[RowWrite]]:
+    """The part of the operation that is about the session: by the commit that makes the next checkpoint of it."""
+
+    def writes(stored: Stored) -> list[RowWrite]:
+        moved = Change(oplog.HEAD, rows.session_key(stored.session), stored.parent, stored.id)
+        return log.writes(services, origin._replace(part=1), stored.tree, "adopt", [moved], stored.session)
+
+    return writes
 
 
 def _same(head: Checkpoint, session_id: str, step_name: str, **metadata: str) -> SaveRequest:
@@ -224,16 +248,3 @@ def _same(head: Checkpoint, session_id: str, step_name: str, **metadata: str) ->
         app_version=head.app_version,
         state_version=head.state_version,
     )
-
-
-async def _parent_session(opened: Opened, fork_session: str, head: Checkpoint) -> str:
-    """The session that the fork came from: that of the first checkpoint up from its head which is not its own."""
-    stored = await reading.live_record(opened.services, ids.from_text(head.checkpoint_id))
-    while stored.parent is not None:
-        above = await reading.nearest_live(opened.services, stored.parent, stored.tree)
-        if above is None:
-            break
-        if above.session != fork_session:
-            return above.session
-        stored = above
-    raise UsageError(f"session {fork_session!r:.60} was forked from none that is still there: say session_id")

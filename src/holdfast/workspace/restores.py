@@ -6,11 +6,13 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from holdfast import processes
 from holdfast.backends.bridge import run_inline
 from holdfast.errors import UsageError
 from holdfast.model import ids
 from holdfast.model.restore_report import AdoptReport, RestoreReport
 from holdfast.model.workspace import Forked, Snapshot
+from holdfast.objects.oplog import Origin
 from holdfast.operations import arguments, reading, rollback
 from holdfast.workspace.carrying_out import Progress
 from holdfast.workspace.here import Here
@@ -69,12 +71,15 @@ class Restores:
             escape="refuse" if escape == "refuse" else "warn",
             progress=progress,
         )
-        restoring = Restoring(Here(self._opened))
+        restoring = self._restoring()
         return await (restoring.plan(aim, wishes) if dry_run else restoring.restore(aim, wishes))
+
+    def _restoring(self) -> Restoring:
+        return Restoring(Here(self._opened), Origin(processes.default_holder()))
 
     async def undo(self, *, keep: str | None, force: bool, dry_run: bool) -> RestoreReport:
         wishes = Wishes(keep="user" if keep else None, force=force)
-        restoring = Restoring(Here(self._opened))
+        restoring = self._restoring()
         return await (restoring.plan_undo(wishes) if dry_run else restoring.undo(wishes))
 
     async def resume(self, *, force: bool) -> RestoreReport:
@@ -151,7 +156,9 @@ class Restores:
     async def _state(self, target: At, session: str | None, *, dry_run: bool) -> RestoreReport:
         assert isinstance(target, str)
         assert session is not None
-        done = await rollback.rollback(self._opened.services, session, ids.from_text(target), dry_run=dry_run)
+        origin = Origin(processes.default_holder())
+        services, to = self._opened.services, ids.from_text(target)
+        done = await rollback.rollback(services, session, to, dry_run=dry_run, origin=origin)
         return RestoreReport(dry_run=dry_run, scope="state", target_id=target, safety_id=None, state=done)
 
 

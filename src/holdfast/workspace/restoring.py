@@ -16,6 +16,7 @@ from pathlib import Path
 
 from holdfast.backends.port import ABSENT, Commit, CommitConflict, Row, RowWrite
 from holdfast.errors import (
+    CheckpointExpiredError,
     CheckpointNotFoundError,
     ConflictError,
     CorruptError,
@@ -25,14 +26,17 @@ from holdfast.errors import (
     UsageError,
     WorkspaceChangedError,
 )
+from holdfast.model import ids
 from holdfast.model.reports import RollbackReport
 from holdfast.model.restore_plan import Action, Left, RestorePlan, UnsafePathError, make_plan, parents
 from holdfast.model.restore_report import RestoreReport
 from holdfast.model.workspace import Entry, FileChange
 from holdfast.objects import filetree, restore_journal
+from holdfast.objects.oplog import Entry as LogEntry
+from holdfast.objects.oplog import Origin
 from holdfast.objects.restore_journal import DONE, RUNNING, Journal
-from holdfast.operations import snapshots
-from holdfast.workspace import descriptors
+from holdfast.operations import reading, snapshots
+from holdfast.workspace import descriptors, restore_log
 from holdfast.workspace.apply import Applier, ChangedUnder
 from holdfast.workspace.carrying_out import Progress, carry_out
 from holdfast.workspace.restore_contents import StoreSource, comparison
@@ -48,8 +52,10 @@ KNOWN = 4  # so many snapshots back, a content is known not to be the user's own
 class Restoring:
     """Restores the files of one directory."""
 
-    def __init__(self, directory: Directory) -> None:
+    def __init__(self, directory: Directory, origin: Origin | None = None) -> None:
+        """`origin` says who asks for it: what is done is written to the log of operations then."""
         self._directory = directory
+        self._origin = origin
         self._services = directory.services
         self._key = restore_journal.key(directory.root, Path(os.fsdecode(directory.root)).stat().st_ino)
 
@@ -90,14 +96,15 @@ class Restoring:
                     ) from None
         raise AssertionError("unreachable")
 
-    async def undo(self, wishes: Wishes) -> RestoreReport:
-        """Puts back what the last restore of this directory changed. Undoing that does it again."""
+    async def undo(self, wishes: Wishes, entry: LogEntry | None = None) -> RestoreReport:
+        """Puts back what the last restore of this directory changed, or that of an entry of the log of operations. Undoing that
+        does it again."""
         async with self._turn():
-            return await self._undo(wishes)
+            return await self._undo(wishes, entry)
 
-    async def _undo(self, wishes: Wishes) -> RestoreReport:
+    async def _undo(self, wishes: Wishes, entry: LogEntry | None) -> RestoreReport:
         await self._refuse_interrupted()
-        back, narrowed, journal = await self._undoing(wishes)
+        back, narrowed, journal = await self._undoing(wishes, entry)
         try:
             return await self._attempt(back, narrowed, journal)
         except ChangedUnder as changed:
@@ -106,20 +113,42 @@ class Restoring:
                 f"{_names([changed.path])} was changed meanwhile ({changed.found}). Nothing was undone", (changed.path,)
             ) from None
 
-    async def plan_undo(self, wishes: Wishes) -> RestoreReport:
+    async def plan_undo(self, wishes: Wishes, entry: LogEntry | None = None) -> RestoreReport:
         """What `undo` would do now."""
-        back, narrowed, _ = await self._undoing(wishes)
+        back, narrowed, _ = await self._undoing(wishes, entry)
         return await self.plan(back, narrowed)
 
-    async def _undoing(self, wishes: Wishes) -> tuple[Target, Wishes, Journal]:
+    async def _undoing(self, wishes: Wishes, entry: LogEntry | None) -> tuple[Target, Wishes, Journal]:
         journal, _ = await self._journal()
-        if journal is None:
+        if journal is None and entry is None:
             raise CheckpointNotFoundError("there is nothing to undo: no restore of this directory is known here")
+        journal = await restore_log.as_logged(self._services, journal, entry)
+        if entry is not None:
+            if journal.session_id is not None:
+                await self._refuse_moved_on(journal.session_id, journal.target_id)
+            await self._refuse_without_safety(journal)
         safety = await snapshots.load(self._services, journal.safety)
         touched = frozenset(await self._touched(journal))
         session = journal.session_id if journal.from_id is not None else None
         back = Target(snapshot=safety, checkpoint_id=journal.safety_id, session_id=session)
         return back, replace(wishes, only=touched), journal
+
+    async def _refuse_moved_on(self, session_id: str, left_at: str | None) -> None:
+        stands_at = await self._directory.head_of(session_id)
+        if stands_at != left_at:
+            raise ConflictError(
+                f"session {session_id!r:.60} has gone on since: it stands at {stands_at}, not at {left_at}. Nothing was changed. "
+                "`holdfast restore REF` brings files back without it"
+            )
+
+    async def _refuse_without_safety(self, journal: Journal) -> None:
+        try:
+            await reading.live_record(self._services, ids.from_text(journal.safety_id))
+        except (CheckpointNotFoundError, CheckpointExpiredError) as error:
+            raise CheckpointExpiredError(
+                f"this can't be undone any more: its safety snapshot {journal.safety_id} is gone. Those of the last restores of "
+                "a directory are kept"
+            ) from error
 
     async def resume(self, *, force: bool = False) -> RestoreReport:
         """Finishes a restore that was cut off."""
@@ -172,6 +201,7 @@ class Restoring:
             from_id=head_from,
             started_at_us=self._services.now_us(),
             process=self._services.this_process(),
+            operation=restore_log.operation(self._services, self._origin, undone),
             previous=before,
         )
         await self._directory.keep_safety(safety.checkpoint_id)
@@ -184,7 +214,7 @@ class Restoring:
             if not isinstance(error, OSError):
                 raise
             raise StoreError(f"the restore failed ({error}); everything was put back as it was") from error
-        await self._write(replace(journal, state=DONE, previous=None), version)
+        await self._done(journal, version)
         return _report(target, plan, left=left, safety_id=safety.checkpoint_id, state=state)
 
     async def _plan(
@@ -318,7 +348,7 @@ class Restoring:
         else:
             await self._directory.drop_safety(now.checkpoint_id)
         if forward:
-            await self._write(replace(journal, state=DONE, previous=None), row)
+            await self._done(journal, row)
         else:
             await self._write(journal.previous, row)
         target = Target(
@@ -354,11 +384,16 @@ class Restoring:
         [row] = await self._services.backend.rows([self._key])
         return (None if row is None else restore_journal.unpack(self._key, row)), row
 
-    async def _write(self, journal: Journal | None, over: Row | None) -> Row | None:
+    async def _done(self, journal: Journal, over: Row | None) -> None:
+        """It is done, and in the log: by one commit."""
+        logged = restore_log.writes(self._services, self._directory.root, journal)
+        await self._write(replace(journal, state=DONE, previous=None), over, logged)
+
+    async def _write(self, journal: Journal | None, over: Row | None, logged: Sequence[RowWrite] = ()) -> Row | None:
         value = None if journal is None else journal.pack(self._key)
         expect = ABSENT if over is None else over.version
         try:
-            await self._services.backend.commit(Commit(tree=b"", rows=[RowWrite(self._key, value, expect)]))
+            await self._services.backend.commit(Commit(tree=b"", rows=[RowWrite(self._key, value, expect), *logged]))
         except CommitConflict:
             raise ConflictError(
                 "another process has begun or finished a restore of this directory at the same moment. Look at what is "

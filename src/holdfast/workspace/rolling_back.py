@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import UsageError
 from holdfast.model import ids
 from holdfast.model.reports import RollbackReport
+from holdfast.objects.oplog import Origin
 from holdfast.operations import arguments
 from holdfast.workspace.here import Here
 from holdfast.workspace.restore_terms import Target, Wishes
@@ -37,12 +38,12 @@ class FilesGoBack:
         plan = await Restoring(here).plan(await self._target(), self._wishes)
         refuse(plan, self._wishes)
 
-    async def rollback(self, terms: Mapping[str, Any], *, dry_run: bool) -> RollbackReport:
+    async def rollback(self, terms: Mapping[str, Any], origin: Origin, *, dry_run: bool) -> RollbackReport:
         """Both, or neither. `terms` are those of `operations.rollback`."""
         here = Here(self._opened, terms, self._to)
         # What stands against it is heard before anything else; and where the session is there already, this is the report.
         planned = await here.move_head(self._session, self._to, dry_run=True)
-        restoring, target = Restoring(here), await self._target()
+        restoring, target = Restoring(here, origin._replace(kind="rollback")), await self._target()
         files = await (restoring.plan(target, self._wishes) if dry_run else restoring.restore(target, self._wishes))
         return replace(files.state or planned, files=replace(files, state=None))
 
