@@ -135,6 +135,20 @@ class TestComparing:
         assert "~ execution_state.plan: 'walk' → 'fly'" in found.text()
         assert "tokens" in found._repr_html_()
 
+    def test_totals_that_an_agent_loop_keeps(self, client: SyncClient) -> None:
+        def state(prompt: int, cached: int | None) -> dict[str, object]:
+            details = {} if cached is None else {"details": {"cached": cached}}
+            return {"messages": [], "metadata": {"usage": {"prompt": prompt, "unit": "tokens", **details}}}
+
+        start = client.save("a", session_id="one", execution_state=state(100, None))
+        client.fork(start, "two")
+        client.save("a", session_id="one", execution_state=state(130, 7))
+        client.save("a", session_id="one", execution_state=state(150, 9), usage={"prompt": 1})
+        client.save("a", session_id="two", execution_state={"metadata": {}})
+        found = client.compare("one", "two")
+        assert found.a.usage == {"prompt": 51, "details.cached": 9}
+        assert found.b.usage == {}
+
     def test_strangers(self, client: SyncClient) -> None:
         client.save("a", session_id="one", execution_state={"n": 1})
         client.save("a", session_id="two", execution_state={"n": 1})

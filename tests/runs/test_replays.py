@@ -182,6 +182,49 @@ def test_failures_are_served_too(client: SyncClient) -> None:
     assert (report.result, len(called), report.steps[0].failed) == ("caught no", 1, True)
 
 
+def test_tasks_and_subagents(client: SyncClient) -> None:
+    called: Counter[str] = Counter()
+
+    def work(what: str) -> str:
+        called[what] += 1
+        return what.upper()
+
+    def program(run: Any) -> list[str]:
+        done = [run.step(f"edit {task.id}", work, task.id) for task in run.tasks("files", ["a", "b", "c"])]
+        with run.subagent("reviewer", prompt="look") as reviewer:
+            reviewer.result = reviewer.step("review", work, "all")
+        return [*done, reviewer.result]
+
+    with client.run("t", agent_id="a") as run:
+        program(run)
+    called.clear()
+    # From the checkpoint at b on, a is completed already.
+    for from_, expected in ((None, ["A", "B", "C", "ALL"]), ("t@{edit b}", ["B", "C", "ALL"])):
+        report = client.replay("t", program, from_=from_)
+        assert report.ok, report.error
+        assert report.result == expected
+        assert not called
+        assert client.latest(session_id=report.session_id).tasks == client.latest(session_id="t").tasks
+    report = client.replay("t", program, steps={"review": "live"})
+    assert called == {"all": 1}
+    with client.run(report.session_id, agent_id="a") as run:
+        assert [trace.result for trace in run.traces] == ["ALL"]
+
+
+def test_an_effect_that_fails_live_is_live(client: SyncClient, agent: Agent) -> None:
+    def refuse(to: str) -> str:
+        raise ConnectionError("gone")
+
+    def program(run: Any) -> None:
+        run.effect("mail", refuse, to="ann")
+
+    report = client.replay("s", program, mode="live")
+    assert isinstance(report.error, ConnectionError)
+    assert sources(report) == [("mail", "live")]
+    [effect] = client.effects("s", in_doubt=True)
+    assert effect.tool == "mail"
+
+
 def test_a_registered_program(client: SyncClient, agent: Agent) -> None:
     with client.run("other", agent_id="registered", state={"prompt": "what?", "payee": "eve"}) as run:
         agent(run)

@@ -5,21 +5,23 @@ from __future__ import annotations
 import html
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from holdfast.model.checkpoint import Checkpoint
-from holdfast.model.diff import Diff
+from holdfast.model.diff import Diff, Put
 
 STEPS_SHOWN = 30
+TOTALS = ("execution_state", "metadata", "usage")  # where an agent loop adds up what its models used
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
     """One of the two lines: what it stands at, and its checkpoints since they parted, oldest first, without their states.
 
-    `usage` adds up what their metadata recorded: every number under `usage`, and `cost`. `since` leads from where they
+    `usage` adds up what their metadata recorded: every number under `usage`, and `cost`; and what was added since to the
+    totals that the state of an agent loop keeps. `since` leads from where they
     parted to what it stands at, None if they share nothing: its effects and files are those of this line alone.
     """
 
@@ -99,7 +101,9 @@ def side(session_id: str, line: Sequence[Checkpoint], ancestor: Checkpoint | Non
     parted = ids.index(ancestor.checkpoint_id) if ancestor is not None else len(line)
     above = [*line[1:], None]
     steps = [one for one, parent in zip(line[:parted], above, strict=False) if not _repeats(one, parent)]
-    return Side(session_id=session_id, head=line[0], steps=tuple(reversed(steps)), usage=_added(steps), since=since)
+    return Side(
+        session_id=session_id, head=line[0], steps=tuple(reversed(steps)), usage=_added(steps, since), since=since
+    )
 
 
 def _repeats(checkpoint: Checkpoint, parent: Checkpoint | None) -> bool:
@@ -118,7 +122,7 @@ def parted_at(a: Sequence[Checkpoint], b: Sequence[Checkpoint]) -> Checkpoint | 
     return next((checkpoint for checkpoint in b if checkpoint.checkpoint_id in of_a), None)
 
 
-def _added(steps: Iterable[Checkpoint]) -> dict[str, float]:
+def _added(steps: Iterable[Checkpoint], since: Diff | None) -> dict[str, float]:
     total: dict[str, float] = {}
     for checkpoint in steps:
         usage = checkpoint.metadata.get("usage")
@@ -127,7 +131,22 @@ def _added(steps: Iterable[Checkpoint]) -> dict[str, float]:
         for name, number in counted.items():
             if isinstance(name, str) and _is_number(number):
                 total[name] = total.get(name, 0) + number
+    for edit in since.edits if since is not None else ():
+        if isinstance(edit, Put) and edit.path[: len(TOTALS)] == TOTALS:
+            for keys, number in _numbers(edit.value, edit.path[len(TOTALS) :]):
+                was = dict(_numbers(edit.was, edit.path[len(TOTALS) :])).get(keys, 0)
+                name = ".".join(keys)
+                total[name] = total.get(name, 0) + number - was
     return total
+
+
+def _numbers(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[str, ...], float]]:
+    """The numbers in a value, each with the keys that lead to it."""
+    if _is_number(value):
+        yield tuple(map(str, path)), value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _numbers(item, (*path, key))
 
 
 def _is_number(value: Any) -> bool:
