@@ -1,6 +1,7 @@
 """Measurements that need a process of their own: it prints one JSON object, and its errors are ours."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,4 +19,6 @@ def run_code(code: str) -> Any:
 
 
 def _output(command: list[str]) -> str:
-    return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+    # As in a user's process, where modules are compiled once and not at every import.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return subprocess.run(command, cwd=ROOT, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from holdfast.backends.port import (
+    Backend,
     BlobInfo,
     BlockingBackend,
     Capabilities,
@@ -76,6 +77,9 @@ class Bridge:
 
     async def apart(self, call: Callable[[], T]) -> T:
         return call()
+
+    async def together(self, read: Callable[[Backend], Coroutine[Any, Any, T]]) -> T:
+        return await read(self)
 
     async def sleep(self, seconds: float) -> None:
         raise NotImplementedError
@@ -308,6 +312,7 @@ class Offload(LoopBridge):
 
     def __init__(self, backend: BlockingBackend) -> None:
         super().__init__(backend)
+        self._inline = Inline(backend)  # for what is carried out in the thread
         self._queue: SimpleQueue[list[_Job] | None] = SimpleQueue()
         self._gathered: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
         # Whether what was handed over last was a single job, and the thread kept up: then nobody is waited for.
@@ -319,6 +324,10 @@ class Offload(LoopBridge):
         answer: T = await self._submit(None, lambda: method(*args, **kwargs))
         return answer
 
+    async def together(self, read: Callable[[Backend], Coroutine[Any, Any, T]]) -> T:
+        answer: T = await self._submit(None, lambda: run_inline(read(self._inline)))
+        return answer
+
     def commit(self, commit: Commit) -> Awaitable[None]:
         return self._submit(commit, None)
 
@@ -328,9 +337,7 @@ class Offload(LoopBridge):
         self._thread_of = None
 
     def _submit(self, commit: Commit | None, call: Callable[[], Any] | None) -> asyncio.Future[Any]:
-        from asyncio import get_running_loop  # only here: the sync client and the command line do without asyncio
-
-        loop = get_running_loop()
+        loop = _running_loop()
         future = loop.create_future()
         job = _Job(loop, future, commit, call)
         gathered = self._gathered.get(loop)
@@ -392,12 +399,19 @@ def _answer(job: _Job) -> _Answer:
         return job, None, error
 
 
+def _running_loop() -> asyncio.AbstractEventLoop:
+    global _running_loop  # noqa: PLW0603 - the import is looked up once: the sync client and the command line do without
+    from asyncio import get_running_loop
+
+    _running_loop = get_running_loop
+    return get_running_loop()
+
+
 def _deliver(answers: list[_Answer]) -> None:
     """Hands the answers to their event loops, with one wake-up for each loop."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[_Answer]] = {}
-    for answer in answers:
-        by_loop.setdefault(answer[0].loop, []).append(answer)
-    for loop, of_loop in by_loop.items():
+    loops = {answer[0].loop for answer in answers}
+    for loop in loops:
+        of_loop = answers if len(loops) == 1 else [answer for answer in answers if answer[0].loop is loop]
         try:
             loop.call_soon_threadsafe(_resolve, of_loop)
         except RuntimeError:  # the loop was closed meanwhile: nobody waits any more

@@ -38,10 +38,10 @@ out as tests in `holdfast.testing`, which every backend runs.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -206,8 +206,7 @@ class Capabilities:
     # waits until all that was committed in its tree is
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """What is stored, in counts and in bytes; `total_bytes` includes the store's own overhead."""
 
     records: int = 0
@@ -361,6 +360,10 @@ class Backend(Protocol):
 
     async def apart(self, call: Callable[[], T]) -> T:
         """The same for what may take long: calls of the store do not wait for it."""
+
+    async def together(self, read: Callable[[Backend], Coroutine[Any, Any, T]]) -> T:
+        """Reads of which each depends on the one before, from the store that `read` is given. Where a call goes to another
+        thread and back, all of them go there once."""
 
     async def sleep(self, seconds: float) -> None:
         """Lets time pass, without keeping an event loop from its work."""

@@ -38,6 +38,7 @@ from holdfast.backends.sqlite_batch import Batch, Known
 from holdfast.errors import CorruptError, HoldfastError, StoreError, UsageError
 
 T = TypeVar("T")
+C = TypeVar("C")
 # sqlite3 fails to decode its own message when the damaged part of a file is in it.
 FAILURES = (sqlite3.Error, UnicodeDecodeError)
 SYNCHRONOUS = {"full": "FULL", "fast": "NORMAL"}
@@ -84,7 +85,7 @@ class SqliteBackend:
     def commit_all(self, commits: Sequence[Commit]) -> list[BaseException | None]:
         with self._writing:
             try:
-                return self._transaction(lambda connection: Batch(connection, self._known).carry_out(commits))
+                return self._transaction(self._together, commits)
             except (*FAILURES, StoreError, CorruptError) as error:
                 self._known.forget()
                 if len(commits) == 1 and not isinstance(error, sqlite3.IntegrityError):
@@ -92,24 +93,27 @@ class SqliteBackend:
             # One of them can't be written as it is: each gets a transaction of its own, so that it fails alone.
             return [self._alone(commit) for commit in commits]
 
+    def _together(self, connection: sqlite3.Connection, commits: Sequence[Commit]) -> list[BaseException | None]:
+        return Batch(connection, self._known).carry_out(commits)
+
     def _alone(self, commit: Commit) -> BaseException | None:
-        def carry_out(connection: sqlite3.Connection) -> None:
+        def carry_out(connection: sqlite3.Connection, commit: Commit) -> None:
             connection.execute("BEGIN IMMEDIATE")
             sqlite_commit.carry_out(connection, commit, sqlite_commit.last_record(connection))
             connection.execute("COMMIT")
 
         try:
-            self._transaction(carry_out)
+            self._transaction(carry_out, commit)
         except CommitConflict as conflict:
             return conflict
         except (*FAILURES, StoreError, CorruptError) as error:
             return self._translate(error, "written")
         return None
 
-    def _transaction(self, carry_out: Callable[[sqlite3.Connection], T]) -> T:
+    def _transaction(self, carry_out: Callable[[sqlite3.Connection, C], T], given: C) -> T:
         connection = self._connected("_writer")
         try:
-            return carry_out(connection)
+            return carry_out(connection, given)
         except (CommitConflict, sqlite3.IntegrityError):
             connection.execute("ROLLBACK")
             raise

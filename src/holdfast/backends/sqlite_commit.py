@@ -168,18 +168,18 @@ def record_columns(record: RecordWrite, n: int, session: int) -> tuple[object, .
             _label(labels.agent_id),
             labels.framework,
             labels.step_index,
-            _label(labels.step_name),
+            labels.step_name and _label(labels.step_name),
             labels.parent,
             labels.created_at_us,
             record.expires_at_us,
-            _label(labels.handoff_target),
+            labels.handoff_target and _label(labels.handoff_target),
         )
     return (n, record.id, session, record.sequence, record.data, *shown)
 
 
-def _label(text: str | None) -> str | None:
+def _label(text: str) -> str:
     """Text as SQLite can show it: lone surrogates, which the record itself keeps exactly, become question marks."""
-    return text.encode("utf-8", "replace").decode() if text is not None and not text.isascii() else text
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _delete(connection: sqlite3.Connection, commit: Commit) -> None:

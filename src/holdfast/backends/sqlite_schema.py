@@ -22,6 +22,8 @@ def prepare(connection: sqlite3.Connection, path: Path, timeout: float) -> None:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version != SCHEMA:
         _set_up(connection, path, timeout)
+    # Now, not in the first save.
+    connection.execute("SELECT 1 FROM record LIMIT 0")
     # Reading a wrong page as if it were right must fail here, not later.
     connection.execute("PRAGMA cell_size_check=ON")
     connection.execute("PRAGMA cache_size=-16000")

@@ -110,20 +110,32 @@ class QuickEncoder:
             self._prove(items, self._room)
 
     def _prove(self, values: Collection[Any], room: int) -> None:
-        # Also what ends a value that is small but unfolds to a huge one, because it holds the same list many times.
-        self._items_left -= len(values)
-        if room <= 0 or self._items_left < 0:
-            raise NotSureError
-        for value in values:
-            kind = type(value)
-            if kind in ATOMS:
-                continue
-            if kind is dict:
-                self._prove(value.values(), room - 1)
-            elif kind is list:
-                self._prove(value, room - 1)
-            elif kind in _NATIVE_TRAPS:
+        level: list[Collection[Any]] = [values]
+        left = self._items_left
+        while level:
+            room -= 1
+            if room < 0:
                 raise NotSureError
+            inside: list[Collection[Any]] = []
+            for of_one in level:
+                # Also what ends a value that is small but unfolds to a huge one, because it holds the same list many times.
+                left -= len(of_one)
+                if left < 0:
+                    raise NotSureError
+                if ATOMS.issuperset(map(type, of_one)):  # in C: most that hold no containers hold nothing else
+                    continue
+                for value in of_one:
+                    kind = type(value)
+                    if kind in ATOMS:
+                        continue
+                    if kind is dict:
+                        inside.append(value.values())
+                    elif kind is list:
+                        inside.append(value)
+                    elif kind in _NATIVE_TRAPS:
+                        raise NotSureError
+            level = inside
+        self._items_left = left
 
     def _prove_level_by_level(self, items: list[Any]) -> None:
         level: list[Any] = [items]

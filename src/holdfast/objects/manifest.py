@@ -71,7 +71,8 @@ class Manifest(NamedTuple):
         parts = [b"holdfast root 1\0", struct.pack("<QQQ", skeleton.size, len(lists), len(blobs)), skeleton.digest]
         for entry in lists:
             parts += (struct.pack("<QQ", entry.length, entry.size), entry.digest)
-        parts += [blob.hash for blob in blobs]
+        for blob in blobs:
+            parts.append(blob.hash)
         return hashlib.sha256(b"".join(parts)).digest()
 
     def logical_size(self) -> int:
@@ -87,10 +88,13 @@ class Manifest(NamedTuple):
         return next((entry for entry in self.lists if entry.path == path), None)
 
     def pack(self) -> bytes:
-        skeleton = self.skeleton
+        size, digest, inline, span, tail = self.skeleton
+        skeleton = [size, digest, inline, span and list(span), tail and list(tail)]
+        if not self.lists and not self.blobs:
+            return ormsgpack.packb([skeleton, [], []])
         return ormsgpack.packb(
             [
-                [skeleton.size, skeleton.digest, skeleton.inline, _listed(skeleton.span), _listed(skeleton.tail)],
+                skeleton,
                 [
                     [list(e.path), e.length, e.size, e.digest, e.has_bytes, _numbers(e.spans), list(e.tail)]
                     + ([] if e.link == NO_LINK else [e.link, e.open_from])
@@ -150,10 +154,6 @@ def _check_types(manifest: Manifest) -> None:
         raise TypeError("a size or a place is no number")
     if not all(type(digest) is bytes and len(digest) == 32 for digest in digests):
         raise TypeError("a digest is none")
-
-
-def _listed(numbers: Sequence[int] | None) -> list[int] | None:
-    return None if numbers is None else list(numbers)
 
 
 def _numbers(spans: Sequence[Span]) -> list[int]:

@@ -6,7 +6,7 @@ Pure: it is told what it asked to read (`wanted`), and returns a manifest and th
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.backends.port import MAX_LOG_ELEMENTS, Run, RunWrite, Span
@@ -14,17 +14,18 @@ from holdfast.errors import CorruptError
 from holdfast.objects import frame, runs
 from holdfast.objects.align import Kept, align
 from holdfast.objects.chain import BLOCK, NO_LINK, Chain, chain_of, open_from
-from holdfast.objects.manifest import MAX_SPANS, ListEntry, Manifest, Skeleton, Tail
+from holdfast.objects.manifest import MAX_SPANS, ListEntry, Manifest, Path, Skeleton, Tail
 from holdfast.objects.split import Image, Split
 
 INLINE_BYTES = 256
+INLINE_ALONE_BYTES = 1536  # two such records fit in a page of SQLite's
 Stored = Mapping[Span, Sequence[Run]]
 
 
 class Plan(NamedTuple):
     manifest: Manifest
-    runs: list[RunWrite]
-    blobs: dict[bytes, bytes]
+    runs: Sequence[RunWrite]
+    blobs: Mapping[bytes, bytes]
 
 
 def wanted(split: Split, parent: Manifest | None) -> list[Span]:
@@ -33,7 +34,9 @@ def wanted(split: Split, parent: Manifest | None) -> list[Span]:
     if parent is None:
         return []
     tail = parent.skeleton.tail
-    spans: list[Span] = [_unsealed(tail)] if tail is not None and _is_due(tail, len(split.skeleton)) else []
+    spans: list[Span] = []
+    if tail is not None and not _is_inline(split) and _is_due(tail, len(split.skeleton)):
+        spans.append(_unsealed(tail))
     for image in split.lists:
         entry = image.proven or parent.list_at(image.path)
         if entry is None:
@@ -47,12 +50,27 @@ def wanted(split: Split, parent: Manifest | None) -> list[Span]:
     return spans
 
 
+def to_append(parent: Manifest, paths: Iterable[Path]) -> list[Span]:
+    """The spans whose runs the plan needs if these lists are appended to without being given."""
+    entries = (parent.list_at(path) for path in paths)
+    return [span for entry in entries if entry is not None for span in _open_spans(entry)]
+
+
 def logs_needed(split: Split, parent: Manifest | None, closed: Collection[int]) -> int:
     """How many new logs the plan may need: none if all that is new follows what the parent has."""
     if parent is None or closed:
         return 2 * len(split.lists) + 1
-    tails = [image.proven.tail if image.proven else None for image in split.lists] + [parent.skeleton.tail]
+    tails = [image.proven.tail if image.proven else None for image in split.lists]
+    if not _is_inline(split):
+        tails.append(parent.skeleton.tail)
     return 2 * sum(tail is None or tail.end >= MAX_LOG_ELEMENTS // 2 for tail in tails)
+
+
+def of_small(split: Split, parent: Manifest | None) -> Plan | None:
+    """The plan of a state that is a small skeleton and nothing else, which takes no reading and no log; None for others."""
+    if split.lists or split.blobs or not _is_inline(split):
+        return None
+    return Plan(Manifest(_inline(split.skeleton, parent.skeleton if parent else None), (), ()), (), {})
 
 
 class Planner:
@@ -67,7 +85,7 @@ class Planner:
 
     def plan(self, split: Split, parent: Manifest | None) -> Plan:
         lists = tuple(self._list(image, parent.list_at(image.path) if parent else None) for image in split.lists)
-        skeleton = self._skeleton(split.skeleton, parent.skeleton if parent else None)
+        skeleton = self._skeleton(split, parent.skeleton if parent else None)
         inherited = {blob.hash for blob in parent.blobs} if parent else set()
         blobs = {
             hash_: frame.compressed(content) for hash_, content in split.blob_contents.items() if hash_ not in inherited
@@ -140,11 +158,12 @@ class Planner:
 
     # -- skeleton ----------------------------------------------------------------------------------------------------
 
-    def _skeleton(self, content: bytes, parent: Skeleton | None) -> Skeleton:
+    def _skeleton(self, split: Split, parent: Skeleton | None) -> Skeleton:
+        content = split.skeleton
+        if _is_inline(split):
+            return _inline(content, parent)
         digest = hashlib.sha256(content).digest()
         tail = parent.tail if parent else None
-        if len(content) <= INLINE_BYTES:
-            return Skeleton(len(content), digest, content, None, tail)
         if parent is not None and parent.digest == digest and parent.span is not None:
             return parent
         span, tail = self._append(tail, [content])
@@ -203,6 +222,18 @@ def _entry(image: Image, chain: Chain, open_before: int, spans: Sequence[Span], 
 def _open_spans(entry: ListEntry) -> list[Span]:
     """Where the elements are that have bytes in the open block of the list's chain."""
     return _cut(entry.spans, Kept(entry.open_from, entry.length))
+
+
+def _is_inline(split: Split) -> bool:
+    """Whether the skeleton stands in the manifest. One that is all of its state may be larger than one beside lists: a small
+    save is then one record and no run, and nothing is ever sealed. Beside lists, it is what changes least from step to step,
+    and takes a tenth of the bytes in a sealed run."""
+    size = len(split.skeleton)
+    return size <= INLINE_BYTES or (size <= INLINE_ALONE_BYTES and not split.lists and not split.blobs)
+
+
+def _inline(content: bytes, parent: Skeleton | None) -> Skeleton:
+    return Skeleton(len(content), hashlib.sha256(content).digest(), content, None, parent.tail if parent else None)
 
 
 def _is_due(tail: Tail, size: int) -> bool:

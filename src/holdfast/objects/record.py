@@ -33,6 +33,7 @@ LIVE, TOMBSTONE = b"HF\x00", b"HF\x01"
 VERSION = int(schema.SCHEMA_VERSION)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_CUSTOM = Framework.CUSTOM.value
 
 
 class Stored(NamedTuple):
@@ -90,15 +91,15 @@ class Stored(NamedTuple):
         return manifest
 
     def labels(self) -> Labels:
-        header = self.header
+        get = self.header.get
         return Labels(
-            agent_id=header["agent"],
-            framework=header.get("fw", Framework.CUSTOM.value),
-            step_index=header.get("step", 0),
-            step_name=header.get("name"),
-            parent=header.get("parent"),
-            created_at_us=header["at"],
-            handoff_target=header.get("to"),
+            self.header["agent"],
+            get("fw", _CUSTOM),
+            get("step", 0),
+            get("name"),
+            get("parent"),
+            self.header["at"],
+            get("to"),
         )
 
 
@@ -106,9 +107,7 @@ def pack(
     codec: Codec, header: dict[str, Any], manifest: Manifest, *, root: bytes | None = None
 ) -> tuple[bytes, Stored]:
     """The bytes of a live record, and the same as it will be read."""
-    root = root or manifest.root()
-    body = manifest.pack()
-    return _pack(codec, LIVE, header, body, root)
+    return _pack(codec, LIVE, header, manifest.pack(), root or manifest.root())
 
 
 def pack_tombstone(codec: Codec, stored: Stored, when_us: int, why: str) -> bytes:

@@ -32,8 +32,8 @@ def content(key: RowKey, row: Row) -> bytes:
 
 
 def _crc(key: RowKey, content: bytes) -> bytes:
-    crc = zlib.crc32(content, zlib.crc32(key.key, zlib.crc32(key.space.encode())))
-    return crc.to_bytes(4, "big")
+    space, inner, _ = key
+    return zlib.crc32(content, zlib.crc32(inner, zlib.crc32(space.encode()))).to_bytes(4, "big")
 
 
 def session_key(session_id: str) -> bytes:

@@ -94,8 +94,6 @@ class Split:
         self.blob_contents: dict[bytes, bytes] = {}
         self.skeleton = b""
         self._known = known
-        self._walked = 0
-        self._on_path: set[int] = set()
 
     def take(self, execution_state: Any, agent_context: Any, *, probably_small: bool = False) -> Split:
         """Splits a state. A `probably_small` one is first encoded whole: if it is, there is nothing to look for."""
@@ -106,6 +104,8 @@ class Split:
             if len(whole) <= min(LONG_BYTES, BLOB_LENGTH):
                 self.skeleton = whole
                 return self
+        self._walked = 0
+        self._on_path: set[int] = set()
         self.skeleton = b"\x92" + b"".join(
             self.codec.encode(self._walk(value, (name,)), name, parts=True)
             for name, value in zip(ROOTS, values, strict=True)

@@ -69,21 +69,23 @@ def child(
     if id_ is None:
         id_ = services.new_id(ids.tree_tag(tree) if tree else None)
     tree = tree or id_
-    header: dict[str, Any] = {"id": id_, "seq": line.head.sequence + 1, "at": services.now_us(), **fields}
+    sequence = line.head.sequence + 1
+    header: dict[str, Any] = {"id": id_, "seq": sequence, "at": services.now_us(), **fields}
     if tree != id_:
         header["tree"] = tree
     if step_index is None:
         step_index = parent.header.get("step", 0) + 1 if parent else 0
     if step_index:
         header["step"] = step_index
+    followed = parent.id if parent is not None else None
     if parent is not None:
-        header["parent"] = parent.id
+        header["parent"] = followed
         header["psum"] = parent.checksum
     data, stored = record.pack(services.codec, header, manifest)
 
     session = rows.session_key(fields["session"])
     key = rows.head_key(session, tree)
-    head = rows.Head(id_, stored.sequence, line.head.fence, lease)
+    head = rows.Head(id_, sequence, line.head.fence, lease)
     value = head.pack(key)
     row_writes = [RowWrite(key, value, line.version, line.head_value)]
     if line.tree is None:
@@ -92,10 +94,12 @@ def child(
     if "to" in header or (parent is not None and "to" in parent.header):
         row_writes += inbox.changes(stored, parent, claimed=claimed, holder=lease.holder if lease else None)
     # A parent that is the head can't expire unseen: that would move the head.
-    required = [(parent.id, record.LIVE)] if parent is not None and parent.id != line.head.checkpoint else []
+    required = [(followed, record.LIVE)] if followed is not None and followed != line.head.checkpoint else ()
     commit = Commit(
         tree=tree,
-        record=RecordWrite(id_, session, stored.sequence, data, stored.labels(), stored.expires_at_us),
+        record=RecordWrite(
+            id_, session, sequence, data, stored.labels(), stored.expires_at_us if "ttl" in header else None
+        ),
         runs=runs,
         blobs=blobs or {},
         rows=row_writes,

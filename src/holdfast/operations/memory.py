@@ -9,9 +9,11 @@ fails its own comparison and starts again from the store.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
+from holdfast.backends.port import Run, Span
 from holdfast.objects.manifest import Manifest, Path
 from holdfast.objects.record import Stored
 from holdfast.objects.rows import Head
@@ -32,6 +34,7 @@ class Line:
     manifest: Manifest | None = None  # of the tip
     lists: dict[Path, KnownList] = field(default_factory=dict)
     reading: object = field(default_factory=object)  # the look at the store that this line is built upon
+    at_hand: Mapping[Span, Sequence[Run]] = field(default_factory=dict)  # what was read by the same look
 
     def known(self, path: Path) -> KnownList | None:
         known = self.lists.get(path)
@@ -41,8 +44,7 @@ class Line:
         return known
 
     def buffered_bytes(self) -> int:
-        lists = self.lists
-        return sum(known.groups.kept_bytes for known in lists.values() if known.groups is not None) if lists else 0
+        return sum(known.groups.kept_bytes for known in self.lists.values() if known.groups is not None)
 
 
 class LineMemory:
@@ -67,9 +69,10 @@ class LineMemory:
             return found[0]
 
     def put(self, session: bytes, line: Line) -> None:
-        size = line.buffered_bytes()
+        size = line.buffered_bytes() if line.lists else 0
         with self._lock:
-            self._forget(session)
+            if (before := self._lines.pop(session, None)) is not None:
+                self._bytes -= before[1]
             self._lines[session] = (line, size)
             self._bytes += size
             while self._bytes > self._max_bytes or len(self._lines) > LINES_REMEMBERED:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
-from holdfast.backends.port import ABSENT, Record, Row, RowKey
+from holdfast.backends.port import ABSENT, Backend, Record, Row, RowKey, Run
 from holdfast.errors import CheckpointExpiredError, CheckpointNotFoundError, CorruptError
 from holdfast.model import ids
-from holdfast.objects import assemble, holds, record, rows
-from holdfast.objects.manifest import Manifest
+from holdfast.objects import assemble, holds, plan, record, rows
+from holdfast.objects.manifest import Manifest, Path
 from holdfast.objects.record import EPOCH, Stored
 from holdfast.operations import graves
 from holdfast.operations.graves import Graveyard
 from holdfast.operations.memory import Line
 from holdfast.operations.services import Services
+
+Parts = tuple[Sequence[Sequence[Run]], Sequence[bytes | None]]
 
 
 async def find_record(
@@ -85,10 +87,15 @@ def _moment(us: int) -> str:
 
 async def load_state(services: Services, manifest: Manifest, *, verify: bool) -> tuple[Any, Any]:
     """The two parts of the state that a manifest describes."""
-    spans = manifest.spans()
-    stored = await services.backend.runs(spans) if spans else []
-    blobs = await services.backend.blobs([blob.hash for blob in manifest.blobs]) if manifest.blobs else []
+    stored, blobs = await load_parts(services.backend, manifest)
     return assemble.assemble(services.codec, manifest, stored, blobs, verify=verify)
+
+
+async def load_parts(backend: Backend, manifest: Manifest) -> Parts:
+    """What the store has for a manifest: the runs of its spans, and its blobs."""
+    spans = manifest.spans()
+    stored = await backend.runs(spans) if spans else []
+    return stored, await backend.blobs([blob.hash for blob in manifest.blobs]) if manifest.blobs else []
 
 
 async def find_tree(services: Services, session: bytes) -> bytes | None:
@@ -122,12 +129,24 @@ async def nearest_live(
     return None
 
 
-async def standing(services: Services, session: bytes) -> Line:
-    """Where a session stands, as the store says.
+async def standing(services: Services, session: bytes, to_append: Iterable[Path] = ()) -> Line:
+    """Where a session stands, as the store says; with what a declared append to these lists needs.
 
     A session that has records but no head, or a head without its record, is damaged: taking it for a new one would make
     an agent start from scratch. It is looked at twice, since its tree may be collected between two looks.
     """
+
+    async def read(backend: Backend) -> Line:
+        line = await _standing(services.over(backend), session)
+        spans = plan.to_append(line.manifest, to_append) if line.manifest is not None else []
+        if spans:
+            line.at_hand = dict(zip(spans, await backend.runs(spans), strict=True))
+        return line
+
+    return await services.backend.together(read)
+
+
+async def _standing(services: Services, session: bytes) -> Line:
     for is_last in (False, True):
         tree = await find_tree(services, session)
         found = await find_head(services, session, tree) if tree is not None else None
@@ -176,9 +195,11 @@ def remembered_line(services: Services, session: bytes) -> Line | None:
     """Where a session stands, as this process remembers it; not if the time to live of its tip is over: the store
     knows whether something holds that."""
     line = services.memory.get(session)
-    return None if line is None or (line.tip is not None and line.tip.is_expired(services.now_us())) else line
+    if line is None or line.tip is None or "ttl" not in line.tip.header:
+        return line
+    return None if line.tip.is_expired(services.now_us()) else line
 
 
-async def current_line(services: Services, session: bytes) -> Line:
+async def current_line(services: Services, session: bytes, to_append: Iterable[Path] = ()) -> Line:
     """Where a session stands, as this process remembers it or as the store says."""
-    return remembered_line(services, session) or await standing(services, session)
+    return remembered_line(services, session) or await standing(services, session, to_append)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from holdfast.backends.port import Backend
 from holdfast.model.checkpoint import Checkpoint
-from holdfast.objects import record, rows
+from holdfast.model.migrations import Step
+from holdfast.objects import assemble, record, rows
+from holdfast.objects.manifest import Manifest
 from holdfast.objects.record import Stored
 from holdfast.operations import reading, state_versions
 from holdfast.operations.services import Services
@@ -11,14 +16,38 @@ from holdfast.operations.services import Services
 
 async def restore(services: Services, id_: bytes, *, verify: bool = True, migrate: bool = True) -> Checkpoint:
     """The checkpoint with its state, migrated. Only reads: the state is the caller's to change."""
-    return await loaded(services, await reading.live_record(services, id_), verify=verify, migrate=migrate)
+
+    async def read(backend: Backend) -> _Read:
+        stored = await reading.live_record(services.over(backend), id_)
+        return await _read(services, backend, stored, migrate=migrate)
+
+    return _assembled(services, await services.backend.together(read), verify=verify)
 
 
 async def loaded(services: Services, stored: Stored, *, verify: bool = True, migrate: bool = True) -> Checkpoint:
     """The checkpoint of a record, with its state in the newest version that this program's migrations lead to."""
+    return _assembled(services, await _read(services, services.backend, stored, migrate=migrate), verify=verify)
+
+
+class _Read(NamedTuple):
+    """A checkpoint as it was read, and what brings its state to the newest version."""
+
+    stored: Stored
+    manifest: Manifest
+    parts: reading.Parts
+    steps: tuple[Step, ...]
+
+
+async def _read(services: Services, backend: Backend, stored: Stored, *, migrate: bool) -> _Read:
     # Before the state is decoded: a newer one may hold types that are not known here, which says less.
     steps = state_versions.steps_of(services, stored) if migrate else ()
-    state = await reading.load_state(services, stored.manifest(), verify=verify)
+    manifest = stored.manifest()
+    return _Read(stored, manifest, await reading.load_parts(backend, manifest), steps)
+
+
+def _assembled(services: Services, found: _Read, *, verify: bool) -> Checkpoint:
+    stored, manifest, (runs, blobs), steps = found
+    state = assemble.assemble(services.codec, manifest, runs, blobs, verify=verify)
     if not steps:
         return record.checkpoint(services.codec, stored, state)
     state = state_versions.migrated(steps, state)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
-from holdfast.backends.port import Commit, CommitConflict
+from holdfast.backends.port import Commit, CommitConflict, Run, Span
 from holdfast.errors import ConflictError, CorruptError, NewerStateError, StoreError, UsageError
 from holdfast.model import ids
 from holdfast.model.migrations import FIRST_VERSION
@@ -45,7 +45,8 @@ async def save(services: Services, request: SaveRequest) -> Stored:
                 stored, line, outcome = await attempt.commit(remembered)
             else:
                 async with services.backend.turn(session):
-                    stored, line, outcome = await attempt.commit(await reading.current_line(services, session))
+                    seen = await reading.current_line(services, session, request.append or ())
+                    stored, line, outcome = await attempt.commit(seen)
         except (CorruptError, UsageError, NewerStateError):
             tip = attempt.line.tip if attempt.line else None
             if tip is None or tip.id == doubted:
@@ -97,12 +98,13 @@ class _Attempt:
         if not _stands_at_parent(services, request, line):
             line = await _at_parent(services, request, self.session)
         self.line = line
-        _refuse_foreign_files(request, line)
+        if request.workspace is not None:
+            _refuse_foreign_files(request, line)
         state_versions.check_parent(services, request, self.fields.get("sv", FIRST_VERSION), line.tip)
         if self._split is None or self._base is None or self._base.tip is not line.tip:
             self._split = await _split(services, request, line, self._split)
             self._base = line
-        planned = await _plan(services, self._split, line, self.closed)
+        planned = plan.of_small(self._split, line.manifest) or await _plan(services, self._split, line, self.closed)
         commit, stored, next_line = child(
             services,
             line,
@@ -131,6 +133,7 @@ class _Attempt:
 
 def _refuse_foreign_files(request: SaveRequest, line: Line) -> None:
     """A snapshot of ours comes with its files, or is the parent's: nothing else says that the store has them."""
+    assert request.workspace is not None
     inherited = line.tip.header.get("ws") if line.tip else None
     if request.files is None and is_ours(request.workspace) and request.workspace != inherited:
         raise UsageError(
@@ -200,8 +203,10 @@ async def _thawed(services: Services, request: SaveRequest, line: Line, earlier:
 
 
 async def _plan(services: Services, split: Split, line: Line, closed: set[int]) -> plan.Plan:
-    spans = plan.wanted(split, line.manifest)
-    stored = dict(zip(spans, await services.backend.runs(spans), strict=True)) if spans else {}
+    spans = [span for span in plan.wanted(split, line.manifest) if span not in line.at_hand]
+    stored: dict[Span, Sequence[Run]] = {**line.at_hand}
+    if spans:
+        stored.update(zip(spans, await services.backend.runs(spans), strict=True))
     needed = plan.logs_needed(split, line.manifest, closed)
     numbers = await services.logs.take(services.backend, needed) if needed else []
     try:
@@ -212,8 +217,9 @@ async def _plan(services: Services, split: Split, line: Line, closed: set[int]) 
 
 def _remember(services: Services, session: bytes, split: Split, line: Line) -> None:
     assert line.manifest is not None
-    for image, entry in zip(split.lists, line.manifest.lists, strict=True):
-        line.lists[entry.path] = KnownList(entry, image.groups, image.chain)
+    if split.lists:
+        for image, entry in zip(split.lists, line.manifest.lists, strict=True):
+            line.lists[entry.path] = KnownList(entry, image.groups, image.chain)
     services.memory.put(session, line)
 
 

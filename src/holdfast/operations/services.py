@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from holdfast.backends.port import ABSENT, Backend, Commit, CommitConflict, RowWrite
 from holdfast.codec.codec import Codec
@@ -70,3 +70,7 @@ class Services:
     this_process: Callable[[], Process]
     has_ended: Callable[[Process], bool]
     migrations: Migrations
+
+    def over(self, backend: Backend) -> Services:
+        """The same, for reading from what `Backend.together` gives."""
+        return self if backend is self.backend else replace(self, backend=backend)

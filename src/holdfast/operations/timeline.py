@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from holdfast.backends.port import Row, RowKey
+from holdfast.backends.port import Backend, Record, Row, RowKey
 from holdfast.errors import CheckpointNotFoundError, CorruptError, HoldfastError
 from holdfast.model import ids
 from holdfast.model import tree as trees
@@ -14,6 +14,7 @@ from holdfast.model.listing import Session, Timeline, Tree
 from holdfast.objects import record, rows
 from holdfast.objects.record import Stored
 from holdfast.operations import graves, inbox, reading
+from holdfast.operations.memory import Line
 from holdfast.operations.services import Services
 
 PAGE = 200
@@ -30,15 +31,19 @@ async def timeline(
     checkpoint leaves a tombstone or a grave. The graves are only looked at if a record is not there.
     """
     session = rows.session_key(session_id)
-    line = await reading.confirmed_line(services, session)
     entries: list[Checkpoint] = []
     expected: int | None = None
-    buried = _Buried(services, line.tree, session)
     page_size = PAGE if limit is None else min(PAGE, limit)
+
+    async def read(backend: Backend) -> tuple[Line, list[Record]]:
+        line = await reading.confirmed_line(services.over(backend), session)
+        return line, await backend.session_records(session, limit=page_size) if page_size else []
+
+    line, page = await services.backend.together(read)
+    buried = _Buried(services, line.tree, session)
     while page_size and expected != 0:
-        page = await services.backend.session_records(
-            session, before=None if expected is None else expected + 1, limit=page_size
-        )
+        if expected is not None:
+            page = await services.backend.session_records(session, before=expected + 1, limit=page_size)
         for found in page:
             if expected is None:
                 expected = max(line.head.sequence, found.sequence)  # more may have been saved since the head was read

@@ -1,0 +1,95 @@
+"""The bridges to blocking backends: what is read together goes to the thread once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from holdfast import Client
+from holdfast.backends.bridge import Inline, Offload, run_inline
+from holdfast.backends.memory import MemoryBackend
+from holdfast.backends.port import Backend, Commit, RowKey, RowWrite
+from holdfast.errors import CorruptError
+
+FIRST, SECOND = RowKey("tag", b"first"), RowKey("tag", b"second")
+
+
+class Counting(Offload):
+    """Counts what goes to the thread."""
+
+    def __init__(self, backend: MemoryBackend) -> None:
+        super().__init__(backend)
+        self.calls = 0
+
+    def _submit(self, commit: Commit | None, call: Callable[[], Any] | None) -> asyncio.Future[Any]:
+        self.calls += call is not None
+        return super()._submit(commit, call)
+
+
+async def follow(backend: Backend) -> tuple[bytes, int]:
+    """The value of the row that a row names, and the thread it was read in."""
+    [named] = await backend.rows([FIRST])
+    assert named is not None
+    [row] = await backend.rows([RowKey("tag", named.value)])
+    assert row is not None
+    return row.value, threading.get_ident()
+
+
+ROWS = Commit(tree=b"", rows=[RowWrite(FIRST, SECOND.key), RowWrite(SECOND, b"found")])
+
+
+def test_reads_that_depend_on_each_other_go_to_the_thread_once():
+    async def main() -> None:
+        bridge = Counting(MemoryBackend())
+        await bridge.commit(ROWS)
+        value, thread = await bridge.together(follow)
+        assert value == b"found"
+        assert thread != threading.get_ident()
+        assert bridge.calls == 1
+        await bridge.close()
+
+    asyncio.run(main())
+
+
+def test_without_an_event_loop_they_are_read_on_the_spot():
+    bridge = Inline(MemoryBackend())
+    run_inline(bridge.commit(ROWS))
+    assert run_inline(bridge.together(follow)) == (b"found", threading.get_ident())
+
+
+def test_what_such_reads_raise_comes_back_and_the_thread_goes_on():
+    async def main() -> None:
+        bridge = Offload(MemoryBackend())
+
+        async def fail(backend: Backend) -> None:
+            await backend.rows([FIRST])
+            raise CorruptError("damaged")
+
+        with pytest.raises(CorruptError, match="damaged"):
+            await bridge.together(fail)
+        assert await bridge.rows([FIRST]) == [None]
+        await bridge.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("append", [None, {"messages": [{"text": "more"}]}])
+def test_the_first_save_of_a_process_into_a_session_reads_once(append):
+    messages = [{"text": "words " * 100, "number": number} for number in range(40)]
+
+    async def main() -> None:
+        backend = MemoryBackend()
+        await Client(backend).save("agent", execution_state={"messages": messages}, session_id="s")
+        client = Client(backend)
+        client._services.backend = bridge = Counting(backend)
+        state = {"messages": [*messages, {"text": "more"}]} if append is None else {}
+        saved = await client.save("agent", execution_state=state, session_id="s", append=append)
+        assert bridge.calls == 1
+        assert (await client.restore(saved)).execution_state == {"messages": [*messages, {"text": "more"}]}
+        assert bridge.calls == 2
+
+    asyncio.run(main())
