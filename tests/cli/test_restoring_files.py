@@ -1,6 +1,10 @@
 """restore, undo: files go back, people are told what will be done and how to take it back."""
 
+import contextlib
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -154,3 +158,22 @@ class TestCutOff:
     @pytest.mark.parametrize("args", [["--resume", "--rollback"], ["--resume", "REF"], []])
     def test_wrong_usage(self, run, project, args):
         assert run("restore", *args).exit_code == 2
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a pseudo terminal")
+def test_on_a_terminal_a_restore_shows_how_far_it_is(project, tmp_path):
+    import pty
+
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "holdfast", "restore", project[0], "--yes"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs, cwd=tmp_path) as process:
+        os.close(theirs)
+        said = b""
+        with contextlib.suppress(OSError):  # how Linux says that the other end is closed
+            while piece := os.read(ours, 65536):
+                said += piece
+        assert process.wait() == 0
+    os.close(ours)
+    assert b"restoring" in said
+    assert b"3/3" in said
+    assert files(tmp_path) == AT[0]

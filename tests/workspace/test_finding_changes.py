@@ -199,6 +199,30 @@ def test_deep_finds_what_no_time_tells(sqlite_store: Store, root: Path, monkeypa
     assert workspace.read(workspace.snapshot(deep=True).checkpoint_id, "file") == b"two"
 
 
+def test_what_no_time_tells_is_found_by_and_by(quick: SyncClient, root: Path, monkeypatch) -> None:
+    """Some files are read at each snapshot, whatever their times say: with one in three, three snapshots read all of them."""
+    for number in range(20):
+        write(root, b"d%d/f%d" % (number % 2, number), b"one")
+    workspace = quick.workspace(root)
+    monkeypatch.setattr(walking, "RACY_NS", -(10**18))  # everything is taken to be settled
+    workspace.snapshot()
+    cache = workspace._opened.taker._cache
+    assert cache is not None
+    (root / "d1/f7").write_bytes(b"two")
+    known = cache.directories[b"d1"].files
+    known[b"f7"] = known[b"f7"]._replace(ctime_ns=(root / "d1/f7").stat().st_ctime_ns)  # as if nothing had happened
+    monkeypatch.setattr(walking, "SAMPLED", 10**9)
+    assert workspace.snapshot().changed == 0
+    monkeypatch.setattr(walking, "SAMPLED", 3)
+    for _ in range(200):  # which third it is, each checkpoint's id decides
+        report = workspace.snapshot()
+        if report.changed:
+            break
+    assert workspace.read(report.checkpoint_id, "d1/f7") == b"two"
+    assert [note for note in report.snapshot.notes if "d1/f7" in note]
+    assert workspace.snapshot().changed == 0
+
+
 @pytest.mark.parametrize("damage", ["gone", "cut", "flipped", "empty", "other"])
 def test_the_cache_may_be_lost_or_damaged(sqlite_store: Store, root: Path, damage: str) -> None:
     for number in range(30):

@@ -52,6 +52,7 @@ def fork(
     directory where the file system can do that.
     """
     from holdfast.cli.json_input import assignment
+    from holdfast.cli.progress import progress_bar
     from holdfast.cli.refs import id_of_ref
     from holdfast.cli.store_location import open_store
     from holdfast.cli.workspace_option import open_workspace
@@ -64,7 +65,9 @@ def fork(
             forked = client.fork(source, session, set=edits or None)
             name, id_ = forked.session_id, forked.checkpoint_id
         else:
-            made = open_workspace(client, directory).fork(source, place, session_id=session, set=edits or None)
+            workspace = open_workspace(client, directory)
+            with progress_bar("forking") as progress:
+                made = workspace.fork(source, place, session_id=session, set=edits or None, progress=progress)
             assert made.session_id is not None  # a checkpoint was forked
             assert made.checkpoint_id is not None
             name, id_ = made.session_id, made.checkpoint_id

@@ -87,6 +87,7 @@ def _restore(
 ) -> None:  # fmt: skip
     import os
 
+    from holdfast.cli.progress import progress_bar
     from holdfast.cli.refs import id_of_ref
     from holdfast.cli.restore_output import say_report, summary
 
@@ -103,7 +104,8 @@ def _restore(
     moves = scope != "files" or planned.actions
     if moves and not (planned.conflicts and not force) and not confirmed(f"{summary(planned)}: go on?", yes=yes):
         return
-    report = workspace.restore(target, scope=scope, keep=keep, force=force, paths=named)
+    with progress_bar("restoring") as progress:
+        report = workspace.restore(target, scope=scope, keep=keep, force=force, paths=named, progress=progress)
     _say(report, directory, as_json=as_json, undo=True, listed=False)
 
 

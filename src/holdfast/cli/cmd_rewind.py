@@ -40,6 +40,7 @@ def rewind(
     files: it is shown first, and `holdfast undo` takes it back.
     """
     from holdfast.cli.json_output import print_json
+    from holdfast.cli.progress import progress_bar
     from holdfast.cli.restore_output import report_fields, say_report, summary
     from holdfast.cli.store_location import open_store
     from holdfast.cli.workspace_option import chosen_directory, open_workspace
@@ -57,7 +58,8 @@ def rewind(
             refused = report.conflicts and not force
             if report.actions and not refused and not confirmed(f"{summary(report)}: go on?", yes=yes):
                 return
-            report = workspace.restore(target, keep=keep, force=force)
+            with progress_bar("restoring") as progress:
+                report = workspace.restore(target, keep=keep, force=force, progress=progress)
     if as_json:
         print_json(report_fields(report))
     else:

@@ -227,7 +227,7 @@ def _ordered(changes: Iterable[FileChange]) -> list[Action]:
             contents.append(Action("replace", path, before, after))
     removals.sort(key=lambda action: action.path, reverse=True)  # what is below a directory sorts behind it
     directories.sort(key=lambda action: action.path)
-    contents.sort(key=lambda action: action.path)
+    contents.sort(key=lambda action: action.path.rpartition(b"/"))  # those of one directory after each other
     modes.sort(key=lambda action: action.path, reverse=True)
     return removals + directories + contents + modes
 

@@ -47,10 +47,18 @@ class Built(NamedTuple):
     nodes: dict[bytes, bytes]
 
 
+class _Made(dict[bytes, bytes]):
+    """Nodes that were made, by their hashes, and the children that each has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.children: dict[bytes, list[bytes]] = {}
+
+
 def build(entries: Iterable[Entry]) -> Built:
     """The tree of these entries, in any order; of two with one path the last counts."""
     by_path = {entry.path: entry for entry in entries}
-    nodes: dict[bytes, bytes] = {}
+    nodes = _Made()
     root = _raise(0, [by_path[path] for path in sorted(by_path)], nodes)
     return Built(root, nodes)
 
@@ -61,7 +69,7 @@ async def update(root: bytes, changes: Mapping[bytes, Entry | None], load: Load)
     if not changes:
         return Built(root, {})
     old = _Old(root, load)
-    nodes: dict[bytes, bytes] = {}
+    nodes = _Made()
     height = await old.height()
     pending: Mapping[bytes, Item | None] = changes
     for level in range(height + 1):
@@ -176,7 +184,8 @@ def children(node: bytes) -> tuple[list[bytes], list[Entry]]:
 
 def is_safe(path: bytes) -> bool:
     """Whether it is a path below a root: no empty name, none that goes up, no NUL."""
-    return all(name not in (b"", b".", b"..") for name in path.split(b"/")) and b"\0" not in path
+    names = b"/%b/" % path
+    return not (b"//" in names or b"/./" in names or b"/../" in names or b"\0" in path)
 
 
 def _check(level: int, items: Sequence[Item]) -> None:
@@ -213,7 +222,7 @@ def _reach(path: bytes) -> int:
     return level
 
 
-def _cut(level: int, items: Sequence[Item], nodes: dict[bytes, bytes]) -> Iterator[Child]:
+def _cut(level: int, items: Sequence[Item], nodes: _Made) -> Iterator[Child]:
     """Makes nodes of the items of one level."""
     gathered: list[Item] = []
     for item in items:
@@ -225,14 +234,15 @@ def _cut(level: int, items: Sequence[Item], nodes: dict[bytes, bytes]) -> Iterat
         yield Child(gathered[0].path, _put(level, gathered, nodes))
 
 
-def _put(level: int, items: Sequence[Item], nodes: dict[bytes, bytes]) -> bytes:
+def _put(level: int, items: Sequence[Item], nodes: _Made) -> bytes:
     node = pack(level, items)
     hash_ = hashlib.sha256(node).digest()
     nodes[hash_] = node
+    nodes.children[hash_] = [item.hash for item in items if isinstance(item, Child)] if level else []
     return hash_
 
 
-def _raise(level: int, items: Sequence[Item], nodes: dict[bytes, bytes]) -> bytes:
+def _raise(level: int, items: Sequence[Item], nodes: _Made) -> bytes:
     """Builds the levels from this one up, until there is one node only: its hash."""
     if not items:
         return _put(level, [], nodes)
@@ -243,20 +253,18 @@ def _raise(level: int, items: Sequence[Item], nodes: dict[bytes, bytes]) -> byte
         level, items = level + 1, made
 
 
-async def _lowered(made: Item, nodes: dict[bytes, bytes], load: Load) -> bytes:
+async def _lowered(made: Item, nodes: _Made, load: Load) -> bytes:
     """The lowest level that has one node only is the root's: a root above it goes."""
     assert isinstance(made, Child)
     root = made.hash
     while True:
-        level, items = unpack(nodes.get(root) or (await load([root]))[0])
-        if level == 0 or len(items) > 1:
+        below = nodes.children[root] if root in nodes else children((await load([root]))[0])[0]
+        if len(below) != 1:
             return root
-        only = items[0]
-        assert isinstance(only, Child)
-        root = only.hash
+        [root] = below
 
 
-def _used(root: bytes, nodes: Mapping[bytes, bytes], old_root: bytes) -> Built:
+def _used(root: bytes, nodes: _Made, old_root: bytes) -> Built:
     """Without what was made on the way and is not part of the tree; nothing is new if the root is the old one."""
     if root == old_root:
         return Built(root, {})
@@ -267,7 +275,7 @@ def _used(root: bytes, nodes: Mapping[bytes, bytes], old_root: bytes) -> Built:
         node = nodes.get(hash_)
         if node is not None and hash_ not in used:
             used[hash_] = node
-            waiting += children(node)[0]
+            waiting += nodes.children[hash_]
     return Built(root, used)
 
 
@@ -371,16 +379,18 @@ def _applied(run: Sequence[_Touched], changes: Mapping[bytes, Item | None]) -> l
 
 
 async def _below(level: int, items: Sequence[Item], load: Load) -> AsyncIterator[Entry]:
-    if level == 0:
-        for item in items:
-            assert isinstance(item, Entry)
-            yield item
-        return
-    for start in range(0, len(items), CHILDREN_AT_ONCE):
-        hashes = [item.hash for item in items[start : start + CHILDREN_AT_ONCE] if isinstance(item, Child)]
-        for node in await load(hashes):
-            async for entry in _below(*unpack(node), load):
-                yield entry
+    waiting: list[tuple[int, Sequence[Item]]] = [(level, items)]  # the next ones last
+    while waiting:
+        level, items = waiting.pop()
+        if level == 0:
+            for item in items:
+                assert isinstance(item, Entry)
+                yield item
+            continue
+        if len(items) > CHILDREN_AT_ONCE:
+            waiting.append((level, items[CHILDREN_AT_ONCE:]))
+        hashes = [item.hash for item in items[:CHILDREN_AT_ONCE] if isinstance(item, Child)]
+        waiting += [unpack(node) for node in reversed(await load(hashes))]
 
 
 class _Cursor:

@@ -20,9 +20,14 @@ def raw(content: bytes) -> bytes:
     return RAW + content
 
 
-def compressed(content: bytes) -> bytes:
+def deflater() -> zstandard.ZstdCompressor:
+    """A compressor for many frames. It must not be shared between threads."""
+    return zstandard.ZstdCompressor(level=_LEVEL, write_checksum=False)
+
+
+def compressed(content: bytes, deflate: zstandard.ZstdCompressor | None = None) -> bytes:
     """The content as zstd, or raw where that is not smaller."""
-    packed: bytes = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=False).compress(content)
+    packed: bytes = (deflate or deflater()).compress(content)
     return ZSTD + packed if len(packed) < len(content) else RAW + content
 
 

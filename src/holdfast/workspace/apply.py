@@ -2,12 +2,14 @@
 
 Before a path is touched, what is there is compared with what the plan expects: what has changed since is never
 overwritten and never deleted, but raised as `ChangedUnder`. A file is written beside its place and renamed into it, so it
-is the old one or the new one, whole. Nothing here decides anything, and nothing here reads the store.
+is the old one or the new one, whole. A directory that is new is filled beside its place, too, and renamed at the end with
+all that is in it: its files need no renaming of their own. Nothing here decides anything, and nothing here reads the store.
 """
 
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
@@ -73,7 +75,8 @@ class Applier:
         self._count = 0
         self._modes: dict[bytes, int] = {}  # the modes that directories get at the end
         self._was: dict[bytes, int] = {}  # the modes of directories that were made accessible meanwhile
-        self._made: set[bytes] = set()  # directories of our own: nobody else has anything to do there yet
+        self._made: dict[bytes, bytes] = {}  # directories of our own, and where they are until the end
+        self._aside: dict[bytes, bytes] = {}  # those of them that are to be renamed, and their names until then
         self._open: tuple[bytes, int] | None = None  # the one of them that was used last, which stays open
         self._written: dict[bytes, tuple[int, int, int]] = {}  # inode, size and mtime of files as we left them
 
@@ -103,16 +106,22 @@ class Applier:
 
     def make_directory(self, action: Action) -> None:
         assert action.after is not None
+        above = action.path.rpartition(b"/")[0]
         with self._parent(action.path) as (directory, name):
+            is_aside = not (self._direct or above in self._made)
+            made = self._temporary_name() if is_aside else name
             try:
-                self._retried(action.path, lambda: os.mkdir(name, 0o700, dir_fd=directory))
+                self._retried(action.path, lambda: os.mkdir(made, 0o700, dir_fd=directory))
             except FileExistsError:
                 raise ChangedUnder(action.path, "there is something now") from None
             if action.after.mode & 0o700 == 0o700:
-                descriptors.set_mode(directory, name, action.after.mode)
+                descriptors.set_mode(directory, made, action.after.mode)
             else:
                 self._modes[action.path] = action.after.mode
-        self._made.add(action.path)
+        if is_aside:
+            self._aside[action.path] = made
+        base = self._made.get(above, above)
+        self._made[action.path] = base + b"/" + made if base else made
 
     def change_mode(self, action: Action) -> None:
         assert action.after is not None
@@ -178,9 +187,12 @@ class Applier:
         assert after is not None
         if len(data) != after.size:
             raise ValueError(f"{action.path!r}: {len(data)} bytes came for {after.size}")
+        above, _, last = action.path.rpartition(b"/")
+        if above in self._made or (self._direct and not above):
+            self._put_unseen(self._unseen(above), last, action.path, after, data)
+            return
         with self._parent(action.path) as (directory, name):
-            is_direct = self._direct and action.before is None
-            written = name if is_direct else self._temporary_name()
+            written = self._temporary_name()
             opened = self._retried(action.path, lambda: os.open(written, descriptors.NEW_FILE, 0o600, dir_fd=directory))
             try:
                 unfinished = Unfinished(action, opened, written)
@@ -188,15 +200,37 @@ class Applier:
                 self._keep_owner(unfinished, directory, name)
                 if after.mode != 0o600:
                     os.fchmod(opened, after.mode)
-                if not is_direct:
-                    self._put_in_place(directory, written, name, action)
+                self._put_in_place(directory, written, name, action)
                 self._note(action.path, opened)
             except BaseException:
-                if not is_direct:
-                    _unlink_if_there(directory, written)
+                _unlink_if_there(directory, written)
                 raise
             finally:
                 os.close(opened)
+
+    def _unseen(self, above: bytes) -> int:
+        """A directory of our own. It stays open until another one is asked for."""
+        if not above:
+            return self._root
+        if self._open is None or self._open[0] != above:
+            opened = descriptors.open_directory(self._root, self._made[above])
+            self.close()
+            self._open = (above, opened)
+        return self._open[1]
+
+    def _put_unseen(self, directory: int, name: bytes, path: bytes, after: Entry, data: bytes) -> None:
+        """A new file in a directory that nobody sees yet."""
+        opened = os.open(name, descriptors.NEW_FILE, after.mode & 0o777, dir_fd=directory)
+        try:
+            written = os.write(opened, data) if data else 0
+            while written < len(data):
+                written += os.write(opened, memoryview(data)[written:])
+            there = os.fstat(opened)
+            if stat.S_IMODE(there.st_mode) != after.mode:  # what the umask took away
+                os.fchmod(opened, after.mode)
+        finally:
+            os.close(opened)
+        self._written[path] = (there.st_ino, there.st_size, there.st_mtime_ns)
 
     def put_copy(self, action: Action, copy_into: Callable[[Entry, int], bool]) -> bool:
         """A file that is copied from another one on the disk; False if it could not be."""
@@ -217,7 +251,13 @@ class Applier:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Directories get their modes, from below; then everything is on the disk."""
+        """New directories come to their places, all get their modes, from below; then everything is on the disk."""
+        self.close()
+        for path, made in self._aside.items():
+            with self._parent(path) as (directory, name):
+                self._retried(path, functools.partial(self._reveal, directory, made, name, path))
+        self._aside.clear()
+        self._made = {path: path for path in self._made}
         for path in sorted(self._modes, reverse=True):
             with self._parent(path) as (directory, name):
                 descriptors.set_mode(directory, name, self._modes[path])
@@ -225,6 +265,13 @@ class Applier:
         self._was.clear()
         self.close()
         descriptors.sync_file_system(self._root)
+
+    @staticmethod
+    def _reveal(directory: int, made: bytes, name: bytes, path: bytes) -> None:
+        try:
+            descriptors.rename_new(directory, made, name)
+        except FileExistsError:
+            raise ChangedUnder(path, "there is something now") from None
 
     def wrong(self, actions: Iterable[Action]) -> list[bytes]:
         """The touched paths that are not as the plan wants them."""
@@ -267,7 +314,7 @@ class Applier:
             raise
 
     def sweep(self, paths: Iterable[bytes]) -> int:
-        """Removes temporary files of this token beside these paths: what a process that died has left."""
+        """Removes temporary files and directories of this token beside these paths: what a process that died has left."""
         swept = 0
         for above in sorted({path.rpartition(b"/")[0] for path in paths}):
             try:
@@ -283,7 +330,7 @@ class Applier:
                     os.close(readable)
                 for name in names:
                     if name.startswith(self._token):
-                        swept += _unlink_if_there(listed, name)
+                        swept += _remove(listed, name)
             finally:
                 os.close(listed)
         return swept
@@ -301,7 +348,8 @@ class Applier:
             yield self._open[1], name
             return
         try:
-            descriptor = self._retried(path, lambda: descriptors.open_directory(self._root, above))
+            place = self._made.get(above, above)
+            descriptor = self._retried(path, lambda: descriptors.open_directory(self._root, place))
         except OSError as error:
             if error.errno in NO_DIRECTORY:
                 raise ChangedUnder(path, "the directory that it is in is none any more") from None
@@ -426,6 +474,27 @@ def _kind(mode: int) -> str:
     if stat.S_ISDIR(mode):
         return "dir"
     return "symlink" if stat.S_ISLNK(mode) else "special file"
+
+
+def _remove(directory: int, name: bytes) -> int:
+    """Removes a file, or a directory with all that is in it, and follows no link. How many files these were."""
+    try:
+        opened = os.open(name, os.O_RDONLY | descriptors.DIRECTORY & ~descriptors.PATH_ONLY, dir_fd=directory)
+    except PermissionError:
+        descriptors.set_mode(directory, name, 0o700)
+        opened = os.open(name, os.O_RDONLY | descriptors.DIRECTORY & ~descriptors.PATH_ONLY, dir_fd=directory)
+    except OSError as error:
+        if error.errno in (errno.ENOTDIR, errno.ELOOP):
+            return int(_unlink_if_there(directory, name))
+        if error.errno == errno.ENOENT:
+            return 0
+        raise
+    try:
+        removed = sum(_remove(opened, os.fsencode(below)) for below in os.listdir(opened))  # noqa: PTH208 - a descriptor is no path
+    finally:
+        os.close(opened)
+    os.rmdir(name, dir_fd=directory)
+    return removed
 
 
 def _unlink_if_there(directory: int, name: bytes) -> bool:

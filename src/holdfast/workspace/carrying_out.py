@@ -80,13 +80,16 @@ def portions(actions: Iterable[Action]) -> Iterator[list[Action]]:
     not together with anything else: the directories that they go into are there when their portion begins."""
     gathered: list[Action] = []
     size = 0
+    is_of_files = False
     for action in actions:
-        large = _is_large(action)
-        more = action.after.size if _has_content(action) and action.after is not None else 0
+        has_content = _has_content(action)
+        large = has_content and _is_large(action)
+        more = action.after.size if has_content and action.after is not None else 0
         full = size + more > PORTION_BYTES or len(gathered) == PORTION_ACTIONS
-        if gathered and (large or full or _has_content(action) != _has_content(gathered[-1])):
+        if gathered and (large or full or has_content != is_of_files):
             yield gathered
             gathered, size = [], 0
+        is_of_files = has_content
         gathered.append(action)
         size += more
         if large:

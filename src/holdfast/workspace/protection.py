@@ -89,15 +89,16 @@ class _Judge:
 
     def leaves_out(self, entry: Entry) -> bool:
         """Whether the path, or one above it, is left out."""
-        above = list(parents(entry.path))[::-1]
-        return any(self._directory(path) for path in above) or self._judged(
-            entry.path, is_directory=entry.kind == "dir"
-        )
+        if entry.kind == "dir":
+            return self._directory(entry.path)
+        return self._directory(entry.path.rpartition(b"/")[0]) or self._judged(entry.path, is_directory=False)
 
     def _directory(self, path: bytes) -> bool:
-        if path not in self._verdicts:
-            self._verdicts[path] = self._judged(path, is_directory=True)
-        return self._verdicts[path]
+        """Whether a directory, or one above it, is left out; the root is not."""
+        if path and path not in self._verdicts:
+            above = self._directory(path.rpartition(b"/")[0])
+            self._verdicts[path] = above or self._judged(path, is_directory=True)
+        return bool(path) and self._verdicts[path]
 
     def _judged(self, path: bytes, *, is_directory: bool) -> bool:
         directory = path.rpartition(b"/")[0]

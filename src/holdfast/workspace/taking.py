@@ -214,7 +214,7 @@ class Taker:
         if staging is not None:
             is_same = base is not None and base.snapshot.reference == snapshot.reference
             ours = {} if is_same else {**built.nodes, snapshot.hash: data}
-            packed = await apart(lambda: {hash_: (frame.compressed(one), len(one)) for hash_, one in ours.items()})
+            packed = await apart(lambda: _packed(ours))
             async for part in _portions(last, packed):
                 await _stage(staging, part)
             look.blobs = {hash_: framed for hash_, (framed, _) in last.items()}
@@ -232,6 +232,7 @@ class Taker:
             self._held_now,
             deep=deep,
             watch=self.watch,
+            samples=staging is not None,
         )
         steps = walk.run(dirty)
         last: Blobs = {}
@@ -275,6 +276,10 @@ class Taker:
             skipped += [Skipped(base + name, why) for name, why in directory.skipped.items()]
             excluded += [Excluded(base + name, why) for name, why in directory.excluded.items()]
         notes = [f"{os.fsdecode(path)!r:.120} changed while it was read" for path in sorted(walk.torn)[:MAX_LISTED]]
+        notes += [
+            f"{os.fsdecode(path)!r:.120} has other bytes than before, and no time tells: take one with `deep`"
+            for path in sorted(walk.unseen)[:MAX_LISTED]
+        ]
         return Snapshot(
             reference="",
             tree=tree,
@@ -348,6 +353,11 @@ def _not_taken(why: str) -> tuple[Snapshot, dict[bytes, bytes]]:
     data = objects.pack(snapshot)
     taken = objects.unpack(data)
     return taken, {taken.hash: frame.compressed(data)}
+
+
+def _packed(nodes: Mapping[bytes, bytes]) -> Blobs:
+    deflate = frame.deflater()
+    return {hash_: (frame.compressed(node, deflate), len(node)) for hash_, node in nodes.items()}
 
 
 async def _stage(staging: Staging, batch: Blobs) -> None:

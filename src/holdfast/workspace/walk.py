@@ -2,7 +2,9 @@
 
 Sound but for a writer through `mmap` that has not been synced: a file whose ctime, size, inode and mode are as they were is
 taken to be the same, a directory likewise to have the same names. What changed within the last moments before it was
-looked at might change again without its time changing: it is looked at again the next time, whatever its time says.
+looked at might change again without its time changing: it is looked at again the next time, whatever its time says. And
+of what looks the same, one file in a thousand is read at each look, another one each time: what no time tells is found by and
+by, and noted.
 
 Directories are opened by descriptors, one below the other, and no symlink is followed: nothing outside the root is read.
 """
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import time
 from collections.abc import Callable, Collection, Container, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,12 +25,14 @@ from holdfast.operations.staging import STAGED_BYTES
 from holdfast.workspace import ignore
 from holdfast.workspace.contents import Changed, Read, Reader
 from holdfast.workspace.guards import DIRECTORY_FLAGS, FILE_FLAGS, NO_FOLLOW, Budget, Secrets, is_secret
+from holdfast.workspace.quick_look import are_unchanged, is_as_read, is_plain, is_same_directory, is_unchanged_below
 from holdfast.workspace.statcache import NOTHING, Directory, File, StatCache, Totals, file_entry
 
 RACY_NS = 100_000_000  # timestamps are as fine as the kernel's tick: 1 to 10 ms
 COARSE_NS = 2_500_000_000  # where they are whole seconds
 MAX_DEPTH = 400  # directories that are open at once
 MAX_BLOBS = 4000  # in a batch
+SAMPLED = 1009  # one file in so many is read again at each look, whatever its times say
 _OPENING = DIRECTORY_FLAGS | NO_FOLLOW
 _MARKERS = frozenset((*ignore.FILES, *ignore.MARKED_INSIDE, *ignore.MARKED_BESIDE.values()))
 
@@ -79,20 +84,25 @@ class Walk:
     known: Callable[[], Container[bytes]]  # blobs that need not be given; asked for once there is something to read
     deep: bool = False
     watch: Watching | None = None
+    samples: bool = False  # whether some files are read although they look as they did
     changes: dict[bytes, Entry | None] = field(default_factory=dict)
     updated: dict[bytes, Directory | None] = field(default_factory=dict)
     chunks: dict[bytes, bytes] = field(default_factory=dict)
     torn: list[bytes] = field(default_factory=list)
+    unseen: list[bytes] = field(default_factory=list)  # changed although nothing but their bytes tells
     released: list[bytes] = field(default_factory=list)  # contents that files had
     gained: list[bytes] = field(default_factory=list)  # contents that files have instead
     totals: Totals = NOTHING
     _gathered: Blobs = field(default_factory=dict)
     _size: int = 0
     _reader: Reader | None = None
+    _until_sample: int = sys.maxsize  # files to look at before one is read
 
     def run(self, dirty: Dirty | None = None) -> Iterator[Blobs]:
         """Looks at everything, or at what is dirty. Gives the blobs that are new, some MiB at a time."""
         self.totals = self.cache.totals
+        if self.samples and self.cache.checkpoint is not None:  # a number that is another one each time
+            self._until_sample = int.from_bytes(self.cache.checkpoint[-4:], "big") % SAMPLED
         root = os.open(self.root, DIRECTORY_FLAGS)
         try:
             rules = ignore.Rules(
@@ -121,6 +131,12 @@ class Walk:
                     os.close(stack.pop().descriptor)
                     continue
                 below = above.path + b"/" + name if above.path else name
+                known = self._quick(below, above.rules)
+                if known is not None and not known.directories:
+                    self.budget.check_time()
+                    if is_unchanged_below(above.descriptor, name, known):
+                        self._until_sample -= len(known.files)
+                        continue
                 if len(stack) >= MAX_DEPTH:
                     raise UsageError(f"{os.fsdecode(below)!r:.80} is deeper than {MAX_DEPTH} directories")
                 try:
@@ -128,10 +144,30 @@ class Walk:
                 except OSError as error:
                     self._unreadable(above.path, name, error)
                     continue
+                if known is not None and known.directories and _is_unchanged(child, known):
+                    self.budget.check_time()
+                    self._until_sample -= len(known.files)
+                    stack.append(_Open(child, below, above.rules, iter(known.directories)))
+                    continue
                 stack.append((yield from self._entered(child, below, above.rules)))
         finally:
             for one in stack:
                 os.close(one.descriptor)
+
+    def _quick(self, path: bytes, rules: ignore.Rules) -> Directory | None:
+        """What is known of a directory, if a look at each name is all that it takes to see that it did not change."""
+        known = self.cache.directories.get(path)
+        if (
+            known is None
+            or self.deep
+            or self.watch is not None
+            or self._until_sample < len(known.files)
+            or known.rules != rules.key
+            or path in self.updated
+            or not is_plain(known)
+        ):
+            return None
+        return known
 
     def _entered(self, descriptor: int, path: bytes, rules: ignore.Rules) -> Generator[Blobs, None, _Open]:
         try:
@@ -219,6 +255,7 @@ class Walk:
     def _known_names(self, descriptor: int, path: bytes, old: Directory) -> Iterator[Blobs]:
         """The files of a directory whose names are as they were: the loop that a walk consists of."""
         lstat, changed = os.stat, []
+        sampled = self._sampled(old)
         for name, file in old.files.items():
             try:
                 now = lstat(name, dir_fd=descriptor, follow_symlinks=False)
@@ -233,9 +270,21 @@ class Walk:
                 or self.deep
             ):
                 changed.append(name)
+            elif name in sampled and not is_as_read(descriptor, name, file):
+                changed.append(name)
+                self.unseen.append(path + b"/" + name if path else name)
         if changed:
             rules = ignore.Rules()  # not asked: these names were judged by the rules that still hold
             yield from self._names(descriptor, path, rules, old, changed, judge=False)
+
+    def _sampled(self, known: Directory) -> frozenset[bytes]:
+        """The names of one file in so many, which are read although they look as they did."""
+        first, self._until_sample = self._until_sample, self._until_sample - len(known.files)
+        if self._until_sample >= 0:
+            return frozenset()
+        chosen = list(known.files)[first::SAMPLED]
+        self._until_sample += len(chosen) * SAMPLED
+        return frozenset(chosen)
 
     def _names(
         self,
@@ -299,6 +348,7 @@ class Walk:
         if (
             before is not None
             and not self.deep
+            and whole not in self.unseen
             and (before.ctime_ns, before.size, before.inode, before.mode)
             == (now.st_ctime_ns, now.st_size, now.st_ino, now.st_mode)
         ):
@@ -463,6 +513,10 @@ class Watching:
 
     def add(self, descriptor: int, path: bytes) -> None:
         raise NotImplementedError
+
+
+def _is_unchanged(descriptor: int, known: Directory) -> bool:
+    return is_same_directory(os.fstat(descriptor), known) and are_unchanged(descriptor, b"", known.files)
 
 
 def _settled(ctime_ns: int, looked_ns: int) -> int:
