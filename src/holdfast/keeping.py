@@ -168,12 +168,12 @@ class Keeping(Opening):
 
         return await looking.runs(self._services, alive=alive)
 
-    async def overview(self) -> Overview:
-        """What the store is, how much it takes, who is at work in it, and how many approvals wait. Much quicker than `stats`
-        and `du`, which read every record."""
+    async def overview(self, *, sizes: bool = True) -> Overview:
+        """What the store is, how much it takes, who is at work in it, and how many approvals wait. Quicker than `stats` and
+        `du`, which read every record; without `sizes` it takes no longer than a list of sessions."""
         from holdfast.operations import overview as looking
 
-        return await looking.overview(self._services)
+        return await looking.overview(self._services, sizes=sizes)
 
     async def stats(self) -> Stats:
         """How much is stored, and how much it would be without sharing."""

@@ -510,8 +510,8 @@ class SyncClient(SyncAsking, Opening):
     def runs(self, *, alive: bool = False) -> list[RunStatus]:
         return run_inline(self._client.runs(alive=alive))
 
-    def overview(self) -> Overview:
-        return run_inline(self._client.overview())
+    def overview(self, *, sizes: bool = True) -> Overview:
+        return run_inline(self._client.overview(sizes=sizes))
 
     def stats(self) -> Stats:
         return run_inline(self._client.stats())

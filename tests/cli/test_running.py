@@ -74,11 +74,11 @@ def test_status_says_which_store_it_is_and_what_it_holds(run, made):
     result = run("status")
     assert (result.exit_code, result.stdout) == (0, "")
     assert str(made.path) in result.stderr
-    assert "4 checkpoints in 2 sessions" in result.stderr
+    assert "4 saves to 2 sessions" in result.stderr
     assert "no run" in result.stderr
     assert "`holdfast snap` takes one" in result.stderr
     fields = json.loads(run("status", "--json").stdout)
-    assert (fields["sessions"], fields["checkpoints"], fields["has_snapshot"]) == (2, 4, False)
+    assert (fields["sessions"], fields["saves"], fields["has_snapshot"]) == (2, 4, False)
     assert fields["stored_bytes"] >= made.path.stat().st_size
 
 
@@ -86,4 +86,4 @@ def test_status_of_a_store_elsewhere_does_not_look_at_this_directory(run, made, 
     monkeypatch.chdir("/")
     result = run("status", "--store", str(made.path))
     assert result.exit_code == 0
-    assert "4 checkpoints" in result.stderr
+    assert "4 saves" in result.stderr

@@ -91,7 +91,7 @@ def on_a_terminal(*args: str, cwd, **environment: str) -> str:
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo terminal")
 def test_on_a_terminal_titles_are_bold_unless_no_color_says_otherwise(hostile, tmp_path):
-    bold = on_a_terminal("sessions", cwd=tmp_path)
+    bold = on_a_terminal("sessions", cwd=tmp_path, COLUMNS="130")
     assert "\x1b[1m" in bold
     assert is_harmless(bold.replace("\r\n", "\n").replace("\x1b[1m", "").replace("\x1b[0m", ""))
     assert "[bold red]markup[/]" in bold
@@ -139,6 +139,17 @@ def test_what_is_longer_than_the_screen_goes_through_a_pager(made, tmp_path):
 def test_without_a_terminal_there_is_no_pager(run_process, made, tmp_path):
     shown = run_process("timeline", "main", PAGER="false", LINES="2").stdout
     assert made.first[-8:] in shown
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pseudo-terminals")
+def test_a_narrow_terminal_shortens_names_and_never_ids_or_times(made, tmp_path):
+    with SyncClient.sqlite(made.path) as client:
+        client.save("an agent with a long name", session_id="日本語の名前 of a session that goes on and on")
+    wide = on_a_terminal("sessions", cwd=tmp_path, COLUMNS="200").splitlines()
+    narrow = on_a_terminal("sessions", cwd=tmp_path, COLUMNS="80", NO_COLOR="1").splitlines()
+    assert "…" in narrow[1]
+    assert max(map(width, narrow)) <= 80
+    assert [line.split()[-3:] for line in narrow[1:]] == [line.split()[-3:] for line in wide[1:]]
 
 
 def test_a_terminal_without_boxes_gets_a_graph_all_the_same(run_process, made):

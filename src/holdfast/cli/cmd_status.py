@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,8 +30,11 @@ def status(directory: str | None, store: str | None, as_json: bool) -> None:
     from holdfast.cli.store_location import locate
 
     location = locate(store)
+    size = location.file_size()
     with location.open() as client:
-        overview = client.overview()
+        overview = client.overview(sizes=size is None)
+        if size is not None:
+            overview = replace(overview, stored_bytes=size)
         changes = _changes(client, directory)
     if as_json:
         from holdfast.cli.cmd_runs import run_fields
@@ -79,7 +83,7 @@ def _fields(overview: Overview) -> dict[str, Any]:
         "durability": overview.durability,
         "stored_bytes": overview.stored_bytes,
         "sessions": overview.sessions,
-        "checkpoints": overview.checkpoints,
+        "saves": overview.saves,
         "approvals": overview.approvals,
     }
 
@@ -90,8 +94,8 @@ def _say(location: str, overview: Overview) -> None:
     alive = ", ".join(name(run.session_id) for run in overview.alive[:LISTED])
     more = f" and {len(overview.alive) - LISTED} more: `holdfast runs`" if len(overview.alive) > LISTED else ""
     facts = {
-        "store": f"{printable(location)} ({overview.backend}, {byte_count(overview.stored_bytes)})",
-        "holds": f"{overview.checkpoints} checkpoints in {overview.sessions} sessions",
+        "store": f"{printable(location)} ({overview.backend}, {byte_count(overview.stored_bytes or 0)})",
+        "holds": f"{overview.saves} saves to {overview.sessions} sessions",
         "alive": f"{alive}{more}" if overview.alive else "no run",
         "approvals": f"{overview.approvals} wait: `holdfast approvals`" if overview.approvals else "none wait",
     }

@@ -49,6 +49,13 @@ class StoreLocation:
     def __str__(self) -> str:
         return str(self.path) if self.path is not None else without_password(str(self.url))
 
+    def file_size(self) -> int | None:
+        """What its files take, if that is known without asking the store."""
+        if self.kind != "sqlite" or self.path is None:
+            return None
+        files = (Path(f"{self.path}{suffix}") for suffix in ("", "-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
+
     def open(self, *, registered: bool = False, make: bool = False) -> SyncClient:
         """A client that shows any state as it is stored; with `registered`, one with this process's types and
         migrations. Whether a store is behind a URL shows at the first call: with `make`, that may make one."""

@@ -1,16 +1,16 @@
-"""Tables: with rich on a terminal, which fits them to its width; as plain aligned columns anywhere else."""
+"""Tables: fitted to the width of a terminal; as plain aligned columns anywhere else."""
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Collection, Sequence
-from typing import Literal
 
 from holdfast.cli.colors import no_color
 from holdfast.cli.printable import width
 
 GAP = "  "
-LONGEST_KEPT = 40  # columns of a cell that must not be shortened; longer ones are folded
+NARROWEST = 8  # columns that one which gives way keeps
 
 
 def print_table(
@@ -19,7 +19,7 @@ def print_table(
     """Prints rows of cells that are safe to print (see `printable`). The columns named in `right` are numbers; those
     in `shrinks` give way where the terminal is narrow: ids and times are never cut."""
     if sys.stdout.isatty():
-        _print_rich(header, rows, right, shrinks)
+        _print_on_terminal(header, rows, right, shrinks)
     else:
         sys.stdout.write(plain_table(header, rows, right=right))
 
@@ -42,23 +42,30 @@ def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[
     return lines
 
 
-def _print_rich(
+def _print_on_terminal(
     header: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[str], shrinks: Collection[str]
 ) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    """As wide as the terminal is. Not by rich: importing it takes longer than most commands do."""
+    widths = [max(map(width, column)) for column in zip(header, *rows, strict=True)]
+    excess = sum(widths) + len(GAP) * (len(widths) - 1) - shutil.get_terminal_size().columns
+    may_shrink = [column for column, title in enumerate(header) if title in shrinks]
+    while excess > 0 and may_shrink:
+        widest = max(may_shrink, key=lambda column: widths[column])
+        if widths[widest] <= NARROWEST:
+            break
+        widths[widest] -= 1
+        excess -= 1
+    fitted = [[cut(cell, columns) for cell, columns in zip(row, widths, strict=True)] for row in (header, *rows)]
+    numbers = [column for column, title in enumerate(header) if title in right]
+    first, *lines = aligned(fitted, numbers)
+    sys.stdout.write(f"{first}\n" if no_color() else f"\x1b[1m{first}\x1b[0m\n")
+    sys.stdout.writelines(f"{line}\n" for line in lines)
 
-    style = "" if no_color() else "bold"
-    table = Table(box=None, pad_edge=False, padding=(0, len(GAP), 0, 0), header_style=style)
-    for number, title in enumerate(header):
-        justify: Literal["right", "left"] = "right" if title in right else "left"
-        if title in shrinks:
-            table.add_column(title, justify=justify, no_wrap=True, overflow="ellipsis")
-        else:
-            longest = max((width(row[number]) for row in rows), default=0)
-            table.add_column(title, justify=justify, overflow="fold", min_width=min(longest, LONGEST_KEPT))
-    for row in rows:
-        # Text, not str: brackets in a name are not markup.
-        table.add_row(*(Text(cell) for cell in row))
-    Console(highlight=False).print(table)
+
+def cut(text: str, columns: int) -> str:
+    """The text in no more than so many columns."""
+    if width(text) <= columns:
+        return text
+    while text and width(text) >= columns:
+        text = text[:-1]
+    return f"{text}…"

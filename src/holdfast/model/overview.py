@@ -29,14 +29,13 @@ class RunStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """What a store is, how much it takes, and who is at work in it. `checkpoints` counts expired ones, too, until they are
-    collected."""
+    """What a store is, how much it takes, and who is at work in it. `saves` counts all that were ever made."""
 
     backend: str
     location: str
     durability: str
     sessions: int
-    checkpoints: int
-    stored_bytes: int
+    saves: int
+    stored_bytes: int | None  # None if it was not asked for
     approvals: int  # that wait for a decision
     alive: tuple[RunStatus, ...]

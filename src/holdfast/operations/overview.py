@@ -17,17 +17,18 @@ PAGE = 200
 _log = logging.getLogger("holdfast")
 
 
-async def overview(services: Services) -> Overview:
-    usage = await services.backend.usage()
+async def overview(services: Services, *, sizes: bool = True) -> Overview:
+    """Without `sizes`, which take as long as the store is large."""
+    stored_bytes = (await services.backend.usage()).total_bytes if sizes else None
     capabilities = services.backend.capabilities
-    found, sessions = await _looked_at(services, only_alive=True)
+    found, sessions, saves = await _looked_at(services, only_alive=True)
     return Overview(
         backend=capabilities.name,
         location=capabilities.location,
         durability=capabilities.durability,
         sessions=sessions,
-        checkpoints=usage.records,
-        stored_bytes=usage.total_bytes,
+        saves=saves,
+        stored_bytes=stored_bytes,
         approvals=len(await approvals.listed(services)),
         alive=tuple(found),
     )
@@ -35,18 +36,18 @@ async def overview(services: Services) -> Overview:
 
 async def runs(services: Services, *, alive: bool = False) -> list[RunStatus]:
     """Sessions that are or were held by a lease, those at work first, then those saved to last."""
-    found, _ = await _looked_at(services, only_alive=alive)
+    found, _, _ = await _looked_at(services, only_alive=alive)
     order = {ALIVE: 0, WAITING: 1, STOPPED: 2}
     oldest = datetime.min.replace(tzinfo=UTC)
     found.sort(key=lambda one: one.head.created_at if one.head else oldest, reverse=True)
     return sorted(found, key=lambda one: order[one.status])
 
 
-async def _looked_at(services: Services, *, only_alive: bool) -> tuple[list[RunStatus], int]:
-    """The runs, and how many sessions stand at a checkpoint."""
+async def _looked_at(services: Services, *, only_alive: bool) -> tuple[list[RunStatus], int, int]:
+    """The runs, how many sessions stand at a checkpoint, and how many checkpoints were ever saved to them."""
     waiting = Counter(one.session_id for one in await approvals.listed(services))
     found: list[RunStatus] = []
-    sessions = 0
+    sessions = saves = 0
     after: bytes | None = None
     while page := await services.backend.scan(rows.HEAD, after=after, limit=PAGE):
         for key, row in page:
@@ -54,6 +55,7 @@ async def _looked_at(services: Services, *, only_alive: bool) -> tuple[list[RunS
             try:
                 head = rows.unpack_head(key, row)
                 sessions += head.checkpoint is not None
+                saves += head.sequence
                 held = head.lease if head.lease is not None and lease.is_alive(services, head.lease) else None
                 if held is None and (only_alive or not head.fence):  # none that was ever leased has no fence
                     continue
@@ -62,7 +64,7 @@ async def _looked_at(services: Services, *, only_alive: bool) -> tuple[list[RunS
             except HoldfastError as error:  # one that can't be read must not hide the others
                 _log.warning("session %r is left out of the list: %s", name, error)
         after = page[-1][0].key
-    return found, sessions
+    return found, sessions, saves
 
 
 def _shown(services: Services, tip: record.Stored | None) -> Checkpoint | None:
