@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # pip may come without the module that `python -m venv` needs for its own pip (Debian): so pip fills the venv.
 PIP_INTO := $(PYTHON) -m pip --python $(VENV)/bin/python --disable-pip-version-check install --quiet
 
-.PHONY: demo test check lint fmt docs bench bench-all bench-langgraph bench-servers bench-runs bench-differences bench-workspace soak clean
+.PHONY: demo test check lint fmt docs bench bench-all bench-langgraph bench-servers bench-runs bench-differences bench-cli bench-workspace soak clean
 
 demo: $(VENV)/installed
 	$(BIN)/holdfast demo
@@ -52,6 +52,10 @@ bench-runs: $(VENV)/bench
 ## Differences of two checkpoints, beside deepdiff and jsonpatch: two minutes.
 bench-differences: $(VENV)/bench
 	$(BIN)/python -m benchmarks.differences
+
+## Commands on a store of 100,000 checkpoints in 1,000 sessions: two minutes.
+bench-cli: $(VENV)/bench
+	$(BIN)/python -m benchmarks.large_store
 
 ## Every benchmark, one after the other, and benchmarks/RESULTS.md from what they found: about an hour on a quiet machine.
 bench-all: $(VENV)/bench

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import differences, goals, pages, report, runs, server_goals, server_report
+from benchmarks import differences, goals, large_store, pages, report, runs, server_goals, server_report
 from benchmarks.goals import Verdict
 from benchmarks.langgraph import report as langgraph_report
 from benchmarks.tables import table
@@ -42,6 +42,7 @@ BENCHMARKS = (
     Benchmark(
         "differences", "Differences", "bench-differences", ("benchmarks.differences",), "differences", differences.verdicts, differences.command,
     ),
+    Benchmark("cli", "Commands on a large store", "bench-cli", ("benchmarks.large_store",), "cli", large_store.verdicts, large_store.command),
 )  # fmt: skip
 
 

@@ -25,6 +25,10 @@ DOCUMENTED = (Path(__file__).parents[2] / "docs" / "json-output.md").read_text("
 # Below these are values of the user's own, or names that are data.
 FREE = {"metadata", "tasks", "execution_state", "agent_context", "arguments", "identity", "usage", "heads", "result", "value",
         "old", "new", "checkpointer"}  # fmt: skip
+PROGRAM = """
+def main(run):
+    run.step("one", len, "x")
+"""
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,7 @@ TABLE: dict[str, list[Case]] = {
     "diff": [Case("{first} {second}", missing="{first} nobody", reads="{first} {second}")],
     "compare": [Case("main what-if", missing="main nobody")],
     "bisect": [Case("main -- true", missing="nobody -- true", reads="main -- false")],
+    "replay": [Case("steps every_command_program:main", missing="nobody every_command_program:main")],
     "events": [Case("--after start --no-follow", lines=True)],
     "restore": [Case("{snapshot} --dir {directory} --yes", missing="nobody --dir {directory} --yes")],
     "rollback": [
@@ -80,7 +85,10 @@ TABLE: dict[str, list[Case]] = {
     "undo": [Case("", missing="00000000", conflict="{undone}")],
     "redo": [Case("", missing="00000000", conflict="{tagged}")],
     "op": [Case("log")],
-    "fork": [Case("{snapshot} {new} --dir {directory}", missing="nobody {new} --dir {directory}")],
+    "fork": [
+        Case("{snapshot} {new} --dir {directory}", missing="nobody {new} --dir {directory}"),
+        Case("{second} --set messages.0=x", missing="nobody", conflict="{second} --name main", reads="{second} --set messages.0=x"),
+    ],
     "adopt": [Case("what-if --yes", missing="nobody --yes")],
     "hook": [Case("claude-code --yes", needs_store=False)],
     "rewind": [Case("{snapshot} --dir {directory} --yes", missing="nobody --dir {directory} --yes")],
@@ -130,6 +138,7 @@ def made_once(tmp_path_factory) -> tuple[Path, dict[str, str]]:
     root = tmp_path_factory.mktemp("world")
     (root / "project").mkdir()
     (root / "project" / "a.txt").write_text("one\n")
+    (root / "every_command_program.py").write_text(PROGRAM)
     (root / "state.json").write_text('{"messages": ["one", "two"]}')
     with SyncClient.sqlite(root / ".holdfast" / "store.db") as client:
         first = client.save("worker", session_id="main", execution_state={"messages": ["one"]}, step_name="read")
@@ -137,6 +146,8 @@ def made_once(tmp_path_factory) -> tuple[Path, dict[str, str]]:
         handed = client.handoff(second, target_agent_id="approver")
         client.fork(first, session_id="what-if")
         client.tag("release", first)
+        with client.run("steps", agent_id="a") as run:
+            run.step("one", len, "x")
         approval, decided = (client.request_approval("main", "pay", {"to": who}) for who in ("ann", "bob"))
         client.decide(decided.approval_id, "approve", by="eve")
         with pytest.raises(KeyboardInterrupt), client.run("orders", agent_id="buyer") as run:
@@ -181,6 +192,7 @@ def nowhere(tmp_path_factory, monkeypatch) -> Mapping[str, str]:
     root = tmp_path_factory.mktemp("empty")
     monkeypatch.chdir(root)
     (root / "project").mkdir()
+    (root / "every_command_program.py").write_text(PROGRAM)
     return defaultdict(lambda: SOME_ID, places(root))
 
 
@@ -188,6 +200,16 @@ def call(run, world: Mapping[str, str], name: str, args: str, *flags: str) -> An
     ours, dashes, command = args.partition("-- ")  # what follows is a command line of its own
     words = [*ours.split(), *flags, *dashes.split(), *command.split()]
     return run(name, *(word.format_map(world) for word in words))
+
+
+def test_release_gives_back_what_was_claimed_and_nothing_else(run, world):
+    token = json.loads(call(run, world, "claim", "{handed} --agent approver", "--json").stdout)["token"]
+    result = call(run, world, "release", "{handed}", "--token", str(token), "--json")
+    assert result.exit_code == 0
+    assert set(fields(json.loads(result.stdout))) <= documented("release")
+    for ref, code in (("{handed}", 4), ("nobody", 3)):
+        result = call(run, world, "release", ref, "--token", str(token), "--json")
+        assert (result.exit_code, result.stdout) == (code, "")
 
 
 def test_every_command_is_in_the_table():
@@ -243,7 +265,7 @@ def test_without_a_store_it_exits_with_3_and_says_how_to_begin(run, nowhere, nam
     result = call(run, nowhere, name, case.ok)
     assert result.exit_code == 3
     assert "holdfast demo" in result.output
-    assert [path.name for path in Path.cwd().iterdir()] == ["project"]
+    assert {path.name for path in Path.cwd().iterdir()} - {"__pycache__"} == {"project", "every_command_program.py"}
 
 
 @pytest.mark.parametrize(("name", "case"), [one for one in CASES if one.values[1].needs_store])

@@ -45,6 +45,23 @@ def test_the_benchmarks_of_runs_run(tmp_path: Path):
 
 
 @pytest.mark.slow
+def test_the_benchmark_of_commands_runs(tmp_path: Path):
+    small = ("--sessions", "51", "--checkpoints", "10", "--rounds", "1")
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.large_store", *small, "--results", tmp_path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "cli.json").read_text())
+    assert {"--help", "sessions", "timeline", "du"} <= results["commands"].keys()
+    assert "not worth quoting" in (tmp_path / "cli.md").read_text()
+
+
+@pytest.mark.slow
 @pytest.mark.servers
 def test_the_quick_benchmarks_on_servers_run_for_our_own_side(tmp_path: Path):
     done = subprocess.run(

@@ -83,9 +83,13 @@ def _has_few_sessions(client: SyncClient) -> bool:
 _COMPLETED: dict[str, type[click.types.StringParamType]] = {
     "session": SessionName,
     "sessions": SessionName,
+    "other": SessionName,
     "agent": AgentName,
     "ref": CheckpointRef,
     "refs": CheckpointRef,
+    "a": CheckpointRef,
+    "b": CheckpointRef,
+    "expect_head": CheckpointRef,
     "checkpoint": CheckpointRef,
     "file": FilePath,
     "store": FilePath,
