@@ -3,6 +3,7 @@ checkpointer knows how (`HoldfastSaver`)."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -112,6 +113,8 @@ async def replay(client: Travelling, asked: Request, *, plainly: bool) -> Replay
         raise UsageError(
             f"{chosen!r:.80} is no program: give a function that takes the run, or a graph with a HoldfastSaver"
         )
+    if plainly and inspect.iscoroutinefunction(chosen):
+        raise UsageError(f"{chosen!r:.100} is async: a SyncClient replays plain functions. Use `Client`, and await")
     return await _of_run(client, asked, chosen, start, head, plainly=plainly)
 
 

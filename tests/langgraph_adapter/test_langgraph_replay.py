@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 from langgraph.graph import END, START, StateGraph
+from langgraph.types import Command, interrupt
 
 from holdfast import Client, NotRecordedError, SyncClient, UsageError
 from holdfast.adapters.langgraph.saver import HoldfastSaver
@@ -142,6 +143,49 @@ def test_what_was_not_recorded_does_not_run(client: SyncClient, nodes: Nodes) ->
     assert isinstance(report.error, NotRecordedError)
     assert not nodes.ran
     assert set(told(report).values()) == {"blocked"}
+
+
+def test_of_a_graph_that_stops_before_nodes(client: SyncClient, nodes: Nodes) -> None:
+    nodes.compiled.interrupt_before_nodes = ["answer"]
+    assert client.replay("lg/t", nodes.compiled).result["answer"] == "plan for why?; left; right"
+    assert not nodes.ran
+    report = client.replay("lg/t", nodes.compiled, mode="live")
+    assert report.ok, report.error
+    assert nodes.ran == {"plan": 1, "left": 1, "right": 1, "answer": 1}
+
+
+def test_of_a_node_that_asks_a_person(client: SyncClient) -> None:
+    asked: list[str] = []
+
+    def ask(state: State) -> State:
+        asked.append("asked")
+        return {"answer": interrupt("which?")}
+
+    builder = StateGraph(State)
+    builder.add_node("ask", ask)
+    builder.add_edge(START, "ask")
+    graph = builder.compile(checkpointer=HoldfastSaver(client))
+    config = {"configurable": {"thread_id": "t"}}
+    graph.invoke({"question": "why?"}, config)
+    graph.invoke(Command(resume="this one"), config)
+    report = client.replay("lg/t", graph)
+    assert (report.ok, report.result["answer"]) == (True, "this one")
+    asked.clear()
+    report = client.replay("lg/t", graph, mode="live", name="again")
+    assert "waits for an answer" in str(report.error)
+    assert asked == ["asked"]
+    assert graph.invoke(Command(resume="that one"), {"configurable": {"thread_id": "again"}})["answer"] == "that one"
+
+
+def test_a_node_that_raises_ends_it(client: SyncClient, nodes: Nodes) -> None:
+    def fail(state: State) -> State:
+        raise ValueError("no")
+
+    nodes.answer = fail
+    broken = nodes.graph(nodes.compiled.checkpointer)
+    report = client.replay("lg/t", broken, steps={"answer": "live"})
+    assert isinstance(report.error, ValueError)
+    assert (report.steps[-1].name, report.steps[-1].source, report.steps[-1].failed) == ("answer", "live", True)
 
 
 def test_what_can_not_be_replayed(client: SyncClient, nodes: Nodes) -> None:

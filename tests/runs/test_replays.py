@@ -225,6 +225,17 @@ def test_an_effect_that_fails_live_is_live(client: SyncClient, agent: Agent) -> 
     assert effect.tool == "mail"
 
 
+def test_what_the_program_raises_is_in_the_report(client: SyncClient, agent: Agent) -> None:
+    def program(run: Any) -> None:
+        run.step("plan", agent.ask, run.state["prompt"])
+        run.step("look up", "no function", 1)
+
+    report = client.replay("s", program)
+    assert isinstance(report.error, UsageError)
+    assert not report
+    assert sources(report) == [("plan", "recorded")]
+
+
 def test_a_registered_program(client: SyncClient, agent: Agent) -> None:
     with client.run("other", agent_id="registered", state={"prompt": "what?", "payee": "eve"}) as run:
         agent(run)
@@ -271,6 +282,11 @@ def test_what_can_not_be_replayed(client: SyncClient, agent: Agent) -> None:
             client.replay("s", agent, **wrong)
     with pytest.raises(UsageError, match="no program"):
         client.replay("s", 5)
+
+    async def awaits(run: Any) -> None: ...
+
+    with pytest.raises(UsageError, match="is async"):
+        client.replay("s", awaits)
     assert [session.session_id for session in client.sessions()] == ["plain", "s"]
 
 

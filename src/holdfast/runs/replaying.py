@@ -148,9 +148,6 @@ async def replayed(
             core = sync_run._core
             with sync_run:
                 result = program(sync_run)
-                if inspect.iscoroutine(result):
-                    result.close()
-                    raise UsageError(f"{program!r:.100} is async: a SyncClient replays plain functions. Use `Client`")
         else:
             run = await faces.opened(*terms)
             core = run._core
@@ -158,7 +155,7 @@ async def replayed(
                 result = program(run)
                 if inspect.isawaitable(result):
                     result = await result
-    except (StoreError, LeaseLostError, UsageError):
+    except (StoreError, LeaseLostError):
         raise
     except Exception as raised:
         error = raised

@@ -75,8 +75,8 @@ class GraphReplay:
                     if node.is_served:
                         assert node.recorded is not None
                         await self.threads.put_writes(self.target, at, node.recorded, node.id, node.path)
-                await self._ask("invoke", None, self._config(), interrupt_before=[], interrupt_after="*")
-            except (StoreError, UsageError):
+                await self._step(at)
+            except StoreError:
                 raise
             except Exception as raised:
                 error = raised
@@ -90,6 +90,15 @@ class GraphReplay:
                     f"a Command(resume=...) in thread {self.target.thread!r:.60}"
                 )
         return UsageError(f"the graph did not end within {MAX_SUPERSTEPS} supersteps")
+
+    async def _step(self, at: str) -> None:
+        """One superstep. A graph that was compiled to stop before some nodes stops there first, and goes on when asked again."""
+        for _ in range(2):
+            await self._ask("invoke", None, self._config(), interrupt_after="*")
+            now = await self.threads.newest(self.target, None)
+            state = await self._ask("get_state", self._config())
+            if (now is not None and now.id != at) or any(task.interrupts for task in state.tasks):
+                return
 
     async def _nodes(self, number: int, here: Mapping[str, Any]) -> list[_Node]:
         """The tasks of the next superstep. Notes whether the state is still that of the original."""
@@ -252,11 +261,10 @@ async def _fork(threads: Threads, place: Place, start: Checkpoint, target: Place
 
 
 def _by_task(pending: Sequence[tuple[str, str, Any]]) -> dict[str, Written]:
-    """What tasks have written, without errors, interrupts and answers to these: such a task has not ended."""
+    """What tasks have written at their ends; errors, interrupts and answers to these come before that."""
     found: dict[str, Written] = {}
-    unfinished = {task for task, channel, _ in pending if channel in WRITES_IDX_MAP}
     for task, channel, value in pending:
-        if task not in unfinished:
+        if channel not in WRITES_IDX_MAP:
             found.setdefault(task, []).append((channel, value))
     return found
 
