@@ -8,6 +8,7 @@ from collections import Counter
 from typing import Annotated, Any, TypedDict
 
 import pytest
+from langgraph.channels import DeltaChannel
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
 
@@ -212,3 +213,42 @@ def test_awaited(tmp_path) -> None:
             assert nodes.ran == {"plan": 1, "left": 1, "right": 1, "answer": 1}
 
     asyncio.run(main())
+
+
+def _extended(state: list[str] | None, writes: list[Any]) -> list[str]:
+    return [*(state or []), *(note for write in writes for note in write)]
+
+
+class DeltaState(TypedDict, total=False):
+    notes: Annotated[list[str], DeltaChannel(_extended)]
+
+
+def test_channels_that_are_kept_as_deltas(client: SyncClient) -> None:
+    ran: list[str] = []
+
+    def node(name: str) -> Any:
+        def write(state: DeltaState) -> DeltaState:
+            ran.append(name)
+            return {"notes": [f"{name} after {len(state['notes'])}"]}
+
+        return write
+
+    builder = StateGraph(DeltaState)
+    for name in "abc":
+        builder.add_node(name, node(name))
+    builder.add_edge(START, "a")
+    builder.add_edge("a", "b")
+    builder.add_edge("b", "c")
+    graph = builder.compile(checkpointer=HoldfastSaver(client))
+    graph.invoke({"notes": ["start"]}, {"configurable": {"thread_id": "t"}})
+    expected = ["start", "a after 1", "b after 2", "c after 3"]
+    ran.clear()
+    assert client.replay("lg/t", graph).result["notes"] == expected
+    assert client.replay("lg/t", graph, mode="mixed").result["notes"] == expected
+    assert not ran
+    start = next(
+        one.checkpoint_id for one in client.timeline(session_id="lg/t") if one.metadata["metadata"]["step"] == 1
+    )
+    report = client.replay("lg/t", graph, from_=start, mode="mixed", steps={"b": "live"})
+    assert report.result["notes"] == expected
+    assert ran == ["b"]  # the same came of it, so c is asked the same

@@ -5,12 +5,15 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from hypothesis import given
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from examples import examples
+from holdfast import SyncClient
 from holdfast.errors import UsageError
 from holdfast.model.editing import edited, parse
-from strategies import json_values, same
+from strategies import json_values, same, states
 
 plain_keys = st.text(min_size=1, max_size=6)
 trees = st.recursive(
@@ -82,6 +85,34 @@ def test_any_text_is_a_path_or_is_refused(tree: Any, text: str) -> None:
         assert str(error)
         return
     assert not same(made, state) or value_at(state, ("root",)) == 1
+
+
+def messages(count: int) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": f"{number} " + "text " * 120} for number in range(count)]
+
+
+@pytest.mark.slow
+@given(states(), st.integers(0, 40), json_values(), st.data())
+@settings(suppress_health_check=list(HealthCheck), max_examples=examples(30))
+def test_forks_have_their_edits_and_nothing_else(state: Any, count: int, new: Any, data: st.DataObject) -> None:
+    state = {**state, "messages": messages(count), "text": "x" * 5000}
+    with SyncClient.memory() as client:
+        source = client.save("a", session_id="s", execution_state=state, context={"k": 1})
+        known = [path for path in paths_of(state) if all(type(key) in (str, int) for key in path)]
+        ways = [
+            dict.fromkeys(data.draw(st.lists(st.sampled_from(known), max_size=2, unique=True)), new) for _ in range(3)
+        ]
+        expected = []
+        for way in ways:
+            try:
+                expected.append(edited(state, {"k": 1}, way)[0])
+            except UsageError:  # the second path led through what the first one replaced
+                return
+        reports = client.fork(source, set=ways)
+        for report, value in zip(reports, expected, strict=True):
+            assert same(client.restore(report.checkpoint_id).execution_state, value)
+        assert same(client.restore(source).execution_state, state)
+        assert client.verify().ok
 
 
 def test_brackets_are_as_differences_print_them() -> None:

@@ -109,11 +109,13 @@ class GraphReplay:
             id_ = self.originals[number]
             original = await self.threads.get(self.place, id_)
             if original is not None:
-                tasks = (await self._ask("get_state", config_of(self.place, id_))).tasks
+                then = await self._ask("get_state", config_of(self.place, id_))
                 found = _by_task(original.pending_writes or [])
-                recorded = {(task.name, repr(task.path)): found[task.id] for task in tasks if task.id in found}
+                recorded = {(task.name, repr(task.path)): found[task.id] for task in then.tasks if task.id in found}
+                # The values as well: a delta channel has none of its own in a checkpoint.
                 encode = self.threads.services.codec.encode
-                is_same = encode(here["channel_values"]) == encode(original.checkpoint["channel_values"])
+                stood = encode([original.checkpoint["channel_values"], then.values])
+                is_same = encode([here["channel_values"], state.values]) == stood
         self.has_parted = self.has_parted or not is_same
         if not state.next:
             return []
