@@ -273,8 +273,8 @@ class Client(Keeping, Moving, Asking, Travelling, Undoing):
         force: bool = False,
         dry_run: bool = False,
     ) -> RollbackReport:
-        """Moves the session's head to another checkpoint of its tree. Nothing is removed: what came after stays as a
-        branch, and rolling back to it undoes this.
+        """Moves the session's head to another checkpoint of its tree: `to` is an id, or a reference as `resolve`
+        takes it. Nothing is removed: what came after stays as a branch, and `undo` goes back there.
 
         What was done to the outside world stays done: the report names such effects, those in doubt, and agents that went
         on from a later handoff. With `strict` it is refused (`UnacknowledgedError`, with the report) unless each of them
@@ -290,7 +290,7 @@ class Client(Keeping, Moving, Asking, Travelling, Undoing):
         name = arguments.name("session_id", session_id)
         arguments.session_under(lease, name)
         undone: tuple[Effect, ...] = ()
-        target, decider = ids.from_text(to), decided_by(by)
+        target, decider = await self._id_of(to), decided_by(by)
         given = arguments.ids_of("acknowledge", acknowledge)
         terms: dict[str, Any] = {
             "expect_head": arguments.optional_id(expect_head),
