@@ -317,6 +317,21 @@ class TestWhatWasBuiltUpon:
             client.undo(first.operation_id)
         assert client.pins()[0].note == "two"
 
+    def test_forks_of_one_act_are_undone_together(self, client: SyncClient):
+        world = World(client)
+        before = world.seen()
+        client.fork(world.a[0], set=[{"step": 10}, {"step": 11}, {}], session_id="n")
+        after = world.seen()
+        client.undo()
+        assert world.seen() == before
+        client.redo()
+        assert world.seen() == after
+        assert [client.latest(session_id=f"n-{n}").execution_state["step"] for n in (1, 2, 3)] == [10, 11, 0]
+        client.save("agent", session_id="n-2")
+        with pytest.raises(ConflictError, match="'n-2' has gone on"):
+            client.undo()
+        assert len(client.sessions()) == 5
+
     def test_a_fork_that_went_on_stays(self, client: SyncClient):
         world = World(client)
         client.fork(world.a[0], session_id="way")
@@ -437,3 +452,6 @@ class TestAdopting:
             client.adopt("a")
         with pytest.raises(UsageError, match="no relative"):
             client.adopt("a", "b")
+        with pytest.raises(UsageError, match="itself"):
+            client.adopt("a", "a")
+        assert client.operations() == []

@@ -26,6 +26,10 @@ async def adopt(services: Services, fork_session: str, session_id: str | None, o
         )
     fork = line.tip
     parent = session_id if session_id is not None else await parent_session(services, fork_session, fork)
+    if parent == fork_session:
+        raise UsageError(
+            f"session {parent!r:.60} can't adopt itself: name the fork, and the session that goes on with it"
+        )
     session = rows.session_key(parent)
     adopted = services.codec.decode(fork.header["meta"]) if "meta" in fork.header else {}
     adopted = {**adopted, "adopted_from": ids.to_text(fork.id), "adopted_session": fork_session}
