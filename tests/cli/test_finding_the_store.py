@@ -113,3 +113,81 @@ def test_a_password_in_the_url_is_not_shown():
         "postgresql://me@host:5432/db": "postgresql://me@host:5432/db",
     }
     assert {url: str(locate(url)) for url in shown} == shown
+
+
+class TestSettings:
+    """holdfast.toml, and [tool.holdfast] in pyproject.toml."""
+
+    @pytest.fixture
+    def other(self, tmp_path):
+        (tmp_path / "data").mkdir()
+        with SyncClient.sqlite(tmp_path / "data" / "other.db") as client:
+            client.save(agent_id="a", session_id="other")
+        return tmp_path / "data" / "other.db"
+
+    @pytest.mark.parametrize(
+        ("file", "text"),
+        [
+            ("holdfast.toml", 'store = "data/other.db"\n'),
+            ("holdfast.toml", 'store = "sqlite:///data/other.db"\n'),
+            ("pyproject.toml", '[project]\nname = "x"\n\n[tool.holdfast]\nstore = "data/other.db"\n'),
+        ],
+    )
+    def test_names_a_store_from_where_the_file_is(self, run, other, made, tmp_path, monkeypatch, file, text):
+        (tmp_path / file).write_text(text)
+        below = tmp_path / "a" / "b"
+        below.mkdir(parents=True)
+        monkeypatch.chdir(below)
+        assert sessions_of(run("sessions", "--json")) == ["other"]
+
+    def test_flag_and_environment_go_before_it(self, run, other, made, tmp_path, monkeypatch):
+        (tmp_path / "holdfast.toml").write_text('store = "nowhere.db"\n')
+        assert sessions_of(run("sessions", "--json", "--store", str(other))) == ["other"]
+        monkeypatch.setenv("HOLDFAST_URL", str(other))
+        assert sessions_of(run("sessions", "--json")) == ["other"]
+        monkeypatch.delenv("HOLDFAST_URL")
+        refused = run("sessions")
+        assert refused.exit_code == 3
+        assert f"nowhere.db ({tmp_path / 'holdfast.toml'})" in refused.stderr
+
+    def test_holdfast_toml_goes_before_pyproject(self, run, other, made, tmp_path):
+        (tmp_path / "pyproject.toml").write_text('[tool.holdfast]\nstore = "nowhere.db"\n')
+        (tmp_path / "holdfast.toml").write_text(f'store = "{other}"\n')
+        assert sessions_of(run("sessions", "--json")) == ["other"]
+
+    def test_a_nearer_store_goes_before_a_file_above(self, run, other, tmp_path, monkeypatch):
+        (tmp_path / "holdfast.toml").write_text('store = "data/other.db"\n')
+        (tmp_path / "inner").mkdir()
+        with SyncClient.sqlite(tmp_path / "inner" / ".holdfast" / "store.db") as client:
+            client.save(agent_id="a", session_id="inner")
+        monkeypatch.chdir(tmp_path / "inner")
+        assert sessions_of(run("sessions", "--json")) == ["inner"]
+
+    def test_what_saves_makes_the_store_that_is_named(self, run, tmp_path, monkeypatch):
+        (tmp_path / "holdfast.toml").write_text('store = "made/here.db"\n')
+        (tmp_path / "below").mkdir()
+        (tmp_path / "state.json").write_text("{}")
+        monkeypatch.chdir(tmp_path / "below")
+        assert run("save", "s", "../state.json").exit_code == 0
+        assert (tmp_path / "made" / "here.db").is_file()
+        assert sessions_of(run("sessions", "--json")) == ["s"]
+
+    @pytest.mark.parametrize("text", ["stor = 1", "store = 1", "store = ''", "store = [", "store = '\udcff'"])
+    def test_a_mistake_is_said(self, run, made, tmp_path, text):
+        (tmp_path / "holdfast.toml").write_bytes(text.encode("utf-8", "surrogateescape"))
+        result = run("sessions")
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "holdfast.toml" in result.stderr
+
+    def test_files_that_say_nothing_are_passed_by(self, run, made, tmp_path):
+        (tmp_path / "pyproject.toml").write_text("this is no TOML, and none of ours")
+        (tmp_path / "holdfast.toml").write_text("# later\n")
+        assert "main" in sessions_of(run("sessions", "--json"))
+
+    def test_the_directory_of_the_file_is_the_one_that_is_worked_in(self, run, tmp_path, monkeypatch):
+        (tmp_path / "holdfast.toml").write_text(f'store = "{tmp_path.parent / tmp_path.name}-store.db"\n')
+        (tmp_path / "below").mkdir()
+        (tmp_path / "file").write_text("x")
+        monkeypatch.chdir(tmp_path / "below")
+        said = json.loads(run("snap", "--json").stdout)
+        assert said["files"] == 2

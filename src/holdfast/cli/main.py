@@ -130,8 +130,8 @@ def _version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> N
 @click.option(
     "--store",
     metavar="URL|PATH",
-    help="The store: a SQLite file, a directory of files, or a URL. Without it: HOLDFAST_URL, else the nearest "
-    ".holdfast/ from here upward.",
+    help="The store: a SQLite file, a directory of files, or a URL. Without it: HOLDFAST_URL, else what the nearest "
+    "directory from here upward names (holdfast.toml) or has (.holdfast/).",
 )
 @click.option(
     "--color",

@@ -1,4 +1,5 @@
-"""Where the store is: named, by HOLDFAST_URL, or found by walking up. Looking never makes a store; saving may."""
+"""Where the store is: named; by HOLDFAST_URL; or found by walking up, where a directory names one (holdfast.toml, pyproject.toml)
+or has one (.holdfast/). Looking never makes a store; saving may."""
 
 from __future__ import annotations
 
@@ -88,7 +89,7 @@ def open_or_make_store(named: str | None) -> SyncClient:
     try:
         return locate(named).open(make=True)
     except StoreNotFoundError:
-        text = named if named is not None else os.environ.get(VARIABLE)
+        text, _ = _said(named)
         if text and Path(text).expanduser().is_dir():
             raise
     from holdfast.sync_client import SyncClient
@@ -114,7 +115,7 @@ def make_store(named: str | None) -> tuple[StoreLocation, bool | None]:
 
 def locate(named: str | None) -> StoreLocation:
     """The store that a command speaks of. Raises `StoreNotFoundError` if there is none."""
-    text, how = (named, "--store") if named is not None else (os.environ.get(VARIABLE), VARIABLE)
+    text, how = _said(named)
     if text:
         try:
             return _named(text, how)
@@ -129,9 +130,28 @@ def locate(named: str | None) -> StoreLocation:
         if found is not None:
             return found
     raise StoreNotFoundError(
-        f"no store found: there is no {DIRECTORY}/ in {here} or above it, {VARIABLE} is not set, and no --store was "
-        f"given.\n\n{BEGIN}"
+        f"no store found: there is no {DIRECTORY}/ in {here} or above it, no holdfast.toml that names one, {VARIABLE} is not "
+        f"set, and no --store was given.\n\n{BEGIN}"
     )
+
+
+def _said(named: str | None) -> tuple[str | None, str]:
+    """The path or URL that says where the store is, and who says so: None if nobody does. The nearest directory decides; in it, a
+    file that names a store goes before the one that is there."""
+    if named is not None:
+        return named, "--store"
+    if text := os.environ.get(VARIABLE):
+        return text, VARIABLE
+    from holdfast.cli.settings import stated_store
+
+    here = Path.cwd()
+    for directory in (here, *here.parents):
+        stated = stated_store(directory)
+        if stated is not None:
+            return stated[0], str(stated[1])
+        if _within(directory / DIRECTORY, "") is not None:
+            break
+    return None, ""
 
 
 def _named(text: str, how: str) -> StoreLocation:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from holdfast.cli.settings import stated_store
 from holdfast.cli.store_location import DIRECTORY
 
 if TYPE_CHECKING:
@@ -29,11 +30,15 @@ def directory_option(command: Command) -> Command:
 
 
 def chosen_directory(given: str | None) -> Path:
-    """The directory that is meant: the one that has the store in it, as with git."""
+    """The directory that is meant: the one that has the store in it, as with git, or names it."""
     if given is not None:
         return Path(given)
     here = Path.cwd()
-    return next((one for one in (here, *here.parents) if (one / DIRECTORY).is_dir()), here)
+    return next((one for one in (here, *here.parents) if _has_a_store(one)), here)
+
+
+def _has_a_store(directory: Path) -> bool:
+    return (directory / DIRECTORY).is_dir() or stated_store(directory) is not None
 
 
 def open_workspace(client: SyncClient, given: str | None) -> SyncWorkspace:
