@@ -20,6 +20,8 @@ pytestmark = pytest.mark.servers
 
 HEAD = RowKey("head", b"one", TREE)
 OTHER_HEAD = RowKey("head", b"two", OTHER_TREE)
+BESIDE, THERE = RowKey("index", b"new", TREE), RowKey("index", b"there", TREE)
+LONG = RowKey("index", b"k" * 3000, TREE)
 LABELS = Labels("agent \0 \ud800", "custom", 3, None, None, 17, "")
 
 
@@ -28,7 +30,7 @@ def run(log: int, first: int, data: bytes = b"run") -> RunWrite:
 
 
 START = [
-    Commit(TREE, record(1, session=b"one"), rows=[RowWrite(HEAD, b"1")], runs=[run(5, 0)]),
+    Commit(TREE, record(1, session=b"one"), rows=[RowWrite(HEAD, b"1"), RowWrite(THERE, b"1")], runs=[run(5, 0)]),
     Commit(OTHER_TREE, record(2, session=b"two", tree=OTHER_TREE), rows=[RowWrite(OTHER_HEAD, b"1")]),
 ]
 GOOD = Commit(
@@ -49,6 +51,12 @@ CASES = {
     "the number": (replace(GOOD, record=GOOD.record._replace(sequence=1)), ("record", GOOD.record.id)),
     "a new session": (replace(GOOD, record=GOOD.record._replace(session=b"new")), None),
     "no run": (replace(GOOD, runs=[]), None),
+    "a row beside": (replace(GOOD, rows=[*GOOD.rows, RowWrite(BESIDE, b"new")]), None),
+    "a row beside that is there": (replace(GOOD, rows=[*GOOD.rows, RowWrite(THERE, b"again")]), None),
+    "a row beside with a long key": (replace(GOOD, rows=[*GOOD.rows, RowWrite(LONG, b"long")]), None),
+    "a row beside one that is not as expected": (
+        replace(GOOD, rows=[RowWrite(HEAD, b"2", 7), RowWrite(THERE, b"again")]), ("row", HEAD),
+    ),
 }  # fmt: skip
 
 
@@ -66,6 +74,7 @@ async def carried_out(url: str, commit: Commit) -> tuple[list[object], list[obje
         [change.record for change in await backend.changes(0, 99)],
         await backend.runs([Span(5, 0, 9), Span(6, 0, 9)]),
         await backend.scan("head"),
+        await backend.scan("index"),
     ]
     await backend.close()
     return outcomes, left
@@ -99,6 +108,11 @@ def test_both_ways_decide_alike_and_leave_the_same_behind(case, postgres_dsn, tm
         replace(GOOD, rows=[RowWrite(HEAD, None, 1)]),
         replace(GOOD, rows=[RowWrite(HEAD, b"2")]),
         replace(GOOD, rows=[*GOOD.rows, *NEIGHBOUR.rows]),
+        replace(GOOD, rows=[*GOOD.rows, RowWrite(BESIDE, b"new", 0)]),
+        replace(GOOD, rows=[*GOOD.rows, RowWrite(BESIDE, None)]),
+        replace(GOOD, rows=[*GOOD.rows, RowWrite(BESIDE, b"new", was=b"old")]),
+        replace(GOOD, rows=[*GOOD.rows, RowWrite(HEAD, b"3")]),
+        replace(GOOD, rows=[*GOOD.rows, RowWrite(BESIDE, b"1"), RowWrite(THERE, b"2")]),
     ],
 )
 def test_what_is_more_than_that_is_not_plain(other):
@@ -110,11 +124,11 @@ def test_a_store_of_the_first_schema_is_brought_up_to_date(postgres_url):
         first = client.save("a", session_id="s", execution_state={"n": 1})
     schema = quoted(schema_of(postgres_url))
     with connected(postgres_url) as connection:
-        connection.execute(f"DROP FUNCTION {schema}.save_all".encode())
+        connection.execute(f"DROP FUNCTION {schema}.save_all, {schema}.save_batch".encode())
         connection.execute(f"UPDATE {schema}.store SET version = 1".encode())
     with SyncClient.open(postgres_url) as client:
         second = client.save("a", session_id="s", execution_state={"n": 2})
         third = client.save("a", session_id="s", execution_state={"n": 3})
         assert [one.checkpoint_id for one in client.timeline("a", "s")] == [third, second, first]
     with connected(postgres_url) as connection:
-        assert connection.execute(f"SELECT version FROM {schema}.store".encode()).fetchone() == (2,)
+        assert connection.execute(f"SELECT version FROM {schema}.store".encode()).fetchone() == (3,)

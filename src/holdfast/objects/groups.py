@@ -8,6 +8,7 @@ list of some megabytes at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.codec.codec import Codec
@@ -45,7 +46,7 @@ class Groups(NamedTuple):
         return [(min(GROUP, self.length - first), data) for first, data in zip(firsts, self.stretches, strict=True)]
 
     def followed_by(self, fresh: Sequence[bytes], witnesses: Witnesses = ()) -> Groups:
-        """These elements and more. Full stretches are shared. `witnesses` are those of the stretches after the full ones."""
+        """These elements and more. Full stretches are shared. `witnesses` are those of what is new, see `witnesses_from`."""
         if not fresh:
             return self
         stretches = list(self.stretches)
@@ -53,8 +54,15 @@ class Groups(NamedTuple):
         if room:
             stretches[-1] += b"".join(fresh[:room])
         stretches += [b"".join(fresh[start : start + GROUP]) for start in range(room, len(fresh), GROUP)]
-        seen = (*self.witnesses[: self.length // GROUP], *witnesses) if witnesses else ()
+        seen = self._witnesses_with(witnesses) if witnesses else ()
         return Groups(self.length + len(fresh), self.size + sum(map(len, fresh)), tuple(stretches), seen)
+
+    def _witnesses_with(self, new: Witnesses) -> Witnesses:
+        before = self.witnesses or (None,) * len(self.stretches)
+        if self.length % GROUP == 0:
+            return (*before, *new)
+        last, first = before[-1], new[0]  # of the same stretch
+        return (*before[:-1], last.followed_by(first) if last and first else None, *new[1:])
 
     def begin(self, value: list[Any], codec: Codec, path: str, *, no_bytes: bool) -> Groups | None:
         """These, with witnesses of the value's elements, if the value's first ones encode to exactly them; else None.
@@ -85,12 +93,12 @@ def witness_of(elements: list[Any], codec: Codec) -> Witness | None:
 
 
 def witnesses_from(value: list[Any], first: int, codec: Codec) -> Witnesses:
-    """Of the stretches from the one that has the element `first` on. To be taken before these elements are encoded: a change
-    in between then shows as one."""
+    """Of the elements from `first` on, by stretches: the first one may be the rest of a stretch. To be taken before these elements
+    are encoded: a change in between then shows as one."""
     if not codec.types.plain:
         return ()
-    starts = range(first // GROUP * GROUP, len(value), GROUP)
-    return tuple(witness_of(value[start : start + GROUP], codec) for start in starts)
+    starts = [first, *range(first // GROUP * GROUP + GROUP, len(value), GROUP)]
+    return tuple(witness_of(value[start:end], codec) for start, end in pairwise([*starts, len(value)]))
 
 
 def encode(value: list[Any], length: int, codec: Codec, path: str, *, no_bytes: bool) -> tuple[Groups, Chain]:

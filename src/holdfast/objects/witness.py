@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Collection, Sequence
-from itertools import chain, compress
+from itertools import chain, compress, filterfalse, repeat
+from operator import attrgetter
 from typing import Any
 
 from holdfast.objects.addresses import addresses
@@ -24,6 +25,7 @@ MAX_LEVELS = 16
 MAX_REFERENCES = 20_000  # of one witness: beyond it, encoding is the cheaper way
 _CONTAINERS = frozenset((dict, list, tuple, set, frozenset))
 _NAMES = frozenset((str,))
+_attributes = attrgetter("__dict__")
 
 
 class _Mark:
@@ -52,6 +54,20 @@ class Witness:
         self._expected = addresses(references)
         self._dicts = [one for one in containers if type(one) is dict and one]
         self._names = [*chain.from_iterable(self._dicts)]
+
+    def followed_by(self, other: Witness) -> Witness | None:
+        """One witness of both one's elements; None if that is too much for one."""
+        if len(self._references) + len(other._references) > MAX_REFERENCES:
+            return None
+        both = Witness.__new__(Witness)
+        both.elements = self.elements + other.elements
+        both._places = self._places + other._places
+        both._containers = self._containers + other._containers
+        both._references = self._references + other._references
+        both._expected = self._expected + other._expected
+        both._dicts = self._dicts + other._dicts
+        both._names = self._names + other._names
+        return both
 
     def testifies(self, elements: Sequence[Any]) -> bool:
         """Whether these are the same elements, unchanged."""
@@ -92,16 +108,12 @@ def witness(elements: list[Any], plain: Collection[type[Any]]) -> Witness | None
 def _marked(level: list[Any]) -> list[Any]:
     """These containers with a mark behind each that holds something, and behind the empty ones, which come last: so what one
     refers to can't be taken for what its neighbour does."""
-    marked: list[Any] = []
-    empty: list[Any] = []
-    for one in level:
-        if type(one) not in _CONTAINERS:
-            marked.append(one)
-        elif one:
-            marked += (one, _MARK)
-        else:
-            empty.append(one)
-    return [*marked, *empty, _MARK]
+    objects: list[Any] = []
+    if not _CONTAINERS.issuperset(map(type, level)):
+        objects = [one for one in level if type(one) not in _CONTAINERS]
+        level = [one for one in level if type(one) in _CONTAINERS]
+    filled = filter(None, level)
+    return [*objects, *chain.from_iterable(zip(filled, repeat(_MARK), strict=False)), *filterfalse(None, level), _MARK]
 
 
 def _sworn(
@@ -112,5 +124,5 @@ def _sworn(
     made = Witness(elements, containers, references)
     objects = [one for one in containers if type(one) in plain]
     shown = set(map(id, made._dicts)) if objects else set()
-    is_sworn = _NAMES.issuperset(map(type, made._names)) and all(id(one.__dict__) in shown for one in objects)
+    is_sworn = _NAMES.issuperset(map(type, made._names)) and shown.issuperset(map(id, map(_attributes, objects)))
     return made if is_sworn else None

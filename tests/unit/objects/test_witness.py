@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.codec.codec import Codec
-from holdfast.objects.witness import MAX_LEVELS, witness
+from holdfast.objects.witness import MAX_LEVELS, MAX_REFERENCES, Witness, witness
 
 PLAIN = frozenset((SimpleNamespace,))
 
@@ -66,10 +66,20 @@ CHANGES = {
 }
 
 
+def of_parts(watched: list[Any], border: int) -> Witness:
+    first, second = witness(watched[:border], PLAIN), witness(watched[border:], PLAIN)
+    assert first is not None
+    assert second is not None
+    both = first.followed_by(second)
+    assert both is not None
+    return both
+
+
+@pytest.mark.parametrize("border", [None, 0, 1, 5])
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_change_is_noticed(change: Any) -> None:
+def test_a_change_is_noticed(change: Any, border: int | None) -> None:
     watched = elements()
-    found = witness(list(watched), PLAIN)
+    found = witness(list(watched), PLAIN) if border is None else of_parts(watched, border)
     assert found is not None
     assert found.testifies(watched)
     change(watched)
@@ -81,6 +91,14 @@ def test_equal_elements_that_are_others_are_not_taken_for_the_same() -> None:
     found = witness(list(watched), PLAIN)
     assert found is not None
     assert not found.testifies(copy.deepcopy(watched))
+
+
+def test_what_is_too_much_for_one_is_not_put_together() -> None:
+    half = ["text"] * (MAX_REFERENCES // 2)
+    one, other = witness([half], PLAIN), witness([half], PLAIN)
+    assert one is not None
+    assert other is not None
+    assert one.followed_by(other) is None
 
 
 def nested(levels: int) -> list[Any]:

@@ -2,7 +2,7 @@
 
     backend.py      the verbs of the port
     commit.py       commits as a program of conditions and changes, for `carry_out` in the database
-    plain.py        commits that are what nearly all are, for `save_all`: half the time
+    plain.py        commits that are what nearly all are, for `save_batch`: half the time
     asking.py       one question over libpq itself, for what is asked with every save and restore
     queries.py      the SQL of the other verbs
     arrays.py       arrays as PostgreSQL receives them

@@ -112,7 +112,7 @@ class PostgresBackend:
         """One transaction. If one of the commits can't be written as it is, each gets a transaction of its own."""
         are_plain = all(map(is_plain, commits))
         program = PlainBatch(commits) if are_plain else Program(commits)
-        query = queries.SAVE_ALL if are_plain else queries.CARRY_OUT
+        query = queries.SAVE_BATCH if are_plain else queries.CARRY_OUT
         arguments = (
             ints_array(locks),
             ints_array(program.ints),

@@ -1,16 +1,18 @@
-"""What nearly every commit is, for `save_all` in the database (migrations/002_plain_saves.sql): one new record, up to two
-runs at the ends of their logs, one row that changes. Anything else is a `Program`."""
+"""What nearly every commit is, for `save_batch` in the database (migrations/003_saves_with_a_row_beside.sql): one new record, up
+to two runs at the ends of their logs, one row that changes, and perhaps one beside it that is put whatever was there.
+Anything else is a `Program`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
 
-from holdfast.backends.port import ABSENT, MAX_LOG_ELEMENTS, Commit, CommitConflict
-from holdfast.backends.postgres.commit import NOTHING, key_columns, shown
+from holdfast.backends.port import ABSENT, ANY_VERSION, MAX_LOG_ELEMENTS, Commit, CommitConflict, RowWrite
+from holdfast.backends.postgres.commit import INDEXED, NOTHING, key_columns, shown
 
 RUNS = 2
 _NO_RUN = (NOTHING, 0, 0)
+_NO_ROW = (None,) * 5
 _NO_LABELS = (NOTHING, NOTHING, (None,) * 5)
 # Whatever else a commit may ask for makes it no plain one, what is added to commits later included.
 _OTHERS = tuple(one.name for one in fields(Commit) if one.name not in {"tree", "record", "runs", "rows"})
@@ -18,13 +20,21 @@ _OTHERS = tuple(one.name for one in fields(Commit) if one.name not in {"tree", "
 
 def is_plain(commit: Commit) -> bool:
     record = commit.record
-    if record is None or record.replaces is not None or len(commit.rows) != 1 or len(commit.runs) > RUNS:
+    if record is None or record.replaces is not None or len(commit.runs) > RUNS or not _are_plain(commit.rows):
         return False
     row = commit.rows[0]
     if row.value is None or row.expect <= ABSENT:
         return False
     logs = {run.log for run in commit.runs if run.first == run.tail}
     return len(logs) == len(commit.runs) and not any(getattr(commit, name) for name in _OTHERS)
+
+
+def _are_plain(rows: Sequence[RowWrite]) -> bool:
+    """Whether it is one row, or one and another one whose write asks for nothing."""
+    if len(rows) != 2:
+        return len(rows) == 1
+    row, beside = rows
+    return beside.value is not None and beside.expect == ANY_VERSION and beside.was is None and beside.key != row.key
 
 
 class PlainBatch:
@@ -62,6 +72,13 @@ class PlainBatch:
         self.bytes += (record.id, record.session, record.data, *texts)
         self.bytes += (*key_columns(key.key), key.tree, row.value, row.was, *data)
         self.words.append(key.space)
+        if len(commit.rows) == 1:
+            self.bytes += _NO_ROW
+            self.words.append("")
+        else:
+            beside = commit.rows[1]
+            self.bytes += (*key_columns(beside.key.key), beside.key.tree, beside.key.key[INDEXED:], beside.value)
+            self.words.append(beside.key.space)
 
 
 def _conflict(commit: Commit, answer: int) -> CommitConflict:
