@@ -58,7 +58,7 @@ bench-cli: $(VENV)/bench
 	$(BIN)/python -m benchmarks.large_store
 
 ## Every benchmark, one after the other, and benchmarks/RESULTS.md from what they found: about an hour on a quiet machine.
-bench-all: $(VENV)/bench
+bench-all: $(VENV)/bench bench-tools
 	$(BIN)/python -m benchmarks.all
 
 ## Snapshots of directories beside shadow git, and restic and borg where they are installed: about twenty minutes, 5 GB of disk.

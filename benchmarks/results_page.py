@@ -10,6 +10,7 @@ from benchmarks import differences, goals, large_store, pages, report, runs, ser
 from benchmarks.goals import Verdict
 from benchmarks.langgraph import report as langgraph_report
 from benchmarks.tables import table
+from benchmarks.workspace import report as workspace_report
 
 Results = dict[str, Any]
 
@@ -41,6 +42,10 @@ BENCHMARKS = (
     Benchmark("effects", "Effects carried out twice", "bench-runs", ("benchmarks.effects",), "effects"),
     Benchmark(
         "differences", "Differences", "bench-differences", ("benchmarks.differences",), "differences", differences.verdicts, differences.command,
+    ),
+    Benchmark("cli", "Commands on a large store", "bench-cli", ("benchmarks.large_store",), "cli", large_store.verdicts, large_store.command),
+    Benchmark(
+        "workspace", "Workspaces", "bench-workspace", ("benchmarks.workspace.run",), "workspace", workspace_report.verdicts, workspace_report.command,
     ),
     Benchmark("cli", "Commands on a large store", "bench-cli", ("benchmarks.large_store",), "cli", large_store.verdicts, large_store.command),
 )  # fmt: skip

@@ -1,9 +1,12 @@
 """The figures of `make bench-workspace` as a page, and whether they reach the goals."""
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+from benchmarks import pages, plot
+from benchmarks.goals import Goal, Verdict
 from benchmarks.tables import number, table
 from benchmarks.workspace.contenders import Borg, Holdfast, Restic, TunedGit, Watching
 
@@ -24,25 +27,76 @@ GOALS = (
     ("no change", Holdfast.name, Restic.name, 0.1),
     ("no change", Holdfast.name, Borg.name, 0.1),
 )
-LATE_GOAL_MS = 5.0
+
+
+def verdicts(results: dict[str, Any]) -> list[Verdict]:
+    """Times twice, by wall and by CPU: git and restic use several threads."""
+    judged = results["trees"].get(JUDGED, {"costs": {}, "event loop": {}})
+    goals = []
+    for what, who, whom, limit in GOALS:
+        ways = [(None, "")] if what.startswith("bytes") else [(0, ", wall"), (1, ", CPU")]
+        goals += [
+            Goal(f"{what}{words}: {who} over {whom}", JUDGED, _ratio(what, who, whom, at), limit) for at, words in ways
+        ]
+    goals.append(
+        Goal("event loop late beside snapshots, 99 %", JUDGED, lambda found: found["event loop"]["p99"], 5, unit="ms")
+    )
+    return [goal.judge(judged) for goal in goals]
+
+
+def _ratio(what: str, who: str, whom: str, at: int | None) -> Callable[[dict[str, Any]], float]:
+    def measure(found: dict[str, Any]) -> float:
+        ours, theirs = found["costs"][who][what], found["costs"][whom][what]
+        if at is None:
+            return statistics.median(ours) / statistics.median(theirs)
+        return _median(ours, at) / _median(theirs, at)
+
+    return measure
+
+
+def command(workload: str) -> str:
+    return f"python -m benchmarks.workspace.run --trees {workload}"
 
 
 def page(results: dict[str, Any], names: Sequence[str]) -> str:
-    about = results["environment"]
+    tools = ", ".join(results["environment"]["tools"].values())
     lines = [
-        "# Workspaces beside shadow git, restic and borg",
+        *pages.head(
+            "Workspaces beside shadow git, restic and borg",
+            results,
+            software=tools,
+            not_worth_quoting=JUDGED not in names,
+        ),
+        f"Medians of {results['rounds']} rounds. What is measured and how: `benchmarks/workspace`. A restore of holdfast's begins with a",
+        "safety snapshot and ends with a look at what was written; the others' do neither.",
         "",
-        f"{results['rounds']} rounds, on {about['date']}, commit {about['commit']}, {about['filesystem']}; "
-        + ", ".join(about["tools"].values())
-        + ".",
-        "Medians. What is measured and how: `benchmarks/workspace`. A restore of holdfast's begins with a safety snapshot and ends",
-        "with a look at what was written; the others' do neither.",
     ]
-    for name in names:
-        lines += ["", *_tree(name, results["trees"][name])]
     if JUDGED in names:
-        lines += ["", f"## Goals, at {JUDGED} files", "", *_verdicts(results["trees"][JUDGED])]
-    return "\n".join(lines) + "\n"
+        lines += [
+            "![Snapshots and restores](workspace.png)",
+            "",
+            f"## Goals, at {JUDGED} files",
+            "",
+            *pages.goals(verdicts(results), command),
+        ]
+    for name in names:
+        lines += [*_tree(name, results["trees"][name]), ""]
+    return "\n".join(lines)
+
+
+def draw(results: dict[str, Any], file: Path) -> None:
+    costs = results["trees"][JUDGED]["costs"]
+    plot.bars(
+        {
+            f"{doing}, wall ms": {
+                who: 1000 * _median(of_this[doing], 0) for who, of_this in costs.items() if doing in of_this
+            }
+            for doing in ("no change", "one file", "full restore")
+        },
+        f"A directory of {JUDGED} files",
+        file,
+        log=True,
+    )
 
 
 def _tree(name: str, found: dict[str, Any]) -> Iterator[str]:
@@ -67,29 +121,6 @@ def _tree(name: str, found: dict[str, Any]) -> Iterator[str]:
         f"An event loop beside ten snapshots was late by {late['p50']} ms (median), {late['p99']} ms (99 %), "
         f"{late['max']} ms (most)."
     )
-
-
-def _verdicts(found: dict[str, Any]) -> Iterator[str]:
-    costs = found["costs"]
-    rows = []
-    for what, who, whom, limit in GOALS:
-        ours, theirs = costs.get(who, {}).get(what), costs.get(whom, {}).get(what)
-        if not ours or not theirs:
-            rows.append([f"{what}: {who} over {whom}", f"≤ {limit}", "not measured", "", ""])
-        elif what.startswith("bytes"):
-            share = statistics.median(ours) / statistics.median(theirs)
-            rows.append([f"{what}: {who} over {whom}", f"≤ {limit}", number(share), "", _met(share <= limit)])
-        else:
-            cpu, wall = (_median(ours, at) / _median(theirs, at) for at in (1, 0))
-            told = _met(cpu <= limit) if (cpu <= limit) == (wall <= limit) else "by CPU" if cpu <= limit else "by wall"
-            rows.append([f"{what}: {who} over {whom}", f"≤ {limit}", number(cpu), number(wall), told])
-    late = found["event loop"]["p99"]
-    rows.append(["event loop late, 99 %", f"≤ {LATE_GOAL_MS:g} ms", "", f"{late} ms", _met(late <= LATE_GOAL_MS)])
-    yield from table(["figure", "goal", "by CPU", "by wall", ""], rows)
-
-
-def _met(is_met: bool) -> str:
-    return "met" if is_met else "missed"
 
 
 def _median(costs: list[Any], at: int) -> float:

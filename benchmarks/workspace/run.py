@@ -9,6 +9,7 @@ fewer rounds, and only for what the goals are about: they take seconds each time
 import argparse
 import asyncio
 import gc
+import importlib.util
 import json
 import os
 import random
@@ -56,6 +57,8 @@ def main() -> None:
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "workspace.json").write_text(json.dumps(results, indent=1) + "\n")
         (directory / "workspace.md").write_text(report.page(results, given.trees))
+        if report.JUDGED in given.trees and importlib.util.find_spec("matplotlib"):
+            report.draw(results, directory / "workspace.png")
     finally:
         if given.where is None:
             shutil.rmtree(where, ignore_errors=True)
