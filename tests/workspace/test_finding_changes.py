@@ -18,6 +18,7 @@ from holdfast.backends.memory import MemoryBackend
 from holdfast.backends.sqlite import SqliteBackend
 from holdfast.workspace import walk as walking
 from holdfast.workspace import watch as watching
+from holdfast.workspace.statcache import CacheFile
 from support import Store
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
@@ -250,6 +251,28 @@ def test_the_cache_may_be_lost_or_damaged(sqlite_store: Store, root: Path, damag
     assert client.stats().blob_bytes == before  # the session's snapshot says what the store has
     assert [change.path for change in workspace.diff(first.checkpoint_id, report.checkpoint_id)] == [b"d1/f1"]
     assert client.verify().ok
+
+
+def test_what_could_not_be_added_to_the_cache_misleads_nobody(sqlite_store: Store, root: Path, monkeypatch) -> None:
+    monkeypatch.setattr(walking, "RACY_NS", -(10**18))  # everything is taken to be settled
+    write(root, b"d/first", b"1")
+    workspace = sqlite_store.client().workspace(root)
+    workspace.snapshot()
+
+    def fails(self: CacheFile, part: bytes) -> bool:
+        raise OSError("no space")
+
+    with monkeypatch.context() as full_disk:
+        full_disk.setattr(CacheFile, "_append", fails)
+        full_disk.setattr(Path, "mkdir", fails)
+        write(root, b"d/second", b"2")
+        assert workspace.snapshot().changed == 1
+    write(root, b"d/third", b"3")
+    assert workspace.snapshot().changed == 1
+    (root / "d/second").write_bytes(b"other")
+    again = sqlite_store.client().workspace(root)
+    assert [change.path for change in again.status()] == [b"d/second"]
+    assert in_snapshot(again, again.snapshot().checkpoint_id) == on_disk(root)
 
 
 def test_a_new_process_reads_only_what_changed(sqlite_store: Store, root: Path, monkeypatch) -> None:

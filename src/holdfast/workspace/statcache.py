@@ -7,7 +7,6 @@ is read again, nothing else.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import zlib
 from collections import Counter
@@ -188,17 +187,24 @@ class CacheFile:
         self._size = at
         return cache
 
-    def save(self, cache: StatCache, updated: Mapping[bytes, Directory | None], chunks: Mapping[bytes, bytes]) -> None:
-        """Adds what changed, or writes all of it. Failing costs time at the next start, nothing else."""
-        with contextlib.suppress(OSError):
+    def save(
+        self,
+        cache: StatCache,
+        updated: Mapping[bytes, Directory | None],
+        chunks: Mapping[bytes, bytes],
+        before: Mapping[bytes, Directory | None],
+    ) -> None:
+        """Adds what changed (`before` is what these directories were), or writes all of it. Failing costs time at the next
+        start, nothing else."""
+        try:
             if self._first and self._size <= (1 + REWRITE_BEYOND) * self._first:
-                part = _part(self._root, cache, updated, chunks)
+                part = _part(self._root, cache, updated, chunks, before)
                 if self._append(part):
                     return
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             held = {file.content for directory in cache.directories.values() for file in directory.files.values()}
             lists = {content: listed for content, listed in cache.chunks.items() if content in held}
-            part = _part(self._root, cache, cache.directories, lists)
+            part = _part(self._root, cache, cache.directories, lists, {})
             temporary = self._path.with_name(f"{self._path.name}.{os.getpid()}")
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "wb") as file:
@@ -206,6 +212,12 @@ class CacheFile:
                 self._inode = os.fstat(descriptor).st_ino
             temporary.replace(self._path)
             self._first = self._size = len(part)
+        except OSError:
+            self.start_over()  # what is to be added next would be added to something else
+
+    def start_over(self) -> None:
+        """What is in the file is not what is known: it is written anew the next time."""
+        self._first = self._size = 0
 
     def _append(self, part: bytes) -> bool:
         """Adds a part, if nobody else has written to the file since: what another process saw goes with its snapshot, not
@@ -230,19 +242,46 @@ class CacheFile:
             if listed is None:
                 cache.put(path, None)
                 continue
-            ctime, inode, mode, rules, files, directories, excluded, skipped = listed
+            ctime, inode, mode, rules, files, directories, excluded, skipped, *gone = listed
             seen = {name: File(*rest) for name, *rest in files}
-            cache.put(
-                path,
-                Directory(ctime, inode, mode, rules, seen, dict(directories), dict(excluded), dict(skipped)),
-            )
+            others: tuple[Any, ...] = (directories, excluded, skipped)
+            if gone:  # only what has changed is listed
+                known = cache.directories[path]
+                seen = {**known.files, **seen}
+                for name in gone[0]:
+                    del seen[name]
+                kept = (known.directories, known.excluded, known.skipped)
+                others = tuple(was if now is None else now for was, now in zip(kept, others, strict=True))
+            cache.put(path, Directory(ctime, inode, mode, rules, seen, *map(dict, others)))
         cache.chunks.update(part["chunks"])
         cache.totals = Totals(*part["totals"])
         cache.reference, cache.checkpoint = part["reference"], part["checkpoint"]
 
 
+def _listed(one: Directory, before: Directory | None) -> list[Any]:
+    """All of a directory; if it was known before, what of it has changed, and the names of files that are gone."""
+    listed: list[Any] = [one.ctime_ns, one.inode, one.mode, one.rules]
+    if before is None:
+        listed.append([[name, *file] for name, file in one.files.items()])
+        return listed + [
+            [list(pair) for pair in names.items()] for names in (one.directories, one.excluded, one.skipped)
+        ]
+    listed.append([[name, *file] for name, file in one.files.items() if before.files.get(name) != file])
+    for was, now in (
+        (before.directories, one.directories),
+        (before.excluded, one.excluded),
+        (before.skipped, one.skipped),
+    ):
+        listed.append(None if was == now else [list(pair) for pair in now.items()])
+    return [*listed, [name for name in before.files if name not in one.files]]
+
+
 def _part(
-    root: bytes, cache: StatCache, directories: Mapping[bytes, Directory | None], chunks: Mapping[bytes, bytes]
+    root: bytes,
+    cache: StatCache,
+    directories: Mapping[bytes, Directory | None],
+    chunks: Mapping[bytes, bytes],
+    before: Mapping[bytes, Directory | None],
 ) -> bytes:
     packed = ormsgpack.packb(
         {
@@ -253,22 +292,7 @@ def _part(
             "totals": list(cache.totals),
             "chunks": [list(one) for one in chunks.items()],
             "directories": [
-                [
-                    path,
-                    None
-                    if one is None
-                    else [
-                        one.ctime_ns,
-                        one.inode,
-                        one.mode,
-                        one.rules,
-                        [[name, *file] for name, file in one.files.items()],
-                        [list(pair) for pair in one.directories.items()],
-                        [list(pair) for pair in one.excluded.items()],
-                        [list(pair) for pair in one.skipped.items()],
-                    ],
-                ]
-                for path, one in directories.items()
+                [path, None if one is None else _listed(one, before.get(path))] for path, one in directories.items()
             ],
         }
     )

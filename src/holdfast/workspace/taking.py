@@ -151,6 +151,7 @@ class Taker:
 
     def _acknowledge(self, look: Look, checkpoint: bytes) -> None:
         cache, walk = self._loaded(), look.walk
+        before = {path: cache.directories.get(path) for path in walk.updated}
         cache.apply(walk.updated, walk.chunks, walk.totals)
         # Only what the new snapshot holds is sure to stay: what it has replaced may be collected with the old one.
         if isinstance(self._held, Held):
@@ -161,7 +162,7 @@ class Taker:
         if self.watch is not None:
             self.watch.settle(acknowledged=True)
         if self._file is not None:
-            self._file.save(cache, walk.updated, walk.chunks)
+            self._file.save(cache, walk.updated, walk.chunks, before)
 
     async def last(self, session_id: str) -> Snapshot | None:
         """The snapshot that was taken last, as far as it is known here, else that of the session."""
@@ -309,6 +310,8 @@ class Taker:
             if held is not None and snapshots.reference_of(held) == cache.reference:
                 return Base(await snapshots.load(self.services, cache.reference), held.id, held.tree)
         self._cache, self._held = StatCache(), None
+        if self._file is not None:
+            self._file.start_over()
         if self.watch is not None:
             self.watch.invalidate()
         reference = snapshots.reference_of(tip) if tip is not None else None
