@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import operator
+import sys
 from collections import Counter
 from typing import Annotated, Any, TypedDict
 
 import pytest
+from click.testing import CliRunner
 from langgraph.channels import DeltaChannel
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
 
 from holdfast import Client, NotRecordedError, SyncClient, UsageError
 from holdfast.adapters.langgraph.saver import HoldfastSaver
+from holdfast.cli.main import cli
 
 
 class State(TypedDict, total=False):
@@ -197,6 +201,39 @@ def test_what_can_not_be_replayed(client: SyncClient, nodes: Nodes) -> None:
         client.replay("lg/t", nodes.compiled, on_repeat="again")
     with pytest.raises(UsageError, match="thread 't' already"):
         client.replay("lg/t", nodes.compiled, name="t")
+
+
+def test_a_saver_on_another_store_is_told(client: SyncClient, nodes: Nodes) -> None:
+    with pytest.raises(UsageError, match="another store"):
+        client.replay("lg/t", nodes.graph(HoldfastSaver.memory()))
+    assert [session.session_id for session in client.sessions()] == ["lg/t"]
+
+
+def test_on_the_command_line(tmp_path, monkeypatch) -> None:
+    (tmp_path / "replayed_graph.py").write_text(
+        "from typing import TypedDict\n"
+        "from langgraph.graph import START, StateGraph\n"
+        "from holdfast.langgraph import HoldfastSaver\n"
+        "class State(TypedDict):\n"
+        "    number: int\n"
+        "builder = StateGraph(State)\n"
+        "builder.add_node('double', lambda state: {'number': 2 * state['number']})\n"
+        "builder.add_edge(START, 'double')\n"
+        "graph = builder.compile(checkpointer=HoldfastSaver.from_sqlite('.holdfast/store.db'))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delenv("HOLDFAST_URL", raising=False)
+    import replayed_graph
+
+    replayed_graph.graph.invoke({"number": 4}, {"configurable": {"thread_id": "t"}})
+    edit = ["--mode", "mixed", "--set", "channel_values.number=10", "--name", "ten"]
+    result = CliRunner().invoke(cli, ["replay", "lg/t", "replayed_graph:graph", *edit, "--json"])
+    found = json.loads(result.stdout)
+    assert (found["session_id"], found["result"]) == ("lg/ten", {"number": 20})
+    assert [(step["name"], step["source"], step["same"]) for step in found["steps"]] == [("double", "live", False)]
+    replayed_graph.graph.checkpointer.close()
+    del sys.modules["replayed_graph"]
 
 
 def test_awaited(tmp_path) -> None:

@@ -115,6 +115,11 @@ def test_forks_have_their_edits_and_nothing_else(state: Any, count: int, new: An
         assert client.verify().ok
 
 
+@given(st.text() | st.integers(-(10**17), 10**17))
+def test_any_key_can_stand_in_brackets(key: Any) -> None:
+    assert edited({"x": {key: 1}}, {}, {f"x[{key!r}]": 2})[0] == {"x": {key: 2}}
+
+
 def test_brackets_are_as_differences_print_them() -> None:
     state = {"a.b": [{"c'd": 1, 3: 2}], "m": [[0]]}
     assert parse("m[0][-1]").parts == ("m", 0, -1)

@@ -14,9 +14,7 @@ What it names must be there: a name that is not is likelier a slip than a wish. 
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -25,7 +23,12 @@ from holdfast.errors import UsageError
 
 STATE, CONTEXT = "execution_state", "agent_context"
 NAMES_LISTED = 8
-_PARTS = re.compile(r"""\[(?P<exact>-?\d+|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]|(?P<dot>\.)?(?P<name>[^.\[]+)""")
+_PARTS = re.compile(
+    r"""\[(?P<exact>-?\d{1,18}|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]|(?P<dot>\.)?(?P<name>[^.\[]+)""", re.DOTALL
+)
+_ESCAPED = re.compile(
+    r"\\(?:x(?P<x>[0-9a-f]{2})|u(?P<u>[0-9a-f]{4})|U(?P<U>000[0-9a-f]{5}|0010[0-9a-f]{4})|(?P<other>.))", re.DOTALL
+)
 _NUMBER = re.compile(r"-?\d{1,18}")
 
 
@@ -69,9 +72,19 @@ def parse(path: Any) -> Target:
                 f"{path!r:.80} is no path: {text[place:]!r:.40} can't be read. Keys and positions have dots between them "
                 "(messages.-1.content), or stand in brackets (messages[0]['a key'])"
             )
-        found.append(Name(part["name"]) if part["name"] is not None else ast.literal_eval(part["exact"]))
+        found.append(Name(part["name"]) if part["name"] is not None else _exact(part["exact"]))
         place = part.end()
     return Target(text, tuple(found), may_be_new)
+
+
+def _exact(text: str) -> Any:
+    """The number or the text in brackets, the latter as Python writes it."""
+    return int(text) if text[0] not in "'\"" else _ESCAPED.sub(_unescaped, text[1:-1])
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    digits = found["x"] or found["u"] or found["U"]
+    return chr(int(digits, 16)) if digits else {"n": "\n", "r": "\r", "t": "\t"}.get(found["other"], found["other"])
 
 
 def edited(state: Any, context: Any, edits: Edits) -> tuple[Any, Any]:
@@ -173,6 +186,8 @@ def _put_in_object(value: Any, part: Any, rest: Sequence[Any], new: Any, target:
 
 def _missing(part: Any, there: Mapping[Any, Any], where: str, target: Target) -> UsageError:
     """What says how far the path leads, and which name is nearest."""
+    import difflib
+
     names = [str(key) for key in there]
     near = difflib.get_close_matches(str(part), names, n=1, cutoff=0.4)
     listed = ", ".join(names[:NAMES_LISTED]) + (", …" if len(names) > NAMES_LISTED else "")

@@ -225,6 +225,11 @@ async def _fork(threads: Threads, place: Place, start: Checkpoint, target: Place
     if await threads.newest(target, None) is not None:
         raise UsageError(f"there is a thread {target.thread!r:.60} already: choose another name, or leave it out")
     last = start.metadata["langgraph_id"]
+    if await threads.newest(place, last) is None:
+        raise UsageError(
+            f"the graph's saver has no checkpoint {last!r:.60} of thread {place.thread!r:.60}: it is on another store than this "
+            "client. Compile the graph with HoldfastSaver(client), or open the store that its saver is on"
+        )
     parent = ids.from_text(start.checkpoint_id)
     for id_ in sorted(await history.needed_for(threads, place, [last])):
         loaded = await threads.get(place, id_)
