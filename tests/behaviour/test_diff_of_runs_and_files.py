@@ -48,6 +48,18 @@ def test_of_a_run_and_none(client: SyncClient, paid: tuple[str, str]) -> None:
     assert {one.name for one in client.diff(other, paid[1]).recorded} == {"plan", "pay", "a", "b"}
 
 
+def test_what_both_have_done_is_no_difference(client: SyncClient, paid: tuple[str, str]) -> None:
+    client.fork(paid[0], "other")
+    with client.run("other", agent_id="buyer") as run:
+        run.effect("pay", pay, to="bob", on_repeat="replay")
+        run.step("more", lambda: 1)
+    assert [(one.came, one.name) for one in client.diff("s", "other").recorded] == [
+        (False, "a"),
+        (False, "b"),
+        (True, "more"),
+    ]
+
+
 def test_references_are_taken(client: SyncClient, paid: tuple[str, str]) -> None:
     assert client.diff(f"{paid[0][-8:]}", "s").b.checkpoint_id == paid[1]
 

@@ -39,7 +39,7 @@ class ReplayedStep:
             told += " (failed)"
         if self.same is not None and self.source == "live":
             told += ": the same result" if self.same else ": another result"
-        return f"{told}: {self.note}" if self.note else told
+        return f"{told}: {self.note.partition('. ')[0]}" if self.note else told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

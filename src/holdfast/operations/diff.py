@@ -50,7 +50,13 @@ async def _recorded(services: Services, edits: Sequence[Edit], trees: Sequence[b
             went += _entries(edit.was)
             came += _entries(edit.value) if isinstance(edit, Put) else ()
     last = [{entry[0]: journal.Record(*entry) for entry in entries} for entries in (went, came)]
-    listed = [(is_new, one) for is_new, of in zip((False, True), last, strict=True) for one in of.values()]
+    both = {place for place, one in last[0].items() if place in last[1] and _is_same(one, last[1][place])}
+    listed = [
+        (is_new, one)
+        for is_new, of in zip((False, True), last, strict=True)
+        for one in of.values()
+        if one.place not in both
+    ]
     found = []
     for is_new, one in listed:
         is_effect = one.kind == journal.EFFECT
@@ -59,6 +65,11 @@ async def _recorded(services: Services, edits: Sequence[Edit], trees: Sequence[b
         status = str(one.about[0]) if one.kind == journal.TASK else one.status
         found.append(Recorded(is_new, one.kind, name, status, entry.effect(services.codec) if entry else None))
     return tuple(found)
+
+
+def _is_same(one: journal.Record, other: journal.Record) -> bool:
+    """Whether two records say the same, whenever it was."""
+    return (one.kind, one.status, one.payload, one.about) == (other.kind, other.status, other.payload, other.about)
 
 
 def _entries(value: Any) -> Sequence[Any]:
