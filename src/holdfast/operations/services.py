@@ -37,6 +37,10 @@ class LogNumbers:
                 await self._fill(backend)
         return taken
 
+    async def reserve(self, backend: Backend) -> None:
+        """Reserves numbers, if there are none: for who is about to write often, and each time with one commit."""
+        self.give_back(await self.take(backend, 1))
+
     def give_back(self, numbers: list[int]) -> None:
         self._free += numbers
 

@@ -258,6 +258,7 @@ class Core:
                 raise
             except ConflictError:  # somebody who has the lease, too, moved the head
                 request.append = request.expect_head = None
+        await self.services.logs.reserve(self.services.backend)  # now: the steps that follow are one commit each
         request.agent_context = journal.into_context(self.context, self.journal.entries[:end], tools)
         return await self._saved(request)
 
