@@ -141,19 +141,23 @@ def in_place(contenders: list[Contender], costs: Costs, edited: list[Path], roun
 
 
 def anew(contenders: list[Contender], costs: Costs, directory: Path) -> None:
-    """Everything, into an empty directory."""
+    """Everything, into an empty directory, another one each time: where much was deleted a moment ago, ext4 takes long to make
+    files."""
     names = {contender.name: contender.snapshot() for contender in contenders}
+    shutil.rmtree(directory, ignore_errors=True)
     for number in range(FULL_ROUNDS):
         for contender in shuffled(contenders, random.Random(number)):
             if contender.is_slow and number:
                 continue
-            shutil.rmtree(directory, ignore_errors=True)
-            directory.mkdir(parents=True)
+            place = directory / f"{number}-{contender.name}"
+            place.mkdir(parents=True)
             quieted()
             costs[contender.name].setdefault("full restore", []).append(
-                measured(lambda contender=contender: contender.restore_into(names[contender.name], directory))  # type: ignore[misc]  # as above
+                measured(
+                    lambda contender=contender, place=place: contender.restore_into(names[contender.name], place)  # type: ignore[misc]  # as above
+                )
             )
-            made = sum(len(names_) for _, _, names_ in os.walk(directory))
+            made = sum(len(names_) for _, _, names_ in os.walk(place))
             there = sum(len(names_) for _, _, names_ in os.walk(contender.root))
             assert made == there, f"{contender.name}: {made} files of {there}"
     shutil.rmtree(directory, ignore_errors=True)

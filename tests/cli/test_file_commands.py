@@ -65,6 +65,13 @@ class TestStatus:
     def test_needs_a_store(self, run, project):
         assert run("status").exit_code == 3
 
+    def test_says_what_is_left_out_and_how_much_that_is(self, run, project):
+        snap(run)
+        assert "left out   x.log: 6 B in 1 files (.gitignore: *.log)" in run("status", "--left-out").stderr
+        listed = json.loads(run("status", "--left-out", "--json").stdout)["left_out"]
+        assert {"path": "x.log", "reason": ".gitignore: *.log", "files": 1, "bytes": 6} in listed
+        assert "left_out" not in json.loads(run("status", "--json").stdout)
+
     def test_lists_what_changed(self, run, project):
         snap(run)
         assert run("status").stdout == ""

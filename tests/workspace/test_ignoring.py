@@ -224,3 +224,21 @@ def test_how_many_were_left_out_is_said_when_they_are_too_many_to_name(quick: Sy
     snapshot = quick.workspace(root).snapshot().snapshot
     assert snapshot.excluded_count == 300
     assert len(snapshot.excluded) == 200
+
+
+def test_how_much_is_left_out_is_counted_when_asked_for(quick: SyncClient, root: Path) -> None:
+    write(root, b".gitignore", b"*.log\n")
+    write(root, b"a.log", b"12345")
+    write(root, b"package.json", b"{}")
+    write(root, b"node_modules/one/index.js", b"x" * 100)
+    write(root, b"node_modules/two/index.js", b"x" * 200)
+    (root / "node_modules/link").symlink_to("/etc")
+    write(root, b"kept", b"1")
+    os.mkfifo(root / "pipe")
+    found = quick.workspace(root).left_out()
+    assert [(one.path, one.files, one.size) for one in found] == [
+        (b"node_modules", 3, 300),
+        (b"a.log", 1, 5),
+        (b"pipe", 1, 0),
+    ]
+    assert [one.reason for one in found] == ["by default: beside package.json", ".gitignore: *.log", "a FIFO"]

@@ -12,22 +12,26 @@ from holdfast.cli.workspace_option import directory_option
 
 if TYPE_CHECKING:
     from holdfast.model.overview import Overview
-    from holdfast.model.workspace import FileChange
+    from holdfast.model.workspace import FileChange, LeftOut
     from holdfast.sync_client import SyncClient
 
 LISTED = 3
 
 
 @click.command(short_help="Show the store at a glance, and what changed in a directory.")
+@click.option("--left-out", is_flag=True, help="Say what snapshots leave out here, why, and how much that is.")
 @directory_option
 @store_option
 @json_option
-def status(directory: str | None, store: str | None, as_json: bool) -> None:
+def status(left_out: bool, directory: str | None, store: str | None, as_json: bool) -> None:
     """Show which store this is, how much it takes, which runs are alive, and how many approvals wait; and which files
     changed since the last snapshot: A added, D deleted, M other content, P other permissions, T of another kind.
     Nothing is stored.
     """
+    from holdfast.cli.printable import byte_count, printable
     from holdfast.cli.store_location import locate
+    from holdfast.cli.workspace_option import open_workspace
+    from holdfast.cli.workspaces import shown_path
 
     location = locate(store)
     size = location.file_size()
@@ -36,6 +40,7 @@ def status(directory: str | None, store: str | None, as_json: bool) -> None:
         if size is not None:
             overview = replace(overview, stored_bytes=size)
         changes = _changes(client, directory)
+        omitted = open_workspace(client, directory).left_out() if left_out else None
     if as_json:
         from holdfast.cli.cmd_runs import run_fields
         from holdfast.cli.json_output import print_json
@@ -49,10 +54,14 @@ def status(directory: str | None, store: str | None, as_json: bool) -> None:
                 "alive": [run_fields(run) for run in overview.alive],
                 "changes": [change_fields(change) for change in changes or ()],
                 "has_snapshot": changes is not None,
+                **({} if omitted is None else {"left_out": [_omitted_fields(one) for one in omitted]}),
             }
         )
         return
     _say(str(location), overview)
+    for one in omitted or ():
+        much = f"{byte_count(one.size)} in {one.files} files"
+        click.echo(f"left out   {shown_path(one.path)}: {much} ({printable(one.reason)})", err=True)
     if changes is None:
         click.echo("files      no snapshot of this directory yet: `holdfast snap` takes one", err=True)
         return
@@ -75,6 +84,10 @@ def _changes(client: SyncClient, directory: str | None) -> list[FileChange] | No
             raise
         return None  # the root of the file system, or a home directory: nobody asked about it
     return workspace.status() if workspace.is_known() else None
+
+
+def _omitted_fields(one: LeftOut) -> dict[str, Any]:
+    return {"path": one.text, "reason": one.reason, "files": one.files, "bytes": one.size}
 
 
 def _fields(overview: Overview) -> dict[str, Any]:

@@ -87,6 +87,19 @@ class Excluded(NamedTuple):
         return os.fsdecode(self.path)
 
 
+class LeftOut(NamedTuple):
+    """A path that snapshots leave out, for which reason, and how many files and bytes are at it and below it now."""
+
+    path: bytes
+    reason: str
+    files: int
+    size: int
+
+    @property
+    def text(self) -> str:
+        return os.fsdecode(self.path)
+
+
 @dataclass(frozen=True, slots=True)
 class SnapshotSkipped:
     """Why no snapshot was taken: a budget was exceeded, or the disk is nearly full."""

@@ -265,7 +265,8 @@ class Taker:
             names[above] = names.get(above, frozenset()) | {name}
         return Dirty(names, told.replaced if told else frozenset())
 
-    def _snapshot(self, walk: Walk, tree: bytes) -> Snapshot:
+    def left_out(self, walk: Walk) -> tuple[list[Skipped], list[Excluded]]:
+        """What is there and in no snapshot: what could not be kept, and what rules name."""
         skipped: list[Skipped] = []
         excluded: list[Excluded] = []
         cache = self._loaded()
@@ -276,6 +277,10 @@ class Taker:
             base = path + b"/" if path else b""
             skipped += [Skipped(base + name, why) for name, why in directory.skipped.items()]
             excluded += [Excluded(base + name, why) for name, why in directory.excluded.items()]
+        return skipped, excluded
+
+    def _snapshot(self, walk: Walk, tree: bytes) -> Snapshot:
+        skipped, excluded = self.left_out(walk)
         notes = [f"{os.fsdecode(path)!r:.120} changed while it was read" for path in sorted(walk.torn)[:MAX_LISTED]]
         notes += [
             f"{os.fsdecode(path)!r:.120} has other bytes than before, and no time tells: take one with `deep`"

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from holdfast.backends.bridge import run_inline
 from holdfast.errors import CheckpointNotFoundError, CorruptError, UsageError
 from holdfast.model import ids
-from holdfast.model.workspace import Entry, FileChange, FilesReport, Snapshot, SnapshotReport
+from holdfast.model.workspace import Entry, FileChange, FilesReport, LeftOut, Snapshot, SnapshotReport
 from holdfast.objects import filetree
 from holdfast.operations import arguments, reading, snapshots
 from holdfast.operations.arguments import SaveRequest
 from holdfast.operations.reach import Reach
 from holdfast.operations.services import Services
+from holdfast.workspace import left_out
 from holdfast.workspace import watch as watching
 from holdfast.workspace.contents import read_now
 from holdfast.workspace.guards import SECRETS, Limits, Secrets, checked_root, left_out_for_store
@@ -102,6 +103,11 @@ class Opened:
 
     async def is_known(self) -> bool:
         return await self.taker.base_of(self.session_id) is not None
+
+    async def left_out(self) -> list[LeftOut]:
+        _, look = await self.taker.look(self.session_id)
+        skipped, excluded = self.taker.left_out(look.walk)
+        return await self.services.backend.apart(lambda: left_out.measured(self.taker.root, [*excluded, *skipped]))
 
     async def diff(self, before: At | None, after: At | None) -> list[FileChange]:
         if before is None and after is None:
@@ -267,6 +273,11 @@ class Workspace(Restorable):
         """Whether there is a snapshot that `status` compares with; if not, all files are new to it."""
         return await self._opened.is_known()
 
+    async def left_out(self) -> list[LeftOut]:
+        """What snapshots leave out, why, and how many files and bytes that is now, the largest first. It counts everything
+        there, which may take longer than a snapshot."""
+        return await self._opened.left_out()
+
     async def diff(self, before: At | None = None, after: At | None = None) -> list[FileChange]:
         """What differs between the files of two checkpoints; without `after`, of one and the directory as it is; without
         both, as `status`."""
@@ -340,6 +351,9 @@ class SyncWorkspace(SyncRestorable):
 
     def is_known(self) -> bool:
         return run_inline(self._opened.is_known())
+
+    def left_out(self) -> list[LeftOut]:
+        return run_inline(self._opened.left_out())
 
     def diff(self, before: At | None = None, after: At | None = None) -> list[FileChange]:
         return run_inline(self._opened.diff(before, after))

@@ -1,0 +1,39 @@
+"""How much is left out of a directory's snapshots: counted when somebody asks, since it may be far more than what is kept."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+
+from holdfast.model.workspace import Excluded, LeftOut, Skipped
+
+
+def measured(root: bytes, paths: Iterable[Excluded | Skipped]) -> list[LeftOut]:
+    """What these paths take, the largest first. No link is followed; what can't be looked at counts as nothing."""
+    found = [LeftOut(path, why, *_size(root + b"/" + path)) for path, why in paths]
+    return sorted(found, key=lambda one: (-one.size, one.path))
+
+
+def _size(path: bytes) -> tuple[int, int]:
+    """Files and bytes at a path and below it."""
+    try:
+        there = os.lstat(path)
+    except OSError:
+        return 0, 0
+    if not stat.S_ISDIR(there.st_mode):
+        return 1, there.st_size if stat.S_ISREG(there.st_mode) else 0
+    files = size = 0
+    waiting = [path]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as listed:
+                for one in listed:
+                    if one.is_dir(follow_symlinks=False):
+                        waiting.append(one.path)
+                    else:
+                        files += 1
+                        size += one.stat(follow_symlinks=False).st_size if one.is_file(follow_symlinks=False) else 0
+        except OSError:
+            continue
+    return files, size
