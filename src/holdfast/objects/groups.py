@@ -67,6 +67,8 @@ class Groups(NamedTuple):
     def begin(self, value: list[Any], codec: Codec, path: str, *, no_bytes: bool) -> Groups | None:
         """These, with witnesses of the value's elements, if the value's first ones encode to exactly them; else None.
         Of what has a witness, nothing is encoded."""
+        if self.witnesses and _testify(self.witnesses, value[: self.length]):
+            return self
         before = self.witnesses or (None,) * len(self.stretches)
         after: list[Witness | None] = []
         for start, stretch, known in zip(range(0, self.length, GROUP), self.stretches, before, strict=True):
@@ -81,6 +83,12 @@ class Groups(NamedTuple):
 
 
 EMPTY = Groups(0, 0, ())
+
+
+def _testify(witnesses: Witnesses, elements: list[Any]) -> bool:
+    from holdfast.objects.witness import all_testify  # as in `witness_of`
+
+    return all_testify(witnesses, elements)
 
 
 def witness_of(elements: list[Any], codec: Codec) -> Witness | None:

@@ -81,6 +81,16 @@ class Witness:
         )
 
 
+def all_testify(witnesses: Sequence[Witness | None], elements: Sequence[Any]) -> bool:
+    """Whether these are the elements of all the witnesses, one after the other, unchanged."""
+    present = [one for one in witnesses if one is not None]
+    return (
+        len(present) == len(witnesses)
+        and b"".join([one._places for one in present]) == addresses(elements)
+        and all(one.is_unchanged() for one in present)
+    )
+
+
 def witness(elements: list[Any], plain: Collection[type[Any]]) -> Witness | None:
     """A witness of these elements; None if it could not tell every change. `plain` are the classes whose objects are
     encoded from what they refer to, and from nothing else."""
