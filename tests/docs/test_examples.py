@@ -56,7 +56,11 @@ EXPECTED = {
 
 
 def test_every_example_is_tested():
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*EXPECTED, "batch"}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {
+        *EXPECTED,
+        "batch",
+        "expenses",
+    }  # test_tutorial.py has the last
     assert {path.parent.name for path in EXAMPLES.glob("*/*.py")} == {"handoff", "invoice", "langgraph"}  # below
 
 
