@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg
 
+from holdfast.backends.plain_commits import is_plain
 from holdfast.backends.port import (
     MAX_LOG_ELEMENTS,
     BlobInfo,
@@ -36,7 +37,7 @@ from holdfast.backends.postgres.connections import Connection, Connections
 from holdfast.backends.postgres.failures import TRY_AGAIN, outcome_unknown, translate
 from holdfast.backends.postgres.hints import Hints
 from holdfast.backends.postgres.location import Location
-from holdfast.backends.postgres.plain import PlainBatch, is_plain
+from holdfast.backends.postgres.plain import PlainBatch
 from holdfast.backends.postgres.schema import prepare, quoted
 from holdfast.backends.store_clock import StoreClock, since_start_us
 from holdfast.errors import HoldfastError, StoreError, UsageError

@@ -1,40 +1,17 @@
-"""What nearly every commit is, for `save_batch` in the database (migrations/003_saves_with_a_row_beside.sql): one new record, up
-to two runs at the ends of their logs, one row that changes, and perhaps one beside it that is put whatever was there.
+"""Plain commits (`backends/plain_commits.py`) for `save_batch` in the database (migrations/003_saves_with_a_row_beside.sql).
 Anything else is a `Program`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 
-from holdfast.backends.port import ABSENT, ANY_VERSION, MAX_LOG_ELEMENTS, Commit, CommitConflict, RowWrite
+from holdfast.backends.plain_commits import RUNS
+from holdfast.backends.port import MAX_LOG_ELEMENTS, Commit, CommitConflict
 from holdfast.backends.postgres.commit import INDEXED, NOTHING, key_columns, shown
 
-RUNS = 2
 _NO_RUN = (NOTHING, 0, 0)
 _NO_ROW = (None,) * 5
 _NO_LABELS = (NOTHING, NOTHING, (None,) * 5)
-# Whatever else a commit may ask for makes it no plain one, what is added to commits later included.
-_OTHERS = tuple(one.name for one in fields(Commit) if one.name not in {"tree", "record", "runs", "rows"})
-
-
-def is_plain(commit: Commit) -> bool:
-    record = commit.record
-    if record is None or record.replaces is not None or len(commit.runs) > RUNS or not _are_plain(commit.rows):
-        return False
-    row = commit.rows[0]
-    if row.value is None or row.expect <= ABSENT:
-        return False
-    logs = {run.log for run in commit.runs if run.first == run.tail}
-    return len(logs) == len(commit.runs) and not any(getattr(commit, name) for name in _OTHERS)
-
-
-def _are_plain(rows: Sequence[RowWrite]) -> bool:
-    """Whether it is one row, or one and another one whose write asks for nothing."""
-    if len(rows) != 2:
-        return len(rows) == 1
-    row, beside = rows
-    return beside.value is not None and beside.expect == ANY_VERSION and beside.was is None and beside.key != row.key
 
 
 class PlainBatch:

@@ -18,7 +18,7 @@ from holdfast.backends.port import (
     Usage,
 )
 from holdfast.backends.redis import commit as commits
-from holdfast.backends.redis import layout
+from holdfast.backends.redis import layout, plain
 from holdfast.backends.redis.calls import Call, Calls, Durability
 from holdfast.backends.redis.commit import InShard
 from holdfast.backends.redis.connections import Connections
@@ -72,11 +72,20 @@ class RedisBackend:
             return await ShardedCommits(
                 self._calls, reading, positions, self._durability, self._location
             ).commit_all(batch)  # fmt: skip
-        calls = [Call(layout.FIRST_SHARD, script("commit"), commits.asked(commit, InShard())) for commit in batch]
-        answers = await self._calls.carry_out(calls, self._durability)
-        return [
-            commits.outcome(commit, answer, self._location) for commit, answer in zip(batch, answers, strict=True)
-        ]  # fmt: skip
+        groups = list(plain.groups(batch))
+        calls = [
+            Call(layout.FIRST_SHARD, script("save_all"), plain.asked(group))
+            if are_plain
+            else Call(layout.FIRST_SHARD, script("commit"), commits.asked(group[0], InShard()))
+            for are_plain, group in groups
+        ]
+        outcomes: list[BaseException | None] = []
+        for (are_plain, group), answer in zip(groups, await self._calls.carry_out(calls, self._durability), strict=True):
+            if are_plain:
+                outcomes += plain.outcomes(group, answer, self._location)
+            else:
+                outcomes.append(commits.outcome(group[0], answer, self._location))
+        return outcomes
 
     async def records(self, ids: Sequence[bytes]) -> list[Record | None]:
         return await (await self._opened()).records(ids)

@@ -172,7 +172,8 @@ class Calls:
         # Two keys, neither of which ever exists. While a slot moves from one node to another, with its keys here and there,
         # both nodes refuse what is about several keys of which one is missing (ASK, TRYAGAIN): no script ever sees
         # half a shard. With one key, the new node would carry it out on what has arrived already.
-        return (*how, 2, base, base + b":-", pack(call.asked))
+        words = call.asked if call.script.takes_words else (pack(call.asked),)
+        return (*how, 2, base, base + b":-", *words)
 
     async def _node_of(self, shard: int) -> Node:
         if not self._is_cluster:
