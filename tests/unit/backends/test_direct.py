@@ -77,6 +77,110 @@ def test_many_that_come_at_once_go_in_two_batches():
     assert asyncio.run(use()) == [WORTH_HALVING, WORTH_HALVING]
 
 
+class TestWhoIsAlone:
+    """Carries out its commit by itself, and is treated like all others as soon as it is not alone."""
+
+    def test_makes_no_task(self):
+        async def use() -> list[int]:
+            bridge = Direct(Slow(1))
+            found = []
+            for number in range(4):
+                tasks = len(asyncio.all_tasks())
+                outcome = bridge.commit(commit_of(1, number))
+                found.append(len(asyncio.all_tasks()) - tasks)
+                await outcome
+            return found
+
+        assert asyncio.run(use()) == [1, 0, 0, 0]
+
+    def test_hears_what_was_refused_and_goes_on(self):
+        async def use() -> list[Commit]:
+            backend = Slow(1)
+            bridge = Direct(backend)
+            await bridge.commit(commit_of(1, 0))
+            with pytest.raises(CommitConflict):
+                await bridge.commit(Commit(b"1", delete_blobs={b"x": 1}))
+            await bridge.commit(commit_of(1, 1))
+            assert bridge.committed == 3
+            return backend.done
+
+        assert len(asyncio.run(use())) == 3
+
+    def test_a_commit_that_nobody_awaits_is_carried_out(self):
+        async def use() -> list[Commit]:
+            backend = Slow(1)
+            bridge = Direct(backend)
+            await bridge.commit(commit_of(1, 0))
+            forgotten = bridge.commit(commit_of(1, 1))
+            await bridge.commit(commit_of(1, 2))
+            await forgotten
+            await bridge.commit(commit_of(1, 3))
+            late = bridge.commit(commit_of(1, 4))
+            for _ in range(9):
+                await asyncio.sleep(0)
+            assert backend.done[-1] == commit_of(1, 4)
+            await late
+            return backend.done
+
+        assert asyncio.run(use()) == [commit_of(1, number) for number in range(5)]
+
+    def test_what_comes_meanwhile_waits_only_for_its_own_tree(self):
+        async def use() -> list[Commit]:
+            backend = Held()
+            bridge = Direct(backend)
+            await bridge.commit(commit_of(1, 0))
+            backend.held.clear()
+            alone = asyncio.ensure_future(committed(bridge, commit_of(1, 1)))
+            await backend.began.wait()
+            behind = bridge.commit(commit_of(1, 2))
+            await bridge.commit(commit_of(2, 0))
+            backend.held.set()
+            await asyncio.gather(alone, behind)
+            return backend.done
+
+        done = asyncio.run(use())
+        assert done == [commit_of(1, 0), commit_of(2, 0), commit_of(1, 1), commit_of(1, 2)]
+
+    def test_one_that_is_cancelled_leaves_the_lane_to_others(self):
+        async def use() -> list[Commit]:
+            backend = Held()
+            bridge = Direct(backend)
+            await bridge.commit(commit_of(1, 0))
+            backend.held.clear()
+            alone = asyncio.ensure_future(committed(bridge, commit_of(1, 1)))
+            await backend.began.wait()
+            behind = bridge.commit(commit_of(1, 2))
+            alone.cancel()
+            backend.held.set()
+            await behind
+            await bridge.commit(commit_of(1, 3))
+            return backend.done
+
+        assert asyncio.run(use()) == [commit_of(1, 0), commit_of(1, 2), commit_of(1, 3)]
+
+
+async def committed(bridge: Direct, commit: Commit) -> None:
+    await bridge.commit(commit)
+
+
+class Held:
+    """Holds commits of the first tree, whose number is 1, until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.capabilities = Capabilities("held", awaitable=True)
+        self.done: list[Commit] = []
+        self.held = asyncio.Event()
+        self.held.set()
+        self.began = asyncio.Event()
+
+    async def commit_all(self, batch: list[Commit]) -> list[BaseException | None]:
+        if batch[0] == commit_of(1, 1):
+            self.began.set()
+            await self.held.wait()
+        self.done += batch
+        return [None] * len(batch)
+
+
 def test_a_refused_commit_is_the_caller_s_alone_and_the_lane_goes_on():
     async def use() -> None:
         bridge = Direct(Slow(1))
