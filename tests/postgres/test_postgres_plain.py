@@ -9,10 +9,10 @@ import pytest
 from open_transaction import connected, schema_of
 
 from holdfast import SyncClient
+from holdfast.backends.plain_commits import is_plain
 from holdfast.backends.port import Commit, CommitConflict, Labels, RowKey, RowWrite, RunWrite, Span
 from holdfast.backends.postgres import backend as backend_module
 from holdfast.backends.postgres import open_url
-from holdfast.backends.plain_commits import is_plain
 from holdfast.backends.postgres.schema import quoted
 from holdfast.testing.harness import OTHER_TREE, TREE, record
 

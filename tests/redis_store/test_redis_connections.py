@@ -179,7 +179,8 @@ def sent(monkeypatch) -> list[int]:
 def test_a_save_is_one_call(url, sent):
     """A save of a session that this process knows asks the server once."""
     with SyncClient.open(url) as client:
-        client.save("a", session_id="s", execution_state={"n": 0})
+        for _ in range(2):  # the second one goes by another script, which the server does not know yet
+            client.save("a", session_id="s", execution_state={"n": 0})
         sent.clear()
         for n in range(1, 11):
             client.save("a", session_id="s", execution_state={"n": n})
@@ -192,7 +193,7 @@ def test_saves_that_wait_go_together(url, sent):
             await asyncio.gather(*(client.save("a", session_id=f"s{n}") for n in range(64)))
             sent.clear()
             await asyncio.gather(*(client.save("a", session_id=f"s{n}") for n in range(64)))
-            assert sum(sent) == 64
-            assert len(sent) < 8
+            assert sum(sent) < 8
+            assert [len(await client.timeline(session_id=f"s{n}")) for n in range(64)] == [2] * 64
 
     asyncio.run(use())

@@ -6,13 +6,13 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from servers.prefixes import delete_prefixes, prefix_name
 
 from holdfast.backends.plain_commits import is_plain
 from holdfast.backends.port import Commit, CommitConflict, RowKey, RowWrite, RunWrite, Span
 from holdfast.backends.redis import open_redis, plain
 from holdfast.errors import StoreError
 from holdfast.testing.harness import OTHER_TREE, TREE, record, tree_id
+from servers.prefixes import delete_prefixes, prefix_name
 
 HEAD = RowKey("head", b"one\x00\xff", TREE)
 OTHER_HEAD = RowKey("head", b"two", OTHER_TREE)

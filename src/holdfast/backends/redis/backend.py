@@ -80,7 +80,9 @@ class RedisBackend:
             for are_plain, group in groups
         ]
         outcomes: list[BaseException | None] = []
-        for (are_plain, group), answer in zip(groups, await self._calls.carry_out(calls, self._durability), strict=True):
+        for (are_plain, group), answer in zip(
+            groups, await self._calls.carry_out(calls, self._durability), strict=True
+        ):
             if are_plain:
                 outcomes += plain.outcomes(group, answer, self._location)
             else:
