@@ -6,6 +6,7 @@ import asyncio
 import gc
 import time
 import warnings
+from uuid import UUID
 
 import pytest
 import redis
@@ -185,6 +186,52 @@ def test_a_save_is_one_call(url, sent):
         for n in range(1, 11):
             client.save("a", session_id="s", execution_state={"n": n})
         assert sent == [1] * 10
+
+
+@pytest.mark.parametrize("shards", [1, 5])
+def test_a_restore_is_one_call(url, sent, shards):
+    """Record and runs come together, whether this process knows the session or not."""
+    messages = [{"n": n, "text": "x" * 800} for n in range(40)]
+    with SyncClient.open(f"{url}&shards={shards}") as client:
+        for end in range(10, 40, 5):
+            id_ = client.save("a", session_id="s", execution_state={"messages": messages[:end], "plan": "y" * 600})
+    with SyncClient.open(url) as client:
+        client.sessions()  # opens the store
+        for _ in range(2):  # first the server does not know the script
+            sent.clear()
+            assert client.restore(id_).execution_state == {"messages": messages[:35], "plan": "y" * 600}
+        assert sent == [1]
+
+
+def test_a_state_in_many_pieces_takes_a_second_call(url, sent):
+    state = {f"list {n}": [f"{n} {m} " + "x" * 500 for m in range(10)] for n in range(12)}
+    with SyncClient.open(url) as client:
+        id_ = client.save("a", session_id="s", execution_state=state)
+        for _ in range(2):
+            sent.clear()
+            assert client.restore(id_).execution_state == state
+        assert sent == [1, 1]
+
+
+def test_records_of_the_first_layout_are_read(url, sent):
+    """They name no spans. A store that has them is of the newer layout from now on, so that no older holdfast reads it."""
+    state = {"messages": ["x" * 800] * 12}
+    with SyncClient.open(url) as client:
+        id_ = client.save("a", session_id="s", execution_state=state)
+    with redis.Redis.from_url(url.partition("?")[0]) as server:
+        base = f"{{{url.rpartition('=')[2]}:0}}"
+        record = server.hget(f"{base}:record", UUID(id_).bytes)
+        before, data = record.split(b":", 3)[:3], record.split(b":", 3)[3]
+        before[2] = before[2].partition(b";")[0]
+        assert server.hset(f"{base}:record", UUID(id_).bytes, b":".join([*before, data])) == 0
+        server.hset(f"{base}:about", "layout", 1)
+        with SyncClient.open(url) as client:
+            assert client.restore(id_).execution_state == state
+            second = client.save("a", session_id="s", execution_state={"messages": ["x" * 800] * 13})
+            assert [one.checkpoint_id for one in client.timeline("a", "s")] == [second, id_]
+            assert client.verify().ok
+            assert client.expire(id_)
+        assert server.hget(f"{base}:about", "layout") == b"2"
 
 
 def test_saves_that_wait_go_together(url, sent):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -89,6 +89,14 @@ class Bridge:
 
     async def records(self, ids: Sequence[bytes]) -> list[Record | None]:
         return await self._call(self.backend.records, ids)
+
+    async def record_and_runs(self, id_: bytes) -> tuple[Record | None, Mapping[Span, list[Run]]]:
+        ask = getattr(self.backend, "record_and_runs", None)
+        if ask is not None:
+            both: tuple[Record | None, Mapping[Span, list[Run]]] = await self._call(ask, id_)
+            return both
+        [found] = await self.records([id_])
+        return found, {}
 
     async def session_records(
         self, session: bytes, *, before: int | None = None, limit: int | None = None

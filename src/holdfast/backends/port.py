@@ -97,6 +97,7 @@ class RecordWrite(NamedTuple):
     labels: Labels | None = None
     expires_at_us: int | None = None  # a hint for stores with a TTL of their own
     replaces: bytes | None = None
+    spans: Sequence[Span] = ()  # a hint: what reading its state will ask for; see `AsyncBackend`
 
 
 class Record(NamedTuple):
@@ -296,6 +297,9 @@ class AsyncBackend(Protocol):
 
     A backend may have one more, `async def news() -> None`: it returns when another process may have committed something. It is
     a hint, awaited while somebody follows and cancelled when that is over; whatever it misses is found by looking.
+
+    And another, `async def record_and_runs(id_) -> tuple[Record | None, dict[Span, list[Run]]]`: the record and, in the same
+    round trip, the runs of the `spans` that it was written with. What is missing among these is asked for by `runs`.
     """
 
     @property
@@ -377,6 +381,9 @@ class Backend(Protocol):
         False if this object was closed: there will be no news."""
 
     async def records(self, ids: Sequence[bytes]) -> list[Record | None]: ...
+
+    async def record_and_runs(self, id_: bytes) -> tuple[Record | None, Mapping[Span, list[Run]]]:
+        """The record of that id, None if there is none, and what of its runs came along: all, some, or nothing."""
 
     async def session_records(
         self, session: bytes, *, before: int | None = None, limit: int | None = None

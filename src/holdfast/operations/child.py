@@ -98,7 +98,13 @@ def child(
     commit = Commit(
         tree=tree,
         record=RecordWrite(
-            id_, session, sequence, data, stored.labels(), stored.expires_at_us if "ttl" in header else None
+            id_,
+            session,
+            sequence,
+            data,
+            stored.labels(),
+            stored.expires_at_us if "ttl" in header else None,
+            spans=manifest.spans(),
         ),
         runs=runs,
         blobs=blobs or {},

@@ -166,10 +166,15 @@ class _Transfer:
         await self._staging.release()
 
     def _record_write(self, data: bytes, stored: Stored) -> RecordWrite:
+        spans: list[Span] = []
         if not stored.is_tombstone:
-            data = record.with_manifest(data, self._placement.moved(stored.manifest()))
+            manifest = self._placement.moved(stored.manifest())
+            spans = manifest.spans()
+            data = record.with_manifest(data, manifest)
         session = rows.session_key(stored.session)
-        return RecordWrite(stored.id, session, stored.sequence, data, stored.labels(), stored.expires_at_us)
+        return RecordWrite(
+            stored.id, session, stored.sequence, data, stored.labels(), stored.expires_at_us, spans=spans
+        )
 
     # -- contents ----------------------------------------------------------------------------------------------------
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from holdfast.backends.port import ABSENT, Backend, Record, Row, RowKey, Run
+from holdfast.backends.port import ABSENT, Backend, Record, Row, RowKey, Run, Span
 from holdfast.errors import CheckpointExpiredError, CheckpointNotFoundError, CorruptError
 from holdfast.model import ids
 from holdfast.objects import assemble, holds, plan, record, rows
@@ -28,6 +28,12 @@ async def find_record(
     if graveyard is not None and (buried := graveyard.at_hand(id_)) is not None:
         return buried
     [found] = await services.backend.records([id_])
+    return await _unpacked(services, id_, found, tree, graveyard)
+
+
+async def _unpacked(
+    services: Services, id_: bytes, found: Record | None, tree: bytes | None = None, graveyard: Graveyard | None = None
+) -> Stored | None:
     if found is not None:
         return record.unpack(services.codec, found.data, expected_id=id_)
     return await (graveyard or Graveyard(services)).find(id_, tree)
@@ -46,7 +52,16 @@ def listed_record(services: Services, found: Record, session: bytes | None = Non
 
 async def live_record(services: Services, id_: bytes) -> Stored:
     """The record of that id, or the error that says why there is none."""
-    stored = await find_record(services, id_)
+    return await _live(services, id_, await find_record(services, id_))
+
+
+async def live_record_and_runs(services: Services, id_: bytes) -> tuple[Stored, Mapping[Span, list[Run]]]:
+    """As `live_record`, with what of the runs of its state came along; for `load_parts`."""
+    found, at_hand = await services.backend.record_and_runs(id_)
+    return await _live(services, id_, await _unpacked(services, id_, found)), at_hand
+
+
+async def _live(services: Services, id_: bytes, stored: Stored | None) -> Stored:
     if stored is None:
         raise CheckpointNotFoundError(
             f"there is no checkpoint {ids.to_text(id_)} in {services.backend.capabilities.location}: it was never "
@@ -91,10 +106,16 @@ async def load_state(services: Services, manifest: Manifest, *, verify: bool) ->
     return assemble.assemble(services.codec, manifest, stored, blobs, verify=verify)
 
 
-async def load_parts(backend: Backend, manifest: Manifest) -> Parts:
-    """What the store has for a manifest: the runs of its spans, and its blobs."""
+async def load_parts(
+    backend: Backend, manifest: Manifest, at_hand: Mapping[Span, list[Run]] | None = None
+) -> Parts:
+    """What the store has for a manifest: the runs of its spans, and its blobs. Runs that are `at_hand` are not asked for."""
     spans = manifest.spans()
-    stored = await backend.runs(spans) if spans else []
+    stored: Sequence[Sequence[Run]]
+    if at_hand and all(map(at_hand.get, spans)):
+        stored = [at_hand[span] for span in spans]
+    else:
+        stored = await backend.runs(spans) if spans else []
     return stored, await backend.blobs([blob.hash for blob in manifest.blobs]) if manifest.blobs else []
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from holdfast.backends.port import Backend
+from holdfast.backends.port import Backend, Run, Span
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.migrations import Step
 from holdfast.objects import assemble, record, rows
@@ -18,8 +19,8 @@ async def restore(services: Services, id_: bytes, *, verify: bool = True, migrat
     """The checkpoint with its state, migrated. Only reads: the state is the caller's to change."""
 
     async def read(backend: Backend) -> _Read:
-        stored = await reading.live_record(services.over(backend), id_)
-        return await _read(services, backend, stored, migrate=migrate)
+        stored, at_hand = await reading.live_record_and_runs(services.over(backend), id_)
+        return await _read(services, backend, stored, migrate=migrate, at_hand=at_hand)
 
     return _assembled(services, await services.backend.together(read), verify=verify)
 
@@ -38,11 +39,18 @@ class _Read(NamedTuple):
     steps: tuple[Step, ...]
 
 
-async def _read(services: Services, backend: Backend, stored: Stored, *, migrate: bool) -> _Read:
+async def _read(
+    services: Services,
+    backend: Backend,
+    stored: Stored,
+    *,
+    migrate: bool,
+    at_hand: Mapping[Span, list[Run]] | None = None,
+) -> _Read:
     # Before the state is decoded: a newer one may hold types that are not known here, which says less.
     steps = state_versions.steps_of(services, stored) if migrate else ()
     manifest = stored.manifest()
-    return _Read(stored, manifest, await reading.load_parts(backend, manifest), steps)
+    return _Read(stored, manifest, await reading.load_parts(backend, manifest, at_hand), steps)
 
 
 def _assembled(services: Services, found: _Read, *, verify: bool) -> Checkpoint:

@@ -99,8 +99,10 @@ class Connections:
 
     async def connect(self) -> Connection:
         """Opens one. Prepared statements are left out: behind pgbouncer the next transaction is on another server."""
+        task = asyncio.current_task()
+        cancelled = task.cancelling() if task else 0
         try:
-            return await AsyncConnection.connect(
+            connection: Connection = await AsyncConnection.connect(
                 self._conninfo,
                 autocommit=True,
                 prepare_threshold=None,
@@ -109,6 +111,12 @@ class Connections:
             )
         except psycopg.Error as error:
             raise translate(error, self._where, "reached") from error
+        if task is not None and task.cancelling() > cancelled:
+            # Before Python 3.12, `asyncio.wait_for`, by which the driver waits, forgets that its task was cancelled if
+            # what it waits for is done in the same turn of the loop.
+            _finish([connection])
+            raise asyncio.CancelledError
+        return connection
 
     def leave_to_parent(self) -> None:
         """In a forked child: gives up the connections, which are its parent's, without a word to the server."""

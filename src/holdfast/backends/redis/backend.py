@@ -92,6 +92,9 @@ class RedisBackend:
     async def records(self, ids: Sequence[bytes]) -> list[Record | None]:
         return await (await self._opened()).records(ids)
 
+    async def record_and_runs(self, id_: bytes) -> tuple[Record | None, dict[Span, list[Run]]]:
+        return await (await self._opened()).record_and_runs(id_)
+
     async def session_records(
         self, session: bytes, *, before: int | None = None, limit: int | None = None
     ) -> list[Record]:

@@ -34,7 +34,14 @@ def asked(commit: Commit, where: InShard) -> list[Any]:
     """What `commit.lua` is asked for that commit."""
     return [
         [
-            (write.id, write.session, write.sequence, write.data, _or_false(write.replaces))
+            (
+                write.id,
+                write.session,
+                write.sequence,
+                write.data,
+                _or_false(write.replaces),
+                layout.spans_of(write.spans),
+            )
             for write in record_writes(commit)
         ],
         _runs(commit.runs),

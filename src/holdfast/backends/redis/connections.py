@@ -62,9 +62,15 @@ class _Links:
         try:
             given = dict(settings)
             connection = given.pop("connection_class", Connection)(**given)
+            task = asyncio.current_task()
+            cancelled = task.cancelling() if task else 0
             await connection.connect()
             link = Link(connection, settings["socket_timeout"])
             self._links.append(link)
+            if task is not None and task.cancelling() > cancelled:
+                # Before Python 3.12, `asyncio.wait_for`, by which the driver connects, forgets that its task was cancelled
+                # if what it waits for is done in the same turn of the loop: whoever follows events would never end.
+                raise asyncio.CancelledError
             return link
         finally:
             self._opening -= 1

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 
-from holdfast.backends.port import Record, Row, RowKey
+from holdfast.backends.port import Record, Row, RowKey, Span
 from holdfast.errors import CorruptError
 from holdfast.model import ids
 
-LAYOUT = 1
+LAYOUT = 2  # since 2, what a record says of itself may end with its spans
+MOST_SPANS = 8  # that a record names; a state in more pieces is read in two round trips
 FIRST_SHARD = 0  # has the rows of the whole store, and gives out positions
 
 # The end of a key within a place: below any byte that a key may go on with, as NUL is written as NUL 0xff.
@@ -80,10 +82,17 @@ def _next(prefix: bytes) -> bytes | None:
 
 def record_of(id_: bytes, stored: bytes, session: bytes | None) -> tuple[int, Record]:
     """The position and the record."""
-    parts = stored.split(b":", 3)
+    parts = stored.split(b":", 3)  # session, sequence, position (and after it spans), data
     if len(parts) != 4 or session is None:
         raise CorruptError(f"record {ids.to_text(id_)} has no place in a session: the store is damaged. Run `verify`")
-    return _whole(parts[2]), Record(id_, session, _whole(parts[1]), parts[3])
+    return _whole(parts[2].partition(b";")[0]), Record(id_, session, _whole(parts[1]), parts[3])
+
+
+def spans_of(spans: Sequence[Span]) -> bytes:
+    """The spans of a state as its record names them, after its position: the server finds their runs by itself."""
+    if len(spans) > MOST_SPANS:
+        return b""
+    return b"".join([b";%d,%d,%d" % span for span in spans])
 
 
 def _whole(digits: bytes) -> int:

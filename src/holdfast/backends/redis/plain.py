@@ -54,7 +54,7 @@ def asked(group: Sequence[Commit]) -> list[bytes]:
             record.id,
             record.session,
             b"%d" % record.sequence,
-            record.data,
+            b"%b:%b" % (layout.spans_of(record.spans), record.data),
             layout.place(row.key),
             b"%d:%b" % (row.expect, row.was or b""),
             b"0" if row.was is None else b"1",

@@ -44,6 +44,19 @@ class Reading:
             found.append(layout.record_of(id_, *answer)[1] if isinstance(answer, list) else None)
         return found
 
+    async def record_and_runs(self, id_: bytes) -> tuple[Record | None, dict[Span, list[Run]]]:
+        shard = layout.shard_of(id_, self.shards)
+        found, spans = await self._calls.read("restored", [id_], shard)
+        if isinstance(found, bytes):
+            return (await self.records([id_]))[0], {}
+        if found is None:
+            return None, {}
+        for log, *_ in spans:
+            self.remember(int(log), shard)
+        return layout.record_of(id_, *found)[1], {
+            Span(int(log), int(first), int(end)): [Run(*run) for run in runs] for log, first, end, runs in spans
+        }
+
     async def _records(self, shards: dict[bytes, int]) -> dict[bytes, Any]:
         of_shard: dict[int, list[bytes]] = {}
         for id_, shard in shards.items():

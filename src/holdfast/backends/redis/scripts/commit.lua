@@ -152,7 +152,7 @@ for _, row in ipairs(rows) do
 end
 
 for _, record in ipairs(records) do
-  local id, session, sequence, data, replaces = unpack(record)
+  local id, session, sequence, data, replaces, spans = unpack(record)
   if replaces then
     local stored = redis.call("HGET", RECORDS, id)
     local _, _, _, from = split(stored)
@@ -171,7 +171,7 @@ for _, record in ipairs(records) do
     else
       here = redis.call("INCR", LAST)
     end
-    redis.call("HSET", RECORDS, id, number .. ":" .. digits(sequence) .. ":" .. digits(here) .. ":" .. data)
+    redis.call("HSET", RECORDS, id, number .. ":" .. digits(sequence) .. ":" .. digits(here) .. spans .. ":" .. data)
     redis.call("ZADD", IDS, 0, id)
     redis.call("ZADD", ORDER, here, id)
     redis.call("ZADD", SESSION .. number, sequence, id)

@@ -2,7 +2,7 @@
 local base = KEYS[1]
 local asked = cmsgpack.unpack(ARGV[1])
 
-local RECORDS = base .. ":record"     -- hash: id -> "session:sequence:position:" and the data
+local RECORDS = base .. ":record"     -- hash: id -> "session:sequence:position;log,first,end;…:" and the data
 local IDS = base .. ":ids"            -- sorted set: ids, in the order of their bytes
 local ORDER = base .. ":order"        -- sorted set: ids by position
 local LAST = base .. ":last"          -- the highest position that was given out
@@ -28,7 +28,7 @@ local function digits(number) -- exact: Lua would write large numbers with an ex
 end
 
 local function split(stored) -- of a record: number of the session, sequence, position, and where its data begins
-  local session, sequence, position, at = string.match(stored, "^(%d+):(%d+):(%d+):()")
+  local session, sequence, position, at = string.match(stored, "^(%d+):(%d+):(%d+)[%d,;]*:()")
   return session, sequence, position, at
 end
 
@@ -44,6 +44,25 @@ end
 local function bounds_of(member)
   local first, length = string.match(member, "^(%d+):(%d+)$")
   return tonumber(first), tonumber(length)
+end
+
+local function runs_of(log, first, last) -- those that overlap [first, last): {first, length, data} of each
+  local found = {}
+  local from = first
+  local before = redis.call("ZREVRANGEBYSCORE", BOUNDS .. log, first, "-inf", "LIMIT", 0, 1)[1]
+  if before then
+    local begins, length = bounds_of(before)
+    if begins + length > first then
+      from = begins
+    end
+  end
+  for _, bounds in ipairs(redis.call("ZRANGEBYSCORE", BOUNDS .. log, from, "(" .. digits(last))) do
+    local begins, length = bounds_of(bounds)
+    if begins + length > first then
+      found[#found + 1] = { begins, length, redis.call("HGET", RUNS .. log, digits(begins)) }
+    end
+  end
+  return found
 end
 
 local function shown(ids) -- {id, stored, session} of each

@@ -2,7 +2,7 @@
 -- conditions hold, each kind of change in one command for all of them. Nearly every save comes this way, so it makes do
 -- without common.lua (which says what the keys are), and takes what it is asked as it comes.
 --
--- ARGV[1] is the space of the rows. Then of each commit: id, session, sequence, data, place of the row, the row as it must
+-- ARGV[1] is the space of the rows. Then of each commit: id, session, sequence, spans and data, place of the row, the row as it must
 -- be, whether that is all of it or its version only, the row as it becomes, the number of runs; of each run: log, first
 -- element, "first:length", data. Answers 0 if all were carried out, else of each 0, 1 (its row), 2 (its record) or 2 + n
 -- (its run n): what does not hold.
@@ -82,7 +82,7 @@ if #held > 0 then
       call("HSET", base .. ":names", number, argv[at + 1])
     end
     local here = string.format("%.0f", position + n)
-    records[2 * n - 1], records[2 * n] = id, number .. ":" .. sequence .. ":" .. here .. ":" .. argv[at + 3]
+    records[2 * n - 1], records[2 * n] = id, number .. ":" .. sequence .. ":" .. here .. argv[at + 3]
     order[2 * n - 1], order[2 * n] = here, id
     heads[2 * n - 1], heads[2 * n] = argv[at + 4], argv[at + 7]
     call("ZADD", SESSION .. number, sequence, id)
