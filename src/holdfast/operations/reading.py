@@ -106,9 +106,7 @@ async def load_state(services: Services, manifest: Manifest, *, verify: bool) ->
     return assemble.assemble(services.codec, manifest, stored, blobs, verify=verify)
 
 
-async def load_parts(
-    backend: Backend, manifest: Manifest, at_hand: Mapping[Span, list[Run]] | None = None
-) -> Parts:
+async def load_parts(backend: Backend, manifest: Manifest, at_hand: Mapping[Span, list[Run]] | None = None) -> Parts:
     """What the store has for a manifest: the runs of its spans, and its blobs. Runs that are `at_hand` are not asked for."""
     spans = manifest.spans()
     stored: Sequence[Sequence[Run]]
