@@ -71,6 +71,22 @@ def test_what_has_changed_here_since_comes_from_the_store(quick: SyncClient, roo
     assert (root / "edited").read_text() == "now!"
 
 
+def test_a_fork_names_what_no_snapshot_has_and_what_stays_done(quick: SyncClient, root, tmp_path):
+    (root / "notes").write_text("one")
+    with quick.run("s", workspace=root) as run:
+        before = run.save("before")
+        run.effect("pay", lambda: "receipt")
+    workspace = quick.workspace(root)
+    assert workspace.fork(before, tmp_path / "first").files_changed == ()
+    (root / "notes").write_text("by hand")
+    (root / "mine").write_text("in no snapshot")
+    forked = workspace.fork(before, tmp_path / "second")
+    assert forked.files_changed == (b"mine", b"notes")
+    assert (forked.directory / "notes").read_text() == "one"
+    assert forked.report is not None
+    assert [one.tool for one in forked.report.effects] == ["pay"]
+
+
 def test_forks_are_independent(quick: SyncClient, root, tmp_path):
     workspace = quick.workspace(root)
     (root / "f").write_text("shared")

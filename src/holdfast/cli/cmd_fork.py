@@ -12,6 +12,8 @@ from holdfast.cli.workspace_option import directory_option
 if TYPE_CHECKING:
     from holdfast.model.workspace import Forked
 
+SHOWN = 20
+
 
 @click.command(short_help="Go another way from a checkpoint: a session, an edit, a directory.")
 @click.argument("ref")
@@ -63,14 +65,14 @@ def fork(
         source = id_of_ref(client, ref)
         if place is None:
             forked = client.fork(source, session, set=edits or None)
-            name, id_ = forked.session_id, forked.checkpoint_id
         else:
             workspace = open_workspace(client, directory)
             with progress_bar("forking") as progress:
                 made = workspace.fork(source, place, session_id=session, set=edits or None, progress=progress)
-            assert made.session_id is not None  # a checkpoint was forked
-            assert made.checkpoint_id is not None
-            name, id_ = made.session_id, made.checkpoint_id
+            assert made.report is not None  # a checkpoint was forked
+            forked = made.report
+    name, id_ = forked.session_id, forked.checkpoint_id
+    changed = made.files_changed if made else ()
     if as_json:
         from holdfast.cli.json_output import print_json
 
@@ -82,6 +84,9 @@ def fork(
                 "paths": made.paths if made else 0,
                 "copied": made.copied if made else 0,
                 "source_id": source,
+                "effects": [one.effect_id for one in forked.effects],
+                "unknown": [one.effect_id for one in forked.unknown],
+                "files_changed": [path.decode("utf-8", "surrogateescape") for path in changed],
             }
         )
         return
@@ -91,5 +96,12 @@ def fork(
         click.echo(f"{made.directory}: {made.paths} paths, session {printable(name)}")
     else:
         click.echo(f"session {printable(name)} at {id_}")
+    for effect in (*forked.effects, *forked.unknown):
+        click.echo(f"  stays done, or may: {printable(effect.tool, 60)} ({effect.effect_id})", err=True)
+    for path in changed[:SHOWN]:
+        shown = printable(path.decode("utf-8", "backslashreplace"))
+        click.echo(f"  changed here since the last snapshot, so not in the fork: {shown}", err=True)
+    if len(changed) > SHOWN:
+        click.echo(f"  … and {len(changed) - SHOWN} more", err=True)
     if edits:
         click.echo(f"see what is other: holdfast diff {source[-8:]} {id_[-8:]}", err=True)

@@ -11,9 +11,12 @@ import os
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from holdfast.model.snapshot_reference import SCHEME
+
+if TYPE_CHECKING:
+    from holdfast.model.reports import ForkReport
 
 Kind = Literal["file", "dir", "symlink"]
 
@@ -166,10 +169,14 @@ class InterruptedRestore:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forked:
     """A directory as it was at a checkpoint, and the session that goes on from there. Of its `paths`, `copied` files were
-    shared or copied by the file system; the others came from the store."""
+    shared or copied by the file system; the others came from the store. `files_changed` are those paths of the first
+    directory that somebody has changed since its last snapshot: no checkpoint has them so, and neither has the fork.
+    `report` says what was done elsewhere in the tree, and stays done."""
 
     directory: Path
     session_id: str | None
     checkpoint_id: str | None
     paths: int
     copied: int
+    files_changed: tuple[bytes, ...] = ()
+    report: ForkReport | None = None

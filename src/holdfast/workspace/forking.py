@@ -64,9 +64,12 @@ async def fork(
     """Makes the directory, and a session that goes on from the checkpoint, edited if that is asked for."""
     snapshot = await opened.snapshot_at(target)
     place = _free_place(opened.path, Path(directory))
+    changed = await _changed_under_us(opened, None if isinstance(target, Snapshot) else target)
     made, copied = await make(opened.services, snapshot, place, progress, opened)
     if isinstance(target, Snapshot):
-        return Forked(directory=place, session_id=None, checkpoint_id=None, paths=made, copied=copied)
+        return Forked(
+            directory=place, session_id=None, checkpoint_id=None, paths=made, copied=copied, files_changed=changed
+        )
     try:
         way = forking.Way(session_id=session_id, edits=edits or {})
         origin = Origin(processes.default_holder())
@@ -75,8 +78,23 @@ async def fork(
         shutil.rmtree(place)
         raise
     return Forked(
-        directory=place, session_id=forked.session_id, checkpoint_id=forked.checkpoint_id, paths=made, copied=copied
+        directory=place,
+        session_id=forked.session_id,
+        checkpoint_id=forked.checkpoint_id,
+        paths=made,
+        copied=copied,
+        files_changed=changed,
+        report=forked,
     )
+
+
+async def _changed_under_us(opened: Opened, target: str | None) -> tuple[bytes, ...]:
+    """What is in the directory otherwise than in the last snapshot of it that is known."""
+    known = await Here(opened).last_known(target)
+    if not known:
+        return ()
+    last = await snapshots.load(opened.services, known[0])
+    return tuple(one.path for one in await opened.diff(last, None)) if last.tree is not None else ()
 
 
 async def beside(
