@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Collection, Sequence
+from functools import cache
 from itertools import chain, compress, filterfalse, repeat
 from operator import attrgetter
 from typing import Any
@@ -94,8 +95,7 @@ def all_testify(witnesses: Sequence[Witness | None], elements: Sequence[Any]) ->
 def witness(elements: list[Any], plain: Collection[type[Any]]) -> Witness | None:
     """A witness of these elements; None if it could not tell every change. `plain` are the classes whose objects are
     encoded from what they refer to, and from nothing else."""
-    known = _CONTAINERS.union(plain)
-    leaves = ATOMS.union(map(type, plain), (_Mark,))  # an object refers to its class
+    known, leaves = _kinds(frozenset(plain))
     containers: list[Any] = []
     references: list[Any] = []
     found = elements
@@ -113,6 +113,12 @@ def witness(elements: list[Any], plain: Collection[type[Any]]) -> Witness | None
         if len(references) > MAX_REFERENCES:
             return None
     return None
+
+
+@cache
+def _kinds(plain: frozenset[type[Any]]) -> tuple[frozenset[object], frozenset[object]]:
+    """What is looked into, and what is not. An object refers to its class, too."""
+    return _CONTAINERS.union(plain), ATOMS.union(map(type, plain), (_Mark,))
 
 
 def _marked(level: list[Any]) -> list[Any]:
