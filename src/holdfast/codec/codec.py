@@ -85,6 +85,38 @@ class Codec:
             return b"".join(self.encode_each(items, path)) == expected
         return len(data) == len(expected) + _header_size(len(items)) and data.endswith(expected)
 
+    def encodes_to_all(
+        self,
+        items: list[Any],
+        count: int,
+        expected: Sequence[bytes],
+        each: int,
+        path: str = "",
+        *,
+        no_bytes: bool = False,
+    ) -> bool:
+        """Whether the first `count` items, `each` at a time, encode to these bytes: `encodes_to` for many at once."""
+        if not no_bytes:
+            return all(
+                self.encodes_to(items[start : min(start + each, count)], bytes_, path)
+                for start, bytes_ in zip(range(0, count, each), expected, strict=True)
+            )
+        quick = QuickEncoder(self.types.by_class, self.limits)
+        for start, bytes_ in zip(range(0, count, each), expected, strict=True):
+            part = items[start : min(start + each, count)]
+            try:
+                data = quick.pack(part)
+            except Exception:  # as in `encode`
+                if quick.interruption:
+                    raise quick.interruption from None
+                if b"".join(self.encode_each(part, path)) != bytes_:
+                    return False
+                quick = QuickEncoder(self.types.by_class, self.limits)
+            else:
+                if not data.endswith(bytes_) or len(data) != len(bytes_) + _header_size(len(part)):
+                    return False
+        return True
+
     def _packed(self, items: list[Any], *, no_bytes: bool) -> bytes | None:
         """The items as one array; None if only the exact way can tell."""
         quick = QuickEncoder(self.types.by_class, self.limits)

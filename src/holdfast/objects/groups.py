@@ -69,6 +69,9 @@ class Groups(NamedTuple):
         Of what has a witness, nothing is encoded."""
         if self.witnesses and _testify(self.witnesses, value[: self.length]):
             return self
+        if not codec.types.plain and not self.witnesses:
+            is_same = codec.encodes_to_all(value, self.length, self.stretches, GROUP, path, no_bytes=no_bytes)
+            return self if is_same else None
         before = self.witnesses or (None,) * len(self.stretches)
         after: list[Witness | None] = []
         for start, stretch, known in zip(range(0, self.length, GROUP), self.stretches, before, strict=True):

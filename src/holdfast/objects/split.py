@@ -169,12 +169,13 @@ class Split:
 
     def _walk_list(self, value: list[Any], path: Path) -> Any:
         image = self._image(value, path)
-        if image.size < LONG_BYTES or not _can_be_stored(path):
+        if image is None or not _can_be_stored(path):
             return value
         self.lists.append(image)
         return Ref(LIST, len(self.lists) - 1)
 
-    def _image(self, value: list[Any], path: Path) -> Image:
+    def _image(self, value: list[Any], path: Path) -> Image | None:
+        """The list, encoded; None if it is too small to be kept apart."""
         known = self._known(path)
         text = path_text(path)
         if known is not None and len(value) >= known.entry.length:
@@ -188,6 +189,8 @@ class Split:
                 return self._made(path, len(value), groups.followed_by(fresh, seen), fresh, known.entry, chain)
         seen = witnesses_from(value, 0, self.codec)
         elements = self.codec.encode_each(value, text, 0)
+        if sum(map(len, elements)) < LONG_BYTES:
+            return None
         groups = EMPTY.followed_by(elements, seen)
         return self._made(path, len(value), groups, elements, None, chain_of(groups.stretches))
 
