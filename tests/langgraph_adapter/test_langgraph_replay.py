@@ -11,8 +11,9 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 from click.testing import CliRunner
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.channels import DeltaChannel
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
 from holdfast import Client, NotRecordedError, SyncClient, UsageError
@@ -148,6 +149,22 @@ def test_what_was_not_recorded_does_not_run(client: SyncClient, nodes: Nodes) ->
     assert isinstance(report.error, NotRecordedError)
     assert not nodes.ran
     assert set(told(report).values()) == {"blocked"}
+
+
+def test_a_message_is_edited(client: SyncClient) -> None:
+    def answer(state: MessagesState) -> MessagesState:
+        return {"messages": [AIMessage(f"you said {state['messages'][-1].content}", id="a")]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("answer", answer)
+    builder.add_edge(START, "answer")
+    graph = builder.compile(checkpointer=HoldfastSaver(client))
+    config = {"configurable": {"thread_id": "t"}}
+    graph.invoke({"messages": [HumanMessage("hello", id="h")]}, config)
+    report = client.replay("lg/t", graph, mode="mixed", set={"channel_values.messages.-1.content": "goodbye"})
+    assert report.ok, report.error
+    assert report.result["messages"] == [HumanMessage("goodbye", id="h"), AIMessage("you said goodbye", id="a")]
+    assert graph.get_state(config).values["messages"][0].content == "hello"
 
 
 def test_of_a_graph_that_stops_before_nodes(client: SyncClient, nodes: Nodes) -> None:

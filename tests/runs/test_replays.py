@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import Client, EffectBlockedError, NotRecordedError, SyncClient, UsageError, replays
+from holdfast import ApprovalPendingError, Client, EffectBlockedError, NotRecordedError, SyncClient, UsageError, replays
 from support import Store
 
 
@@ -223,6 +223,21 @@ def test_an_effect_that_fails_live_is_live(client: SyncClient, agent: Agent) -> 
     assert sources(report) == [("mail", "live")]
     [effect] = client.effects("s", in_doubt=True)
     assert effect.tool == "mail"
+
+
+def test_an_effect_that_waits_for_approval_is_blocked(client: SyncClient, agent: Agent) -> None:
+    def program(run: Any) -> None:
+        run.effect("wire", agent.pay, to="ann", approve="finance")
+
+    report = client.replay("s", program, mode="live", name="again")
+    assert isinstance(report.error, ApprovalPendingError)
+    assert sources(report) == [("wire", "blocked")]
+    assert not agent.called
+    [approval] = client.approvals()
+    client.decide(approval.approval_id, "approve", by="ann")
+    with client.run("again", agent_id="buyer") as run:
+        program(run)
+    assert agent.called == {"pay": 1}
 
 
 def test_what_the_program_raises_is_in_the_report(client: SyncClient, agent: Agent) -> None:
