@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from psycopg import pq
 from psycopg.errors import error_from_result
@@ -22,6 +23,9 @@ Value = BytesArray | IntsArray | TextArray | bool
 _BOOL, _BYTEA, _BIGINT, _INTEGER, _INTEGERS = 16, 17, 20, 23, 1007
 _OIDS: dict[type, int] = {BytesArray: 1001, IntsArray: 1016, TextArray: 1009, bool: _BOOL}
 _BIG, _INT = Struct(">q").unpack, Struct(">i").unpack
+_PREPARED_AFTER = 4  # questions over one connection: who asks less often would pay for it without a gain
+_NO_SUCH_STATEMENT = "26000"
+WHO = b"SELECT pg_backend_pid()"
 
 
 def _bigint(data: bytes) -> int:
@@ -52,15 +56,77 @@ _LOADERS: dict[int, Callable[[bytes], Any]] = {
 async def ask(connection: Connection, statement: bytes, values: Sequence[Value]) -> list[tuple[Any, ...]]:
     """The rows of the answer. Raises what psycopg would. The connection is this call's own meanwhile."""
     pgconn = connection.pgconn
-    given = [(b"\1" if value else b"\0") if isinstance(value, bool) else value for value in values]
     pgconn.send_query_params(
         statement,
-        given,
+        _given(values),
         param_types=[_OIDS[type(value)] for value in values],
         param_formats=[pq.Format.BINARY] * len(values),
         result_format=pq.Format.BINARY,
     )
+    return _checked(await _answer(pgconn))
+
+
+class _Statements:
+    """What was prepared on one connection."""
+
+    __slots__ = ("asked", "may_be", "names")
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.may_be: bool | None = None  # None: not looked at yet
+        self.names: dict[bytes, bytes] = {}
+
+
+_statements: WeakKeyDictionary[Connection, _Statements] = WeakKeyDictionary()
+
+
+async def ask_prepared(connection: Connection, statement: bytes, values: Sequence[Value]) -> list[tuple[Any, ...]]:
+    """As `ask`; what is asked again and again over one connection the server reads and plans once. Only for calls of
+    functions: a plan that looks at a table should be made anew when the table has grown.
+
+    Not behind a pooler, whose next transaction may be on another connection to the server. It shows itself by the number
+    of the process that it names; one that did not would be found by the server's not knowing the statement, and then
+    nothing was carried out."""
+    known = _statements.get(connection)
+    if known is None:
+        known = _statements[connection] = _Statements()
+    name = known.names.get(statement)
+    if name is None:
+        known.asked += 1
+        if known.asked <= _PREPARED_AFTER or known.may_be is False:
+            return await ask(connection, statement, values)
+        if known.may_be is None:
+            [[process]] = await ask(connection, WHO, ())
+            known.may_be = process == connection.pgconn.backend_pid
+            if not known.may_be:
+                return await ask(connection, statement, values)
+        name = await _prepare(connection.pgconn, b"holdfast_%d" % len(known.names), statement, values)
+        known.names[statement] = name
+    pgconn = connection.pgconn
+    pgconn.send_query_prepared(
+        name, _given(values), param_formats=[pq.Format.BINARY] * len(values), result_format=pq.Format.BINARY
+    )
     result = await _answer(pgconn)
+    if result.status != pq.ExecStatus.TUPLES_OK and error_from_result(result).sqlstate == _NO_SUCH_STATEMENT:
+        known.may_be = False
+        known.names.clear()
+        return await ask(connection, statement, values)
+    return _checked(result)
+
+
+async def _prepare(pgconn: pq.abc.PGconn, name: bytes, statement: bytes, values: Sequence[Value]) -> bytes:
+    pgconn.send_prepare(name, statement, param_types=[_OIDS[type(value)] for value in values])
+    result = await _answer(pgconn)
+    if result.status != pq.ExecStatus.COMMAND_OK:
+        raise error_from_result(result)
+    return name
+
+
+def _given(values: Sequence[Value]) -> list[bytes]:
+    return [(b"\1" if value else b"\0") if isinstance(value, bool) else value for value in values]
+
+
+def _checked(result: pq.abc.PGresult) -> list[tuple[Any, ...]]:
     if result.status == pq.ExecStatus.TUPLES_OK:
         return _rows(result)
     raise error_from_result(result)

@@ -1,7 +1,7 @@
 """The verbs of the port, on PostgreSQL.
 
-Nothing depends on the state of a session: no prepared statements, no settings, no locks that outlive a transaction. So a
-pgbouncer in transaction mode may stand in between, and any connection serves any call.
+Nothing depends on the state of a session: no settings, no locks that outlive a transaction, and prepared statements only where
+nobody stands in between. So a pgbouncer in transaction mode may, and any connection serves any call.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from holdfast.backends.port import (
 )
 from holdfast.backends.postgres import queries
 from holdfast.backends.postgres.arrays import bytes_array, ints_array, text_array
-from holdfast.backends.postgres.asking import ask
+from holdfast.backends.postgres.asking import ask, ask_prepared
 from holdfast.backends.postgres.commit import Program, batches, changes_something, key_columns
 from holdfast.backends.postgres.connections import Connection, Connections
 from holdfast.backends.postgres.failures import TRY_AGAIN, outcome_unknown, translate
@@ -336,6 +336,8 @@ class PostgresBackend:
         text = self._queries.get(query)
         if text is None:
             text = self._queries[query] = query.replace("{s}", self._quoted).encode()
+        if query in queries.COMMITS:
+            return await ask_prepared(connection, text, values)
         if query in queries.OFTEN:
             return await ask(connection, text, values)
         async with connection.cursor(binary=True) as cursor:

@@ -98,7 +98,7 @@ class Connections:
             pool.close()
 
     async def connect(self) -> Connection:
-        """Opens one. Prepared statements are left out: behind pgbouncer the next transaction is on another server."""
+        """Opens one. The driver prepares nothing by itself: behind pgbouncer the next transaction is on another server."""
         task = asyncio.current_task()
         cancelled = task.cancelling() if task else 0
         try:

@@ -71,7 +71,8 @@ CARRY_OUT = "SELECT {s}.carry_out($1, $2, $3, $4, $5)"
 SAVE_BATCH = "SELECT {s}.save_batch($1, $2, $3, $4, $5)"
 
 # With every save and restore; values are arrays and booleans, answers bytes and numbers (asking.py).
-OFTEN = frozenset((CARRY_OUT, SAVE_BATCH, RECORDS, RUNS, BLOBS, ROWS))
+COMMITS = frozenset((CARRY_OUT, SAVE_BATCH))
+OFTEN = frozenset((RECORDS, RUNS, BLOBS, ROWS))
 
 # Looks at the pages that have changed since the last time, and at no index: its time depends on what was written, not on
 # what is there. If somebody else is at it, or the table is not ours, nothing is done.
