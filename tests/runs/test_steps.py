@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import hashlib
 import threading
 import time
 from collections.abc import Callable
@@ -24,6 +25,8 @@ from holdfast import (
     UnsupportedValueError,
     UsageError,
 )
+from holdfast.codec.codec import Codec
+from holdfast.runs.stepping import StepCall, inputs
 from support import Clock, Store
 
 
@@ -496,3 +499,9 @@ def test_who_lost_the_lease_can_not_go_on(store: Store):
     assert client.latest(session_id="s").step_name == "two"
     with client.run("s") as run:
         assert [run.step(name, lambda: 9) for name in ("one", "two", "three")] == [1, 2, 9]
+
+
+def test_what_a_step_without_arguments_is_called_with_is_told_as_that_of_any_other():
+    codec = Codec()
+    encoded = codec.encode([[], {}])
+    assert inputs(codec, StepCall(place="p", name="n", fn=print)) == [hashlib.sha256(encoded).digest()[:16]]

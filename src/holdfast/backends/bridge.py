@@ -186,7 +186,8 @@ class Inline(Bridge):
 
     def turn(self, key: bytes) -> AbstractAsyncContextManager[object]:
         with self._leading_turns:
-            return self._turns.setdefault(key, _ThreadTurn())
+            known = self._turns.get(key)
+            return self._turns.setdefault(key, _ThreadTurn()) if known is None else known
 
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251 - there is no event loop
