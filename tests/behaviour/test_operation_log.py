@@ -22,7 +22,7 @@ from holdfast import (
 from holdfast.backends.port import Commit, RowWrite
 from holdfast.objects import oplog as rows_of_the_log
 from holdfast.operations import oplog
-from support import SOME_ID, Clock, Store
+from support import SOME_ID, Clock, Store, python_process
 
 
 class World:
@@ -455,3 +455,41 @@ class TestAdopting:
         with pytest.raises(UsageError, match="itself"):
             client.adopt("a", "a")
         assert client.operations() == []
+
+
+class TestKilled:
+    """A process that is killed at any moment leaves each operation whole, with its entry, or nothing of it."""
+
+    def test_in_the_middle_of_many_operations(self, sqlite_store: Store):
+        client = sqlite_store.client()
+        saved = [client.save("agent", session_id="a", execution_state={"step": step}) for step in range(4)]
+        with python_process(
+            """
+            import sys
+            from holdfast import SyncClient
+            client = SyncClient.open(sys.argv[1])
+            for turn in range(60):
+                client.tag("mark", sys.argv[2 + turn % 2], force=True)
+                client.rollback("a", to=sys.argv[4 + turn % 2])
+                print(turn, flush=True)
+            sys.stdin.read()
+            """,
+            sqlite_store.url,
+            *saved,
+        ) as worker:
+            assert worker.stdout is not None
+            for _ in range(5):  # it is at work, and nobody knows where
+                worker.stdout.readline()
+            worker.kill()
+            worker.wait()
+        log = client.operations(limit=None)
+        heads = [one.changes[0] for one in log if one.kind == "rollback"]
+        tags = [one.changes[0] for one in log if one.kind == "tag"]
+        assert client.latest(session_id="a").checkpoint_id == heads[0].after
+        assert client.tags()[0].checkpoint_id == tags[0].after
+        for changes in (heads, tags):  # each went on from where the one before had led
+            assert [one.before for one in changes[:-1]] == [one.after for one in changes[1:]]
+        for _ in log:
+            client.undo()
+        assert (client.latest(session_id="a").checkpoint_id, client.tags()) == (saved[3], [])
+        assert client.verify().ok

@@ -68,6 +68,12 @@ class TestUndoAndRedo:
         assert (nothing.exit_code, nothing.stdout) == (3, "")
         assert "nothing to redo" in nothing.stderr
 
+    def test_of_an_unpin_by_the_command_that_is_printed(self, run, points):
+        run("pin", points[0], "--note", "why")
+        printed = run("pin", "--remove", points[0]).stderr.split("undo: holdfast ")[1].split()
+        run(*printed)
+        assert json.loads(run("pin", "--json").stdout)["pins"][0]["note"] == "why"
+
     def test_by_the_command_that_is_printed(self, run, points):
         run("tag", "one", points[0])
         printed = run("undo").stderr.split("undo this, too: holdfast ")[1].split()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import story
 
-from holdfast import NewerVersionError, SyncClient
+from holdfast import CheckpointNotFoundError, NewerVersionError, SyncClient
 
 VERSIONS = sorted(folder.name for folder in story.HERE.iterdir() if (folder / "sqlite.tar.gz").exists())
 STORES = [(version, kind) for version in VERSIONS for kind in story.KINDS]
@@ -48,6 +48,19 @@ def test_everything_in_them_is_found(golden: tuple[str, str, Path]):
         assert story.found(client) == wanted
         assert client.verify().ok
         assert all(story.is_gone(client, id_) for id_ in wanted["expired"])
+
+
+def test_their_log_of_operations_is_empty_and_begins(golden: tuple[str, str, Path]):
+    _, kind, where = golden
+    with story.KINDS[kind](where) as client:
+        assert client.operations() == []
+        with pytest.raises(CheckpointNotFoundError, match="nothing to undo"):
+            client.undo()
+        before = client.tagged("the edited one")
+        client.untag("the edited one")
+        client.undo()
+        assert client.tagged("the edited one") == before
+        assert client.verify().ok
 
 
 def test_they_go_on(golden: tuple[str, str, Path]):

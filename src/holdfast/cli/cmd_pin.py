@@ -40,6 +40,10 @@ def pin(ref: str | None, note: str | None, remove: bool, store: str | None, as_j
             removed = client.unpin(id_)
             fields: dict[str, Any] = {"checkpoint_id": id_, "removed": removed}
             words = f"unpinned {id_}" if removed else f"{id_} was not pinned"
+            if removed:
+                from holdfast.cli.operation_output import say_how_to_undo
+
+                say_how_to_undo(client, "unpin")
         else:
             fields = pin_fields(client.pin(id_, note))
             words = f"pinned {id_}"
