@@ -1,8 +1,10 @@
 """Tools that snapshot a directory: each is told to, and says what it cost in seconds of wall and of CPU time."""
 
+import contextlib
 import os
 import resource
 import shutil
+import sqlite3
 import subprocess
 import time
 from collections.abc import Callable
@@ -60,6 +62,10 @@ class Contender:
     def close(self) -> None: ...
 
     def reopen(self) -> None: ...
+
+    def unused(self) -> int:
+        """Of what it has on disk, what it will write to before it takes more."""
+        return 0
 
 
 class Git(Contender):
@@ -178,6 +184,13 @@ class Holdfast(Contender):
     def reopen(self) -> None:
         self.open()
         self.snapshot()  # a process that goes on has looked once
+
+    def unused(self) -> int:
+        with contextlib.closing(sqlite3.connect(self.store / "store.db")) as connection:
+            [free], [size] = (
+                connection.execute(f"PRAGMA {name}").fetchone() for name in ("freelist_count", "page_size")
+            )
+            return int(free * size)
 
     def _workspace(self, directory: Path, *, watch: bool = False) -> SyncWorkspace:
         return self.client.workspace(directory, default_excludes=False, watch=watch, limits=Limits(min_free_bytes=0))

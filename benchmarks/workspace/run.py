@@ -93,7 +93,7 @@ def tree(root: Path, stores: Path, rounds: int) -> dict[str, Any]:
         for contender in contenders:
             quieted()
             costs[contender.name]["first"] = [measured(contender.snapshot)]
-            costs[contender.name]["bytes"] = [settled(contender)]
+            costs[contender.name]["bytes"] = [settled(contender)[0]]
         snapshots(contenders, costs, files, chosen, rounds)
         in_place([one for one in contenders if not one.is_slow], costs, chosen.sample(files, 100), rounds)
         anew([one for one in contenders if not isinstance(one, Watching)], costs, stores / f"{root.name}-anew")
@@ -109,7 +109,7 @@ def snapshots(contenders: list[Contender], costs: Costs, files: list[Path], chos
     """Snapshots of a directory that did not change, in which one file did, in which 100 did."""
     for doing, count in (("no change", 0), ("one file", 1), ("100 files", 100)):
         asked = [one for one in contenders if not (one.is_slow and count > 1)]
-        before = {contender.name: settled(contender) for contender in asked}
+        before = {contender.name: settled(contender)[1] for contender in asked}
         for number in range(rounds):
             for path in chosen.sample(files, count):
                 change(path)
@@ -118,7 +118,7 @@ def snapshots(contenders: list[Contender], costs: Costs, files: list[Path], chos
                     costs[contender.name].setdefault(doing, []).append(measured(contender.snapshot))
         for contender in asked:
             taken = len(costs[contender.name][doing])
-            costs[contender.name][f"bytes, {doing}"] = [(settled(contender) - before[contender.name]) / taken]
+            costs[contender.name][f"bytes, {doing}"] = [(settled(contender)[1] - before[contender.name]) / taken]
 
 
 def in_place(contenders: list[Contender], costs: Costs, edited: list[Path], rounds: int) -> None:
@@ -182,12 +182,13 @@ def quieted() -> None:
     os.sync()
 
 
-def settled(contender: Contender) -> int:
-    """What it takes on disk when nobody has it open; it is ready to go on then."""
+def settled(contender: Contender) -> tuple[int, int]:
+    """What it takes on disk when nobody has it open, and what of that is in use; it is ready to go on then."""
     contender.close()
     size = allocated(contender.store)
+    used = size - contender.unused()
     contender.reopen()
-    return size
+    return size, used
 
 
 async def lateness(root: Path, store: Path) -> dict[str, float]:

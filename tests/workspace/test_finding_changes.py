@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -273,6 +274,19 @@ def test_what_could_not_be_added_to_the_cache_misleads_nobody(sqlite_store: Stor
     again = sqlite_store.client().workspace(root)
     assert [change.path for change in again.status()] == [b"d/second"]
     assert in_snapshot(again, again.snapshot().checkpoint_id) == on_disk(root)
+
+
+def test_what_a_process_left_that_died_while_it_wrote_is_swept(sqlite_store: Store, root: Path) -> None:
+    write(root, b"file", b"1")
+    sqlite_store.client().workspace(root).snapshot()
+    [cache] = (sqlite_store.where / "store.db-workspaces").iterdir()
+    died = subprocess.Popen([sys.executable, "-c", ""])
+    died.wait()
+    left, ours = cache.with_name(f"{cache.name}.{died.pid}"), cache.with_name(f"{cache.name}.{os.getpid()}")
+    left.write_bytes(b"half")
+    ours.write_bytes(b"half")  # of a process that lives
+    sqlite_store.client().workspace(root).status()
+    assert (left.exists(), ours.exists()) == (False, True)
 
 
 def test_a_new_process_reads_only_what_changed(sqlite_store: Store, root: Path, monkeypatch) -> None:

@@ -19,6 +19,7 @@ from holdfast.workspace.guards import DIRECTORY_FLAGS, FILE_FLAGS, NO_FOLLOW
 ATTEMPTS = 3
 FEW = 32
 PROBE_BYTES = 4096
+PROBED_BYTES = 64 * 1024  # below it, finding out costs about what it saves
 WORTH_IT = 0.95  # a beginning that does not become smaller than this is not compressed: images, archives, keys
 
 
@@ -98,7 +99,7 @@ class Reader:
         return hash_ not in self._known
 
     def _framed(self, data: bytes) -> bytes:
-        if len(data) > 2 * PROBE_BYTES:
+        if len(data) > PROBED_BYTES:
             probe = self._compressor.compress(data[:PROBE_BYTES])
             if len(probe) > WORTH_IT * PROBE_BYTES:
                 return frame.RAW + data

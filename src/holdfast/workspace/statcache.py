@@ -7,6 +7,7 @@ is read again, nothing else.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import zlib
 from collections import Counter
@@ -72,12 +73,18 @@ class Totals(NamedTuple):
     size: int = 0
 
     def changed(self, before: Entry | None, after: Entry | None) -> Totals:
-        counts = list(self)
+        files, directories, symlinks, size = self
         for entry, sign in ((before, -1), (after, 1)):
-            if entry is not None:
-                counts[("file", "dir", "symlink").index(entry.kind)] += sign
-                counts[3] += sign * entry.size if entry.kind == "file" else 0
-        return Totals(*counts)
+            if entry is None:
+                continue
+            if entry.kind == "file":
+                files += sign
+                size += sign * entry.size
+            elif entry.kind == "dir":
+                directories += sign
+            else:
+                symlinks += sign
+        return Totals(files, directories, symlinks, size)
 
 
 NOTHING = Totals()
@@ -161,6 +168,7 @@ class CacheFile:
         self._inode = 0
 
     def load(self) -> StatCache:
+        self._sweep()
         cache = StatCache()
         self._first = self._size = 0
         try:
@@ -215,6 +223,14 @@ class CacheFile:
         except OSError:
             self.start_over()  # what is to be added next would be added to something else
 
+    def _sweep(self) -> None:
+        """Removes what processes have left here that died while they wrote."""
+        with contextlib.suppress(OSError):
+            for left in self._path.parent.glob(f"{self._path.name}.*"):
+                pid = left.name.rpartition(".")[2]
+                if pid.isdecimal() and _has_ended(int(pid)):
+                    left.unlink()
+
     def start_over(self) -> None:
         """What is in the file is not what is known: it is written anew the next time."""
         self._first = self._size = 0
@@ -256,6 +272,16 @@ class CacheFile:
         cache.chunks.update(part["chunks"])
         cache.totals = Totals(*part["totals"])
         cache.reference, cache.checkpoint = part["reference"], part["checkpoint"]
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False  # it is somebody else's
+    return False
 
 
 def _listed(one: Directory, before: Directory | None) -> list[Any]:
