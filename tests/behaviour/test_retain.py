@@ -366,3 +366,15 @@ class TestUnexpire:
         assert met == [True]
         assert other.restore(saved[1]).execution_state["m"] == messages(13)
         assert other.verify().ok
+
+
+def test_du_says_how_far_it_is_and_what_an_expiry_frees(quick):
+    ids = [quick.save("a", session_id=f"s{number % 7}", execution_state={"n": number}) for number in range(1200)]
+    told = []
+    usage = quick.du(progress=lambda done, of_all: told.append((done, of_all)))
+    assert told == [(1000, 1200)]
+    assert sum(usage.parts.values()) == usage.total_bytes
+    large = quick.save("a", session_id="large", execution_state={"text": "x" * 100_000})
+    assert quick.freed_by([large]) > quick.freed_by(ids[:1])
+    assert quick.freed_by([]) == 0
+    assert quick.restore(large).execution_state["text"]

@@ -75,6 +75,13 @@ TABLE: dict[str, list[Case]] = {
     "compare": [Case("main what-if", missing="main nobody")],
     "bisect": [Case("main -- true", missing="nobody -- true", reads="main -- false")],
     "replay": [Case("steps every_command_program:main", missing="nobody every_command_program:main")],
+    "resume": [
+        Case(
+            "steps every_command_program:main",
+            missing="nobody every_command_program:main",
+            conflict="held every_command_program:main",
+        )
+    ],
     "events": [Case("--after start --no-follow", lines=True)],
     "restore": [Case("{snapshot} --dir {directory} --yes", missing="nobody --dir {directory} --yes")],
     "rollback": [

@@ -87,3 +87,43 @@ def test_status_of_a_store_elsewhere_does_not_look_at_this_directory(run, made, 
     result = run("status", "--store", str(made.path))
     assert result.exit_code == 0
     assert "4 saves" in result.stderr
+
+
+RESUMED = """
+def pay(amount):
+    return f"paid {amount}"
+
+
+def main(run):
+    print("at work")
+    run.step("one", len, "x")
+    return run.effect("pay", pay, amount=5, approve="finance")
+
+
+async def awaited(run):
+    return await run.step("one", len, "x")
+
+
+def breaks(run):
+    raise RuntimeError("in the user's own code")
+"""
+
+
+def test_resume_goes_on_where_the_run_stopped_and_exits_with_6_while_it_waits(run, client, tmp_path):
+    (tmp_path / "resumed_program.py").write_text(RESUMED)
+    with client.run("order", agent_id="buyer") as begun:
+        begun.step("one", len, "x")
+    waiting = run("resume", "order", "resumed_program:main")
+    assert (waiting.exit_code, waiting.stdout) == (6, "")
+    assert "at work" in waiting.stderr
+    [asked] = client.approvals("order")
+    client.decide(asked.approval_id, "approve", by="ann")
+    done = json.loads(run("resume", "order", "resumed_program:main", "--json").stdout)
+    assert done["result"] == "paid 5"
+    assert done["checkpoint_id"] == client.session("order").head.checkpoint_id != done["resumed_from"]
+    assert json.loads(run("resume", "order", "resumed_program:main", "--json").stdout)["result"] == "paid 5"
+    assert json.loads(run("resume", "order", "resumed_program:awaited", "--json").stdout)["result"] == 1
+    with client.run("order", agent_id="buyer"):
+        assert run("resume", "order", "resumed_program:main").exit_code == 4
+    with pytest.raises(RuntimeError, match="own code"):
+        run("resume", "order", "resumed_program:breaks")

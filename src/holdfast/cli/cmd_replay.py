@@ -61,6 +61,7 @@ def replay(
     Exits with 0 if the program came to its end.
     """
     from holdfast.cli.json_input import assignment
+    from holdfast.cli.programs import program_named
     from holdfast.cli.store_location import open_store
 
     options: dict[str, Any] = {
@@ -71,7 +72,7 @@ def replay(
         "name": name,
         "on_repeat": on_repeat,
     }
-    found = _found(program)
+    found = program_named(program)
     if inspect.iscoroutinefunction(found):
         import asyncio
 
@@ -93,42 +94,10 @@ def replay(
 
 
 async def _awaited(store: str | None, session: str, program: Any, options: dict[str, Any]) -> ReplayReport:
-    from holdfast.cli.store_location import locate
-    from holdfast.client import Client
+    from holdfast.cli.programs import open_awaited
 
-    where = locate(store)
-    if where.path is None:
-        client = Client.open(str(where.url))
-    else:
-        client = Client.files(where.path) if where.kind == "files" else Client.sqlite(where.path)
-    async with client:
+    async with open_awaited(store) as client:
         return await client.replay(session, program, **options)
-
-
-def _found(text: str) -> Any:
-    """What `MODULE:NAME` names."""
-    import importlib
-    import os
-    import sys
-
-    from holdfast.errors import UsageError
-
-    module, _, name = text.partition(":")
-    if not module or not name:
-        raise UsageError(f"{text!r:.80} names no program: write MODULE:NAME, such as agent:main")
-    if os.getcwd() not in sys.path:  # noqa: PTH109 - as text, as sys.path has it
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as above
-    try:
-        found: Any = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"there is no module {error.name!r:.80} here: it is looked for in this directory, too"
-        ) from error
-    for part in name.split("."):
-        if not hasattr(found, part):
-            raise UsageError(f"module {module!r:.80} has no {name!r:.80}")
-        found = getattr(found, part)
-    return found
 
 
 def _fields(report: ReplayReport) -> dict[str, Any]:

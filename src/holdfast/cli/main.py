@@ -24,6 +24,7 @@ COMMANDS = {
     "status": "Show the store at a glance, and what changed in a directory.",
     "sessions": "List the sessions, the one saved to last first.",
     "runs": "List the runs: alive, waiting for approval, stopped.",
+    "resume": "Go on with a run: start its program where its session stands.",
     "timeline": "Show the checkpoints of a session, newest first.",
     "show": "Show one checkpoint, and what its state holds.",
     "save": "Save a state, given as JSON, to a session.",
