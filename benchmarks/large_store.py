@@ -35,7 +35,6 @@ JUDGED = (
     "timeline SESSION --graph",
     "show SESSION",
     "show ID",
-    "du",
     "status",
 )
 
@@ -173,7 +172,7 @@ def _page(results: dict[str, Any]) -> list[str]:
         "",
         "## Goals",
         "",
-        "What takes longer shows progress on a terminal: `du`, `verify`, `export`, `import`, `copy`, `migrate`.",
+        "What has to read every record shows progress on a terminal instead: `du`, `export`, `import`, `copy`, `migrate`.",
         "",
         *pages.goals(verdicts(results), command),
         "## Figures",

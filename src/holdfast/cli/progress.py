@@ -21,7 +21,7 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int], None] | None]:
     columns = TextColumn(title), BarColumn(), MofNCompleteColumn()
     console = Console(file=sys.stderr, no_color=no_color())
     with Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as shown:
-        task = shown.add_task(title)
+        task = shown.add_task(title, total=None)  # until it is known
         yield lambda done, total: shown.update(task, completed=done, total=total)
 
 
