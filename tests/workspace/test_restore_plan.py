@@ -70,6 +70,16 @@ def test_what_the_user_changed_is_kept_and_everything_that_stands_in_no_ones_way
     assert plan.conflicts == ()
 
 
+def test_a_directory_is_not_made_again_below_a_link_that_the_user_put_in_its_place():
+    last = entries({b"d": ("dir", 0o755, b""), b"d/e": ("dir", 0o755, b"")})
+    now = entries({b"d": ("symlink", 0o777, b"elsewhere")})
+    target = entries({b"d": ("dir", 0o755, b""), b"d/e": ("dir", 0o755, b""), b"d/e/f": ("file", 0o644, b"")})
+    changed = {path for path in {*last, *now} if last.get(path) != now.get(path)}
+    plan = make_plan(changes(now, target), changed_since=changed, keep_user=True)
+    assert plan.actions == ()
+    assert {one.path for one in plan.left} == {b"d", b"d/e", b"d/e/f"}
+
+
 @given(trees(), trees(), trees())
 def test_without_keeping_what_changed_since_is_a_conflict(last, now, target):
     last, now, target = entries(last), entries(now), entries(target)

@@ -180,16 +180,17 @@ def _leave(wanted: dict[bytes, FileChange], conflicts: Iterable[bytes], standing
     for path, change in list(wanted.items()) if kept else ():
         if change.after is None:
             continue
-        for above in parents(path):
-            there = kept.get(above)
-            if there is None:
-                continue
+        above_it = [(above, kept[above]) for above in parents(path) if above in kept]
+        leaf = next(
+            (above for above, there in above_it if there.before is not None and there.before.kind != "dir"), None
+        )
+        if leaf is not None:
+            wanted.pop(path, None)
+            left.append(Left(path, f"{_shown(leaf)} above it is no directory, and stays"))
+            continue
+        for above, there in above_it:
             if there.before is None and there.after is not None and there.after.kind == "dir":
                 wanted[above] = kept.pop(above)
-            elif there.before is not None and there.before.kind != "dir":
-                wanted.pop(path, None)
-                left.append(Left(path, f"{_shown(above)} above it is no directory, and stays"))
-                break
     return left
 
 
