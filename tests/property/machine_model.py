@@ -202,6 +202,11 @@ class Model:
             return LeaseHeldError if self.is_leased(session) else None
         return None if self.holds(grant) else LeaseLostError
 
+    def may_begin(self, session: str, tree: str) -> bool:
+        """Whether a fork in that tree may take the name: nobody has it, or a session of the tree that stands at nothing."""
+        line = self.lines.get(session)
+        return line is None or (line.tree == tree and line.head is None and not self.is_leased(session))
+
     def next_token(self, session: str) -> int:
         return max(self.lines.get(session, Line(None)).fence + 1, self.clock.us)
 

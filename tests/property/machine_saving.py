@@ -87,7 +87,7 @@ class Saving(Base):
     @rule(target=checkpoints, who=WHO, source=checkpoints, session=NAMES)
     def fork(self, who, source, session) -> str:
         kept = self.model.kept[source]
-        refusal = self.model.why_not(kept) or (ConflictError if session in self.model.lines else None)
+        refusal = self.model.why_not(kept) or (None if self.model.may_begin(session, kept.tree) else ConflictError)
         report = self.attempt(refusal, lambda: self.clients[who].fork(source, session_id=session))
         if report is None:
             return multiple()
