@@ -60,7 +60,9 @@ class TestUndoAndRedo:
         assert "undo this, too: holdfast undo " in result.stderr
         assert run("undo").stdout.startswith("undid tag: tag 'one': none → ")
         assert tags(run) == {}
-        assert run("undo").exit_code == 3
+        nothing = run("undo")
+        assert (nothing.exit_code, nothing.stdout) == (3, "")
+        assert "no operation that is not undone already" in nothing.stderr
         assert run("redo").stdout.startswith("redid tag")
         assert run("redo").stdout.startswith("redid pin")
         assert json.loads(run("pin", "--json").stdout)["pins"][0]["note"] == "why"

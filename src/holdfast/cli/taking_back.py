@@ -30,10 +30,13 @@ def take_back(
         ref = _last_of(client, kind, workspace)
     try:
         report: UndoReport = act(ref, workspace=_given(ref, directory, workspace), keep=keep, force=force, dry_run=True)
-    except CheckpointNotFoundError:
+    except CheckpointNotFoundError as nothing:
         if kind != "undo" or ref is not None or workspace is None:
             raise
-        undo_files(workspace, keep=keep, force=force, dry_run=dry_run, yes=yes, as_json=as_json)
+        try:
+            undo_files(workspace, keep=keep, force=force, dry_run=dry_run, yes=yes, as_json=as_json)
+        except CheckpointNotFoundError:
+            raise nothing from None
         return
     if report.files is not None:
         say_report(report.files)
