@@ -54,7 +54,10 @@ class Store:
     def backend(self) -> BlockingBackend:
         """One more handle on the store, that blocks whatever its kind is."""
         opened = self._open()
-        return blocking(opened) if opened.capabilities.awaitable else opened
+        if not opened.capabilities.awaitable:
+            return opened
+        self._opened[-1] = blocking(opened)  # closing it ends its thread, too, and gives its descriptors back
+        return self._opened[-1]
 
     def _open(self) -> Any:
         if self.kind == "memory":
@@ -72,7 +75,7 @@ class Store:
         return opened
 
     def client(self, **options: Any) -> SyncClient:
-        return SyncClient(self._open(), **options)
+        return SyncClient(self.backend(), **options)
 
     def async_client(self, **options: Any) -> Client:
         return Client(self._open(), **options)
