@@ -6,6 +6,7 @@ for holdfast and sqlite3, a rollback journal at SQLite's default, FULL, for DBOS
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import random
@@ -203,14 +204,15 @@ def main() -> None:
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "runs.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     (directory / "runs.md").write_text(markdown(results, whole=whole), encoding="utf-8")
-    plot.bars(
-        {
-            "CPU of one, µs": {name: of_name["cpu_us"] for name, of_name in results["figures"].items()},
-            "per second": {name: of_name["per_second"] for name, of_name in results["figures"].items()},
-        },
-        "Durable steps on SQLite",
-        directory / "runs.png",
-    )
+    if importlib.util.find_spec("matplotlib"):
+        plot.bars(
+            {
+                "CPU of one, µs": {name: of_name["cpu_us"] for name, of_name in results["figures"].items()},
+                "per second": {name: of_name["per_second"] for name, of_name in results["figures"].items()},
+            },
+            "Durable steps on SQLite",
+            directory / "runs.png",
+        )
     print(pages.as_text(verdicts(results)))
 
 
