@@ -148,11 +148,13 @@ class _Awaitable:
         return replace(self.inner.capabilities, awaitable=True)
 
     def __getattr__(self, verb: str) -> Callable[..., Any]:
+        answer = getattr(self.inner, verb)  # what the inner one has not, this one has not either
+
         async def call(*args: Any, **kwargs: Any) -> Any:
             await asyncio.sleep(0)
             if verb == "commit_all":
                 self.batches.append(len(args[0]))
-            return getattr(self.inner, verb)(*args, **kwargs)
+            return answer(*args, **kwargs)
 
         return call
 
