@@ -16,12 +16,12 @@ from holdfast.codec.types import TypeRegistry
 from holdfast.idsource import IdSource
 from holdfast.model.lease import Process
 from holdfast.model.migrations import Migrations, default_migrations
-from holdfast.objects.oplog import Origin
 from holdfast.operations import arguments
 from holdfast.operations.memory import LineMemory
 from holdfast.operations.services import LogNumbers, Services
 
 if TYPE_CHECKING:
+    from holdfast.objects.oplog import Origin
     from holdfast.workspace.workspace import Opened
 
 DEFAULT_PATH = ".holdfast/store.db"
@@ -76,6 +76,7 @@ class Opening:
     def _origin(self, by: str | None = None) -> Origin:
         """Who asks for an operation, for the log of these: somebody who is named, or this process."""
         from holdfast import processes
+        from holdfast.objects.oplog import Origin
 
         return Origin(processes.default_holder() if by is None else arguments.name("by", by))
 

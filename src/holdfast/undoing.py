@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.errors import CheckpointNotFoundError, ConflictError, UsageError
 from holdfast.model import ids
-from holdfast.model.oplog import REDO, UNDO, Operation
 from holdfast.opening import Opening
 from holdfast.operations import arguments
 
 if TYPE_CHECKING:
+    from holdfast.model.oplog import Operation
     from holdfast.model.restore_report import AdoptReport, RestoreReport, UndoReport
     from holdfast.objects.oplog import Entry, Origin
     from holdfast.operations.oplog import Step
@@ -50,6 +48,8 @@ class Undoing(Opening):
         go back as `workspace.undo` says, with `keep` and `force`; a directory that is not opened as it is by default is given as
         `workspace`, and without an id only what was done to that directory or to none is undone then. `by` is who undoes it.
         """
+        from holdfast.model.oplog import UNDO
+
         return await self._step(UNDO, op, workspace, keep, by, force=force, dry_run=dry_run)
 
     async def redo(
@@ -63,6 +63,8 @@ class Undoing(Opening):
         by: str | None = None,
     ) -> UndoReport:
         """Does again what was undone last, or the operation that is named, if everything is still as the undo has left it."""
+        from holdfast.model.oplog import REDO
+
         return await self._step(REDO, op, workspace, keep, by, force=force, dry_run=dry_run)
 
     async def adopt(self, fork_session_id: str, session_id: str | None = None, *, by: str | None = None) -> AdoptReport:
@@ -82,6 +84,9 @@ class Undoing(Opening):
         self, kind: str, ref: str | None, workspace: str | os.PathLike[str] | Workspace | SyncWorkspace | None, keep: str | None, by: str | None, *,
         force: bool, dry_run: bool,
     ) -> UndoReport:  # fmt: skip
+        from dataclasses import replace
+
+        from holdfast.model.oplog import UNDO
         from holdfast.model.restore_report import UndoReport
         from holdfast.operations import oplog, revert
 
@@ -110,6 +115,8 @@ class Undoing(Opening):
         self, step: Step, directory: bytes, given: Opened | None, keep: str | None, origin: Origin, *,
         force: bool, dry_run: bool,
     ) -> RestoreReport:  # fmt: skip
+        from pathlib import Path
+
         from holdfast.operations import oplog
         from holdfast.workspace.here import Here
         from holdfast.workspace.restore_terms import Wishes
