@@ -47,7 +47,6 @@ BENCHMARKS = (
     Benchmark(
         "workspace", "Workspaces", "bench-workspace", ("benchmarks.workspace.run",), "workspace", workspace_report.verdicts, workspace_report.command,
     ),
-    Benchmark("cli", "Commands on a large store", "bench-cli", ("benchmarks.large_store",), "cli", large_store.verdicts, large_store.command),
 )  # fmt: skip
 
 
