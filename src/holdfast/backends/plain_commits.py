@@ -23,7 +23,7 @@ def is_plain(commit: Commit) -> bool:
     row = commit.rows[0]
     if row.value is None or row.expect <= ABSENT or any(_others(commit)):
         return False
-    return len({run.log for run in runs if run.first == run.tail}) == len(runs)
+    return not runs or len({run.log for run in runs if run.first == run.tail}) == len(runs)
 
 
 def _are_plain(rows: Sequence[RowWrite]) -> bool:

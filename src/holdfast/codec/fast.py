@@ -31,6 +31,9 @@ _MAX_NESTING = 7
 _PLAIN_CONTAINERS = frozenset({list, dict})
 _NATIVE_TRAPS = frozenset({bytearray, memoryview, ormsgpack.Ext, ormsgpack.Fragment})
 
+# Up to here a loop over the values of a container is faster than setting out to look at them all at once.
+_FEW = 8
+
 # From here on a look at a whole level of containers at once is faster than one at each value.
 _MANY = 64
 
@@ -119,14 +122,16 @@ class QuickEncoder:
             inside: list[Collection[Any]] = []
             for of_one in level:
                 # Also what ends a value that is small but unfolds to a huge one, because it holds the same list many times.
-                left -= len(of_one)
+                size = len(of_one)
+                left -= size
                 if left < 0:
                     raise NotSureError
-                if ATOMS.issuperset(map(type, of_one)):  # in C: most that hold no containers hold nothing else
+                # In C: most that hold no containers hold nothing else. To set out costs more than a few values do.
+                if size > _FEW and ATOMS.issuperset(map(type, of_one)):
                     continue
                 for value in of_one:
                     kind = type(value)
-                    if kind in ATOMS:
+                    if kind is str or kind is int:
                         continue
                     if kind is dict:
                         inside.append(value.values())

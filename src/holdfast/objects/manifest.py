@@ -24,6 +24,8 @@ from holdfast.objects.chain import NO_LINK
 
 Path = tuple[str | int, ...]
 MAX_SPANS = 64
+_ROOT = b"holdfast root 1\0"
+_THREE = struct.Struct("<QQQ").pack
 
 
 class Tail(NamedTuple):
@@ -68,7 +70,10 @@ class Manifest(NamedTuple):
     def root(self) -> bytes:
         """One digest over all content, and over nothing else."""
         skeleton, lists, blobs = self
-        parts = [b"holdfast root 1\0", struct.pack("<QQQ", skeleton.size, len(lists), len(blobs)), skeleton.digest]
+        first = _ROOT + _THREE(skeleton.size, len(lists), len(blobs)) + skeleton.digest
+        if not lists and not blobs:
+            return hashlib.sha256(first).digest()
+        parts = [first]
         for entry in lists:
             parts += (struct.pack("<QQ", entry.length, entry.size), entry.digest)
         for blob in blobs:

@@ -34,6 +34,9 @@ VERSION = int(schema.SCHEMA_VERSION)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _CUSTOM = Framework.CUSTOM.value
+_VERSION_BYTE = bytes((VERSION,))
+_CHECKED_FIRST = b"holdfast record %d %d\0"  # kind and version
+_LIVE_CHECKED_FIRST = _CHECKED_FIRST % (LIVE[2], VERSION)
 
 
 class Stored(NamedTuple):
@@ -123,8 +126,11 @@ def _pack(codec: Codec, prefix: bytes, header: dict[str, Any], body: bytes, root
         packed = ormsgpack.packb(header)
     except TypeError:  # a lone surrogate somewhere: the codec has a way for it
         packed = codec.encode(header, "header")
-    checksum = _checksum(prefix[2], VERSION, packed, root)
-    head = b"%b%c%b%b%b%b%b" % (prefix, VERSION, len(packed).to_bytes(4, "little"), packed, body, root, checksum)
+    if prefix == LIVE:  # what every save does
+        checksum = hashlib.sha256(_LIVE_CHECKED_FIRST + packed + root).digest()
+    else:
+        checksum = _checksum(prefix[2], VERSION, packed, root)
+    head = b"".join((prefix, _VERSION_BYTE, len(packed).to_bytes(4, "little"), packed, body, root, checksum))
     return head + zlib.crc32(head).to_bytes(4, "big"), Stored(header, body, root, checksum, prefix == TOMBSTONE)
 
 
@@ -215,7 +221,7 @@ def microseconds(moment: datetime) -> int:
 
 
 def _checksum(kind: int, version: int, packed_header: bytes, root: bytes) -> bytes:
-    return hashlib.sha256(b"holdfast record %d %d\0%b%b" % (kind, version, packed_header, root)).digest()
+    return hashlib.sha256(_CHECKED_FIRST % (kind, version) + packed_header + root).digest()
 
 
 def _name(id_: bytes | None) -> str:

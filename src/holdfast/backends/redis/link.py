@@ -10,16 +10,18 @@ from __future__ import annotations
 import asyncio
 import select
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import hiredis
 from redis.exceptions import ConnectionError as BrokenError
 from redis.exceptions import InvalidResponse
 
-Command = Sequence[bytes | str | int]
+Command = tuple[bytes | str | int, ...]
 
 _NOT_YET = object()
+
+_packed: Callable[[Command], bytes] = hiredis.pack_command  # type: ignore[assignment]  # its stub takes one word only
 
 
 class LostError(Exception):
@@ -149,10 +151,4 @@ class Link(asyncio.Protocol):
 
 def packed(commands: Sequence[Command]) -> bytes:
     """The commands as Redis reads them."""
-    parts: list[bytes] = []
-    for command in commands:
-        parts.append(b"*%d\r\n" % len(command))
-        for word in command:
-            data = word if isinstance(word, bytes) else str(word).encode()
-            parts += (b"$%d\r\n" % len(data), data, b"\r\n")
-    return b"".join(parts)
+    return _packed(commands[0]) if len(commands) == 1 else b"".join(map(_packed, commands))

@@ -30,7 +30,9 @@ def groups(batch: Sequence[Commit]) -> Iterator[tuple[bool, list[Commit]]]:
                 group, touched = [], set()
             yield False, [commit]
             continue
-        touches = {commit.tree, record.id, record.session, *(run.log for run in commit.runs)}
+        touches: set[object] = {commit.tree, record.id, record.session}
+        if commit.runs:
+            touches.update(run.log for run in commit.runs)
         if group and (
             len(group) == MOST_TOGETHER or commit.rows[0].key.space != space or not touched.isdisjoint(touches)
         ):
@@ -43,25 +45,25 @@ def groups(batch: Sequence[Commit]) -> Iterator[tuple[bool, list[Commit]]]:
         yield True, group
 
 
-def asked(group: Sequence[Commit]) -> list[bytes]:
+def asked(group: Sequence[Commit]) -> list[bytes | int]:
     """What `save_all.lua` is asked for these."""
-    words = [group[0].rows[0].key.space.encode()]
+    words: list[bytes | int] = [group[0].rows[0].key.space.encode()]
     for commit in group:
-        record, row = commit.record, commit.rows[0]
+        record, runs, (key, value, expect, was) = commit.record, commit.runs, commit.rows[0]
         assert record is not None
-        assert row.value is not None
+        assert value is not None
         words += (
             record.id,
             record.session,
-            b"%d" % record.sequence,
-            b"%b:%b" % (layout.spans_of(record.spans), record.data),
-            layout.place(row.key),
-            b"%d:%b" % (row.expect, row.was or b""),
-            b"0" if row.was is None else b"1",
-            b"%d:%b" % (row.expect + 1, row.value),
-            b"%d" % len(commit.runs),
+            record.sequence,
+            (layout.spans_of(record.spans) + b":" if record.spans else b":") + record.data,
+            layout.place(key),
+            b"%d:%b" % (expect, was or b""),
+            0 if was is None else 1,
+            b"%d:%b" % (expect + 1, value),
+            len(runs),
         )
-        for run in commit.runs:
+        for run in runs:
             words += _run(run)
     return words
 
@@ -81,9 +83,8 @@ def outcomes(group: Sequence[Commit], answer: Any, location: str) -> list[BaseEx
     return [commits.outcome(commit, answer, location) for commit in group]
 
 
-def _run(run: RunWrite) -> tuple[bytes, ...]:
-    first = b"%d" % run.first
-    return b"%d" % run.log, first, b"%b:%d" % (first, run.length), run.data
+def _run(run: RunWrite) -> tuple[bytes | int, ...]:
+    return run.log, run.first, b"%d:%d" % (run.first, run.length), run.data
 
 
 def _refusal(commit: Commit, reason: int) -> CommitConflict | StoreError:
