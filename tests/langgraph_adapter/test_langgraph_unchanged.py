@@ -40,8 +40,8 @@ def conversation(turns: int = 36) -> list[Any]:
     return said
 
 
-def rename_last(held: dict[str, Any]) -> None:
-    held["other"] = held.pop("last")
+def rename(held: dict[str, Any], old: str, new: str) -> None:
+    held[new] = held.pop(old)
 
 
 CHANGES = {
@@ -52,7 +52,7 @@ CHANGES = {
     "a nested value of additional_kwargs": lambda said: (
         said[1].additional_kwargs["parsed"]["deep"][0]["list"].append(2)
     ),
-    "a key of additional_kwargs": lambda said: rename_last(said[7].additional_kwargs),
+    "a key of additional_kwargs": lambda said: rename(said[7].additional_kwargs, "last", "other"),
     "an argument of a tool call": lambda said: said[1].tool_calls[0]["args"]["query"]["words"].append("c"),
     "a tool call more": lambda said: said[10].tool_calls.append(
         {"name": "n", "args": {}, "id": "i", "type": "tool_call"}
@@ -64,6 +64,12 @@ CHANGES = {
     "an attribute of its own": lambda said: setattr(said[5], "note", "mine"),
     "an artifact": lambda said: said[2].artifact["rows"].pop(),
     "another class": lambda said: said.__setitem__(4, AIMessageChunk(**said[4].model_dump(exclude={"type"}))),
+    "all attributes at once": lambda said: object.__setattr__(
+        said[4], "__dict__", {**said[4].__dict__, "content": "other"}
+    ),
+    "which fields were set": lambda said: said[4].__pydantic_fields_set__.discard("id"),
+    "an argument of a tool call, renamed": lambda said: rename(said[1].tool_calls[0]["args"], "query", "asked"),
+    "a part of the content is replaced": lambda said: said[3].content.__setitem__(1, "and less"),
     "the last one": lambda said: setattr(said[-1], "content", "lost"),
     "one is taken out": lambda said: said.pop(90),
     "two change places": lambda said: said.insert(3, said.pop(2)),

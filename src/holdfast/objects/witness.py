@@ -3,7 +3,8 @@
 A framework hands over the whole conversation at every step, and most of it is the very same objects as before. That alone
 proves nothing: they can be changed in place. But what they are made of can be compared by identity: an object is what
 it refers to, container by container, down to values that can't change (texts, numbers). The garbage collector lists what
-containers refer to in one C call for many of them, so looking at a message costs a twentieth of encoding it.
+containers refer to in one C call for many of them, and dicts tell by themselves (`dictwatch.py`), so looking at a message
+costs a fiftieth of encoding it.
 
 A witness keeps the elements and all that was found below them alive: an address is never reused behind its back. What it can't
 judge, it does not witness: values of other types, keys that are no plain texts, classes that are not known to be *plain* (all
@@ -15,11 +16,12 @@ from __future__ import annotations
 import gc
 from collections.abc import Collection, Sequence
 from functools import cache
-from itertools import chain, compress, filterfalse, repeat
+from itertools import chain, filterfalse, repeat
 from operator import attrgetter
 from typing import Any
 
-from holdfast.objects.addresses import addresses
+from holdfast.objects.addresses import addresses, addresses_in
+from holdfast.objects.dictwatch import MARK, NOTHING, Dicts, Mark, Watch, watch
 
 ATOMS = frozenset((str, int, float, bool, type(None), bytes, complex))  # they never change, and refer to nothing
 MAX_LEVELS = 16
@@ -29,45 +31,38 @@ _NAMES = frozenset((str,))
 _attributes = attrgetter("__dict__")
 
 
-class _Mark:
-    """What nothing else refers to."""
-
-    __slots__ = ()
-
-
-_MARK = (_Mark(),)
-
-
 class Witness:
     """Of some elements of a list, at one moment: the containers that they are and are made of, and what these referred to.
 
     As long as each container refers to the same things, the next ones are the same, too, and so on down: so all are looked at
-    at once. Identity is compared for what they hold; the names, too, for dicts.
+    at once. Dicts have a watch of their own, and of what was empty nothing need be known but that it still is.
     """
 
-    __slots__ = ("_containers", "_dicts", "_expected", "_names", "_places", "_references", "elements")
+    __slots__ = ("_containers", "_dicts", "_empty", "_expected", "_places", "_references", "_size", "elements")
 
-    def __init__(self, elements: list[Any], containers: list[Any], references: list[Any]) -> None:
+    def __init__(self, elements: list[Any], seen: _Seen) -> None:
         self.elements = elements
         self._places = addresses(elements)
-        self._containers = containers
-        self._references = references  # kept alive, so that their addresses stay theirs
-        self._expected = addresses(references)
-        self._dicts = [one for one in containers if type(one) is dict and one]
-        self._names = [*chain.from_iterable(self._dicts)]
+        self._empty = seen.empty
+        self._dicts = seen.dicts
+        self._containers = (*seen.containers,)
+        self._references = seen.references  # kept alive, so that their addresses stay theirs
+        self._expected = addresses_in(seen.references)
+        self._size = seen.size
 
     def followed_by(self, other: Witness) -> Witness | None:
         """One witness of both one's elements; None if that is too much for one."""
-        if len(self._references) + len(other._references) > MAX_REFERENCES:
+        if self._size + other._size > MAX_REFERENCES:
             return None
         both = Witness.__new__(Witness)
         both.elements = self.elements + other.elements
         both._places = self._places + other._places
+        both._empty = self._empty + other._empty
+        both._dicts = self._dicts.followed_by(other._dicts)
         both._containers = self._containers + other._containers
         both._references = self._references + other._references
         both._expected = self._expected + other._expected
-        both._dicts = self._dicts + other._dicts
-        both._names = self._names + other._names
+        both._size = self._size + other._size
         return both
 
     def testifies(self, elements: Sequence[Any]) -> bool:
@@ -76,9 +71,9 @@ class Witness:
 
     def is_unchanged(self) -> bool:
         return (
-            addresses(gc.get_referents(*self._containers)) == self._expected
-            # Equal will do for names: all were plain texts, and a dict that has other keys refers to these, too.
-            and [*chain.from_iterable(self._dicts)] == self._names
+            not any(self._empty)
+            and self._dicts.are_unchanged()
+            and addresses_in(gc.get_referents(*self._containers)) == self._expected
         )
 
 
@@ -96,21 +91,16 @@ def witness(elements: list[Any], plain: Collection[type[Any]]) -> Witness | None
     """A witness of these elements; None if it could not tell every change. `plain` are the classes whose objects are
     encoded from what they refer to, and from nothing else."""
     known, leaves = _kinds(frozenset(plain))
-    containers: list[Any] = []
-    references: list[Any] = []
+    seen = _Seen()
     found = elements
     for _ in range(MAX_LEVELS):
         kinds = set(map(type, found))
         if not (kinds <= known or kinds - known <= leaves):
             return None
-        level = [*compress(found, map(known.__contains__, map(type, found)))]
-        if not level:
-            return _sworn(elements, containers, references, plain)
-        marked = _marked(level)
-        found = gc.get_referents(*marked)
-        containers += marked
-        references += found
-        if len(references) > MAX_REFERENCES:
+        found = seen.looked_into([one for one in found if type(one) in known])
+        if not found:
+            return Witness(elements, seen) if seen.would_show_every_change() else None
+        if seen.size > MAX_REFERENCES:
             return None
     return None
 
@@ -118,27 +108,50 @@ def witness(elements: list[Any], plain: Collection[type[Any]]) -> Witness | None
 @cache
 def _kinds(plain: frozenset[type[Any]]) -> tuple[frozenset[object], frozenset[object]]:
     """What is looked into, and what is not. An object refers to its class, too."""
-    return _CONTAINERS.union(plain), ATOMS.union(map(type, plain), (_Mark,))
+    return _CONTAINERS.union(plain), ATOMS.union(map(type, plain), (Mark,))
 
 
-def _marked(level: list[Any]) -> list[Any]:
-    """These containers with a mark behind each that holds something, and behind the empty ones, which come last: so what one
-    refers to can't be taken for what its neighbour does."""
-    objects: list[Any] = []
-    if not _CONTAINERS.issuperset(map(type, level)):
-        objects = [one for one in level if type(one) not in _CONTAINERS]
-        level = [one for one in level if type(one) in _CONTAINERS]
-    filled = filter(None, level)
-    return [*objects, *chain.from_iterable(zip(filled, repeat(_MARK), strict=False)), *filterfalse(None, level), _MARK]
+class _Seen:
+    """What a witness has come upon so far, from level to level."""
 
+    __slots__ = ("all_dicts", "containers", "dicts", "empty", "objects", "references", "size")
 
-def _sworn(
-    elements: list[Any], containers: list[Any], references: list[Any], plain: Collection[type[Any]]
-) -> Witness | None:
-    """The witness, if every change of these would show: names are plain texts, and of each object the collector shows the
-    dict of its attributes itself, not only what that holds."""
-    made = Witness(elements, containers, references)
-    objects = [one for one in containers if type(one) in plain]
-    shown = set(map(id, made._dicts)) if objects else set()
-    is_sworn = _NAMES.issuperset(map(type, made._names)) and shown.issuperset(map(id, map(_attributes, objects)))
-    return made if is_sworn else None
+    def __init__(self) -> None:
+        self.objects: list[Any] = []
+        self.empty: list[Any] = []
+        self.all_dicts: Dicts = []
+        self.dicts: Watch = NOTHING
+        self.containers: list[Any] = []  # the objects and what else is not empty, but for dicts
+        self.references: list[Any] = []  # of these containers
+        self.size = 0
+
+    def looked_into(self, level: list[Any]) -> list[Any]:
+        """What these refer to. A mark stands behind each that holds something: so what one refers to can't be taken for what
+        its neighbour does."""
+        objects: list[Any] = []
+        if not _CONTAINERS.issuperset(map(type, level)):
+            objects = [one for one in level if type(one) not in _CONTAINERS]
+            level = [one for one in level if type(one) in _CONTAINERS]
+            self.objects += objects
+        self.empty += filterfalse(None, level)
+        dicts = [one for one in level if one and type(one) is dict]
+        others = [one for one in level if one and type(one) is not dict]
+        containers = [*objects, *chain.from_iterable(zip(others, repeat(MARK), strict=False))]
+        references = gc.get_referents(*containers)
+        self.containers += containers
+        self.references += references
+        if dicts:
+            # First: what is put into a dict after it is watched shows as a change, whether it was looked into or not.
+            self.dicts = self.dicts.followed_by(watch(dicts))
+            self.all_dicts += dicts
+            references = [*references, *gc.get_referents(*dicts)]
+        self.size += len(references)
+        return references
+
+    def would_show_every_change(self) -> bool:
+        """Whether names are plain texts, and of each object the collector shows the dict of its attributes itself, not only
+        what that holds."""
+        shown = set(map(id, self.all_dicts))
+        return _NAMES.issuperset(map(type, chain.from_iterable(self.all_dicts))) and shown.issuperset(
+            map(id, map(_attributes, self.objects))
+        )

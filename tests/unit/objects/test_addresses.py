@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.objects import addresses as module
-from holdfast.objects.addresses import addresses
+from holdfast.objects.addresses import addresses, addresses_in
 
 OBJECTS: list[Any] = [0, False, 0.0, -0.0, "", b"", (), None, [], [], {}, {}, object(), 10**30, 10**30 + 0, "a" * 99]
 sequences = st.lists(st.sampled_from(range(len(OBJECTS))), max_size=6)
@@ -33,6 +33,7 @@ def test_they_are_equal_where_the_objects_are_the_same(first: list[int], second:
     same = len(one) == len(other) and all(map(is_, one, other))
     assert (addresses(one) == addresses(other)) == same
     assert addresses(iter(one)) == addresses(one)
+    assert addresses_in(one) == addresses(one)
 
 
 def test_both_ways_give_the_same() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,9 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.codec.codec import Codec
+from holdfast.objects import dictwatch
 from holdfast.objects.witness import MAX_LEVELS, MAX_REFERENCES, Witness, witness
 
 PLAIN = frozenset((SimpleNamespace,))
+
+
+@pytest.fixture(
+    params=[True, False], ids=["dicts by their numbers", "dicts by what they hold"], autouse=True, scope="module"
+)
+def are_numbered(request: pytest.FixtureRequest) -> Iterator[bool]:
+    """Both ways to watch dicts. An interpreter without numbers has only the second one."""
+    if request.param and not dictwatch._ARE_NUMBERED:
+        pytest.skip("dicts have no numbers here")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dictwatch, "_ARE_NUMBERED", request.param)
+        yield request.param
 
 
 class Text(str):
@@ -49,6 +63,10 @@ CHANGES = {
     "an attribute more": lambda e: setattr(e[1], "extra", 1),
     "an attribute less": lambda e: delattr(e[1], "none"),
     "an attribute of another name": lambda e: (e[1].__dict__.pop("none"), e[1].__dict__.update(other=None)),
+    "a value of the last key, under another name": lambda e: e[6][1].update(moved=e[6][1].pop("stays")),
+    "a dict that is emptied": lambda e: e[6][0].clear(),
+    "a member of a set by another": lambda e: (e[1].seen.discard("a"), e[1].seen.add("z")),
+    "an empty dict that is filled": lambda e: e[0]["more"].update(a=1),
     "all attributes": lambda e: e[1].__dict__.clear(),
     "an attribute whose value is equal, of another type": lambda e: setattr(e[1], "content", Text("hi")),
     "a key of another name for the same value": lambda e: e[0].update({"extra": e[0].pop("more")}),
