@@ -10,9 +10,10 @@ from open_transaction import connected, schema_of
 
 from holdfast import SyncClient
 from holdfast.backends.plain_commits import is_plain
-from holdfast.backends.port import Commit, CommitConflict, Labels, RowKey, RowWrite, RunWrite, Span
+from holdfast.backends.port import STORE, Commit, CommitConflict, Labels, RowKey, RowWrite, RunWrite, Span
 from holdfast.backends.postgres import backend as backend_module
 from holdfast.backends.postgres import open_url
+from holdfast.backends.postgres.plain import Batch, Many, One, way_of
 from holdfast.backends.postgres.schema import quoted
 from holdfast.testing.harness import OTHER_TREE, TREE, record
 
@@ -60,11 +61,10 @@ CASES = {
 }  # fmt: skip
 
 
-async def carried_out(url: str, commit: Commit) -> tuple[list[object], list[object]]:
-    """The outcomes of a batch with that commit in the middle, and what is there afterwards."""
+async def carried_out(url: str, batch: list[Commit]) -> tuple[list[object], list[object]]:
+    """The outcomes of a batch, and what is there afterwards."""
     backend = open_url(url)
     assert await backend.commit_all(START) == [None, None]
-    batch = [commit, NEIGHBOUR]
     outcomes = [
         (outcome.kind, outcome.detail) if isinstance(outcome, CommitConflict) else outcome
         for outcome in await backend.commit_all(batch)
@@ -81,20 +81,77 @@ async def carried_out(url: str, commit: Commit) -> tuple[list[object], list[obje
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_both_ways_decide_alike_and_leave_the_same_behind(case, postgres_dsn, tmp_path, monkeypatch):
+@pytest.mark.parametrize("neighbours", [[], [NEIGHBOUR]], ids=["alone", "with a neighbour"])
+def test_all_ways_decide_alike_and_leave_the_same_behind(case, neighbours, postgres_dsn, tmp_path, monkeypatch):
+    commit, expected = CASES[case]
+    batch = [commit, *neighbours]
+    assert all(map(is_plain, batch))
+    assert isinstance(way_of(batch, [1] * len(batch)), Many if neighbours else One)
+    outcomes = outcomes_of_all_ways(batch, postgres_dsn, tmp_path, monkeypatch)
+    assert outcomes == [expected, *(None for _ in neighbours)]
+
+
+def outcomes_of_all_ways(batch, postgres_dsn, tmp_path, monkeypatch):
+    """Carries a batch out by the hopeful way, the plain one and the general one, and compares what they leave behind."""
     from servers.schemas import drop_schemas, schema_name
 
-    commit, expected = CASES[case]
-    assert is_plain(commit)
-    assert is_plain(NEIGHBOUR)
     found = []
-    for way in ("plain", "general"):
+    for way in ("hopeful", "plain", "general"):
+        if way == "plain":
+            monkeypatch.setattr(backend_module, "way_of", lambda commits, _: Batch(commits))
         if way == "general":
             monkeypatch.setattr(backend_module, "is_plain", lambda _: False)
-        found.append(asyncio.run(carried_out(f"{postgres_dsn}?schema={schema_name(tmp_path / way)}", commit)))
+        found.append(asyncio.run(carried_out(f"{postgres_dsn}?schema={schema_name(tmp_path / way)}", batch)))
     drop_schemas(postgres_dsn)
-    assert found[0] == found[1]
-    assert found[0][0] == [expected, None]
+    assert found[0] == found[1] == found[2]
+    return found[0][0]
+
+
+NEXT = replace(GOOD, record=record(5, session=b"one"), rows=[RowWrite(HEAD, b"3", 2, b"2")], runs=[run(5, 4)])
+FORK = Commit(TREE, record(6, session=b"fork"), rows=[RowWrite(THERE, b"2", 1)], runs=[run(5, 2)])
+BATCHES = {
+    "one row twice, in order": ([GOOD, NEXT], Batch, [None, None]),
+    "one row twice, the other way round": ([NEXT, GOOD], Batch, [("run", 5), None]),
+    "the end of one log twice": ([GOOD, FORK], Many, [None, ("run", 5)]),
+    "one id twice": (
+        [GOOD, replace(NEIGHBOUR, record=NEIGHBOUR.record._replace(id=GOOD.record.id))], Many,
+        [None, ("record", GOOD.record.id)],
+    ),
+    "one row beside twice": (
+        [replace(one, rows=[*one.rows, RowWrite(BESIDE, value)]) for one, value in ((GOOD, b"1"), (NEIGHBOUR, b"2"))], Many,
+        [None, None],
+    ),
+    "a row beside that belongs to the store": (
+        [replace(GOOD, rows=[*GOOD.rows, RowWrite(BESIDE._replace(tree=STORE), b"new")])], Many, [None],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BATCHES)
+def test_commits_that_are_about_the_same_are_decided_one_after_the_other(case, postgres_dsn, tmp_path, monkeypatch):
+    batch, way, expected = BATCHES[case]
+    assert all(map(is_plain, batch))
+    assert isinstance(way_of(batch, [1, 2]), way)
+    assert outcomes_of_all_ways(batch, postgres_dsn, tmp_path, monkeypatch) == expected
+
+
+def test_what_was_hoped_for_in_vain_leaves_its_connection_usable(postgres_url):
+    async def story() -> int:
+        backend = open_url(postgres_url, max_connections=1)
+        assert await backend.commit_all(START) == [None, None]
+        taken = replace(GOOD, runs=[run(5, 3)])
+        for _ in range(9):  # unprepared at first, prepared later
+            [conflict] = await backend.commit_all([taken])
+            assert isinstance(conflict, CommitConflict)
+            assert conflict.kind == "run"
+        assert await backend.commit_all([GOOD]) == [None]
+        async with backend._connection() as connection:
+            cursor = await connection.execute("SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'holdfast%'")
+            [prepared] = await cursor.fetchone()
+        await backend.close()
+        return prepared
+
+    assert asyncio.run(story()) == 2  # the hopeful function, and the one that decides
 
 
 @pytest.mark.parametrize(
@@ -124,11 +181,13 @@ def test_a_store_of_the_first_schema_is_brought_up_to_date(postgres_url):
         first = client.save("a", session_id="s", execution_state={"n": 1})
     schema = quoted(schema_of(postgres_url))
     with connected(postgres_url) as connection:
-        connection.execute(f"DROP FUNCTION {schema}.save_all, {schema}.save_batch".encode())
+        connection.execute(
+            f"DROP FUNCTION {schema}.save_all, {schema}.save_batch, {schema}.save_one, {schema}.save_many".encode()
+        )
         connection.execute(f"UPDATE {schema}.store SET version = 1".encode())
     with SyncClient.open(postgres_url) as client:
         second = client.save("a", session_id="s", execution_state={"n": 2})
         third = client.save("a", session_id="s", execution_state={"n": 3})
         assert [one.checkpoint_id for one in client.timeline("a", "s")] == [third, second, first]
     with connected(postgres_url) as connection:
-        assert connection.execute(f"SELECT version FROM {schema}.store".encode()).fetchone() == (3,)
+        assert connection.execute(f"SELECT version FROM {schema}.store".encode()).fetchone() == (4,)

@@ -10,7 +10,9 @@ from psycopg.abc import AdaptContext
 from psycopg.adapt import AdaptersMap, Dumper
 from psycopg.postgres import adapters
 
-_BYTEA, _INT8, _TEXT = 17, 20, 25
+# Types by their numbers in the server's catalogue; those in the plural are arrays.
+BOOL, BYTEA, BIGINT, TEXT = 16, 17, 20, 25
+BYTEAS, BIGINTS, TEXTS = 1001, 1016, 1009
 _HEADER = Struct(">iiIii")  # dimensions, whether there are nulls, type, length, number of the first element
 _LENGTH = Struct(">i").pack
 _NULL = _LENGTH(-1)
@@ -29,19 +31,20 @@ class TextArray(bytes):
 
 
 def bytes_array(elements: Sequence[bytes | None]) -> BytesArray:
-    return BytesArray(_packed(_BYTEA, elements))
+    return BytesArray(array(BYTEA, elements))
 
 
 def text_array(elements: Sequence[str]) -> TextArray:
-    return TextArray(_packed(_TEXT, [element.encode() for element in elements]))
+    return TextArray(array(TEXT, [element.encode() for element in elements]))
 
 
 def ints_array(elements: Sequence[int]) -> IntsArray:
     numbers = [part for element in elements for part in (8, element)]
-    return IntsArray(_header(_INT8, len(elements)) + pack(">" + "iq" * len(elements), *numbers))
+    return IntsArray(_header(BIGINT, len(elements)) + pack(">" + "iq" * len(elements), *numbers))
 
 
-def _packed(type_: int, elements: Sequence[bytes | None]) -> bytes:
+def array(type_: int, elements: Sequence[bytes | None]) -> bytes:
+    """An array of what has that type, each element as the server receives one of them."""
     parts = [_header(type_, len(elements), has_nulls=None in elements)]
     for element in elements:
         if element is None:
@@ -63,15 +66,15 @@ class _AsItIs(Dumper):
 
 
 class _BytesArrayDumper(_AsItIs):
-    oid = 1001
+    oid = BYTEAS
 
 
 class _IntsArrayDumper(_AsItIs):
-    oid = 1016
+    oid = BIGINTS
 
 
 class _TextArrayDumper(_AsItIs):
-    oid = 1009
+    oid = TEXTS
 
 
 class Context:

@@ -1,7 +1,7 @@
-"""One question to PostgreSQL over libpq itself, for what is asked with every save and restore.
+"""Questions to PostgreSQL over libpq itself, for what is asked with every save and restore.
 
 psycopg's cursors wait in a task of their own, adapt every value and look up every type: for a small save that took longer
-than all the rest. What is asked here has arrays as its values, and bytes and whole numbers in its answers, all binary.
+than all the rest. What is asked here is given and answered in binary: bytes, whole numbers, arrays.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ import asyncio
 from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from psycopg import pq
 from psycopg.errors import error_from_result
 
-from holdfast.backends.postgres.arrays import BytesArray, IntsArray, TextArray
+from holdfast.backends.postgres.arrays import BIGINT, BIGINTS, BYTEA, BYTEAS, TEXTS, BytesArray, IntsArray, TextArray
 from holdfast.backends.postgres.connections import Connection
 
-Value = BytesArray | IntsArray | TextArray | bool
+Value = BytesArray | IntsArray | TextArray
 
-_BOOL, _BYTEA, _BIGINT, _INTEGER, _INTEGERS = 16, 17, 20, 23, 1007
-_OIDS: dict[type, int] = {BytesArray: 1001, IntsArray: 1016, TextArray: 1009, bool: _BOOL}
+_INTEGER = 23
+_OIDS: dict[type, int] = {BytesArray: BYTEAS, IntsArray: BIGINTS, TextArray: TEXTS}
 _BIG, _INT = Struct(">q").unpack, Struct(">i").unpack
-_PREPARED_AFTER = 4  # questions over one connection: who asks less often would pay for it without a gain
+_PREPARED_AFTER = 4  # calls over one connection: who calls less often would pay for it without a gain
 _NO_SUCH_STATEMENT = "26000"
+_TUPLES_OK, _COMMAND_OK, _BINARY = pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.Format.BINARY
 WHO = b"SELECT pg_backend_pid()"
 
 
@@ -38,19 +38,19 @@ def _integer(data: bytes) -> int:
     return number
 
 
-def _integers(data: bytes) -> list[int]:
-    """An array of int4 without nulls: each element after its length."""
-    if len(data) < 20:  # no dimension: empty
-        return []
-    return [_integer(data[at + 4 : at + 8]) for at in range(20, len(data), 8)]
+_LOADERS: dict[int, Callable[[bytes], Any]] = {BYTEA: bytes, BIGINT: _bigint, _INTEGER: _integer}
 
 
-_LOADERS: dict[int, Callable[[bytes], Any]] = {
-    _BYTEA: bytes,
-    _BIGINT: _bigint,
-    _INTEGER: _integer,
-    _INTEGERS: _integers,
-}
+class Call:
+    """A call of a function of the database, which returns one value."""
+
+    __slots__ = ("formats", "text", "types")
+
+    def __init__(self, function: str, types: Sequence[int]) -> None:
+        places = ", ".join(f"${number}" for number in range(1, len(types) + 1))
+        self.text = f"SELECT {function}({places})".encode()
+        self.types = types
+        self.formats = [_BINARY] * len(types)
 
 
 async def ask(connection: Connection, statement: bytes, values: Sequence[Value]) -> list[tuple[Any, ...]]:
@@ -58,78 +58,71 @@ async def ask(connection: Connection, statement: bytes, values: Sequence[Value])
     pgconn = connection.pgconn
     pgconn.send_query_params(
         statement,
-        _given(values),
+        values,
         param_types=[_OIDS[type(value)] for value in values],
-        param_formats=[pq.Format.BINARY] * len(values),
-        result_format=pq.Format.BINARY,
+        param_formats=[_BINARY] * len(values),
+        result_format=_BINARY,
     )
-    return _checked(await _answer(pgconn))
+    return _rows(_checked(await _answer(pgconn)))
 
 
-class _Statements:
-    """What was prepared on one connection."""
-
-    __slots__ = ("asked", "may_be", "names")
-
-    def __init__(self) -> None:
-        self.asked = 0
-        self.may_be: bool | None = None  # None: not looked at yet
-        self.names: dict[bytes, bytes] = {}
-
-
-_statements: WeakKeyDictionary[Connection, _Statements] = WeakKeyDictionary()
-
-
-async def ask_prepared(connection: Connection, statement: bytes, values: Sequence[Value]) -> list[tuple[Any, ...]]:
-    """As `ask`; what is asked again and again over one connection the server reads and plans once. Only for calls of
-    functions: a plan that looks at a table should be made anew when the table has grown.
+async def call(connection: Connection, function: Call, values: Sequence[bytes | None]) -> bytes:
+    """What the function returns. A call that is made again and again over one connection the server reads and plans once:
+    only functions, since a plan that looks at a table should be made anew when the table has grown.
 
     Not behind a pooler, whose next transaction may be on another connection to the server. It shows itself by the number
     of the process that it names; one that did not would be found by the server's not knowing the statement, and then
     nothing was carried out."""
-    known = _statements.get(connection)
-    if known is None:
-        known = _statements[connection] = _Statements()
-    name = known.names.get(statement)
+    known = connection.prepared
+    name = known.names.get(function.text)
     if name is None:
         known.asked += 1
-        if known.asked <= _PREPARED_AFTER or known.may_be is False:
-            return await ask(connection, statement, values)
-        if known.may_be is None:
-            [[process]] = await ask(connection, WHO, ())
-            known.may_be = process == connection.pgconn.backend_pid
-            if not known.may_be:
-                return await ask(connection, statement, values)
-        name = await _prepare(connection.pgconn, b"holdfast_%d" % len(known.names), statement, values)
-        known.names[statement] = name
+        if known.asked <= _PREPARED_AFTER or not await _may_prepare(connection):
+            return await _call_unprepared(connection, function, values)
+        name = await _prepare(connection.pgconn, b"holdfast_%d" % len(known.names), function)
+        known.names[function.text] = name
     pgconn = connection.pgconn
-    pgconn.send_query_prepared(
-        name, _given(values), param_formats=[pq.Format.BINARY] * len(values), result_format=pq.Format.BINARY
-    )
+    pgconn.send_query_prepared(name, values, function.formats, _BINARY)
     result = await _answer(pgconn)
-    if result.status != pq.ExecStatus.TUPLES_OK and error_from_result(result).sqlstate == _NO_SUCH_STATEMENT:
+    if result.status != _TUPLES_OK and error_from_result(result).sqlstate == _NO_SUCH_STATEMENT:
         known.may_be = False
         known.names.clear()
-        return await ask(connection, statement, values)
-    return _checked(result)
+        return await _call_unprepared(connection, function, values)
+    return _value(result)
 
 
-async def _prepare(pgconn: pq.abc.PGconn, name: bytes, statement: bytes, values: Sequence[Value]) -> bytes:
-    pgconn.send_prepare(name, statement, param_types=[_OIDS[type(value)] for value in values])
+async def _may_prepare(connection: Connection) -> bool:
+    known = connection.prepared
+    if known.may_be is None:
+        [[process]] = await ask(connection, WHO, ())
+        known.may_be = process == connection.pgconn.backend_pid
+    return known.may_be
+
+
+async def _prepare(pgconn: pq.abc.PGconn, name: bytes, function: Call) -> bytes:
+    pgconn.send_prepare(name, function.text, function.types)
     result = await _answer(pgconn)
-    if result.status != pq.ExecStatus.COMMAND_OK:
+    if result.status != _COMMAND_OK:
         raise error_from_result(result)
     return name
 
 
-def _given(values: Sequence[Value]) -> list[bytes]:
-    return [(b"\1" if value else b"\0") if isinstance(value, bool) else value for value in values]
+async def _call_unprepared(connection: Connection, function: Call, values: Sequence[bytes | None]) -> bytes:
+    pgconn = connection.pgconn
+    pgconn.send_query_params(function.text, values, function.types, function.formats, _BINARY)
+    return _value(await _answer(pgconn))
 
 
-def _checked(result: pq.abc.PGresult) -> list[tuple[Any, ...]]:
-    if result.status == pq.ExecStatus.TUPLES_OK:
-        return _rows(result)
+def _checked(result: pq.abc.PGresult) -> pq.abc.PGresult:
+    if result.status == _TUPLES_OK:
+        return result
     raise error_from_result(result)
+
+
+def _value(result: pq.abc.PGresult) -> bytes:
+    value = _checked(result).get_value(0, 0)
+    assert value is not None
+    return value
 
 
 async def _answer(pgconn: pq.abc.PGconn) -> pq.abc.PGresult:

@@ -31,13 +31,13 @@ from holdfast.backends.port import (
 )
 from holdfast.backends.postgres import queries
 from holdfast.backends.postgres.arrays import bytes_array, ints_array, text_array
-from holdfast.backends.postgres.asking import ask, ask_prepared
-from holdfast.backends.postgres.commit import Program, batches, changes_something, key_columns
+from holdfast.backends.postgres.asking import Call, ask, call
+from holdfast.backends.postgres.commit import Function, Program, Way, batches, changes_something, key_columns
 from holdfast.backends.postgres.connections import Connection, Connections
 from holdfast.backends.postgres.failures import TRY_AGAIN, outcome_unknown, translate
 from holdfast.backends.postgres.hints import Hints
 from holdfast.backends.postgres.location import Location
-from holdfast.backends.postgres.plain import PlainBatch
+from holdfast.backends.postgres.plain import DISAPPOINTMENTS, Batch, way_of
 from holdfast.backends.postgres.schema import prepare, quoted
 from holdfast.backends.store_clock import StoreClock, since_start_us
 from holdfast.errors import HoldfastError, StoreError, UsageError
@@ -83,6 +83,7 @@ class PostgresBackend:
         self._hints = Hints(self._connections, schema)
         self._sealed = 0
         self._queries: dict[str, bytes] = {}
+        self._calls: dict[str, Call] = {}
 
     @property
     def capabilities(self) -> Capabilities:
@@ -112,29 +113,18 @@ class PostgresBackend:
     async def _carry_out(self, commits: list[Commit], locks: list[int]) -> list[BaseException | None]:
         """One transaction. If one of the commits can't be written as it is, each gets a transaction of its own."""
         are_plain = all(map(is_plain, commits))
-        program = PlainBatch(commits) if are_plain else Program(commits)
-        query = queries.SAVE_BATCH if are_plain else queries.CARRY_OUT
-        arguments = (
-            ints_array(locks),
-            ints_array(program.ints),
-            bytes_array(program.bytes),
-            text_array(program.words),
-            self._durability == "fast",
-        )
+        way = way_of(commits, locks) if are_plain else Program(commits)
         for attempt in range(ATTEMPTS):
             try:
                 async with self._connection() as connection:
-                    places = await self._places(connection, query, arguments)
-                    outcomes = program.outcomes(places)
-                    if not all(map(changes_something, commits)):
-                        unsure = await self._wait_for_standbys(connection)
-                        outcomes = [
-                            outcome if changes_something(commit) else outcome or unsure
-                            for commit, outcome in zip(commits, outcomes, strict=True)
-                        ]
-                    await self._reuse_room(connection, commits, outcomes)
+                    outcomes = way.outcomes(await self._answer(connection, way, locks))
+                    if not are_plain:
+                        outcomes = await self._looked_after(connection, commits, outcomes)
                 return outcomes
             except psycopg.Error as error:
+                if way.is_hopeful and error.sqlstate in DISAPPOINTMENTS:
+                    way = Batch(commits)
+                    continue
                 if error.sqlstate in TRY_AGAIN and attempt + 1 < ATTEMPTS:
                     await asyncio.sleep(random.random() * 0.01 * 2**attempt)  # noqa: S311 - who waits how long
                     continue
@@ -149,6 +139,19 @@ class PostgresBackend:
             for batch, locks in batches([commit], self._schema)
         ]
         return [outcome for outcomes in alone for outcome in outcomes]
+
+    async def _looked_after(
+        self, connection: Connection, commits: list[Commit], outcomes: list[BaseException | None]
+    ) -> list[BaseException | None]:
+        """What plain commits don't need: some wait for standbys without a change of their own, some leave room behind."""
+        if not all(map(changes_something, commits)):
+            unsure = await self._wait_for_standbys(connection)
+            outcomes = [
+                outcome if changes_something(commit) else outcome or unsure
+                for commit, outcome in zip(commits, outcomes, strict=True)
+            ]
+        await self._reuse_room(connection, commits, outcomes)
+        return outcomes
 
     async def _reuse_room(
         self, connection: Connection, commits: list[Commit], outcomes: list[BaseException | None]
@@ -168,9 +171,10 @@ class PostgresBackend:
         with suppress(psycopg.Error):
             await connection.execute(queries.REUSE_ROOM.replace("{s}", self._quoted).encode())
 
-    async def _places(self, connection: Connection, query: str, arguments: tuple[Any, ...]) -> Sequence[int]:
+    async def _answer(self, connection: Connection, way: Way, locks: list[int]) -> bytes:
+        arguments = way.arguments(locks, fast=self._durability == "fast")
         try:
-            rows = await self._fetch(connection, query, arguments)
+            return await call(connection, self._call(way.function), arguments)
         except psycopg.Error as error:
             # As long as the connection lives, an error means that the transaction was rolled back. A connection that is
             # lost may have taken the answer with it.
@@ -178,8 +182,12 @@ class PostgresBackend:
                 self._connections.drop_idle()
                 raise outcome_unknown(error, self._where) from error
             raise
-        places: Sequence[int] = rows[0][0]
-        return places
+
+    def _call(self, function: Function) -> Call:
+        known = self._calls.get(function.name)
+        if known is None:
+            known = self._calls[function.name] = Call(f"{self._quoted}.{function.name}", function.types)
+        return known
 
     async def _wait_for_standbys(self, connection: Connection) -> StoreError | None:
         """Returns when all that was committed before is where the server's settings want it, or why that is not known: any
@@ -336,8 +344,6 @@ class PostgresBackend:
         text = self._queries.get(query)
         if text is None:
             text = self._queries[query] = query.replace("{s}", self._quoted).encode()
-        if query in queries.COMMITS:
-            return await ask_prepared(connection, text, values)
         if query in queries.OFTEN:
             return await ask(connection, text, values)
         async with connection.cursor(binary=True) as cursor:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from struct import unpack
+from typing import NamedTuple, Protocol
 
 from holdfast.backends.port import (
     ANY_VERSION,
@@ -22,6 +25,7 @@ from holdfast.backends.port import (
     RunDelete,
     RunWrite,
 )
+from holdfast.backends.postgres.arrays import BIGINTS, BOOL, BYTEAS, TEXTS, bytes_array, ints_array, text_array
 
 BEGIN, TAIL, BEGINS_WITH, VERSION, FREE, DATA, VALUE = range(7)
 RUN, BLOB, RECORD, REPLACE, PUT_ROW, DROP_ROW = range(10, 16)
@@ -35,8 +39,30 @@ MAX_LOCKS = 64
 MAX_BYTES = 32 * 1024 * 1024
 
 
+class Function(NamedTuple):
+    """A function in the schema, and the types of what it is given."""
+
+    name: str
+    types: tuple[int, ...]
+
+
+class Way(Protocol):
+    """A batch of commits, ready to be sent to a function; `outcomes` reads what it returns."""
+
+    function: Function
+    is_hopeful: bool
+    """Whether the function refuses all if anything is not as it mostly is, and says no more: then there is another way."""
+
+    def arguments(self, locks: Sequence[int], *, fast: bool) -> list[bytes | None]: ...
+
+    def outcomes(self, answer: bytes) -> list[BaseException | None]: ...
+
+
 class Program:
-    """A batch of commits, ready to be sent; `outcomes` reads what comes back."""
+    """Commits of any kind, for `carry_out`."""
+
+    function = Function("carry_out", (BIGINTS, BIGINTS, BYTEAS, TEXTS, BOOL))
+    is_hopeful = False
 
     def __init__(self, commits: Sequence[Commit]) -> None:
         self.ints: list[int] = []
@@ -47,8 +73,17 @@ class Program:
         for commit in commits:
             self._add(commit)
 
-    def outcomes(self, places: Sequence[int]) -> list[BaseException | None]:
-        return [CommitConflict(*self._conditions[place]) if place else None for place in places]
+    def arguments(self, locks: Sequence[int], *, fast: bool) -> list[bytes | None]:
+        return [
+            ints_array(locks),
+            ints_array(self.ints),
+            bytes_array(self.bytes),
+            text_array(self.words),
+            boolean(fast),
+        ]
+
+    def outcomes(self, answer: bytes) -> list[BaseException | None]:
+        return [CommitConflict(*self._conditions[place]) if place else None for place in integers(answer)]
 
     def _add(self, commit: Commit) -> None:
         ints = self.ints
@@ -143,6 +178,16 @@ class Program:
         return 0 if data is None else self._byte(data)
 
 
+def boolean(is_so: bool) -> bytes:
+    return b"\1" if is_so else b"\0"
+
+
+def integers(data: bytes) -> Sequence[int]:
+    """An array of integer without nulls, as it comes from the server: each element after its length."""
+    count = max(len(data) - 20, 0) // 8  # an empty one has no dimension
+    return unpack(f">{2 * count}i", data[20:])[1::2] if count else ()
+
+
 def key_columns(key: bytes) -> tuple[bytes, bytes]:
     """A row's key as it is found: what of it is in the index, and the hash of the rest, if there is one."""
     return key[:INDEXED], hashlib.sha256(key[INDEXED:]).digest() if len(key) > INDEXED else b""
@@ -154,13 +199,13 @@ def batches(commits: Sequence[Commit], schema: str) -> Iterator[tuple[list[Commi
     locks: set[int] = set()
     size = 0
     for commit in commits:
-        wanted = set(_locks(commit, schema))
+        wanted = _locks(commit, schema)
         weight = _weight(commit)
-        if batch and (len(locks | wanted) > MAX_LOCKS or size + weight > MAX_BYTES):
+        if batch and (len(locks.union(wanted)) > MAX_LOCKS or size + weight > MAX_BYTES):
             yield batch, sorted(locks)
             batch, locks, size = [], set(), 0
         batch.append(commit)
-        locks |= wanted
+        locks.update(wanted)
         size += weight
     if batch:
         yield batch, sorted(locks)
@@ -185,22 +230,33 @@ def lock_number(*names: bytes) -> int:
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
-def _locks(commit: Commit, schema: str) -> Iterator[int]:
+@lru_cache(maxsize=1024)
+def tree_lock(schema: str, tree: bytes) -> int:
+    return lock_number(schema.encode(), tree)
+
+
+def _locks(commit: Commit, schema: str) -> list[int]:
     """Its tree, and of the rows that belong to the whole store those that it writes."""
-    name = schema.encode()
-    yield lock_number(name, commit.tree)
+    locks = [tree_lock(schema, commit.tree)]
     for write in commit.rows:
-        if write.key.tree == STORE:
-            yield lock_number(name, STORE, write.key.space.encode(), write.key.key)
+        key = write.key
+        if key.tree == STORE:
+            locks.append(lock_number(schema.encode(), STORE, key.space.encode(), key.key))
+    return locks
 
 
 def _weight(commit: Commit) -> int:
-    return (
-        sum(len(run.data) for run in commit.runs)
-        + sum(map(len, commit.blobs.values()))
-        + sum(len(record.data) + len(record.replaces or b"") for record in _records(commit))
-        + sum(len(data) for _, data in commit.delete_records)
-    )
+    """The bytes of it that may be many."""
+    size = 0
+    for run in commit.runs:
+        size += len(run.data)
+    for record in _records(commit):
+        size += len(record.data) + len(record.replaces or b"")
+    for data in commit.blobs.values():
+        size += len(data)
+    for _, data in commit.delete_records:
+        size += len(data)
+    return size
 
 
 def _records(commit: Commit) -> Sequence[RecordWrite]:
@@ -224,6 +280,7 @@ def shown(labels: Labels) -> tuple[bytes | None, ...]:
     )
 
 
+@lru_cache(maxsize=256)
 def _label(text: str | None) -> bytes | None:
     """Text as PostgreSQL can show it: lone surrogates and NUL, which the record itself keeps, become question marks."""
     return None if text is None else text.encode("utf-8", "replace").replace(b"\0", b"?")

@@ -12,7 +12,7 @@ import os
 import select
 import threading
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -24,8 +24,34 @@ from holdfast.backends.postgres.arrays import CONTEXT
 from holdfast.backends.postgres.failures import translate
 from holdfast.errors import StoreError
 
-Connection = AsyncConnection[tuple[Any, ...]]
 LINGER_SECONDS = 5.0
+
+
+class Prepared:
+    """What was prepared on one connection (asking.py)."""
+
+    __slots__ = ("asked", "may_be", "names")
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.may_be: bool | None = None  # None: not looked at yet
+        self.names: dict[bytes, bytes] = {}
+
+
+class Connection(AsyncConnection[tuple[Any, ...]]):
+    """The driver's, with what is known of it."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.prepared = Prepared()
+        self._poll = select.poll()
+        self._poll.register(self.pgconn.socket, select.POLLIN)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the server has said something, unasked: that it is going, or nothing any more. What else it might say (a
+        setting has changed) is not worth the difference: then a new connection is opened."""
+        return self.closed or bool(self._poll.poll(0))
 
 
 class Connections:
@@ -39,6 +65,7 @@ class Connections:
         self._lock = threading.Lock()
         self._is_closed = False
         self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pool] = WeakKeyDictionary()
+        self._used_last: Callable[[], _Pool | None] = lambda: None  # weak: a loop that is gone takes its pool with it
         _everywhere.add(self)
 
     def one(self) -> _Loan:
@@ -102,7 +129,7 @@ class Connections:
         task = asyncio.current_task()
         cancelled = task.cancelling() if task else 0
         try:
-            connection: Connection = await AsyncConnection.connect(
+            connection = await Connection.connect(
                 self._conninfo,
                 autocommit=True,
                 prepare_threshold=None,
@@ -124,11 +151,15 @@ class Connections:
         for pool in list(self._pools.values()):
             pool.leave_to_parent()
         self._pools = WeakKeyDictionary()
+        self._used_last = lambda: None
 
     def _pool(self) -> _Pool:
         if self._is_closed:
             raise StoreError(f"the store {self._where} was closed: open a new client")
         loop = asyncio.get_running_loop()
+        last = self._used_last()
+        if last is not None and last.loop() is loop:
+            return last
         with self._lock:
             pool = self._pools.get(loop)
             if pool is None:
@@ -136,7 +167,8 @@ class Connections:
                     if other.is_closed():
                         of_other.close()
                         del self._pools[other]
-                pool = self._pools[loop] = _Pool(self._limit)
+                pool = self._pools[loop] = _Pool(loop, self._limit)
+            self._used_last = weakref.ref(pool)
             return pool
 
 
@@ -207,7 +239,8 @@ class Ear:
 class _Pool:
     """The connections of one event loop."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, limit: int) -> None:
+        self.loop = weakref.ref(loop)
         self.free = asyncio.Semaphore(limit)
         self.ear = Ear()
         self._idle: list[Connection] = []
@@ -217,7 +250,7 @@ class _Pool:
         """The one that was used last, if any is alive."""
         while self._idle:
             connection = self._idle.pop()
-            if not _has_news(connection):
+            if not connection.has_news:
                 return connection
             _finish([connection])
         return None
@@ -259,16 +292,6 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 def _resolve(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-def _has_news(connection: Connection) -> bool:
-    """Whether the server has said something, unasked: that it is going, or nothing any more. What else it might say (a
-    setting has changed) is not worth the difference: then a new connection is opened."""
-    if connection.closed:
-        return True
-    poll = select.poll()
-    poll.register(connection.fileno(), select.POLLIN)
-    return bool(poll.poll(0))
 
 
 def _finish(connections: list[Connection]) -> None:

@@ -66,12 +66,7 @@ USAGE = (
 
 NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
-CARRY_OUT = "SELECT {s}.carry_out($1, $2, $3, $4, $5)"
-
-SAVE_BATCH = "SELECT {s}.save_batch($1, $2, $3, $4, $5)"
-
-# With every save and restore; values are arrays and booleans, answers bytes and numbers (asking.py).
-COMMITS = frozenset((CARRY_OUT, SAVE_BATCH))
+# With every restore; values are arrays, answers bytes and numbers (asking.py).
 OFTEN = frozenset((RECORDS, RUNS, BLOBS, ROWS))
 
 # Looks at the pages that have changed since the last time, and at no index: its time depends on what was written, not on

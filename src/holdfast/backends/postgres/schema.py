@@ -12,7 +12,7 @@ from holdfast.backends.postgres.connections import Connection
 from holdfast.errors import NewerVersionError, StoreError
 
 MIGRATIONS = Path(__file__).with_name("migrations")
-SCHEMA = 3
+SCHEMA = 4
 
 
 def quoted(schema: str) -> str:
