@@ -126,11 +126,8 @@ class PostgresDatabase:
         return f"fsync {self.ask('SHOW fsync')}, synchronous_commit {self.ask('SHOW synchronous_commit')}"
 
     def work(self) -> Work:
-        with _connected(self.dsn) as connection:
-            connection.execute("SELECT pg_stat_force_next_flush()")
-            [committed] = connection.execute(
-                "SELECT sum(xact_commit)::bigint FROM pg_stat_database WHERE datname = current_database()"
-            ).fetchone()
+        # Over one connection that stays: opening one costs the server as much as ten saves.
+        committed = self.ask("SELECT sum(xact_commit)::bigint FROM pg_stat_database WHERE datname = current_database()")
         logged = self.ask("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint")
         return Work(cpu_of(_family(self._server.server.pid)), committed, 0, logged)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain, repeat
 from struct import Struct, pack
+from typing import cast
 
 from psycopg import pq
 from psycopg.abc import AdaptContext
@@ -39,19 +41,25 @@ def text_array(elements: Sequence[str]) -> TextArray:
 
 
 def ints_array(elements: Sequence[int]) -> IntsArray:
-    numbers = [part for element in elements for part in (8, element)]
+    numbers = chain.from_iterable(zip(repeat(8), elements))
     return IntsArray(_header(BIGINT, len(elements)) + pack(">" + "iq" * len(elements), *numbers))
 
 
 def array(type_: int, elements: Sequence[bytes | None]) -> bytes:
     """An array of what has that type, each element as the server receives one of them."""
-    parts = [_header(type_, len(elements), has_nulls=None in elements)]
-    for element in elements:
-        if element is None:
-            parts.append(_NULL)
-        else:
-            parts += (_LENGTH(len(element)), element)
-    return b"".join(parts)
+    count = len(elements)
+    nulls = elements.count(None)
+    header = _header(type_, count, has_nulls=nulls > 0)
+    if nulls == count:
+        return header + _NULL * count
+    if nulls:
+        return header + b"".join([_NULL if one is None else _LENGTH(len(one)) + one for one in elements])
+    there = cast("Sequence[bytes]", elements)
+    lengths = set(map(len, there))
+    if len(lengths) == 1:  # ids, mostly
+        length = _LENGTH(lengths.pop())
+        return header + length + length.join(there)
+    return header + b"".join(chain.from_iterable(zip(map(_LENGTH, map(len, there)), there, strict=True)))
 
 
 def _header(type_: int, length: int, *, has_nulls: bool = False) -> bytes:

@@ -195,6 +195,9 @@ def key_columns(key: bytes) -> tuple[bytes, bytes]:
 
 def batches(commits: Sequence[Commit], schema: str) -> Iterator[tuple[list[Commit], list[int]]]:
     """The commits in order, in as few transactions as there can be; with each the locks that it takes, sorted."""
+    if len(commits) == 1:
+        yield list(commits), sorted(set(_locks(commits[0], schema)))
+        return
     batch: list[Commit] = []
     locks: set[int] = set()
     size = 0
@@ -248,14 +251,16 @@ def _locks(commit: Commit, schema: str) -> list[int]:
 def _weight(commit: Commit) -> int:
     """The bytes of it that may be many."""
     size = 0
+    for record in _records(commit):
+        size += len(record.data)
+        if record.replaces is not None:
+            size += len(record.replaces)
     for run in commit.runs:
         size += len(run.data)
-    for record in _records(commit):
-        size += len(record.data) + len(record.replaces or b"")
-    for data in commit.blobs.values():
-        size += len(data)
-    for _, data in commit.delete_records:
-        size += len(data)
+    if commit.blobs:
+        size += sum(map(len, commit.blobs.values()))
+    if commit.delete_records:
+        size += sum(len(data) for _, data in commit.delete_records)
     return size
 
 
