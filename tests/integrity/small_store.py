@@ -4,9 +4,9 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from holdfast import Checkpoint, SyncClient
@@ -60,60 +60,39 @@ def shown(checkpoint: Checkpoint | None) -> str:
 
 
 @dataclass(frozen=True)
+class Question:
+    """What a store is asked, and what it answers while it is undamaged."""
+
+    verb: str
+    about: str  # a checkpoint's id, or a session
+    known: str | list[str] | None = None  # None: an error of ours
+
+    def ask(self, client: SyncClient) -> str | list[str]:
+        if self.verb == "restore":
+            return shown(client.restore(self.about))
+        if self.verb == "timeline":
+            return [shown(entry) for entry in client.timeline(session_id=self.about)]
+        return shown(client.latest(session_id=self.about))
+
+
+@dataclass(frozen=True)
 class Knowledge:
     """What the undamaged store answers."""
 
-    ids: dict[str, str]
-    restored: dict[str, str | None]  # id → what it is, None if it must not be restored
-    timelines: dict[str, list[str]]
-    heads: dict[str, str]
+    ids: dict[str, str]  # by name
+    questions: tuple[Question, ...]
 
     @classmethod
     def of(cls, client: SyncClient, ids: dict[str, str]) -> "Knowledge":
-        return cls(
-            ids=ids,
-            restored={id_: None if name in EXPIRED else shown(client.restore(id_)) for name, id_ in ids.items()},
-            timelines={session: [shown(e) for e in client.timeline(session_id=session)] for session in SESSIONS},
-            heads={session: shown(client.latest(session_id=session)) for session in SESSIONS},
-        )
-
-    def contradictions(self, kind: str, path: Path) -> tuple[list[str], int]:
-        """Where a store answers otherwise without an error of ours, and how many errors of ours it raised."""
-        try:
-            client = open_client(kind, path)
-        except HoldfastError:
-            return [], 1
-        except Exception as error:
-            return [f"opening: {error!r}"], 0
-        try:
-            return self._contradictions(client)
-        finally:
-            client.close()
-
-    def _contradictions(self, client: SyncClient) -> tuple[list[str], int]:
-        found, errors = [], 0
         questions = [
-            *((f"restore {id_}", lambda id_=id_: shown(client.restore(id_)), known) for id_, known in self.restored.items()),
-            *(
-                (f"timeline {name}", lambda name=name: [shown(e) for e in client.timeline(session_id=name)], known)
-                for name, known in self.timelines.items()
-            ),
-            *(
-                (f"latest {name}", lambda name=name: shown(client.latest(session_id=name)), known)
-                for name, known in self.heads.items()
-            ),
-        ]  # fmt: skip
-        for question, ask, known in questions:
-            try:
-                answer = ask()
-            except HoldfastError:
-                errors += 1
-            except Exception as error:
-                found.append(f"{question}: {error!r}")
-            else:
-                if answer != known:
-                    found.append(f"{question}: {answer!r:.300}")
-        return found, errors
+            *(Question("restore", id_) for name, id_ in ids.items() if name not in EXPIRED),
+            *(Question(verb, session) for verb in ("timeline", "latest") for session in SESSIONS),
+        ]
+        refused = [Question("restore", ids[name]) for name in EXPIRED]
+        return cls(ids, (*(replace(question, known=question.ask(client)) for question in questions), *refused))
+
+    def restored(self, name: str) -> str | list[str] | None:
+        return next(q.known for q in self.questions if (q.verb, q.about) == ("restore", self.ids[name]))
 
 
 @dataclass(frozen=True)
@@ -132,7 +111,31 @@ class SmallStore:
         return open_client(self.kind, self.path)
 
     def contradictions(self) -> tuple[list[str], int]:
-        return self.knowledge.contradictions(self.kind, self.path)
+        """Where it answers otherwise without an error of ours, and how many errors of ours it raised."""
+        found, refused = self.answers(self.knowledge.questions)
+        return found, len(refused)
+
+    def answers(self, questions: Sequence[Question]) -> tuple[list[str], list[Question]]:
+        """The same for some questions; and to which of them the answer was an error of ours."""
+        try:
+            client = self.client()
+        except HoldfastError:
+            return [], list(questions)
+        except Exception as error:
+            return [f"opening: {error!r}"], []
+        found, refused = [], []
+        with client:
+            for question in questions:
+                try:
+                    answer = question.ask(client)
+                except HoldfastError:
+                    refused.append(question)
+                except Exception as error:
+                    found.append(f"{question.verb} {question.about}: {error!r}")
+                else:
+                    if answer != question.known:
+                        found.append(f"{question.verb} {question.about}: {answer!r:.300}")
+        return found, refused
 
 
 def build(kind: str, folder: Path, *, dense: bool = True) -> SmallStore:
