@@ -1,9 +1,10 @@
 """An agent process that takes what it can get: claims handoffs to `reviewer`, goes on from each, until none is left.
 
-    python claimer.py URL NAME [naive]
+    python claimer.py URL NAME [naive|after-you]
 
 Says a line for each claim that it got, before it saves, and when the save has returned. With `naive` its claims are committed without their
-conditions, as by a program that looks first and writes then: the tests must find that out.
+conditions, as by a program that looks first and writes then: the tests must find that out. With `after-you` it waits for a
+line after the first handoff that it got.
 """
 
 import sys
@@ -49,10 +50,13 @@ def main() -> None:
     client = SyncClient(Hesitant(backend, is_naive="naive" in how))
     say(ready=name)
     sys.stdin.readline()
+    has_to_wait = "after-you" in how
     while True:
         offers = client.inbox(AGENT)
         for offer in offers:
-            go_on(client, offer.handoff_id, name)
+            if go_on(client, offer.handoff_id, name) and has_to_wait:
+                has_to_wait = False
+                sys.stdin.readline()
         if "naive" in how:
             return  # overwrites what others did: it may never come to an end
         if not offers:
@@ -61,11 +65,12 @@ def main() -> None:
             time.sleep(0.01)
 
 
-def go_on(client: SyncClient, handoff_id: str, name: str) -> None:
+def go_on(client: SyncClient, handoff_id: str, name: str) -> bool:
+    """Whether it was ours."""
     try:
         claim = client.claim(handoff_id, AGENT, seconds=60, holder=name)
     except ConflictError:
-        return
+        return False
     say(claimed=handoff_id, by=name)
     time.sleep(WORK)
     say(saving=handoff_id)
@@ -75,6 +80,7 @@ def go_on(client: SyncClient, handoff_id: str, name: str) -> None:
     except ConflictError as error:
         say(refused=str(error), follows=handoff_id)
     claim.release()
+    return True
 
 
 if __name__ == "__main__":

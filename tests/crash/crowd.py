@@ -8,7 +8,7 @@ from pathlib import Path
 from acknowledged import Said, findings, open_client
 
 ENDLESS = Path(__file__).with_name("endless_writer.py")
-PATIENCE = 60.0
+PATIENCE = 240.0
 
 
 class Crowd:
@@ -44,6 +44,15 @@ class Crowd:
             assert self._running[name].poll() is None, f"{name} ended by itself: {self.complaint(name)}"
             assert time.monotonic() < deadline, f"{name} said nothing for {PATIENCE} s"
             time.sleep(0.002)
+
+    def wait_until_saved(self, count: int) -> None:
+        """So many saves of all writers together are acknowledged, however slow the machine is."""
+        deadline = time.monotonic() + PATIENCE
+        while len(self.said().saved) < count:
+            for name, process in self._running.items():
+                assert process.poll() is None, f"{name} ended by itself: {self.complaint(name)}"
+            assert time.monotonic() < deadline, f"less than {count} saves in {PATIENCE} s"
+            time.sleep(0.01)
 
     def kill(self, name: str) -> None:
         """SIGKILL. A writer that had ended by itself before is a failure."""

@@ -27,6 +27,7 @@ MACHINE = (
     "tests/property/test_machine_on_redis.py",
     "tests/property/test_processes.py",
 )
+LONGEST = 4 * 3600  # seconds, for a test that sets itself no other limit
 EVERYTHING = ("tests/crash", "tests/faults", "tests/integrity", *MACHINE, *RESTORES, *RUNS)
 
 
@@ -68,7 +69,7 @@ def main() -> int:
             "HOLDFAST_TALLY": str(tallied),
         }
         command = [sys.executable, "-m", "pytest", "-n", str(options.jobs), "--dist", "worksteal", "--basetemp"]
-        command += [f"{folder}/pytest", *(options.only or EVERYTHING), *others]
+        command += [f"{folder}/pytest", "--timeout", str(LONGEST), *(options.only or EVERYTHING), *others]
         started = time.monotonic()
         status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
         minutes = (time.monotonic() - started) / 60

@@ -21,6 +21,7 @@ from holdfast.errors import HoldfastError
 
 pytestmark = [pytest.mark.slow, pytest.mark.root]
 WRITERS = 2
+ENOUGH = 10  # acknowledged saves before the cut
 STORE = "new/folders/store"  # they must not be lost either
 
 
@@ -33,6 +34,7 @@ def write_until_the_cut(made: Volume, kind: str, durability: str, spoken: Path, 
     try:
         for name in [crowd.start() for _ in range(WRITERS)]:
             crowd.wait_until_speaking(name, lines=3)
+        crowd.wait_until_saved(ENOUGH)
         time.sleep(seconds)
         said = crowd.said()
         made.cut()
@@ -53,7 +55,7 @@ def test_a_power_cut_loses_nothing_with_full_durability(kind: str, round_: int, 
         found = judge_by(crowd, said.allow(later), in_flight=in_flight)
         tally(f"power cuts, {kind}, full", done=1, acknowledged=len(said.saved), wrong=bool(found))
         assert not found, f"{len(said.saved)} were acknowledged: {found[:20]}"
-        assert len(said.saved) >= 10, "too little was acknowledged before the cut: this proves nothing"
+        assert len(said.saved) >= ENOUGH, "too little was acknowledged before the cut: this proves nothing"
 
 
 @pytest.mark.parametrize("kind", BACKENDS)
