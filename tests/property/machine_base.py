@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, multiple
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple
 from machine_model import Grant, Kept, Model, Refusal
 
+from campaign import tally
 from holdfast import SyncClient, UsageError
 from support import Clock, Store
 
@@ -43,6 +44,7 @@ class Base(RuleBasedStateMachine):
         self.model = Model(self.clock)
         self.clients = [self.open(0), self.open(1)]
         self.counter = 0
+        self.steps = -1  # what is counted is looked at before the first one, too
 
     def open(self, who: int) -> SyncClient:
         """A client of the process that this number stands for."""
@@ -61,6 +63,11 @@ class Base(RuleBasedStateMachine):
         finally:
             self.store.close()
             self.directory.cleanup()
+        tally(f"steps of the state machine, {type(self).__name__}", done=self.steps, wrong=0)
+
+    @invariant()
+    def a_step_was_taken(self) -> None:
+        self.steps += 1
 
     def check_everything(self) -> None:
         raise NotImplementedError

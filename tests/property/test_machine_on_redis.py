@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from machine import StoreMachine
-from machine_lengths import TIMEOUT, short
+from machine_lengths import TIMEOUT, long
 
 from servers.prefixes import delete_prefixes
 
@@ -29,6 +29,6 @@ def _server(redis_url: str) -> Iterator[None]:
 
 
 TestRedis = RedisMachine.TestCase
-TestRedis.settings = short(examples=4, steps=20)
+TestRedis.settings = long(examples=4, steps=20)
 TestShards = ShardsMachine.TestCase
-TestShards.settings = short(examples=4, steps=20)
+TestShards.settings = long(examples=4, steps=20)

@@ -29,29 +29,29 @@ def second_process() -> Iterator[None]:
     machine_processes.stop()
 
 
-class FilesMachine(TwoProcesses):
+class FilesInTwoProcesses(TwoProcesses):
     kind = "files"
 
 
-class SqliteMachine(TwoProcesses):
+class SqliteInTwoProcesses(TwoProcesses):
     kind = "sqlite"
 
 
-class TestFiles(FilesMachine.TestCase):
+class TestFiles(FilesInTwoProcesses.TestCase):
     settings = short(examples=4, steps=25)
 
 
-class TestSqlite(SqliteMachine.TestCase):
+class TestSqlite(SqliteInTwoProcesses.TestCase):
     settings = short(examples=4, steps=25)
 
 
 @pytest.mark.slow
-class TestFilesForLong(FilesMachine.TestCase):
+class TestFilesForLong(FilesInTwoProcesses.TestCase):
     settings = long(examples=30, steps=50)
 
 
 @pytest.mark.slow
-class TestSqliteForLong(SqliteMachine.TestCase):
+class TestSqliteForLong(SqliteInTwoProcesses.TestCase):
     settings = long(examples=40, steps=50)
 
 
