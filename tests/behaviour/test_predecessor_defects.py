@@ -291,7 +291,7 @@ def test_c9_asyncio_run_without_closing_does_not_hang_at_exit(disk_store: Store)
         print(asyncio.run(client.save("a", session_id="s", execution_state={"x": 1})))
         """,
         disk_store.url,
-        timeout=20,
+        timeout=120,
     )
     assert disk_store.client().restore(done.stdout.strip()).execution_state == {"x": 1}
 

@@ -170,7 +170,7 @@ def test_processes_racing_for_a_row_lose_no_update(where: Path):
 
 
 FORKER = """
-import os, sys, threading, time, warnings
+import os, sys, threading, warnings
 from holdfast.backends.files import FilesBackend
 from holdfast.backends.port import Commit
 from holdfast.testing.harness import TREE, head
@@ -187,8 +187,10 @@ def hold():
 thread = threading.Thread(target=hold)
 thread.start()
 holding.wait()
+kept_out, was_kept_out = os.pipe()
 pid = os.fork()
 if pid == 0:
+    os.close(kept_out)
     backend._lock._timeout = 0.2
     try:
         backend.rows([])
@@ -197,9 +199,11 @@ if pid == 0:
         os.write(1, type(error).__name__.encode())
     backend._lock._timeout = 30
     os.write(1, b" waiting\\n")
+    os.close(was_kept_out)
     (outcome,) = backend.commit_all([Commit(TREE, rows=[head(b"child", -1)])])  # ... and let it in when it is free
     os._exit(0 if outcome is None else 2)
-time.sleep(0.6)
+os.close(was_kept_out)
+os.read(kept_out, 1)  # until the child has closed its end, or has ended
 forked.set()
 thread.join()
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
@@ -242,8 +246,8 @@ def test_closing_while_others_wait(where: Path):
         waiting.start()
         time.sleep(0.02)
         closing.start()
-    waiting.join(5)
-    closing.join(5)
+    waiting.join(60)
+    closing.join(60)
     with pytest.raises(StoreError, match="was closed"):
         backend.rows([])
     assert backend._lock._descriptor is None
