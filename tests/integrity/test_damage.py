@@ -85,6 +85,16 @@ def delete_run(store: SmallStore) -> None:
         run.unlink()
 
 
+def misplace_run(store: SmallStore) -> None:
+    """The last run of the long list says that it is in the middle of what another one holds."""
+    if store.kind == "sqlite":
+        [(key,)] = sql(store, "SELECT k FROM run WHERE k & 0xFFFFFFF = 12")
+        sql(store, "UPDATE run SET k = ? WHERE k = ?", key - 4, key)
+    else:
+        [run] = (run for run in (store.path / "logs").rglob("*.run") if int(run.stem.partition("-")[0]) == 12)
+        run.rename(run.with_name(run.name.replace("12-", "08-", 1)))
+
+
 def delete_blobs(store: SmallStore) -> None:
     if store.kind == "sqlite":
         assert sql(store, "SELECT count(*) FROM blob") == [(2,)]
@@ -138,6 +148,7 @@ def damage_tombstone(store: SmallStore) -> None:
         (swap_records, {"plan", "after"}),
         (swap_runs, WITH_THE_LONG_LIST),
         (delete_run, WITH_THE_LONG_LIST),
+        (misplace_run, {"longer", "handoff"}),
         (delete_blobs, {"long", "fork"}),
         (swap_blobs, {"long", "fork"}),
         (truncate_record, {"tasks"}),

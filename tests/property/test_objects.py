@@ -88,6 +88,17 @@ class TestRuns:
             with pytest.raises(CorruptError):
                 read(Span(1, 0, first), stored)
 
+    @given(st.lists(st.tuples(st.integers(-9, 30), items), max_size=5), st.integers(0, 20), st.integers(0, 20))
+    def test_wherever_they_say_they_are_a_span_gets_as_many_elements_as_it_has_or_an_error_of_ours(
+        self, placed, low, size
+    ):
+        stored = [Run(first, len(group), runs.pack(group, seal=False)) for first, group in placed]
+        span = Span(1, low, low + size)
+        with contextlib.suppress(CorruptError):
+            assert sum(count for count, _ in runs.payload(span, stored)) == size
+        with contextlib.suppress(CorruptError):
+            assert len(runs.elements(span, stored)) == size
+
     @given(items, st.binary(max_size=60), st.integers(0, 40))
     def test_any_bytes_give_elements_or_an_error_of_ours(self, elements, noise, length):
         for data in (noise, runs.pack(elements, seal=False) + noise, b"\x01" + noise):

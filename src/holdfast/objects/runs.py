@@ -40,9 +40,11 @@ def payload(span: Span, runs: Iterable[Run], inflate: ZstdDecompressor | None = 
     a gap."""
     pieces, reached = [], span.first
     for run in runs:
-        if run.first > reached or run.length <= 0:
+        if run.first > reached:
             break
         end = min(run.first + run.length, span.end)
+        if end <= reached:  # what it says it has was read already: its place is damaged
+            continue
         pieces.append((end - reached, _piece(run, reached, end, inflate)))
         reached = end
     if reached != span.end:
