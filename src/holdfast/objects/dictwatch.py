@@ -160,12 +160,12 @@ def _are_numbered() -> bool:
     return True
 
 
-_ARE_NUMBERED = _are_numbered()
+ARE_NUMBERED = _are_numbered()
 
 
 def watch(dicts: Dicts) -> Watch:
     """A watch of dicts whose names are plain texts. None of them may be empty."""
-    return Numbered(dicts) if _ARE_NUMBERED else Compared(dicts)
+    return Numbered(dicts) if ARE_NUMBERED else Compared(dicts)
 
 
 NOTHING = _Nothing()

@@ -19,18 +19,23 @@ if TYPE_CHECKING:
 
 GROUP = 64
 OBJECT_BYTES = 1500  # what a witnessed element takes in memory beside its texts: an estimate
+WATCHED_BYTES = 65_536  # of lists without plain classes: below it, encoding again is the cheaper way
 
 Witnesses = tuple["Witness | None", ...]
 
 
 class Groups(NamedTuple):
     """The elements' encodings, joined by `GROUP` elements; the last stretch may be shorter. Where the codec's types say
-    which classes are plain, there is a witness for each stretch that can have one; else there are none."""
+    which classes are plain, there is a witness for each stretch that can have one. Else there are witnesses once a long
+    list was given twice with the very same elements in it: of elements that are made anew each time, they would say nothing."""
 
     length: int
     size: int
     stretches: tuple[bytes, ...]
     witnesses: Witnesses = ()
+    places: tuple[int, ...] | None = ()
+    """Where each stretch's first element was when they were compared last: a hint, no proof. None: memory ran short, and
+    these are not to be watched again."""
 
     @property
     def kept_bytes(self) -> int:
@@ -55,7 +60,20 @@ class Groups(NamedTuple):
             stretches[-1] += b"".join(fresh[:room])
         stretches += [b"".join(fresh[start : start + GROUP]) for start in range(room, len(fresh), GROUP)]
         seen = self._witnesses_with(witnesses) if witnesses else ()
-        return Groups(self.length + len(fresh), self.size + sum(map(len, fresh)), tuple(stretches), seen)
+        return Groups(self.length + len(fresh), self.size + sum(map(len, fresh)), tuple(stretches), seen, self.places)
+
+    def unwatched(self) -> Groups:
+        """The same without witnesses, in a third of the memory."""
+        return self._replace(witnesses=(), places=None) if self.witnesses else self
+
+    def will_be_watched(self, value: list[Any], codec: Codec) -> bool:
+        """Whether `begin` would look for witnesses: so those of what comes after these elements are wanted, too."""
+        if codec.types.plain or self.witnesses:
+            return True
+        places = self.places
+        if not places or self.size < WATCHED_BYTES or places != _places(value, len(places)):
+            return False
+        return _dicts_are_quick_to_watch()
 
     def _witnesses_with(self, new: Witnesses) -> Witnesses:
         before = self.witnesses or (None,) * len(self.stretches)
@@ -69,9 +87,9 @@ class Groups(NamedTuple):
         Of what has a witness, nothing is encoded."""
         if self.witnesses and _testify(self.witnesses, value[: self.length]):
             return self
-        if not codec.types.plain and not self.witnesses:
+        if not self.will_be_watched(value, codec):
             is_same = codec.encodes_to_all(value, self.length, self.stretches, GROUP, path, no_bytes=no_bytes)
-            return self if is_same else None
+            return self._now_at(value) if is_same else None
         before = self.witnesses or (None,) * len(self.stretches)
         after: list[Witness | None] = []
         for start, stretch, known in zip(range(0, self.length, GROUP), self.stretches, before, strict=True):
@@ -79,10 +97,15 @@ class Groups(NamedTuple):
             if known is not None and known.testifies(elements):
                 after.append(known)
                 continue
-            after.append(witness_of(elements, codec))  # first: what changes meanwhile must not go unnoticed
+            # Made before the stretch is encoded: what changes meanwhile must not go unnoticed.
+            is_wanted = known is None or bool(codec.types.plain) or known.is_of(elements)
+            after.append(witness_of(elements, codec) if is_wanted else None)
             if not codec.encodes_to(elements, stretch, path, no_bytes=no_bytes):
                 return None
-        return self._replace(witnesses=tuple(after)) if any(after) else self
+        return self._replace(witnesses=tuple(after) if any(after) else ())._now_at(value)
+
+    def _now_at(self, value: list[Any]) -> Groups:
+        return self if self.places is None else self._replace(places=_places(value, len(self.stretches)))
 
 
 EMPTY = Groups(0, 0, ())
@@ -95,21 +118,26 @@ def _testify(witnesses: Witnesses, elements: list[Any]) -> bool:
 
 
 def witness_of(elements: list[Any], codec: Codec) -> Witness | None:
-    plain = codec.types.plain
-    if not plain:
-        return None
-    from holdfast.objects.witness import witness  # only who has plain classes needs it, and what it imports
+    from holdfast.objects.witness import witness  # only who has long lists needs it, and what it imports
 
-    return witness(elements, plain)
+    return witness(elements, codec.types.plain)
 
 
 def witnesses_from(value: list[Any], first: int, codec: Codec) -> Witnesses:
     """Of the elements from `first` on, by stretches: the first one may be the rest of a stretch. To be taken before these elements
     are encoded: a change in between then shows as one."""
-    if not codec.types.plain:
-        return ()
     starts = [first, *range(first // GROUP * GROUP + GROUP, len(value), GROUP)]
     return tuple(witness_of(value[start:end], codec) for start, end in pairwise([*starts, len(value)]))
+
+
+def _places(value: list[Any], stretches: int) -> tuple[int, ...]:
+    return tuple(map(id, value[: stretches * GROUP : GROUP]))
+
+
+def _dicts_are_quick_to_watch() -> bool:
+    from holdfast.objects.dictwatch import ARE_NUMBERED  # as in `witness_of`
+
+    return ARE_NUMBERED
 
 
 def encode(value: list[Any], length: int, codec: Codec, path: str, *, no_bytes: bool) -> tuple[Groups, Chain]:
@@ -119,7 +147,8 @@ def encode(value: list[Any], length: int, codec: Codec, path: str, *, no_bytes: 
     seen: list[Witness | None] = []
     for start in range(0, length, GROUP):
         elements = value[start : min(start + GROUP, length)]
-        seen.append(witness_of(elements, codec))
+        if codec.types.plain:
+            seen.append(witness_of(elements, codec))
         stretch = codec.encode_joined(elements, path, no_bytes=no_bytes)
         chain.update(stretch)
         stretches.append(stretch)

@@ -22,7 +22,7 @@ from holdfast.codec.codec import Codec
 from holdfast.codec.parts import Ref, Typed
 from holdfast.errors import UnsupportedValueError
 from holdfast.objects.chain import Chain, chain_of
-from holdfast.objects.groups import EMPTY, Groups, witnesses_from
+from holdfast.objects.groups import EMPTY, Groups, Witnesses, witnesses_from
 from holdfast.objects.groups import encode as encode_groups
 from holdfast.objects.manifest import BlobEntry, ListEntry, Path
 
@@ -179,20 +179,26 @@ class Split:
         known = self._known(path)
         text = path_text(path)
         if known is not None and len(value) >= known.entry.length:
-            is_longer = len(value) > known.entry.length
-            seen = witnesses_from(value, known.entry.length, self.codec) if is_longer else ()
+            seen = self._witnesses_of_the_rest(known, value)
             proof = self._proof(known, value, text)
             if proof is not None:
                 groups, chain = proof
                 fresh = self.codec.encode_each(value[groups.length :], text, groups.length)
                 chain.update(b"".join(fresh))
                 return self._made(path, len(value), groups.followed_by(fresh, seen), fresh, known.entry, chain)
-        seen = witnesses_from(value, 0, self.codec)
+        seen = witnesses_from(value, 0, self.codec) if self.codec.types.plain else ()
         elements = self.codec.encode_each(value, text, 0)
         if sum(map(len, elements)) < LONG_BYTES:
             return None
         groups = EMPTY.followed_by(elements, seen)
         return self._made(path, len(value), groups, elements, None, chain_of(groups.stretches))
+
+    def _witnesses_of_the_rest(self, known: KnownList, value: list[Any]) -> Witnesses:
+        """Of the elements that follow the parent's, where they are of use."""
+        if len(value) == known.entry.length:
+            return ()
+        is_wanted = known.groups.will_be_watched(value, self.codec) if known.groups else bool(self.codec.types.plain)
+        return witnesses_from(value, known.entry.length, self.codec) if is_wanted else ()
 
     def _proof(self, known: KnownList, value: list[Any], text: str) -> tuple[Groups, Chain] | None:
         """The encodings of the parent's elements and the chain over them, if the value begins with exactly these."""

@@ -67,7 +67,11 @@ class Witness:
 
     def testifies(self, elements: Sequence[Any]) -> bool:
         """Whether these are the same elements, unchanged."""
-        return addresses(elements) == self._places and self.is_unchanged()
+        return self.is_of(elements) and self.is_unchanged()
+
+    def is_of(self, elements: Sequence[Any]) -> bool:
+        """Whether these are the same elements, changed or not."""
+        return addresses(elements) == self._places
 
     def is_unchanged(self) -> bool:
         return (

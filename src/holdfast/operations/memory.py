@@ -43,18 +43,29 @@ class Line:
             known = KnownList(entry, None, None) if entry else None
         return known
 
+    def is_watched(self) -> bool:
+        return any(known.groups is not None and known.groups.witnesses for known in self.lists.values())
+
+    def unwatch(self) -> None:
+        """Lets its lists' witnesses go: what they spare is least, and they take most of the memory."""
+        for path, known in self.lists.items():
+            if known.groups is not None:
+                self.lists[path] = KnownList(known.entry, known.groups.unwatched(), known.chain)
+
     def buffered_bytes(self) -> int:
         return sum(known.groups.kept_bytes for known in self.lists.values() if known.groups is not None)
 
 
 class LineMemory:
-    """The lines used last, at most `LINES_REMEMBERED`, with at most `max_bytes` of their lists' encodings."""
+    """The lines used last, at most `LINES_REMEMBERED`, with at most `max_bytes` of their lists' encodings and witnesses. Where
+    there is too much, witnesses go first: many sessions that are remembered are worth more than few that are watched."""
 
     def __init__(self, max_bytes: int, lock: AbstractContextManager[object]) -> None:
         self._max_bytes = max_bytes
         self._lock = lock
         self._lines: OrderedDict[bytes, tuple[Line, int]] = OrderedDict()
         self._bytes = 0
+        self._watched: OrderedDict[bytes, None] = OrderedDict()  # the sessions whose lines are
 
     @property
     def buffered_bytes(self) -> int:
@@ -66,15 +77,21 @@ class LineMemory:
             if found is None:
                 return None
             self._lines.move_to_end(session)
+            if session in self._watched:
+                self._watched.move_to_end(session)
             return found[0]
 
     def put(self, session: bytes, line: Line) -> None:
         size = line.buffered_bytes() if line.lists else 0
+        is_watched = bool(line.lists) and line.is_watched()
         with self._lock:
-            if (before := self._lines.pop(session, None)) is not None:
-                self._bytes -= before[1]
+            self._forget(session)
             self._lines[session] = (line, size)
             self._bytes += size
+            if is_watched:
+                self._watched[session] = None
+            while self._bytes > self._max_bytes and self._watched:
+                self._unwatch(next(iter(self._watched)))
             while self._bytes > self._max_bytes or len(self._lines) > LINES_REMEMBERED:
                 self._forget(next(iter(self._lines)))
 
@@ -92,9 +109,18 @@ class LineMemory:
     def clear(self) -> None:
         with self._lock:
             self._lines.clear()
+            self._watched.clear()
             self._bytes = 0
 
+    def _unwatch(self, session: bytes) -> None:
+        del self._watched[session]
+        line, size = self._lines[session]
+        line.unwatch()
+        self._lines[session] = (line, left := line.buffered_bytes())
+        self._bytes -= size - left
+
     def _forget(self, session: bytes) -> None:
+        self._watched.pop(session, None)
         forgotten = self._lines.pop(session, None)
         if forgotten is not None:
             self._bytes -= forgotten[1]

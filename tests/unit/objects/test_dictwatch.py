@@ -17,7 +17,7 @@ from holdfast.objects.dictwatch import NOTHING, Compared, Numbered, Watch
 ways = [
     pytest.param(
         Numbered,
-        marks=pytest.mark.skipif(not dictwatch._ARE_NUMBERED, reason="dicts have no numbers in this interpreter"),
+        marks=pytest.mark.skipif(not dictwatch.ARE_NUMBERED, reason="dicts have no numbers in this interpreter"),
     ),
     Compared,
 ]
@@ -27,7 +27,7 @@ values = st.sampled_from([None, 1, 1.0, True, "", "a", ()])
 
 @pytest.mark.skipif(sys.implementation.name != "cpython" or sys.version_info >= (3, 13), reason="others have none")
 def test_the_numbers_are_found_where_there_are_any() -> None:
-    assert dictwatch._ARE_NUMBERED
+    assert dictwatch.ARE_NUMBERED
     assert isinstance(dictwatch.watch([{"a": 1}]), Numbered)
 
 

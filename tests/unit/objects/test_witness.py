@@ -23,10 +23,10 @@ PLAIN = frozenset((SimpleNamespace,))
 )
 def are_numbered(request: pytest.FixtureRequest) -> Iterator[bool]:
     """Both ways to watch dicts. An interpreter without numbers has only the second one."""
-    if request.param and not dictwatch._ARE_NUMBERED:
+    if request.param and not dictwatch.ARE_NUMBERED:
         pytest.skip("dicts have no numbers here")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dictwatch, "_ARE_NUMBERED", request.param)
+        patch.setattr(dictwatch, "ARE_NUMBERED", request.param)
         yield request.param
 
 

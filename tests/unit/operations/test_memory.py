@@ -8,6 +8,7 @@ from holdfast.objects import rows
 from holdfast.objects.groups import Groups
 from holdfast.objects.manifest import ListEntry, Tail
 from holdfast.objects.split import KnownList
+from holdfast.objects.witness import witness
 from holdfast.operations import memory
 from holdfast.operations.memory import Line, LineMemory
 
@@ -68,3 +69,38 @@ def test_lines_without_bytes_are_capped_by_their_number(monkeypatch):
     for name in (b"a", b"b", b"c", b"d"):
         remembered.put(name, line())
     assert [remembered.get(name) is None for name in (b"a", b"b", b"c", b"d")] == [True, False, False, False]
+
+
+def watched_line(size: int) -> Line:
+    made = line(size)
+    known = made.lists[("m",)]
+    assert known.groups is not None
+    made.lists[("m",)] = KnownList(known.entry, known.groups._replace(witnesses=(witness([{"a": 1}], ()),)), None)
+    return made
+
+
+def test_where_there_is_too_much_witnesses_go_first_those_used_longest_ago():
+    one = watched_line(10)
+    remembered = small(3 * one.buffered_bytes() + 10)
+    lines = {name: watched_line(10) for name in (b"a", b"b", b"c")}
+    for name, kept in lines.items():
+        remembered.put(name, kept)
+    assert all(kept.is_watched() for kept in lines.values())
+    remembered.get(b"a")
+    remembered.put(b"d", one)
+    assert [remembered.get(name) for name in lines] == [*lines.values()], "all are remembered"
+    assert [kept.is_watched() for kept in lines.values()] == [True, False, True]
+    assert one.is_watched()
+    assert remembered.buffered_bytes == 3 * one.buffered_bytes() + 10
+    for name in (*lines, b"d"):
+        remembered.drop(name)
+    assert remembered.buffered_bytes == 0
+
+
+def test_what_had_to_be_let_go_is_not_watched_again():
+    kept = watched_line(10)
+    kept.unwatch()
+    (known,) = kept.lists.values()
+    assert known.groups is not None
+    assert known.groups.witnesses == ()
+    assert known.groups.places is None
