@@ -16,9 +16,9 @@ from __future__ import annotations
 import gc
 from collections.abc import Collection, Sequence
 from functools import cache
-from itertools import chain, filterfalse, repeat
+from itertools import chain
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.objects.addresses import addresses, addresses_in
 from holdfast.objects.dictwatch import MARK, NOTHING, Dicts, Mark, Watch, watch
@@ -94,14 +94,14 @@ def all_testify(witnesses: Sequence[Witness | None], elements: Sequence[Any]) ->
 def witness(elements: list[Any], plain: Collection[type[Any]]) -> Witness | None:
     """A witness of these elements; None if it could not tell every change. `plain` are the classes whose objects are
     encoded from what they refer to, and from nothing else."""
-    known, leaves = _kinds(frozenset(plain))
+    leaves = _leaves(frozenset(plain))
     seen = _Seen()
     found = elements
     for _ in range(MAX_LEVELS):
-        kinds = set(map(type, found))
-        if not (kinds <= known or kinds - known <= leaves):
+        level = _sorted(found, plain, leaves)
+        if level is None:
             return None
-        found = seen.looked_into([one for one in found if type(one) in known])
+        found = seen.looked_into(level)
         if not found:
             return Witness(elements, seen) if seen.would_show_every_change() else None
         if seen.size > MAX_REFERENCES:
@@ -110,9 +110,39 @@ def witness(elements: list[Any], plain: Collection[type[Any]]) -> Witness | None
 
 
 @cache
-def _kinds(plain: frozenset[type[Any]]) -> tuple[frozenset[object], frozenset[object]]:
-    """What is looked into, and what is not. An object refers to its class, too."""
-    return _CONTAINERS.union(plain), ATOMS.union(map(type, plain), (Mark,))
+def _leaves(plain: frozenset[type[Any]]) -> frozenset[object]:
+    """What is not looked into. An object refers to its class, too."""
+    return ATOMS.union(map(type, plain), (Mark,))
+
+
+class _Level(NamedTuple):
+    """What is looked into together, by how."""
+
+    objects: list[Any]
+    dicts: Dicts
+    others: list[Any]  # with a mark behind each
+    empty: list[Any]
+
+
+def _sorted(found: list[Any], plain: Collection[type[Any]], leaves: frozenset[object]) -> _Level | None:
+    level = _Level([], [], [], [])
+    objects, dicts, others, empty = level
+    for one in found:
+        kind = type(one)
+        if kind in leaves:
+            continue
+        if kind in _CONTAINERS:
+            if not one:
+                empty.append(one)
+            elif kind is dict:
+                dicts.append(one)
+            else:
+                others += (one, MARK)
+        elif kind in plain:
+            objects.append(one)
+        else:
+            return None
+    return level
 
 
 class _Seen:
@@ -129,26 +159,21 @@ class _Seen:
         self.references: list[Any] = []  # of these containers
         self.size = 0
 
-    def looked_into(self, level: list[Any]) -> list[Any]:
-        """What these refer to. A mark stands behind each that holds something: so what one refers to can't be taken for what
-        its neighbour does."""
-        objects: list[Any] = []
-        if not _CONTAINERS.issuperset(map(type, level)):
-            objects = [one for one in level if type(one) not in _CONTAINERS]
-            level = [one for one in level if type(one) in _CONTAINERS]
-            self.objects += objects
-        self.empty += filterfalse(None, level)
-        dicts = [one for one in level if one and type(one) is dict]
-        others = [one for one in level if one and type(one) is not dict]
-        containers = [*objects, *chain.from_iterable(zip(others, repeat(MARK), strict=False))]
-        references = gc.get_referents(*containers)
-        self.containers += containers
-        self.references += references
-        if dicts:
+    def looked_into(self, level: _Level) -> list[Any]:
+        """What these refer to. The marks are there so that what one refers to can't be taken for what its neighbour does."""
+        self.empty += level.empty
+        self.objects += level.objects
+        references: list[Any] = []
+        if level.objects or level.others:
+            containers = level.objects + level.others
+            references = gc.get_referents(*containers)
+            self.containers += containers
+            self.references += references
+        if level.dicts:
             # First: what is put into a dict after it is watched shows as a change, whether it was looked into or not.
-            self.dicts = self.dicts.followed_by(watch(dicts))
-            self.all_dicts += dicts
-            references = [*references, *gc.get_referents(*dicts)]
+            self.dicts = self.dicts.followed_by(watch(level.dicts))
+            self.all_dicts += level.dicts
+            references = references + gc.get_referents(*level.dicts)
         self.size += len(references)
         return references
 
