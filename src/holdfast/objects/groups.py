@@ -112,15 +112,23 @@ EMPTY = Groups(0, 0, ())
 
 
 def _testify(witnesses: Witnesses, elements: list[Any]) -> bool:
-    from holdfast.objects.witness import all_testify  # as in `witness_of`
+    global _testify  # noqa: PLW0603 - as in `_witness`
+    from holdfast.objects.witness import all_testify
 
+    _testify = all_testify
     return all_testify(witnesses, elements)
 
 
 def witness_of(elements: list[Any], codec: Codec) -> Witness | None:
-    from holdfast.objects.witness import witness  # only who has long lists needs it, and what it imports
+    return _witness(elements, codec.types.plain)
 
-    return witness(elements, codec.types.plain)
+
+def _witness(elements: list[Any], plain: frozenset[type[Any]]) -> Witness | None:
+    global _witness  # noqa: PLW0603 - looked up once: only who has long lists needs it, and what it imports
+    from holdfast.objects.witness import witness
+
+    _witness = witness
+    return witness(elements, plain)
 
 
 def witnesses_from(value: list[Any], first: int, codec: Codec) -> Witnesses:

@@ -14,11 +14,11 @@ that their objects are encoded from is what the collector sees in them).
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import cache
 from itertools import chain
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from holdfast.objects.addresses import addresses, addresses_in
 from holdfast.objects.dictwatch import MARK, NOTHING, Dicts, Mark, Watch, watch
@@ -40,15 +40,24 @@ class Witness:
 
     __slots__ = ("_containers", "_dicts", "_empty", "_expected", "_places", "_references", "_size", "elements")
 
-    def __init__(self, elements: list[Any], seen: _Seen) -> None:
+    def __init__(
+        self,
+        elements: list[Any],
+        *,
+        containers: list[Any],
+        references: list[Any],
+        empty: list[Any],
+        dicts: Watch,
+        size: int,
+    ) -> None:
         self.elements = elements
         self._places = addresses(elements)
-        self._empty = seen.empty
-        self._dicts = seen.dicts
-        self._containers = (*seen.containers,)
-        self._references = seen.references  # kept alive, so that their addresses stay theirs
-        self._expected = addresses_in(seen.references)
-        self._size = seen.size
+        self._empty = empty
+        self._dicts = dicts
+        self._containers = (*containers,)  # objects and what else is not empty, but for dicts
+        self._references = references  # of these; kept alive, so that their addresses stay theirs
+        self._expected = addresses_in(references)
+        self._size = size
 
     def followed_by(self, other: Witness) -> Witness | None:
         """One witness of both one's elements; None if that is too much for one."""
@@ -91,20 +100,62 @@ def all_testify(witnesses: Sequence[Witness | None], elements: Sequence[Any]) ->
     )
 
 
-def witness(elements: list[Any], plain: Collection[type[Any]]) -> Witness | None:
+def witness(elements: list[Any], plain: frozenset[type[Any]]) -> Witness | None:
     """A witness of these elements; None if it could not tell every change. `plain` are the classes whose objects are
-    encoded from what they refer to, and from nothing else."""
-    leaves = _leaves(frozenset(plain))
-    seen = _Seen()
+    encoded from what they refer to, and from nothing else.
+
+    Level by level. A mark stands behind each container, so that what one refers to can't be taken for what its neighbour does;
+    objects need none, each refers to as many things as before."""
+    leaves = _leaves(plain)
+    empty: list[Any] = []
+    containers: list[Any] = []
+    references: list[Any] = []
+    objects: list[Any] = []
+    dicts: Dicts = []
+    watched: Watch = NOTHING
+    size = 0
     found = elements
     for _ in range(MAX_LEVELS):
-        level = _sorted(found, plain, leaves)
-        if level is None:
+        of_level: list[Any] = []
+        marked: list[Any] = []
+        dicts_of_level: Dicts = []
+        for one in found:
+            kind = type(one)
+            if kind in leaves:
+                continue
+            if kind in _CONTAINERS:
+                if not one:
+                    empty.append(one)
+                elif kind is dict:
+                    dicts_of_level.append(one)
+                else:
+                    marked += (one, MARK)
+            elif kind in plain:
+                of_level.append(one)
+            else:
+                return None
+        if of_level:
+            objects += of_level
+        of_level += marked
+        if of_level:
+            containers += of_level
+            found = gc.get_referents(*of_level)
+            references += found
+        elif dicts_of_level:
+            found = []
+        elif _shows_every_change(objects, dicts):
+            return Witness(
+                elements, containers=containers, references=references, empty=empty, dicts=watched, size=size
+            )
+        else:
             return None
-        found = seen.looked_into(level)
-        if not found:
-            return Witness(elements, seen) if seen.would_show_every_change() else None
-        if seen.size > MAX_REFERENCES:
+        if dicts_of_level:
+            # First: what is put into a dict after it is watched shows as a change, whether it was looked into or not.
+            watched = watched.followed_by(watch(dicts_of_level))
+            dicts += dicts_of_level
+            found = found + gc.get_referents(*dicts_of_level)
+        size += len(found)
+        if size > MAX_REFERENCES:
             return None
     return None
 
@@ -115,72 +166,9 @@ def _leaves(plain: frozenset[type[Any]]) -> frozenset[object]:
     return ATOMS.union(map(type, plain), (Mark,))
 
 
-class _Level(NamedTuple):
-    """What is looked into together, by how."""
-
-    objects: list[Any]
-    dicts: Dicts
-    others: list[Any]  # with a mark behind each
-    empty: list[Any]
-
-
-def _sorted(found: list[Any], plain: Collection[type[Any]], leaves: frozenset[object]) -> _Level | None:
-    level = _Level([], [], [], [])
-    objects, dicts, others, empty = level
-    for one in found:
-        kind = type(one)
-        if kind in leaves:
-            continue
-        if kind in _CONTAINERS:
-            if not one:
-                empty.append(one)
-            elif kind is dict:
-                dicts.append(one)
-            else:
-                others += (one, MARK)
-        elif kind in plain:
-            objects.append(one)
-        else:
-            return None
-    return level
-
-
-class _Seen:
-    """What a witness has come upon so far, from level to level."""
-
-    __slots__ = ("all_dicts", "containers", "dicts", "empty", "objects", "references", "size")
-
-    def __init__(self) -> None:
-        self.objects: list[Any] = []
-        self.empty: list[Any] = []
-        self.all_dicts: Dicts = []
-        self.dicts: Watch = NOTHING
-        self.containers: list[Any] = []  # the objects and what else is not empty, but for dicts
-        self.references: list[Any] = []  # of these containers
-        self.size = 0
-
-    def looked_into(self, level: _Level) -> list[Any]:
-        """What these refer to. The marks are there so that what one refers to can't be taken for what its neighbour does."""
-        self.empty += level.empty
-        self.objects += level.objects
-        references: list[Any] = []
-        if level.objects or level.others:
-            containers = level.objects + level.others
-            references = gc.get_referents(*containers)
-            self.containers += containers
-            self.references += references
-        if level.dicts:
-            # First: what is put into a dict after it is watched shows as a change, whether it was looked into or not.
-            self.dicts = self.dicts.followed_by(watch(level.dicts))
-            self.all_dicts += level.dicts
-            references = references + gc.get_referents(*level.dicts)
-        self.size += len(references)
-        return references
-
-    def would_show_every_change(self) -> bool:
-        """Whether names are plain texts, and of each object the collector shows the dict of its attributes itself, not only
-        what that holds."""
-        shown = set(map(id, self.all_dicts))
-        return _NAMES.issuperset(map(type, chain.from_iterable(self.all_dicts))) and shown.issuperset(
-            map(id, map(_attributes, self.objects))
-        )
+def _shows_every_change(objects: list[Any], dicts: Dicts) -> bool:
+    """Whether names are plain texts, and of each object the collector shows the dict of its attributes itself, not only what
+    that holds."""
+    return _NAMES.issuperset(map(type, chain.from_iterable(dicts))) and set(map(id, dicts)).issuperset(
+        map(id, map(_attributes, objects))
+    )
