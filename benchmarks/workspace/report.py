@@ -67,8 +67,8 @@ def page(results: dict[str, Any], names: Sequence[str]) -> str:
             software=tools,
             not_worth_quoting=JUDGED not in names,
         ),
-        f"Medians of {results['rounds']} rounds. What is measured and how: `benchmarks/workspace`. A restore of holdfast's begins with a",
-        "safety snapshot and ends with a look at what was written; the others' do neither.",
+        f"Medians of {results['rounds']} rounds, of more where it is quick. What is measured and how: `benchmarks/workspace`. A restore of",
+        "holdfast's begins with a safety snapshot and ends with a look at what was written; the others' do neither.",
         "",
     ]
     if JUDGED in names:

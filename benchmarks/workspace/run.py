@@ -1,9 +1,10 @@
 """`make bench-workspace`: snapshots and restores of a directory beside shadow git, restic and borg, interleaved.
 
-    python -m benchmarks.workspace.run [--trees 2k 20k 100k] [--rounds 5] [--where DIR] [--results DIR]
+    python -m benchmarks.workspace.run [--trees 2k 20k 100k] [--rounds 5] [--on ext4|xfs|here] [--where DIR] [--results DIR]
 
 Every round does the same to the directory for all, and lets each take its snapshot, or restore it. restic and borg are asked in
-fewer rounds, and only for what the goals are about: they take seconds each time.
+fewer rounds, and only for what the goals are about: they take seconds each time. What is quick is done more often. Nothing is
+deleted before the end, and each tree has a new file system to itself where one can be made (`filesystem.py` says why).
 """
 
 import argparse
@@ -24,13 +25,15 @@ from typing import Any
 
 from benchmarks import environment
 from benchmarks.subprocesses import ROOT
-from benchmarks.workspace import report, trees
+from benchmarks.workspace import filesystem, report, trees
 from benchmarks.workspace.contenders import Contender, Watching, allocated, installed, measured
 from holdfast import Client
 
 RESULTS = ROOT / "benchmarks" / "results"
 SLOW_ROUNDS = 2
 FULL_ROUNDS = 2
+QUICK_ROUNDS = 15  # at least, of what takes less than a second
+SIZED_ROUNDS = 32  # at least, of snapshots of one file: what one takes on disk is what they take together
 Costs = dict[str, dict[str, list[Any]]]
 
 
@@ -38,30 +41,36 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trees", nargs="+", choices=trees.SIZES, default=list(trees.SIZES))
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--on", choices=(*filesystem.KINDS, filesystem.HERE), default="ext4", help="a new file system")
     parser.add_argument("--where", type=Path, default=None, help="a directory to work in, kept")
     parser.add_argument("--results", type=Path, default=None, help="where workspace.json and workspace.md go")
     given = parser.parse_args()
     where = given.where or Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
+    used: list[Path] = []
     try:
-        results: dict[str, Any] = {
-            "environment": environment.describe(where, ("holdfast", "ormsgpack", "zstandard")) | tools(),
-            "rounds": given.rounds,
-            "trees": {},
-        }
+        where.mkdir(parents=True, exist_ok=True)
+        results: dict[str, Any] = {"rounds": given.rounds, "trees": {}}
         for name in given.trees:
-            root = trees.make(name, where / "trees", where / "downloads")
-            results["trees"][name] = tree(root, where / "stores", given.rounds)
+            with filesystem.fresh(given.on, where) as place:
+                if "environment" not in results:
+                    described = environment.describe(place, ("holdfast", "ormsgpack", "zstandard"))
+                    results["environment"] = described | tools()
+                root = trees.make(name, place / "trees", where / "downloads")
+                stores = Path(tempfile.mkdtemp(prefix="stores-", dir=place))
+                used.append(stores)
+                results["trees"][name] = tree(root, stores, given.rounds)
             print(report.page(results, [name]), flush=True)
         whole = given.rounds >= 5 and set(given.trees) == set(trees.SIZES)
         directory = given.results or (RESULTS if whole else RESULTS / "partial")
         directory.mkdir(parents=True, exist_ok=True)
-        (directory / "workspace.json").write_text(json.dumps(results, indent=1) + "\n")
-        (directory / "workspace.md").write_text(report.page(results, given.trees))
+        page = "workspace-xfs" if given.on == "xfs" else "workspace"
+        (directory / f"{page}.json").write_text(json.dumps(results, indent=1) + "\n")
+        (directory / f"{page}.md").write_text(report.page(results, given.trees))
         if report.JUDGED in given.trees and importlib.util.find_spec("matplotlib"):
-            report.draw(results, directory / "workspace.png")
+            report.draw(results, directory / f"{page}.png")
     finally:
-        if given.where is None:
-            shutil.rmtree(where, ignore_errors=True)
+        for directory in used if given.where is not None else [where]:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def tools() -> dict[str, str]:
@@ -82,8 +91,6 @@ def tree(root: Path, stores: Path, rounds: int) -> dict[str, Any]:
     contenders: list[Contender] = []
     for number, kind in enumerate(installed()):
         store = stores / f"{root.name}-{number}"
-        for left in stores.glob(f"{store.name}*"):
-            shutil.rmtree(left, ignore_errors=True)
         contender = kind(root, store)
         contender.open()
         contenders.append(contender)
@@ -101,16 +108,16 @@ def tree(root: Path, stores: Path, rounds: int) -> dict[str, Any]:
         for contender in contenders:
             contender.close()
     late = asyncio.run(lateness(root, stores / f"{root.name}-loop"))
-    shutil.rmtree(stores, ignore_errors=True)
     return {"files": len(files), "bytes": size, "costs": costs, "event loop": late}
 
 
 def snapshots(contenders: list[Contender], costs: Costs, files: list[Path], chosen: random.Random, rounds: int) -> None:
     """Snapshots of a directory that did not change, in which one file did, in which 100 did."""
-    for doing, count in (("no change", 0), ("one file", 1), ("100 files", 100)):
+    quick, sized = max(rounds, QUICK_ROUNDS), max(rounds, SIZED_ROUNDS)
+    for doing, count, times in (("no change", 0, quick), ("one file", 1, sized), ("100 files", 100, rounds)):
         asked = [one for one in contenders if not (one.is_slow and count > 1)]
         before = {contender.name: settled(contender)[1] for contender in asked}
-        for number in range(rounds):
+        for number in range(times):
             for path in chosen.sample(files, count):
                 change(path)
             for contender in shuffled(asked, chosen):
@@ -141,10 +148,8 @@ def in_place(contenders: list[Contender], costs: Costs, edited: list[Path], roun
 
 
 def anew(contenders: list[Contender], costs: Costs, directory: Path) -> None:
-    """Everything, into an empty directory, another one each time: where much was deleted a moment ago, ext4 takes long to make
-    files."""
+    """Everything, into an empty directory, another one each time."""
     names = {contender.name: contender.snapshot() for contender in contenders}
-    shutil.rmtree(directory, ignore_errors=True)
     for number in range(FULL_ROUNDS):
         for contender in shuffled(contenders, random.Random(number)):
             if contender.is_slow and number:
@@ -160,7 +165,6 @@ def anew(contenders: list[Contender], costs: Costs, directory: Path) -> None:
             made = sum(len(names_) for _, _, names_ in os.walk(place))
             there = sum(len(names_) for _, _, names_ in os.walk(contender.root))
             assert made == there, f"{contender.name}: {made} files of {there}"
-    shutil.rmtree(directory, ignore_errors=True)
 
 
 def change(path: Path) -> None:
@@ -193,7 +197,6 @@ def settled(contender: Contender) -> tuple[int, int]:
 
 async def lateness(root: Path, store: Path) -> dict[str, float]:
     """By how many milliseconds an event loop is late beside snapshots: a task that wants to wake every millisecond."""
-    shutil.rmtree(store, ignore_errors=True)
     late: list[float] = []
 
     async def tick() -> None:

@@ -68,7 +68,7 @@ def test_roo_6209_files_are_cleaned_first_and_then_the_reset_fails(workspace, ro
     workspace.snapshot()
     before = on_disk(root)
     entry = next(one for one in workspace.entries(first.checkpoint_id) if one.path == b"d/b")
-    read = snapshots.objects_of
+    read = snapshots.frames_of
 
     async def damaged(services, hashes):
         if entry.content in hashes:
@@ -76,7 +76,7 @@ def test_roo_6209_files_are_cleaned_first_and_then_the_reset_fails(workspace, ro
         return await read(services, hashes)
 
     with monkeypatch.context() as patched:
-        patched.setattr(snapshots, "objects_of", damaged)
+        patched.setattr(snapshots, "frames_of", damaged)
         with pytest.raises(CorruptError):
             workspace.restore(first.checkpoint_id)
     assert on_disk(root) == before

@@ -44,6 +44,8 @@ FAILURES = (sqlite3.Error, UnicodeDecodeError)
 SYNCHRONOUS = {"full": "FULL", "fast": "NORMAL"}
 RECORD_TYPES = (bytes, bytes, int, bytes)
 RUN_TYPES = (int, int, bytes)
+BLOBS_AT_ONCE = 16
+MANY_BLOBS = f"SELECT hash, data FROM blob WHERE hash IN ({', '.join('?' * BLOBS_AT_ONCE)})"
 RECORD = "SELECT record.id, session.id, sequence, data FROM record JOIN session ON session.n = record.session"
 
 
@@ -175,10 +177,17 @@ class SqliteBackend:
 
     def blobs(self, hashes: Sequence[bytes]) -> list[bytes | None]:
         def read(connection: sqlite3.Connection) -> list[bytes | None]:
-            found = [
-                connection.execute("SELECT data FROM blob WHERE hash = ?", (hash_,)).fetchone() for hash_ in hashes
-            ]
-            return [_typed(row, (bytes,))[0] if row else None for row in found]
+            found: dict[bytes, bytes] = {}
+            whole = len(hashes) - len(hashes) % BLOBS_AT_ONCE
+            # A statement takes a lock and gives it back: of many blobs, that is more than finding them.
+            for start in range(0, whole, BLOBS_AT_ONCE):
+                asked = hashes[start : start + BLOBS_AT_ONCE]
+                found.update(_typed(row, (bytes, bytes)) for row in connection.execute(MANY_BLOBS, asked))
+            for hash_ in hashes[whole:]:
+                row = connection.execute("SELECT data FROM blob WHERE hash = ?", (hash_,)).fetchone()
+                if row:
+                    found[hash_] = _typed(row, (bytes,))[0]
+            return [found.get(hash_) for hash_ in hashes]
 
         return self._read(read)
 

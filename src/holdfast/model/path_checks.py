@@ -16,6 +16,7 @@ FlagKind = Literal["escapes", "case", "unicode", "reserved", "long"]
 RESERVED = re.compile(
     rb"(?:con|prn|aux|nul|com[1-9]|lpt[1-9]) *(?:\.|$)|.*(?:[ .]$|[<>:\"|?*\\\x00-\x1f])", re.IGNORECASE | re.DOTALL
 )
+NO_NAMES = (b"", b".", b"..")
 LONGEST_ON_WINDOWS = 259  # beyond, a path needs another form of itself there
 
 
@@ -39,26 +40,43 @@ def unsafe_reason(path: bytes) -> str:
     if path.startswith(b"/"):
         return "it is absolute"
     for name in path.split(b"/"):
-        if name in (b"", b".", b".."):
+        if name in NO_NAMES:
             return "it has an empty name, `.` or `..` in it"
     return ""
+
+
+class Safety:
+    """Says of many paths why each may never be written, as `unsafe_reason` does. Paths of one directory share its part of
+    the answer."""
+
+    def __init__(self) -> None:
+        self._safe = {b""}  # directories, with the slash at their end
+
+    def reason(self, path: bytes) -> str:
+        end = path.rfind(b"/") + 1
+        directory, name = path[:end], path[end:]
+        if directory not in self._safe:
+            reason = unsafe_reason(directory[:-1]) if end > 1 else "it is absolute"
+            if reason:
+                return reason
+            self._safe.add(directory)
+        return unsafe_reason(path) if name in NO_NAMES or b"\0" in name else ""
 
 
 def flags_of(entries: Iterable[Entry], staying: Iterable[bytes] = ()) -> tuple[Flag, ...]:
     """The flags of what is to be written, beside the paths that stay."""
     flags: list[Flag] = []
     seen = {folded(path): path for path in staying}
-    for entry in entries:
-        if entry.kind == "symlink" and escapes(entry.path, entry.content):
-            flags.append(Flag("escapes", entry.path, entry.content))
-        name = entry.path.rsplit(b"/", 1)[-1]
-        if is_reserved(name):
-            flags.append(Flag("reserved", entry.path))
-        if len(entry.path) > LONGEST_ON_WINDOWS:
-            flags.append(Flag("long", entry.path))
-        other = seen.setdefault(folded(entry.path), entry.path)
-        if other != entry.path:
-            flags.append(Flag(_collision(entry.path, other), entry.path, other))
+    for path, kind, _, _, content in entries:
+        if kind == "symlink" and escapes(path, content):
+            flags.append(Flag("escapes", path, content))
+        if is_reserved(path.rpartition(b"/")[2]):
+            flags.append(Flag("reserved", path))
+        if len(path) > LONGEST_ON_WINDOWS:
+            flags.append(Flag("long", path))
+        other = seen.setdefault(folded(path), path)
+        if other is not path and other != path:
+            flags.append(Flag(_collision(path, other), path, other))
     return tuple(flags)
 
 

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from holdfast.model.path_checks import Flag, flags_of, unsafe_reason
+from holdfast.model.path_checks import Flag, Safety, flags_of
 from holdfast.model.workspace import Entry, FileChange
 
 Doing = Literal["delete", "create", "replace", "chmod"]
 PROTECTED, KEPT = "excluded", "changed since the last snapshot, and kept"
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(NamedTuple):
     """One step. `before` is what must be there for it to be done (None: nothing), `after` what is there then."""
 
     doing: Doing
@@ -93,16 +92,20 @@ def make_plan(
     wanted: dict[bytes, FileChange] = {}
     left: list[Left] = []
     standing = list(occupied)
+    unsafe = Safety().reason
     for change in changes:
-        _refuse_unsafe(change)
-        if change.before == change.after:
+        path, before, after = change
+        reason = unsafe(path)
+        if reason:
+            raise UnsafePathError(path, reason)
+        if before == after:
             continue
-        if protected(change.path):
-            left.append(Left(change.path, PROTECTED))
-            if change.before is not None:
-                standing.append(change.path)
+        if protected(path):
+            left.append(Left(path, PROTECTED))
+            if before is not None:
+                standing.append(path)
         else:
-            wanted[change.path] = change
+            wanted[path] = change
     _refuse_below_leaves(wanted)
     if paths:
         wanted = _narrowed(wanted, paths)
@@ -121,20 +124,14 @@ def make_plan(
     )
 
 
-def _refuse_unsafe(change: FileChange) -> None:
-    reason = unsafe_reason(change.path)
-    if reason:
-        raise UnsafePathError(change.path, reason)
-
-
 def _refuse_below_leaves(wanted: dict[bytes, FileChange]) -> None:
     """In a tree, only directories have something below them."""
-    leaves = {path for path, change in wanted.items() if change.after is None or change.after.kind != "dir"}
-    looked_at: dict[bytes, bytes | None] = {}  # for each directory, the leaf above it or at it
-    for path, change in wanted.items():
-        directory = path.rpartition(b"/")[0]
-        if change.after is None or not directory:
+    leaves = {path for path, _, after in wanted.values() if after is None or after.kind != "dir"}
+    looked_at: dict[bytes, bytes | None] = {b"": None}  # for each directory, the leaf above it or at it
+    for path, _, after in wanted.values():
+        if after is None:
             continue
+        directory = path.rpartition(b"/")[0]
         if directory not in looked_at:
             looked_at[directory] = next((above for above in (directory, *parents(directory)) if above in leaves), None)
         leaf = looked_at[directory]

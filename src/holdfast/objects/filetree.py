@@ -16,6 +16,7 @@ from typing import NamedTuple
 import ormsgpack
 
 from holdfast.errors import CorruptError
+from holdfast.model.path_checks import Safety
 from holdfast.model.workspace import Entry, FileChange, Kind
 
 Load = Callable[[Sequence[bytes]], Awaitable[Sequence[bytes]]]
@@ -182,34 +183,31 @@ def children(node: bytes) -> tuple[list[bytes], list[Entry]]:
     )
 
 
-def is_safe(path: bytes) -> bool:
-    """Whether it is a path below a root: no empty name, none that goes up, no NUL."""
-    names = b"/%b/" % path
-    return not (b"//" in names or b"/./" in names or b"/../" in names or b"\0" in path)
-
-
 def _check(level: int, items: Sequence[Item]) -> None:
     if type(level) is not int or level < 0:
         raise ValueError("its level is no number")
     last: bytes | None = None
+    unsafe = Safety().reason
     for item in items:
-        if type(item.path) is not bytes or (last is not None and item.path <= last):
+        path = item[0]
+        if type(path) is not bytes or (last is not None and path <= last):
             raise ValueError("its paths are not in order")
-        last = item.path
-        if isinstance(item, Child):
-            if type(item.hash) is not bytes or len(item.hash) != 32:
+        last = path
+        if level:
+            if type(item[1]) is not bytes or len(item[1]) != 32:
                 raise ValueError("a hash is none")
-        else:
+        elif isinstance(item, Entry):
             _check_entry(item)
+            if unsafe(path):
+                raise ValueError(f"{path!r:.80} is no path below a root")
 
 
 def _check_entry(entry: Entry) -> None:
-    if type(entry.content) is not bytes or type(entry.size) is not int or type(entry.mode) is not int:
+    _, kind, mode, size, content = entry
+    if type(content) is not bytes or type(size) is not int or type(mode) is not int:
         raise TypeError("an entry is none")
-    if entry.size < 0 or not 0 <= entry.mode <= 0o7777 or (entry.kind == "file" and len(entry.content) != 32):
+    if size < 0 or not 0 <= mode <= 0o7777 or (kind == "file" and len(content) != 32):
         raise ValueError("an entry is none")
-    if not is_safe(entry.path):
-        raise ValueError(f"{entry.path!r:.80} is no path below a root")
 
 
 def _reach(path: bytes) -> int:

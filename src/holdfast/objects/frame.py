@@ -8,10 +8,11 @@ from holdfast.errors import CorruptError, NewerVersionError
 
 RAW, ZSTD = b"\x00", b"\x01"
 MAX_CONTENT = 1 << 31
+Inflater = zstandard.ZstdDecompressor
 _LEVEL = 1  # twice as fast as 3 on what agents write, for a twentieth more bytes
 
 
-def inflater() -> zstandard.ZstdDecompressor:
+def inflater() -> Inflater:
     """A decompressor for many frames. It must not be shared between threads."""
     return zstandard.ZstdDecompressor()
 
@@ -31,7 +32,7 @@ def compressed(content: bytes, deflate: zstandard.ZstdCompressor | None = None) 
     return ZSTD + packed if len(packed) < len(content) else RAW + content
 
 
-def content(frame: bytes, inflate: zstandard.ZstdDecompressor | None = None, *, limit: int = MAX_CONTENT) -> bytes:
+def content(frame: bytes, inflate: Inflater | None = None, *, limit: int = MAX_CONTENT) -> bytes:
     """What was framed. Its claimed size is checked before anything is inflated."""
     kind = frame[:1]
     if kind == RAW:

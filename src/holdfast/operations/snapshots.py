@@ -55,18 +55,31 @@ async def nearest(services: Services, stored: Stored) -> Snapshot | None:
 
 async def objects_of(services: Services, hashes: Sequence[bytes]) -> list[bytes]:
     """The contents of these blobs, each checked against its hash."""
-    contents = []
+    contents: list[bytes] = []
     inflate = frame.inflater()
     for start in range(0, len(hashes), BLOBS_AT_ONCE):
         part = hashes[start : start + BLOBS_AT_ONCE]
-        for hash_, framed in zip(part, await services.backend.blobs(part), strict=True):
-            if framed is None:
-                raise CorruptError(f"the blob {hash_.hex()[:16]}… of a snapshot is missing: run `verify`")
-            content = frame.content(framed, inflate)
-            if hashlib.sha256(content).digest() != hash_:
-                raise CorruptError(f"the blob {hash_.hex()[:16]}… of a snapshot is damaged: run `verify`")
-            contents.append(content)
+        frames = await frames_of(services, part)
+        contents += [checked(hash_, framed, inflate) for hash_, framed in zip(part, frames, strict=True)]
     return contents
+
+
+async def frames_of(services: Services, hashes: Sequence[bytes]) -> list[bytes]:
+    """These blobs as they are stored. Nothing about them is checked but that they are there."""
+    frames: list[bytes] = []
+    for hash_, framed in zip(hashes, await services.backend.blobs(hashes), strict=True):
+        if framed is None:
+            raise CorruptError(f"the blob {hash_.hex()[:16]}… of a snapshot is missing: run `verify`")
+        frames.append(framed)
+    return frames
+
+
+def checked(hash_: bytes, framed: bytes, inflate: frame.Inflater) -> bytes:
+    """The content of a blob, which is the one of this hash."""
+    content = frame.content(framed, inflate)
+    if hashlib.sha256(content).digest() != hash_:
+        raise CorruptError(f"the blob {hash_.hex()[:16]}… of a snapshot is damaged: run `verify`")
+    return content
 
 
 def loader(services: Services) -> filetree.Load:

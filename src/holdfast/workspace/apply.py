@@ -106,18 +106,21 @@ class Applier:
 
     def make_directory(self, action: Action) -> None:
         assert action.after is not None
+        mode = action.after.mode
+        is_open = mode & 0o700 == 0o700
+        at_first = mode & 0o777 if is_open else 0o700  # nobody comes in who may not at the end
         above = action.path.rpartition(b"/")[0]
         with self._parent(action.path) as (directory, name):
             is_aside = not (self._direct or above in self._made)
             made = self._temporary_name() if is_aside else name
             try:
-                self._retried(action.path, lambda: os.mkdir(made, 0o700, dir_fd=directory))
+                self._retried(action.path, lambda: os.mkdir(made, at_first, dir_fd=directory))
             except FileExistsError:
                 raise ChangedUnder(action.path, "there is something now") from None
-            if action.after.mode & 0o700 == 0o700:
-                descriptors.set_mode(directory, made, action.after.mode)
-            else:
-                self._modes[action.path] = action.after.mode
+            if not is_open:
+                self._modes[action.path] = mode
+            elif stat.S_IMODE(os.stat(made, dir_fd=directory, follow_symlinks=False).st_mode) != mode:
+                descriptors.set_mode(directory, made, mode)  # what the umask took away, and other bits
         if is_aside:
             self._aside[action.path] = made
         base = self._made.get(above, above)

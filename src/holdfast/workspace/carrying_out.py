@@ -5,14 +5,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from holdfast.model.restore_plan import Action, Left
 from holdfast.model.workspace import Entry
 from holdfast.workspace.apply import Applier, NotEmpty
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+    from typing import Self
+
 PORTION_BYTES = 4_000_000
 PORTION_ACTIONS = 256
+WORTH_A_THREAD = 512 * 1024
 HOLDS_OTHERS = "it holds what is in no snapshot"
 
 T = TypeVar("T")
@@ -22,8 +27,8 @@ Progress = Callable[[int, int], None]
 class Source(Protocol):
     """Where the contents of files come from."""
 
-    async def whole(self, entries: Sequence[Entry]) -> Sequence[bytes]:
-        """The contents of small files."""
+    async def whole(self, entries: Sequence[Entry]) -> Iterator[bytes]:
+        """The contents of small files, in this order. What the iterator does is done aside, where files are written."""
 
     def pieces(self, entry: Entry) -> AsyncIterator[tuple[int, bytes | None]]:
         """The content of a large file, piece by piece: sizes and bytes, None for a hole."""
@@ -56,23 +61,79 @@ async def carry_out(
     made_again = {action.path for action in actions if action.doing == "create"}
     left: list[Left] = []
     done = 0
-    for portion in portions(actions):
-        copied = {one.path for one in portion if copies and _has_content(one) and one.after and copies.has(one.after)}
-        if copies is not None and copied:
-            part = [action for action in portion if action.path in copied]
-            copied = await backend.apart(functools.partial(_copy, applier, part, copies))
-        rest = [action for action in portion if action.path not in copied]
-        if rest and _is_large(rest[0]):
-            await _write_large(backend, applier, rest[0], source)
-        elif rest:
-            files = [action.after for action in rest if _has_content(action) and action.after is not None]
-            contents = iter(await source.whole(files) if files else ())
-            left += await backend.apart(functools.partial(_do, applier, rest, contents, made_again))
-        done += len(portion)
-        if progress is not None:
+    waiting: tuple[list[Action], Iterator[bytes]] | None = None
+
+    def count(more: int) -> None:
+        nonlocal done
+        done += more
+        if progress is not None and more:
             progress(done, len(actions))
+
+    async def finish() -> None:
+        nonlocal waiting
+        if waiting is None:
+            return
+        portion, contents = waiting
+        waiting = None
+        left.extend(await backend.apart(functools.partial(_do, applier, portion, contents, made_again)))
+        count(len(portion))
+
+    with Ahead() as ahead:
+        for portion in portions(actions):
+            rest = portion
+            if copies is not None:
+                await finish()
+                rest = await _not_copied(backend, applier, portion, copies)
+                count(len(portion) - len(rest))
+            if rest and _is_large(rest[0]):
+                await finish()
+                await _write_large(backend, applier, rest[0], source)
+                count(1)
+            elif rest:
+                files = [action.after for action in rest if _has_content(action) and action.after is not None]
+                contents = await source.whole(files) if files else iter(())
+                # While the files of one portion are made, another thread unpacks those of the next.
+                contents = ahead.begun(contents, sum(entry.size for entry in files))
+                await finish()
+                waiting = (rest, contents)
+        await finish()
     await backend.apart(applier.settle)
     return left
+
+
+class Ahead:
+    """A thread that works out what will be asked for next. It is there only if that is much."""
+
+    def __init__(self) -> None:
+        self._threads: ThreadPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._threads is not None:
+            self._threads.shutdown()
+
+    def begun(self, contents: Iterator[bytes], size: int) -> Iterator[bytes]:
+        """The same contents. What fails in the thread is raised when they are asked for."""
+        if size < WORTH_A_THREAD:
+            return contents
+        if self._threads is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._threads = ThreadPoolExecutor(1, "holdfast-unpacking")
+        return self._given(self._threads.submit(list, contents))
+
+    @staticmethod
+    def _given(unpacking: Future[list[bytes]]) -> Iterator[bytes]:
+        yield from unpacking.result()
+
+
+async def _not_copied(backend: Apart, applier: Applier, portion: list[Action], copies: Copying) -> list[Action]:
+    """What could not be copied from files on the disk."""
+    there = [one for one in portion if _has_content(one) and one.after is not None and copies.has(one.after)]
+    copied = await backend.apart(functools.partial(_copy, applier, there, copies)) if there else set()
+    return [action for action in portion if action.path not in copied]
 
 
 def portions(actions: Iterable[Action]) -> Iterator[list[Action]]:

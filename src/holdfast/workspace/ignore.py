@@ -17,6 +17,7 @@ HOLDFASTIGNORE = b".holdfastignore"
 FILES = (GITIGNORE, HOLDFASTIGNORE)
 MARKED_INSIDE = {b"pyvenv.cfg": "a virtual environment", b"CACHEDIR.TAG": "a cache"}
 MARKED_BESIDE = {b"node_modules": b"package.json", b"target": b"Cargo.toml"}
+COMPILED = b"__pycache__"  # left out by default, wherever it is
 MAX_RULES_BYTES = 1024 * 1024
 
 
@@ -78,7 +79,7 @@ class Rules:
         if is_directory and self._use_defaults:
             name = path.rpartition(b"/")[2]
             marker = MARKED_BESIDE.get(name)
-            if name == b"__pycache__":
+            if name == COMPILED:
                 return Verdict(True, "by default: compiled Python")
             if marker is not None and marker in beside:
                 return Verdict(True, f"by default: beside {marker.decode()}")

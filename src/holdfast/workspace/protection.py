@@ -39,20 +39,17 @@ async def protection(
         outside |= await _excluded(services, scope, *now, made)
         outside |= await _excluded(services, scope, *target, gone)
 
-    below: dict[bytes, bool] = {}  # directories, and whether one of them or above them is left out
+    below: dict[bytes, bool] = {b"": False}  # directories, and whether one of them or above them is left out
+    left_out |= frozenset(scope.never)
+    if not scope.include_git:
+        left_out |= {b".git"}
+    is_looked_at = scope.secrets != "keep"
 
     def is_protected(path: bytes) -> bool:
-        directory = path.rpartition(b"/")[0]
+        directory, _, name = path.rpartition(b"/")
         if directory not in below:
             below[directory] = directory in left_out or not left_out.isdisjoint(parents(directory))
-        if below[directory] or path in outside or path in left_out:
-            return True
-        top = path.partition(b"/")[0]
-        if top == b".git" and not scope.include_git:
-            return True
-        if any(path == never or path.startswith(never + b"/") for never in scope.never):
-            return True
-        return scope.secrets != "keep" and is_secret(path.rpartition(b"/")[2])
+        return below[directory] or path in left_out or path in outside or (is_looked_at and is_secret(name))
 
     return is_protected
 
@@ -68,6 +65,8 @@ async def _excluded(
         directory, _, name = entry.path.rpartition(b"/")
         if name in MARKERS:
             names.setdefault(directory, {})[name] = entry
+    if not names and not any(ignore.COMPILED in entry.path for entry in entries):
+        return set()  # every other rule is in a file, or about what is beside one
     files = [one for listed in names.values() for one in listed.values() if _is_rules(one)]
     contents = await snapshots.objects_of(services, [one.content for one in files if one.size])
     texts = dict(zip((one.content for one in files if one.size), contents, strict=True))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
-from holdfast.model.workspace import EMPTY_CONTENT, WHOLE_BYTES, Entry
+from holdfast.model.workspace import WHOLE_BYTES, Entry
+from holdfast.objects import frame
 from holdfast.objects import snapshot as objects
 from holdfast.objects.snapshot import Chunk
 from holdfast.operations import snapshots
@@ -21,11 +22,18 @@ class StoreSource:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def whole(self, entries: Sequence[Entry]) -> list[bytes]:
+    async def whole(self, entries: Sequence[Entry]) -> Iterator[bytes]:
         wanted = list(dict.fromkeys(entry.content for entry in entries if entry.size))
-        found = dict(zip(wanted, await snapshots.objects_of(self._services, wanted), strict=True))
-        found[EMPTY_CONTENT] = b""
-        return [found[entry.content] if entry.size else b"" for entry in entries]
+        frames = dict(zip(wanted, await snapshots.frames_of(self._services, wanted), strict=True))
+        return self._unpacked(entries, frames)
+
+    @staticmethod
+    def _unpacked(entries: Sequence[Entry], frames: Mapping[bytes, bytes]) -> Iterator[bytes]:
+        """All of them when the first one is asked for: one by one, between system calls, unpacking takes half as long again."""
+        inflate = frame.inflater()
+        yield from [
+            snapshots.checked(entry.content, frames[entry.content], inflate) if entry.size else b"" for entry in entries
+        ]
 
     async def pieces(self, entry: Entry) -> AsyncIterator[tuple[int, bytes | None]]:
         async for piece in snapshots.pieces(self._services, entry):
@@ -52,7 +60,9 @@ class Comparison:
 
 async def comparison(services: Services, entries: Iterable[Entry | None]) -> Comparison:
     """A comparison with these entries."""
-    lists = {entry.content for entry in entries if entry is not None and entry.is_chunked}
+    lists = {
+        entry.content for entry in entries if entry is not None and entry.size > WHOLE_BYTES and entry.kind == "file"
+    }
     hashes = sorted(lists)
     read = await snapshots.objects_of(services, hashes)
     return Comparison({hash_: objects.unpack_chunks(data) for hash_, data in zip(hashes, read, strict=True)})
