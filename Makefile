@@ -83,8 +83,8 @@ system-tools:
 # What `make bench-workspace` compares with. Without them it says so, and leaves them out.
 .PHONY: bench-tools
 bench-tools:
-	@{ command -v restic && command -v borg; } >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
-	  && apt-get update -qq && apt-get install -qq -y restic borgbackup >/dev/null; } \
+	@{ command -v restic && command -v borg && command -v mkfs.xfs; } >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	  && apt-get update -qq && apt-get install -qq -y restic borgbackup e2fsprogs xfsprogs mount >/dev/null; } \
 	  || echo "restic and borg are not installed and can't be: they will be left out"
 
 $(VENV)/bin/python:
