@@ -61,7 +61,7 @@ bench-cli: $(VENV)/bench
 bench-all: $(VENV)/bench bench-tools
 	$(BIN)/python -m benchmarks.all
 
-## Snapshots of directories beside shadow git, and restic and borg where they are installed: about twenty minutes, 5 GB of disk.
+## Snapshots of directories beside shadow git, and restic and borg where they are installed: about half an hour, 20 GB of disk.
 bench-workspace: $(VENV)/bench bench-tools
 	$(BIN)/python -m benchmarks.workspace.run
 
