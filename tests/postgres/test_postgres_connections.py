@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
+import time
 import warnings
 
 import psycopg
@@ -11,6 +13,7 @@ import pytest
 from open_transaction import connected, schema_of
 
 from holdfast import Client, StoreError, SyncClient
+from holdfast.backends.port import Commit, Row, RowKey, RowWrite
 from holdfast.backends.postgres import open_url
 from support import python
 
@@ -149,6 +152,47 @@ def test_a_forked_child_that_ends_leaves_its_parents_connections_alone(postgres_
         name,
     )
     assert (done.stdout.strip(), done.stderr) == ("1 True", "")
+
+
+def test_what_another_thread_closes_is_let_go_by_the_loop_that_uses_it(postgres_url):
+    """A socket that is gone and still in a loop's hands would be taken for the next one of that number."""
+    url, name = named(postgres_url)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    def in_loop(coroutine):
+        return asyncio.run_coroutine_threadsafe(coroutine, loop).result(60)
+
+    try:
+        for _ in range(5):
+            client = Client.open(url)
+            in_loop(client.save("a", session_id="s"))
+            assert connections_of(postgres_url, name) == 1
+            asyncio.run(client.close())  # in a loop of this thread
+            deadline = time.monotonic() + 60
+            while connections_of(postgres_url, name):
+                assert time.monotonic() < deadline
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def test_the_driver_and_we_wait_for_one_connection_in_turn(postgres_url):
+    async def use() -> None:
+        backend = open_url(postgres_url, max_connections=1)
+        for number in range(12):
+            write = RowWrite(RowKey("head", b"s"), b"%d" % number, number)
+            assert await backend.commit_all([Commit(b"tree", rows=[write])]) == [None]  # by libpq
+            assert await backend.scan("head") == [(write.key, Row(b"%d" % number, number + 1))]  # by the driver
+            assert await backend.rows([write.key]) == [Row(b"%d" % number, number + 1)]
+        large = Commit(b"tree", blobs={bytes(32): bytes(24_000_000)})  # fills the socket
+        assert await backend.commit_all([large]) == [None]
+        assert await backend.blobs([bytes(32)]) == [bytes(24_000_000)]
+        await backend.close()
+
+    asyncio.run(use())
 
 
 def test_connections_that_the_server_ended_are_replaced(postgres_url):

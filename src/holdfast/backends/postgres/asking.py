@@ -6,7 +6,6 @@ than all the rest. What is asked here is given and answered in binary: bytes, wh
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any
@@ -15,7 +14,7 @@ from psycopg import pq
 from psycopg.errors import error_from_result
 
 from holdfast.backends.postgres.arrays import BIGINT, BIGINTS, BYTEA, BYTEAS, TEXTS, BytesArray, IntsArray, TextArray
-from holdfast.backends.postgres.connections import Connection
+from holdfast.backends.postgres.connection import Connection
 
 Value = BytesArray | IntsArray | TextArray
 
@@ -63,7 +62,7 @@ async def ask(connection: Connection, statement: bytes, values: Sequence[Value])
         param_formats=[_BINARY] * len(values),
         result_format=_BINARY,
     )
-    return _rows(_checked(await _answer(pgconn)))
+    return _rows(_checked(await _answer(connection)))
 
 
 async def call(connection: Connection, function: Call, values: Sequence[bytes | None]) -> bytes:
@@ -79,11 +78,11 @@ async def call(connection: Connection, function: Call, values: Sequence[bytes | 
         known.asked += 1
         if known.asked <= _PREPARED_AFTER or not await _may_prepare(connection):
             return await _call_unprepared(connection, function, values)
-        name = await _prepare(connection.pgconn, b"holdfast_%d" % len(known.names), function)
+        name = await _prepare(connection, b"holdfast_%d" % len(known.names), function)
         known.names[function.text] = name
     pgconn = connection.pgconn
     pgconn.send_query_prepared(name, values, function.formats, _BINARY)
-    result = await _answer(pgconn)
+    result = await _answer(connection)
     if result.status != _TUPLES_OK and error_from_result(result).sqlstate == _NO_SUCH_STATEMENT:
         known.may_be = False
         known.names.clear()
@@ -99,9 +98,9 @@ async def _may_prepare(connection: Connection) -> bool:
     return known.may_be
 
 
-async def _prepare(pgconn: pq.abc.PGconn, name: bytes, function: Call) -> bytes:
-    pgconn.send_prepare(name, function.text, function.types)
-    result = await _answer(pgconn)
+async def _prepare(connection: Connection, name: bytes, function: Call) -> bytes:
+    connection.pgconn.send_prepare(name, function.text, function.types)
+    result = await _answer(connection)
     if result.status != _COMMAND_OK:
         raise error_from_result(result)
     return name
@@ -110,7 +109,7 @@ async def _prepare(pgconn: pq.abc.PGconn, name: bytes, function: Call) -> bytes:
 async def _call_unprepared(connection: Connection, function: Call, values: Sequence[bytes | None]) -> bytes:
     pgconn = connection.pgconn
     pgconn.send_query_params(function.text, values, function.types, function.formats, _BINARY)
-    return _value(await _answer(pgconn))
+    return _value(await _answer(connection))
 
 
 def _checked(result: pq.abc.PGresult) -> pq.abc.PGresult:
@@ -125,42 +124,17 @@ def _value(result: pq.abc.PGresult) -> bytes:
     return value
 
 
-async def _answer(pgconn: pq.abc.PGconn) -> pq.abc.PGresult:
+async def _answer(connection: Connection) -> pq.abc.PGresult:
     """The first result: a question has one, or an error that comes first."""
-    loop = asyncio.get_running_loop()
-    socket = pgconn.socket
-    while pgconn.flush():  # a large commit does not fit into the socket at once
-        await _ready(loop, socket, write=True)
-        pgconn.consume_input()
+    pgconn = connection.pgconn
     first: pq.abc.PGresult | None = None
     while True:
-        while pgconn.is_busy():
-            await _ready(loop, socket, write=False)
-            pgconn.consume_input()
+        await connection.until_answered()
         result = pgconn.get_result()
         if result is None:
             assert first is not None
             return first
         first = first or result
-
-
-async def _ready(loop: asyncio.AbstractEventLoop, socket: int, *, write: bool) -> None:
-    """Until there is something to read or, with `write`, room to write."""
-    future: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(socket, _resolve, future)
-    if write:
-        loop.add_writer(socket, _resolve, future)
-    try:
-        await future
-    finally:
-        loop.remove_reader(socket)
-        if write:
-            loop.remove_writer(socket)
-
-
-def _resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 def _rows(result: pq.abc.PGresult) -> list[tuple[Any, ...]]:

@@ -33,7 +33,8 @@ from holdfast.backends.postgres import queries
 from holdfast.backends.postgres.arrays import bytes_array, ints_array, text_array
 from holdfast.backends.postgres.asking import Call, ask, call
 from holdfast.backends.postgres.commit import Function, Program, Way, batches, changes_something, key_columns
-from holdfast.backends.postgres.connections import Connection, Connections
+from holdfast.backends.postgres.connection import Connection
+from holdfast.backends.postgres.connections import Connections
 from holdfast.backends.postgres.failures import TRY_AGAIN, outcome_unknown, translate
 from holdfast.backends.postgres.hints import Hints
 from holdfast.backends.postgres.location import Location

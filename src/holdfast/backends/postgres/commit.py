@@ -204,7 +204,8 @@ def batches(commits: Sequence[Commit], schema: str) -> Iterator[tuple[list[Commi
     for commit in commits:
         wanted = _locks(commit, schema)
         weight = _weight(commit)
-        if batch and (len(locks.union(wanted)) > MAX_LOCKS or size + weight > MAX_BYTES):
+        is_full = len(locks) + len(wanted) > MAX_LOCKS and len(locks.union(wanted)) > MAX_LOCKS
+        if batch and (is_full or size + weight > MAX_BYTES):
             yield batch, sorted(locks)
             batch, locks, size = [], set(), 0
         batch.append(commit)

@@ -9,49 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 import threading
 import weakref
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 import psycopg
-from psycopg import AsyncConnection, AsyncRawCursor
+from psycopg import AsyncRawCursor
 
 from holdfast.backends.postgres.arrays import CONTEXT
+from holdfast.backends.postgres.connection import Connection
 from holdfast.backends.postgres.failures import translate
 from holdfast.errors import StoreError
 
 LINGER_SECONDS = 5.0
-
-
-class Prepared:
-    """What was prepared on one connection (asking.py)."""
-
-    __slots__ = ("asked", "may_be", "names")
-
-    def __init__(self) -> None:
-        self.asked = 0
-        self.may_be: bool | None = None  # None: not looked at yet
-        self.names: dict[bytes, bytes] = {}
-
-
-class Connection(AsyncConnection[tuple[Any, ...]]):
-    """The driver's, with what is known of it."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.prepared = Prepared()
-        self._poll = select.poll()
-        self._poll.register(self.pgconn.socket, select.POLLIN)
-
-    @property
-    def has_news(self) -> bool:
-        """Whether the server has said something, unasked: that it is going, or nothing any more. What else it might say (a
-        setting has changed) is not worth the difference: then a new connection is opened."""
-        return self.closed or bool(self._poll.poll(0))
 
 
 class Connections:
@@ -74,24 +47,22 @@ class Connections:
 
     async def take(self) -> tuple[_Pool, Connection]:
         pool = self._pool()
-        if pool.free.locked():
+        if not pool.places.take_at_once():
             await self._wait_for(pool)
-        else:
-            await pool.free.acquire()
         try:
             return pool, pool.idle_one() or await self.connect()
         except BaseException:
-            pool.free.release()
+            pool.places.give_back()
             raise
 
     def give_back(self, pool: _Pool, connection: Connection) -> None:
         pool.give_back(connection, is_closed=self._is_closed)
-        pool.free.release()
+        pool.places.give_back()
 
     async def _wait_for(self, pool: _Pool) -> None:
         try:
             async with asyncio.timeout(self._timeout):
-                await pool.free.acquire()
+                await pool.places.take()
         except TimeoutError as error:
             raise StoreError(
                 f"the store {self._where} can't be reached: for {self._timeout:g} s all {self._limit} connections were "
@@ -236,12 +207,46 @@ class Ear:
         self._held.clear()
 
 
+class _Places:
+    """So many may use something at a time; who finds no place free waits in line. A semaphore that costs nothing as long as
+    nobody waits."""
+
+    def __init__(self, limit: int) -> None:
+        self._free = limit
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def take_at_once(self) -> bool:
+        """Whether there was a free place, which is the caller's now. Nobody waits as long as there is one."""
+        if not self._free:
+            return False
+        self._free -= 1
+        return True
+
+    async def take(self) -> None:
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(place)
+        try:
+            await place
+        except BaseException:
+            if place.done() and not place.cancelled():  # it was ours already when we were cancelled
+                self.give_back()
+            raise
+
+    def give_back(self) -> None:
+        while self._waiting:
+            place = self._waiting.popleft()
+            if not place.done():  # cancelled
+                place.set_result(None)
+                return
+        self._free += 1
+
+
 class _Pool:
     """The connections of one event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limit: int) -> None:
         self.loop = weakref.ref(loop)
-        self.free = asyncio.Semaphore(limit)
+        self.places = _Places(limit)
         self.ear = Ear()
         self._idle: list[Connection] = []
         self._finalizer = weakref.finalize(self, _finish, self._idle)
@@ -269,11 +274,8 @@ class _Pool:
         self.ear.close()
 
     def leave_to_parent(self) -> None:
-        nowhere = os.open(os.devnull, os.O_RDWR)
         for connection in [*self._idle, *([self.ear.connection] if self.ear.connection else [])]:
-            if not connection.closed:
-                os.dup2(nowhere, connection.fileno())  # what closing says to the server goes there
-        os.close(nowhere)
+            connection.leave_to_parent()
         self.close()
 
 
@@ -297,4 +299,4 @@ def _resolve(future: asyncio.Future[None]) -> None:
 def _finish(connections: list[Connection]) -> None:
     """Closes them, with or without their event loop."""
     for connection in connections:
-        connection.pgconn.finish()
+        connection.finish()

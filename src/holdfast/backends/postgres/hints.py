@@ -92,11 +92,11 @@ class Hints:
         try:
             row: Any = await (await connection.execute(WHO)).fetchone()
             if row[0] != connection.pgconn.backend_pid:
-                connection.pgconn.finish()
+                connection.finish()
                 return
             await connection.execute(LISTEN, (self._lock,))
             await connection.execute(f"LISTEN {self._channel}".encode())
         except BaseException:
-            connection.pgconn.finish()
+            connection.finish()
             raise
         ear.take(connection)

@@ -8,7 +8,7 @@ from pathlib import Path
 from psycopg import IsolationLevel, sql
 
 from holdfast.backends.postgres.commit import lock_number
-from holdfast.backends.postgres.connections import Connection
+from holdfast.backends.postgres.connection import Connection
 from holdfast.errors import NewerVersionError, StoreError
 
 MIGRATIONS = Path(__file__).with_name("migrations")
