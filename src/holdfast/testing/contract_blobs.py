@@ -31,6 +31,9 @@ class BlobContract(Harness):
         self.write(blobs=contents)
         asked = [contents[number % 40] for number in range(1500)]
         equal(self.backend.blobs([sha256(data) for data in asked]), asked, "blobs answers for 1,500 hashes at once")
+        some = [data if number % 3 else None for number, data in enumerate(asked)]
+        hashes = [sha256(b"missing %d" % number if data is None else data) for number, data in enumerate(some)]
+        equal(self.backend.blobs(hashes), some, "of many hashes, those that are not there are None, in their places")
 
     def test_a_large_blob(self) -> None:
         large = bytes(range(256)) * 20_480

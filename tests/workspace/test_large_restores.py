@@ -1,0 +1,75 @@
+"""Restores of many files, of which some are unpacked while others are made."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import CorruptError
+from restore_trees import on_disk
+from support import Store
+
+FILES = 700  # three portions, each worth a thread
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "root"
+    for number in range(FILES):
+        file = made / f"d{number % 30}" / f"f{number:04}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes((f"line {number} of a file\n" * 150).encode())
+        file.chmod(0o600 + number % 0o200)
+    (made / "empty").write_bytes(b"")
+    (made / "private").mkdir(mode=0o500)
+    (made / "shared").mkdir()
+    (made / "shared").chmod(0o2775)
+    return made
+
+
+def emptied(root: Path) -> None:
+    for path in root.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def test_everything_comes_back_and_the_thread_is_gone(sqlite_store: Store, root: Path) -> None:
+    client = sqlite_store.client()
+    workspace = client.workspace(root)
+    before = on_disk(root)
+    saved = workspace.snapshot().checkpoint_id
+    emptied(root)
+    seen: list[tuple[int, int]] = []
+    report = workspace.restore(saved, progress=lambda done, of: seen.append((done, of)))
+    assert on_disk(root) == before
+    assert seen == sorted(seen)
+    assert seen[-1] == (len(report.actions), len(report.actions))
+    assert not [one for one in threading.enumerate() if one.name.startswith("holdfast-unpacking")]
+
+
+@pytest.mark.parametrize("at", [0, FILES // 2, -1])
+def test_damage_that_is_met_on_the_way_leaves_everything_as_it_was(sqlite_store: Store, root: Path, at: int) -> None:
+    client = sqlite_store.client()
+    workspace = client.workspace(root)
+    before = on_disk(root)
+    saved = workspace.snapshot().checkpoint_id
+    files = sorted((one for one in workspace.entries(saved) if one.size), key=lambda one: one.path)
+    hash_ = files[at].content
+    emptied(root)
+    (root / "mine").write_text("made since")
+    with sqlite3.connect(sqlite_store.where / "store.db") as database:
+        [[framed]] = database.execute("SELECT data FROM blob WHERE hash = ?", (hash_,)).fetchall()
+        middle = len(framed) // 2
+        damaged = framed[:middle] + bytes([framed[middle] ^ 1]) + framed[middle + 1 :]
+        database.execute("UPDATE blob SET data = ? WHERE hash = ?", (damaged, hash_))
+    with pytest.raises(CorruptError):
+        workspace.restore(saved, force=True)
+    assert [path.name for path in root.iterdir()] == ["mine"]
+    assert (root / "mine").read_text() == "made since"
+    with sqlite3.connect(sqlite_store.where / "store.db") as database:
+        database.execute("UPDATE blob SET data = ? WHERE hash = ?", (framed, hash_))
+    workspace.restore(saved, force=True)
+    assert on_disk(root, without=[b"mine"]) == before
