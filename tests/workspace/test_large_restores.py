@@ -8,9 +8,9 @@ import threading
 from pathlib import Path
 
 import pytest
+from restore_trees import on_disk
 
 from holdfast.errors import CorruptError
-from restore_trees import on_disk
 from support import Store
 
 FILES = 700  # three portions, each worth a thread
