@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import strategies as st
@@ -15,6 +16,8 @@ from machine_model import Grant, Kept, Model, Refusal
 
 from campaign import tally
 from holdfast import SyncClient, UsageError
+from holdfast.objects import groups
+from machine_values import some
 from support import Clock, Store
 
 WHO = st.integers(0, 1)
@@ -44,6 +47,9 @@ class Base(RuleBasedStateMachine):
         self.model = Model(self.clock)
         self.clients = [self.open(0), self.open(1)]
         self.counter = 0
+        self.living: dict[str, Any] = {"m": some(70, 120, 0)}
+        self.watching = patch.object(groups, "WATCHED_BYTES", 0)  # short lists, too: the machine's are
+        self.watching.start()
         self.steps = -1  # what is counted is looked at before the first one, too
 
     def open(self, who: int) -> SyncClient:
@@ -61,6 +67,7 @@ class Base(RuleBasedStateMachine):
         try:
             self.check_everything()
         finally:
+            self.watching.stop()
             self.store.close()
             self.directory.cleanup()
         tally(f"steps of the state machine, {type(self).__name__}", done=self.steps, wrong=0)

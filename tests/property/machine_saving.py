@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, multiple, rule
 from machine_base import AGENTS, NAMES, TTL, UNDER, WHO, Base, checkpoints
-from machine_states import edits, first_states
+from machine_states import change_inside, edits, first_states
 
 from holdfast import CheckpointNotFoundError, ConflictError, UsageError
 from machine_values import odd, stretches
@@ -31,6 +31,19 @@ class Saving(Base):
         state = copy.deepcopy(head.state) if head and isinstance(head.state, dict) else {"m": []}
         edit(state)
         return self.save(who, session, state, copy.deepcopy(head.context) if head else {}, ttl=ttl, under=under)
+
+    @rule(target=checkpoints, who=WHO, session=st.sampled_from(["s", "t"]), edit=st.none() | edits, under=UNDER,
+          inside=st.lists(st.none() | st.integers(0, 200), min_size=1, max_size=5))  # fmt: skip
+    def go_on_with_the_same_objects(self, who, session, edit, under, inside) -> Any:
+        """What agents do that live on: their state is changed in place, or not at all, and is given again."""
+        if edit is not None:
+            edit(self.living)
+        saved = []
+        for at in inside:
+            if at is not None:
+                change_inside(self.living.setdefault("m", []), at)
+            saved.append(self.save(who, session, self.living, under=under))
+        return multiple(*(id_ for id_ in saved if isinstance(id_, str)))
 
     @rule(target=checkpoints, who=WHO, session=st.none() | NAMES, parent=checkpoints, edit=edits, agent=AGENTS,
           under=UNDER)  # fmt: skip

@@ -64,6 +64,24 @@ class Edit:
             items.append(items.pop(self.at % len(items)))
 
 
+def change_inside(items: list[Any], at: int) -> None:
+    """One element stays the object that it was, and is changed somewhere inside; of one that can't be, nothing is."""
+    found = items[at % len(items)] if items else None
+    while isinstance(found, dict | list) and found:
+        inner = list(found.values()) if isinstance(found, dict) else found
+        deeper = next((one for one in inner if isinstance(one, dict | list | set | bytearray)), None)
+        if deeper is None:
+            break
+        found = deeper
+    if isinstance(found, dict):
+        key = next(iter(found), "first")
+        found[key] = found.pop(key, None) if at % 3 == 0 else f"changed {at}"
+    elif isinstance(found, list | bytearray):
+        found.append(at)
+    elif isinstance(found, set):
+        found.add(at)
+
+
 edits = st.builds(
     Edit,
     kind=st.sampled_from(["extend", "extend", "insert", "delete", "replace", "slide", "text", "move", "drop", "key"]),
