@@ -30,6 +30,8 @@ from holdfast.travelling import Travelling, decided_by
 from holdfast.undoing import Undoing
 
 if TYPE_CHECKING:
+    import asyncio
+
     from holdfast.backends.port import AsyncBackend, BlockingBackend
     from holdfast.claims import Claim
     from holdfast.eventstreams import EventStream
@@ -47,12 +49,20 @@ if TYPE_CHECKING:
 class Client(Keeping, Moving, Asking, Travelling, Undoing):
     """Keeps agents' places. `async with Client.sqlite() as client:` opens the default store, one local file."""
 
+    _tidying: asyncio.Task[None] | None = None  # kept here, as a loop does not keep its tasks
+
     def _bridge(self, backend: AnyBackend) -> Bridge:
         if backend.capabilities.awaitable:
             from holdfast.backends.direct import Direct
 
             return Direct(cast("AsyncBackend", backend))
         return Offload(cast("BlockingBackend", backend))
+
+    def _tidy(self) -> None:
+        from holdfast import tidying
+
+        if self._tidying is None or not tidying.is_under_way(self._tidying):
+            self._tidying = tidying.in_a_task(self._services, cast("Bridge", self._services.backend))
 
     # -- the five operations -----------------------------------------------------------------------------------------
 
@@ -489,6 +499,10 @@ class Client(Keeping, Moving, Asking, Travelling, Undoing):
 
     async def close(self) -> None:
         """Releases the store. What was saved is durable already."""
+        if self._tidying is not None:
+            from holdfast import tidying
+
+            await tidying.stop(self._tidying)
         await self._services.backend.close()
 
     async def __aenter__(self) -> Self:

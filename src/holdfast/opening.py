@@ -57,8 +57,9 @@ class Opening:
     ) -> None:
         """A client on a backend. `cache_bytes` caps what is remembered to make saves cheaper; `types` is a registry of
         its own instead of the process-wide one, and so is `migrations`; `limits` bound what a state may be."""
+        bridge = self._bridge(backend)
         self._services = Services(
-            backend=self._bridge(backend),
+            backend=bridge,
             codec=Codec(types, limits or Limits()),
             new_id=_ids.new,
             now_us=backend.capabilities.now_us or (lambda: time.time_ns() // 1000),
@@ -68,9 +69,14 @@ class Opening:
             has_ended=_has_ended,
             migrations=default_migrations if migrations is None else migrations,
         )
+        bridge.ask_to_collect(self._tidy)
         self._workspaces: dict[str, Opened] = {}  # those that were named by their directories
 
     def _bridge(self, backend: AnyBackend) -> Bridge:
+        raise NotImplementedError
+
+    def _tidy(self) -> None:
+        """The store says that it may be time to collect: see tidying.py."""
         raise NotImplementedError
 
     def _origin(self, by: str | None = None) -> Origin:
@@ -172,6 +178,7 @@ class Opening:
         max_connections: int = 16,
         timeout: float = 30.0,
         shards: int | None = None,
+        auto_gc: bool = True,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         types: TypeRegistry | None = None,
         limits: Limits | None = None,
@@ -181,8 +188,9 @@ class Opening:
         keys begin with `{prefix`. How much a crash of the server may lose is decided by the server's settings:
         docs/redis.md. With `durability="replicated"` a save waits until so many replicas have it, and says so if they
         have not within `wait_ms`. Each event loop opens at most `max_connections` to a server, and calls wait for one
-        of them. `shards` is how many parts a new store has, 1 or, on a cluster, 16. Needs
-        `pip install 'holdfast[redis]'`."""
+        of them. `shards` is how many parts a new store has, 1 or, on a cluster, 16. Once a
+        quarter of the store has outlived its TTL, one of its clients collects it in the background, unless `auto_gc` is
+        off. Needs `pip install 'holdfast[redis]'`."""
         from holdfast.backends.redis import open_redis
 
         backend = open_redis(
@@ -194,6 +202,7 @@ class Opening:
             max_connections=max_connections,
             timeout=timeout,
             shards=shards,
+            auto_gc=auto_gc,
         )
         return cls(backend, cache_bytes=cache_bytes, types=types, limits=limits, migrations=migrations)
 

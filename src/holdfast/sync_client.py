@@ -22,6 +22,7 @@ from holdfast.opening import DEFAULT_CACHE_BYTES, Opening
 from holdfast.operations import arguments
 
 if TYPE_CHECKING:
+    import threading
     from datetime import timedelta
 
     from holdfast.backends.port import AsyncBackend, BlockingBackend
@@ -64,6 +65,7 @@ class _Inline(Client):
     """A client whose coroutines never suspend."""
 
     _is_plain = True
+    _tidying_thread: threading.Thread | None = None
 
     def _bridge(self, backend: AnyBackend) -> Bridge:
         if backend.capabilities.awaitable:
@@ -71,6 +73,12 @@ class _Inline(Client):
 
             return Inline(blocking(cast("AsyncBackend", backend)))
         return Inline(cast("BlockingBackend", backend))
+
+    def _tidy(self) -> None:
+        from holdfast import tidying
+
+        if self._tidying_thread is None or not self._tidying_thread.is_alive():
+            self._tidying_thread = tidying.in_a_thread(self._services, cast("Bridge", self._services.backend))
 
     def _calling(self) -> Any:
         from holdfast.runs import faces

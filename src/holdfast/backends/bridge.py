@@ -142,6 +142,18 @@ class Bridge:
     async def compact(self) -> None:
         await self._call(self.backend.compact)
 
+    def ask_to_collect(self, collect: Callable[[], None]) -> None:
+        """Has the store call that method when it may be time to collect, if it can tell (`AsyncBackend`)."""
+        ask = getattr(self.backend, "ask_to_collect", None)
+        if ask is not None:
+            ask(collect)
+
+    async def take_turn_to_collect(self) -> bool:
+        return await self._call(self.backend.take_turn_to_collect)
+
+    async def was_collected(self) -> None:
+        await self._call(self.backend.was_collected)
+
     async def close(self) -> None:
         await self._call(self.backend.close)
 

@@ -58,6 +58,11 @@ class _Blocking:
         with self._starting:
             return asyncio.run_coroutine_threadsafe(listen(), self._running_loop()).cancel
 
+    def ask_to_collect(self, collect: Callable[[], None]) -> None:
+        ask = getattr(self._backend, "ask_to_collect", None)
+        if ask is not None:
+            ask(collect)
+
     def close(self) -> None:
         self._run(self._backend.close())
         with self._starting:

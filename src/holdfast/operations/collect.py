@@ -47,13 +47,14 @@ PAGE = 1000
 BATCH = 200
 
 
-async def collect(services: Services, *, dry_run: bool = False) -> CollectionReport:
-    """Removes what can go; with `dry_run` only says what would. What is marked dead by a dry run's TTL is counted."""
+async def collect(services: Services, *, dry_run: bool = False, keep_undoable: bool = False) -> CollectionReport:
+    """Removes what can go; with `dry_run` only says what would. What is marked dead by a dry run's TTL is counted. With
+    `keep_undoable`, what was expired by hand stays undoable, until its TTL is over, too."""
     if not dry_run:
         await tags.settle_all(services)
     expired = await _expire_by_ttl(services, dry_run=dry_run)
     if not dry_run:
-        await _forget_expired(services)
+        await _forget_expired(services, keep_undoable=keep_undoable)
     runs, blobs, heads = await _listed(services)
     marks = pure.Marks()
     trees, heads = await _mark(services, marks, heads, dry_run=dry_run)
@@ -112,10 +113,16 @@ async def _expire_by_ttl(services: Services, *, dry_run: bool) -> int:
     return sum([len(await bury_all(services, tree, of_tree, BY_TTL)) for tree, of_tree in ending.items()])
 
 
-async def _forget_expired(services: Services) -> None:
-    """Drops the bytes kept for undoing. From here on, these expiries are final."""
+async def _forget_expired(services: Services, *, keep_undoable: bool) -> None:
+    """Drops the bytes kept for undoing. From here on, these expiries are final. With `keep_undoable` only those that undoing
+    would not bring back, as their TTL is over."""
     kept: dict[bytes, list[RowWrite]] = {}
+    now = services.now_us()
     for key, row in await services.backend.scan(rows.EXPIRED):
+        if keep_undoable:
+            original = record.unpack(services.codec, rows.content(key, row), expected_id=key.key)
+            if not original.is_expired(now):
+                continue
         kept.setdefault(key.tree, []).append(RowWrite(key, None, row.version))
     for tree, writes in kept.items():
         for start in range(0, len(writes), BATCH):

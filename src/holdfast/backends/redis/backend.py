@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from holdfast.backends.port import (
     BlobInfo,
@@ -22,6 +22,7 @@ from holdfast.backends.redis import layout, plain
 from holdfast.backends.redis.calls import Call, Calls, Durability
 from holdfast.backends.redis.commit import InShard
 from holdfast.backends.redis.connections import Connections
+from holdfast.backends.redis.overdue import Overdue
 from holdfast.backends.redis.positions import Positions
 from holdfast.backends.redis.reading import Reading
 from holdfast.backends.redis.scripts import script
@@ -42,6 +43,7 @@ class RedisBackend:
         durability: Durability,
         shards: int | None,
         default_shards: int,
+        auto_gc: bool = True,
     ) -> None:
         self._calls = calls
         self._connections = connections
@@ -50,6 +52,7 @@ class RedisBackend:
         self._shards = shards
         self._default_shards = default_shards
         self._clock = StoreClock()
+        self._overdue = Overdue(calls) if auto_gc else None
         self._reading: Reading | None = None  # once it is known how many shards there are
 
     @property
@@ -139,6 +142,17 @@ class RedisBackend:
     async def compact(self) -> None:
         """Nothing to do: the server gives memory back by itself."""
 
+    def ask_to_collect(self, collect: Callable[[], None]) -> None:
+        if self._overdue is not None:
+            self._overdue.ask_to_collect(collect)
+
+    async def take_turn_to_collect(self) -> bool:
+        return self._overdue is not None and await self._overdue.take_turn(await self._opened())
+
+    async def was_collected(self) -> None:
+        if self._overdue is not None:
+            await self._overdue.note_held(await self._opened())
+
     async def close(self) -> None:
         await self._connections.close()
 
@@ -165,4 +179,6 @@ class RedisBackend:
         if self._clock.is_due:
             asked_us = since_start_us()
             self._clock.set(int(await self._calls.read("now", [])), asked_us)
+        if self._overdue is not None:
+            self._overdue.look_if_due()
         return self._reading

@@ -41,6 +41,7 @@ def asked(commit: Commit, where: InShard) -> list[Any]:
                 write.data,
                 _or_false(write.replaces),
                 layout.spans_of(write.spans),
+                False if write.expires_at_us is None else b"%d" % write.expires_at_us,
             )
             for write in record_writes(commit)
         ],

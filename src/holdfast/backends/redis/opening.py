@@ -26,6 +26,7 @@ MOST_SHARDS = 256
 _PREFIX = re.compile(r"[A-Za-z0-9_.:/@-]{1,200}")
 
 
+_YES_OR_NO = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 _IN_URL: dict[str, Callable[[str], Any]] = {
     "prefix": str,
     "durability": str,
@@ -34,6 +35,7 @@ _IN_URL: dict[str, Callable[[str], Any]] = {
     "max_connections": int,
     "timeout": float,
     "shards": int,
+    "auto_gc": lambda text: _YES_OR_NO[text],
 }
 
 
@@ -50,6 +52,8 @@ def open_url(url: str, **options: Any) -> RedisBackend:
             options.setdefault(name, _IN_URL[name](value))
         except ValueError as error:
             raise UsageError(f"{name}={value!r} in {_shown(url)!r} is no number") from error
+        except KeyError as error:
+            raise UsageError(f"{name}={value!r} in {_shown(url)!r} must be one of {', '.join(_YES_OR_NO)}") from error
     return open_redis(plain + (question + urlencode(left) if left else ""), **options)
 
 
@@ -63,6 +67,7 @@ def open_redis(
     max_connections: int = 16,
     timeout: float = 30.0,
     shards: int | None = None,
+    auto_gc: bool = True,
 ) -> RedisBackend:
     """A store on the server or cluster at `url`, under `prefix`. Nothing is connected until the first call."""
     if durability not in DURABILITIES:
@@ -114,6 +119,7 @@ def open_redis(
         durability=Durability(replicas, wait_ms) if durability == "replicated" else Durability(),
         shards=shards,
         default_shards=SHARDS_ON_A_CLUSTER if is_cluster else 1,
+        auto_gc=auto_gc,
     )
 
 

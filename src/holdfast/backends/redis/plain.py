@@ -59,7 +59,7 @@ def asked(group: Sequence[Commit]) -> list[bytes | int]:
             (layout.spans_of(record.spans) + b":" if record.spans else b":") + record.data,
             layout.place(key),
             b"%d:%b" % (expect, was or b""),
-            0 if was is None else 1,
+            (0 if was is None else 1) if record.expires_at_us is None else _with_end(record.expires_at_us, was),
             b"%d:%b" % (expect + 1, value),
             len(runs),
         )
@@ -81,6 +81,10 @@ def outcomes(group: Sequence[Commit], answer: Any, location: str) -> list[BaseEx
     if isinstance(answer, list):
         return [_refusal(commit, reason) if reason else None for commit, reason in zip(group, answer, strict=True)]
     return [commits.outcome(commit, answer, location) for commit in group]
+
+
+def _with_end(expires_at_us: int, was: bytes | None) -> bytes:
+    return b"%d;%d" % (was is not None, expires_at_us)
 
 
 def _run(run: RunWrite) -> tuple[bytes | int, ...]:

@@ -152,7 +152,12 @@ for _, row in ipairs(rows) do
 end
 
 for _, record in ipairs(records) do
-  local id, session, sequence, data, replaces, spans = unpack(record)
+  local id, session, sequence, data, replaces, spans, due = unpack(record)
+  if due then
+    redis.call("ZADD", DUE, due, id)
+  elseif replaces then
+    redis.call("ZREM", DUE, id)
+  end
   if replaces then
     local stored = redis.call("HGET", RECORDS, id)
     local _, _, _, from = split(stored)
@@ -187,6 +192,7 @@ for _, deleted in ipairs(delete_records) do
       redis.call("HDEL", RECORDS, id)
       redis.call("ZREM", IDS, id)
       redis.call("ZREM", ORDER, id)
+      redis.call("ZREM", DUE, id)
       redis.call("ZREM", SESSION .. number, id)
       if redis.call("EXISTS", SESSION .. number) == 0 then
         redis.call("HDEL", NUMBERS, redis.call("HGET", NAMES, number))

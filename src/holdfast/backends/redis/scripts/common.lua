@@ -6,6 +6,7 @@ local RECORDS = base .. ":record"     -- hash: id -> "session:sequence:position;
 local IDS = base .. ":ids"            -- sorted set: ids, in the order of their bytes
 local ORDER = base .. ":order"        -- sorted set: ids by position
 local LAST = base .. ":last"          -- the highest position that was given out
+local DUE = base .. ":due"            -- sorted set: ids by the end of their time to live, in microseconds
 local FLOOR = base .. ":floor"        -- commits with a position up to here come too late (shards only)
 local ELSEWHERE = base .. ":elsewhere" -- hash: id -> "shard:claim" of a record that is not in its id's own shard
 local BARRED = base .. ":barred"      -- hash: id -> the highest claim that may no longer be used here

@@ -3,7 +3,8 @@
 -- without common.lua (which says what the keys are), and takes what it is asked as it comes.
 --
 -- ARGV[1] is the space of the rows. Then of each commit: id, session, sequence, spans and data, place of the row, the row as it must
--- be, whether that is all of it or its version only, the row as it becomes, the number of runs; of each run: log, first
+-- be, whether that is all of it or its version only (1 or 0, and after a ";" the end of the record's time to live, if it has
+-- one), the row as it becomes, the number of runs; of each run: log, first
 -- element, "first:length", data. Answers 0 if all were carried out, else of each 0, 1 (its row), 2 (its record) or 2 + n
 -- (its run n): what does not hold.
 local call, argv = redis.call, ARGV
@@ -26,7 +27,7 @@ local numbers = call("HMGET", NUMBERS, unpack(sessions))
 
 local function refusal(i, at)
   local row, expected = rows[i], argv[at + 5]
-  if row ~= expected and (argv[at + 6] == "1" or not row or string.sub(row, 1, #expected) ~= expected) then
+  if row ~= expected and (string.byte(argv[at + 6]) == 49 or not row or string.sub(row, 1, #expected) ~= expected) then
     return 1
   end
   for n = 1, tonumber(argv[at + 8]) do
@@ -72,7 +73,7 @@ end
 
 if #held > 0 then
   local position = call("INCRBY", base .. ":last", #held) - #held
-  local records, order, heads = {}, {}, {}
+  local records, order, heads, due = {}, {}, {}, {}
   for n, i in ipairs(held) do
     local at, number = starts[i], numbers[i]
     local id, sequence = argv[at], argv[at + 2]
@@ -86,6 +87,10 @@ if #held > 0 then
     order[2 * n - 1], order[2 * n] = here, id
     heads[2 * n - 1], heads[2 * n] = argv[at + 4], argv[at + 7]
     call("ZADD", SESSION .. number, sequence, id)
+    if #argv[at + 6] > 1 then
+      due[#due + 1] = string.sub(argv[at + 6], 3)
+      due[#due + 1] = id
+    end
     for run = at + 9, at + 5 + 4 * argv[at + 8], 4 do
       local log, first = argv[run], argv[run + 1]
       if first == "0" then
@@ -98,6 +103,9 @@ if #held > 0 then
   call("HSET", RECORDS, unpack(records))
   call("ZADD", base .. ":order", unpack(order))
   call("HSET", ROWS, unpack(heads))
+  if #due > 0 then
+    call("ZADD", base .. ":due", unpack(due))
+  end
 end
 
 if #held == total then
