@@ -127,6 +127,10 @@ class RedisBackend:
     async def changes(self, after: int, limit: int) -> list[Change]:
         return await Positions(self._calls, await self._opened(), self._durability).changes(after, limit)
 
+    async def news(self) -> None:
+        await self._opened()
+        await self._calls.news()
+
     async def last_change(self) -> int:
         return await Positions(self._calls, await self._opened(), self._durability).last()
 

@@ -57,6 +57,7 @@ class Calls:
         self._seeds = seeds
         self._where = where
         self._is_cluster = is_cluster
+        self._may_listen = True  # until the server has refused it
         self._slots: dict[int, Node] = {}  # where a slot is, as far as known
         self._met: dict[Node, None] = {}  # all nodes of the cluster that were heard of
 
@@ -136,6 +137,22 @@ class Calls:
             left = sorted(again)
             await asyncio.sleep(min(0.01 * attempt, LONGEST_PAUSE))
         return answers
+
+    async def news(self) -> None:
+        """Returns when somebody may have made a record visible; never, where the server does not let us listen."""
+        while self._may_listen:
+            node = await self._node_of(layout.FIRST_SHARD)
+            ear = await self._connections.ear(node, layout.base(self._prefix, layout.FIRST_SHARD) + b":news")
+            try:
+                await ear.news()
+            except LostError as error:
+                if ear.refusal is None or isinstance(ear.refusal, NOT_HERE_NOW):
+                    self._slots.clear()
+                    raise StoreError(f"the store {self._where} can't be listened to: {error}") from error
+                self._may_listen = False
+            else:
+                return
+        await asyncio.get_running_loop().create_future()
 
     async def _on_node(self, node: Node, calls: Sequence[Call], durability: Durability | None) -> list[Any]:
         """All of them over one connection. A script that the server does not know goes with its source, once."""

@@ -10,10 +10,10 @@ import atexit
 import os
 import threading
 import weakref
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from redis.asyncio.connection import Connection
@@ -21,12 +21,14 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
+from holdfast.backends.redis.ear import Ear
 from holdfast.backends.redis.link import Command, Link, LostError
 from holdfast.errors import StoreError
 
 __all__ = ["Command", "Connections", "LostError", "Node"]
 
 Node = tuple[str, int]
+L = TypeVar("L", bound=Link)
 
 
 class _Links:
@@ -38,6 +40,8 @@ class _Links:
         self._links: list[Link] = []
         self._opening = 0
         self._opened = asyncio.Event()
+        self._listening = asyncio.Lock()
+        self._ear: Ear | None = None
 
     def idle(self) -> Link | None:
         for link in reversed(self._links):
@@ -60,31 +64,51 @@ class _Links:
     async def _open(self, settings: dict[str, Any]) -> Link:
         self._opening += 1
         try:
-            given = dict(settings)
-            connection = given.pop("connection_class", Connection)(**given)
             task = asyncio.current_task()
             cancelled = task.cancelling() if task else 0
-            await connection.connect()
-            link = Link(connection, settings["socket_timeout"])
+            link = Link(await _connected(settings), settings["socket_timeout"])
             self._links.append(link)
-            if task is not None and task.cancelling() > cancelled:
-                # Before Python 3.12, `asyncio.wait_for`, by which the driver connects, forgets that its task was cancelled
-                # if what it waits for is done in the same turn of the loop: whoever follows events would never end.
-                raise asyncio.CancelledError
+            _end_if_cancelled(task, cancelled)
             return link
         finally:
             self._opening -= 1
             self._opened.set()
             self._opened = asyncio.Event()
 
+    async def ear(self, settings: dict[str, Any], channel: bytes) -> Ear:
+        """The one connection, beside the limit, that listens."""
+        async with self._listening:
+            if self._ear is None or not self._ear.is_usable:
+                task = asyncio.current_task()
+                cancelled = task.cancelling() if task else 0
+                self._ear = Ear(await _connected(settings), channel)
+                _end_if_cancelled(task, cancelled)
+            return self._ear
+
     async def close(self) -> None:
         links, self._links = self._links, []
+        if self._ear is not None:
+            links.append(self._ear)
         for link in links:
             link.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(_LET_GO_SECONDS):
                 for link in links:
                     await link.wait_closed()
+
+
+async def _connected(settings: dict[str, Any]) -> Any:
+    given = dict(settings)
+    connection = given.pop("connection_class", Connection)(**given)
+    await connection.connect()
+    return connection
+
+
+def _end_if_cancelled(task: asyncio.Task[Any] | None, cancelled: int) -> None:
+    """Before Python 3.12, `asyncio.wait_for`, by which the driver connects, forgets that its task was cancelled if what it
+    waits for is done in the same turn of the loop: whoever follows events would never end."""
+    if task is not None and task.cancelling() > cancelled:
+        raise asyncio.CancelledError
 
 
 @dataclass(slots=True)
@@ -160,13 +184,22 @@ class Connections:
             await asyncio.sleep(0)
             link = links.idle()
         if link is None:
-            try:
-                link = await links.one({**self._settings, "host": node[0], "port": node[1]})
-            except (RedisError, OSError) as error:
-                raise StoreError(
-                    f"the store {self._where} can't be reached: {error}. Is the server running?"
-                ) from error
+            link = await self._reached(links.one(self._settings_of(node)))
         return await link.ask(commands)
+
+    async def ear(self, node: Node, channel: bytes) -> Ear:
+        """What listens to that channel of that server."""
+        links = await self._links(node)
+        return await self._reached(links.ear(self._settings_of(node), channel))
+
+    def _settings_of(self, node: Node) -> dict[str, Any]:
+        return {**self._settings, "host": node[0], "port": node[1]}
+
+    async def _reached(self, connecting: Awaitable[L]) -> L:
+        try:
+            return await connecting
+        except (RedisError, OSError) as error:
+            raise StoreError(f"the store {self._where} can't be reached: {error}. Is the server running?") from error
 
     async def close(self) -> None:
         with self._lock:

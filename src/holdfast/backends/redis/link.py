@@ -19,7 +19,7 @@ from redis.exceptions import InvalidResponse
 
 Command = tuple[bytes | str | int, ...]
 
-_NOT_YET = object()
+NOT_YET = object()
 
 _packed: Callable[[Command], bytes] = hiredis.pack_command  # type: ignore[assignment]  # its stub takes one word only
 
@@ -46,7 +46,7 @@ class Link(asyncio.Protocol):
         self._timeout = timeout
         self._loop = asyncio.get_running_loop()
         self._reader = hiredis.Reader(
-            protocolError=InvalidResponse, replyError=connection._parser.parse_error, notEnoughData=_NOT_YET
+            protocolError=InvalidResponse, replyError=connection._parser.parse_error, notEnoughData=NOT_YET
         )
         self._requests: deque[_Request] = deque()
         self._heard_at = 0.0
@@ -115,7 +115,7 @@ class Link(asyncio.Protocol):
             except InvalidResponse as error:
                 self.close(f"what came is not Redis's protocol: {error}")
                 return
-            if reply is _NOT_YET:
+            if reply is NOT_YET:
                 break
             if isinstance(reply, BrokenError):  # it loads its data, or has too many clients: as good as gone
                 self.close(str(reply))

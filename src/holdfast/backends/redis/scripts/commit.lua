@@ -151,6 +151,7 @@ for _, row in ipairs(rows) do
   end
 end
 
+local is_news = false
 for _, record in ipairs(records) do
   local id, session, sequence, data, replaces, spans, due = unpack(record)
   if due then
@@ -177,10 +178,16 @@ for _, record in ipairs(records) do
       here = redis.call("INCR", LAST)
     end
     redis.call("HSET", RECORDS, id, number .. ":" .. digits(sequence) .. ":" .. digits(here) .. spans .. ":" .. data)
+    is_news = true
     redis.call("ZADD", IDS, 0, id)
     redis.call("ZADD", ORDER, here, id)
     redis.call("ZADD", SESSION .. number, sequence, id)
   end
+end
+
+if is_news and shards == 1 then -- else they are visible once they are decided
+  -- A hint for who follows. A user who has no right to it (docs/redis.md) can save all the same.
+  redis.pcall("SPUBLISH", base .. ":news", "")
 end
 
 for _, deleted in ipairs(delete_records) do

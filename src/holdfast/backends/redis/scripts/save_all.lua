@@ -103,6 +103,7 @@ if #held > 0 then
   call("HSET", RECORDS, unpack(records))
   call("ZADD", base .. ":order", unpack(order))
   call("HSET", ROWS, unpack(heads))
+  redis.pcall("SPUBLISH", base .. ":news", "") -- see commit.lua
   if #due > 0 then
     call("ZADD", base .. ":due", unpack(due))
   end
