@@ -50,6 +50,16 @@ def test_both_ways_to_encode_give_the_same_bytes(value):
 
 
 @relaxed
+@given(values(), st.integers(-2, 2))
+@example([((1, 2), (3,))] * 9, 0)
+@example([((1, 2), (3,))] * 9, -1)
+def test_short_is_the_whole_or_nothing(value, more):
+    whole = codec.encode(value)
+    most = max(0, len(whole) + more)
+    assert codec.encode_short(value, "", most) == (whole if len(whole) <= most else None)
+
+
+@relaxed
 @given(st.lists(keys(), max_size=6))
 def test_sets_encode_the_same_whatever_their_history(members):
     forwards, backwards = set(members), {*reversed(members)}

@@ -50,6 +50,22 @@ class Codec:
             return self._encode_exactly(value, path, parts=parts)
         return data
 
+    def encode_short(self, value: Any, path: str, most_bytes: int) -> bytes | None:
+        """What `encode` gives, if that is not longer; else None, and of many objects only the first ones are encoded."""
+        quick = QuickEncoder(self.types.by_class, self.limits, most_bytes=most_bytes)
+        try:
+            data = quick.encode(value)
+        except Exception:  # as in `encode`
+            if quick.interruption:
+                raise quick.interruption from None
+            if quick.room_left < 0:
+                return None
+            data = self._encode_exactly(value, path)
+        else:
+            if self._may_be_too_large(quick, data):
+                data = self._encode_exactly(value, path)
+        return data if len(data) <= most_bytes else None
+
     def encode_each(self, items: Sequence[Any], path: str = "", start: int = 0) -> list[bytes]:
         """The bytes of each item on its own. Item i has the path `path[start + i]`."""
         quick = QuickEncoder(self.types.by_class, self.limits)

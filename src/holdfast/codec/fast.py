@@ -80,15 +80,35 @@ class QuickEncoder:
     `interruption`, for the caller to raise.
     """
 
-    __slots__ = ("_by_class", "_items_left", "_nesting", "_parts", "_room", "interruption", "nested_bytes")
+    __slots__ = (
+        "_by_class",
+        "_items_left",
+        "_last",
+        "_nesting",
+        "_parts",
+        "_room",
+        "interruption",
+        "nested_bytes",
+        "room_left",
+    )
 
-    def __init__(self, by_class: dict[type[Any], RegisteredType], limits: Limits, *, parts: bool = False) -> None:
+    def __init__(
+        self,
+        by_class: dict[type[Any], RegisteredType],
+        limits: Limits,
+        *,
+        parts: bool = False,
+        most_bytes: int | None = None,
+    ) -> None:
         self._by_class = by_class
         self._parts = parts
         self._items_left = limits.max_items
         self._nesting = 0
         self._room = (limits.max_depth - _MAX_NESTING) // (_MAX_NESTING + 1)
         self.nested_bytes = 0
+        self._last = 0  # the length of the last payload
+        # For payloads that are in no other one, which all are part of the result: below zero, it is longer than was asked for.
+        self.room_left = limits.max_bytes if most_bytes is None else most_bytes
         self.interruption: BaseException | None = None
 
     def encode(self, value: Any) -> bytes:
@@ -158,12 +178,17 @@ class QuickEncoder:
 
     def _default(self, value: Any) -> ormsgpack.Ext:
         try:
-            return self._as_ext(value)
+            ext = self._as_ext(value)
         except Exception:
             raise
         except BaseException as error:
             self.interruption = error
             raise
+        if not self._nesting:
+            self.room_left -= self._last
+            if self.room_left < 0:
+                raise NotSureError
+        return ext
 
     def _as_ext(self, value: Any) -> ormsgpack.Ext:
         kind = type(value)
@@ -196,4 +221,5 @@ class QuickEncoder:
 
     def _ext(self, code: int, payload: bytes) -> ormsgpack.Ext:
         self.nested_bytes += len(payload)
+        self._last = len(payload)
         return _Ext(code, payload)

@@ -99,11 +99,13 @@ class Split:
         """Splits a state. A `probably_small` one is first encoded whole: if it is, there is nothing to look for."""
         values = (execution_state, agent_context)
         if probably_small:
-            encode = self.codec.encode
-            whole = b"\x92" + encode(execution_state, ROOTS[0]) + encode(agent_context, ROOTS[1])
-            if len(whole) <= min(LONG_BYTES, BLOB_LENGTH):
-                self.skeleton = whole
-                return self
+            most = min(LONG_BYTES, BLOB_LENGTH)
+            state = self.codec.encode_short(execution_state, ROOTS[0], most)
+            if state is not None:
+                whole = b"\x92" + state + self.codec.encode(agent_context, ROOTS[1])
+                if len(whole) <= most:
+                    self.skeleton = whole
+                    return self
         self._walked = 0
         self._on_path: set[int] = set()
         self.skeleton = b"\x92" + b"".join(
