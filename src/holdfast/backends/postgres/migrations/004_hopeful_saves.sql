@@ -50,14 +50,14 @@ BEGIN
     ) AS given, {schema}.session
     WHERE sha256(session.id) = sha256(save_one.session) AND given.position > 0;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'the session is new, or there is no position' USING ERRCODE = 'HF003';
+        RAISE EXCEPTION 'holdfast goes another way: the session is new, or there is no position' USING ERRCODE = 'HF003';
     END IF;
     IF first_k IS NOT NULL THEN
         INSERT INTO {schema}.run SELECT first_k, first_length, first_run WHERE first_k = coalesce((
             SELECT k + length FROM {schema}.run WHERE k >= first_log AND k < first_log + 268435456 ORDER BY k DESC LIMIT 1
         ), first_log);
         IF NOT FOUND THEN
-            RAISE EXCEPTION 'a log ends elsewhere' USING ERRCODE = 'HF003';
+            RAISE EXCEPTION 'holdfast goes another way: a log ends elsewhere' USING ERRCODE = 'HF003';
         END IF;
     END IF;
     IF second_k IS NOT NULL THEN
@@ -65,7 +65,7 @@ BEGIN
             SELECT k + length FROM {schema}.run WHERE k >= second_log AND k < second_log + 268435456 ORDER BY k DESC LIMIT 1
         ), second_log);
         IF NOT FOUND THEN
-            RAISE EXCEPTION 'a log ends elsewhere' USING ERRCODE = 'HF003';
+            RAISE EXCEPTION 'holdfast goes another way: a log ends elsewhere' USING ERRCODE = 'HF003';
         END IF;
     END IF;
     IF beside_value IS NOT NULL THEN
@@ -143,7 +143,8 @@ BEGIN
     WHERE sha256(session.id) = sha256(moved.session) AND first.position > 0;
     GET DIAGNOSTICS changed = ROW_COUNT;
     IF changed <> cardinality(ids) THEN
-        RAISE EXCEPTION 'a row is not as expected, a session is new, or there is no position' USING ERRCODE = 'HF003';
+        RAISE EXCEPTION 'holdfast goes another way: a row is not as expected, a session is new, or there is no position'
+            USING ERRCODE = 'HF003';
     END IF;
     IF cardinality(run_ks) > 0 THEN
         INSERT INTO {schema}.run SELECT given.k, given.length, given.data
@@ -154,7 +155,7 @@ BEGIN
         ), given.log);
         GET DIAGNOSTICS changed = ROW_COUNT;
         IF changed <> cardinality(run_ks) THEN
-            RAISE EXCEPTION 'a log ends elsewhere' USING ERRCODE = 'HF003';
+            RAISE EXCEPTION 'holdfast goes another way: a log ends elsewhere' USING ERRCODE = 'HF003';
         END IF;
     END IF;
     IF cardinality(beside_values) > 0 THEN
