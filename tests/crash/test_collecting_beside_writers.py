@@ -1,7 +1,7 @@
 """Four processes save, fork and expire while a fifth collects without a pause. Nothing that was acknowledged and not
 expired is lost, and `verify` finds nothing missing.
 
-Fixed numbers of steps; more of them under HOLDFAST_SOAK=1.
+Fixed numbers of steps, more of them under HOLDFAST_SOAK=1, and more where the collector has not come to anything by then.
 """
 
 import json
@@ -23,10 +23,10 @@ WRITERS = 4
 STEPS = 1500 if SOAK else 40
 
 WRITER = """
-import json, random, sys
+import json, os, random, sys
 from holdfast import SyncClient, CheckpointExpiredError
 
-kind, path, name, steps = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+kind, path, name, steps, collected = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5]
 client = getattr(SyncClient, kind)(path, durability="fast")
 rng = random.Random(name)
 live = {}
@@ -45,7 +45,9 @@ def changed(content):
         content["large"] = f"{rng.random()}" * 400
     return content
 
-for step in range(steps):
+for step in range(50 * steps):
+    if step >= steps and os.path.exists(collected):
+        break
     what = rng.choice(["save"] * 6 + ["shared"] * 2 + ["fork", "branch", "prune", "new"])
     if what == "save":
         state = changed(state)
@@ -80,7 +82,7 @@ for id_ in list(live):
 COLLECTOR = """
 import json, os, sys
 from holdfast import SyncClient
-kind, path, stop = sys.argv[1:]
+kind, path, stop, collected = sys.argv[1:]
 client = getattr(SyncClient, kind)(path, durability="fast")
 runs = packed = removed = 0
 print("ready", flush=True)
@@ -89,16 +91,20 @@ while not os.path.exists(stop):
     runs += 1
     packed += report.tombstones_packed
     removed += report.runs + report.blobs
+    if runs > 1 and packed > 0 < removed:
+        open(collected, "w").close()
 print(json.dumps({"runs": runs, "packed": packed, "removed": removed}))
 """
 
 
 @pytest.mark.parametrize("kind", BACKENDS)
 def test_collection_beside_four_writers_loses_nothing(kind: str, tmp_path: Path):
-    path, stop = tmp_path / "store", tmp_path / "stop"
-    collector = python_process(COLLECTOR, kind, str(path), str(stop))
+    path, stop, come_to_something = tmp_path / "store", tmp_path / "stop", str(tmp_path / "collected")
+    collector = python_process(COLLECTOR, kind, str(path), str(stop), come_to_something)
     assert collector.stdout.readline() == "ready\n"
-    writers = [python_process(WRITER, kind, str(path), f"writer {n}", str(STEPS)) for n in range(WRITERS)]
+    writers = [
+        python_process(WRITER, kind, str(path), f"writer {n}", str(STEPS), come_to_something) for n in range(WRITERS)
+    ]
     expected, expired, tokens = {}, set(), {}
     try:
         for writer in writers:
