@@ -186,13 +186,13 @@ class Applier:
 
     def put_file(self, action: Action, data: bytes) -> None:
         """A file of which all is at hand."""
-        after = action.after
+        _, path, _, after = action
         assert after is not None
         if len(data) != after.size:
-            raise ValueError(f"{action.path!r}: {len(data)} bytes came for {after.size}")
-        above, _, last = action.path.rpartition(b"/")
+            raise ValueError(f"{path!r}: {len(data)} bytes came for {after.size}")
+        above, _, last = path.rpartition(b"/")
         if above in self._made or (self._direct and not above):
-            self._put_unseen(self._unseen(above), last, action.path, after, data)
+            self._put_unseen(self._unseen(above), last, path, after.mode, data)
             return
         with self._parent(action.path) as (directory, name):
             written = self._temporary_name()
@@ -213,24 +213,26 @@ class Applier:
 
     def _unseen(self, above: bytes) -> int:
         """A directory of our own. It stays open until another one is asked for."""
+        kept = self._open
+        if kept is not None and kept[0] == above:
+            return kept[1]
         if not above:
             return self._root
-        if self._open is None or self._open[0] != above:
-            opened = descriptors.open_directory(self._root, self._made[above])
-            self.close()
-            self._open = (above, opened)
-        return self._open[1]
+        opened = descriptors.open_directory(self._root, self._made[above])
+        self.close()
+        self._open = (above, opened)
+        return opened
 
-    def _put_unseen(self, directory: int, name: bytes, path: bytes, after: Entry, data: bytes) -> None:
+    def _put_unseen(self, directory: int, name: bytes, path: bytes, mode: int, data: bytes) -> None:
         """A new file in a directory that nobody sees yet."""
-        opened = os.open(name, descriptors.NEW_FILE, after.mode & 0o777, dir_fd=directory)
+        opened = os.open(name, descriptors.NEW_FILE, mode & 0o777, dir_fd=directory)
         try:
-            written = os.write(opened, data) if data else 0
-            while written < len(data):
-                written += os.write(opened, memoryview(data)[written:])
+            left = data
+            while left and (written := os.write(opened, left)) < len(left):
+                left = left[written:]
             there = os.fstat(opened)
-            if stat.S_IMODE(there.st_mode) != after.mode:  # what the umask took away
-                os.fchmod(opened, after.mode)
+            if there.st_mode != stat.S_IFREG | mode:  # what the umask took away
+                os.fchmod(opened, mode)
         finally:
             os.close(opened)
         self._written[path] = (there.st_ino, there.st_size, there.st_mtime_ns)
@@ -298,11 +300,13 @@ class Applier:
             there = os.stat(path, dir_fd=self._root, follow_symlinks=False)
         except OSError:
             return False
-        if stat.S_IMODE(there.st_mode) != wanted.mode or _kind(there.st_mode) != wanted.kind:
-            return False
         if wanted.kind == "dir":
-            return path in self._made
-        return self._written.get(path) == (there.st_ino, there.st_size, there.st_mtime_ns)
+            return there.st_mode == stat.S_IFDIR | wanted.mode and path in self._made
+        return there.st_mode == stat.S_IFREG | wanted.mode and self._written.get(path) == (
+            there.st_ino,
+            there.st_size,
+            there.st_mtime_ns,
+        )
 
     def is_at(self, path: bytes, wanted: Entry | None) -> bool:
         """Whether exactly this is at the path (None: nothing)."""

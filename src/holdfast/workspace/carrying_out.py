@@ -171,18 +171,19 @@ def _is_large(action: Action) -> bool:
 def _do(applier: Applier, actions: Sequence[Action], contents: Iterator[bytes], made_again: set[bytes]) -> list[Left]:
     left: list[Left] = []
     for action in actions:
-        if action.doing == "delete":
+        doing, path, _, after = action
+        if doing == "delete":
             try:
                 applier.delete(action)
             except NotEmpty:
-                if action.path in made_again:  # as a file: there is no room for it
+                if path in made_again:  # as a file: there is no room for it
                     raise
-                left.append(Left(action.path, HOLDS_OTHERS))
-        elif action.doing == "chmod":
+                left.append(Left(path, HOLDS_OTHERS))
+        elif doing == "chmod":
             applier.change_mode(action)
-        elif action.after is not None and action.after.kind == "dir":
+        elif after is not None and after.kind == "dir":
             applier.make_directory(action)
-        elif action.after is not None and action.after.kind == "symlink":
+        elif after is not None and after.kind == "symlink":
             applier.make_link(action)
         else:
             applier.put_file(action, next(contents))
