@@ -5,37 +5,31 @@ Operations other than save and restore are imported when they are called: `impor
 
 from __future__ import annotations
 
-import dataclasses
 import os
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from holdfast.asking import Asking
-from holdfast.backends.bridge import Bridge, Offload
-from holdfast.backends.port import AnyBackend
 from holdfast.errors import UsageError
 from holdfast.keeping import Keeping
 from holdfast.model import ids
-from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.framework import Framework
 from holdfast.model.lease import DEFAULT_SECONDS, LeaseTerms
 from holdfast.moving import Moving
 from holdfast.operations import arguments
-from holdfast.operations import restore as restoring
-from holdfast.operations import save as saving
-from holdfast.operations.arguments import SaveRequest
 from holdfast.travelling import Travelling, decided_by
 from holdfast.undoing import Undoing
 
 if TYPE_CHECKING:
     import asyncio
 
-    from holdfast.backends.port import AsyncBackend, BlockingBackend
+    from holdfast.backends.bridge import Bridge
+    from holdfast.backends.port import AnyBackend, AsyncBackend, BlockingBackend
     from holdfast.claims import Claim
     from holdfast.eventstreams import EventStream
     from holdfast.leases import Acquiring, Lease
+    from holdfast.model.checkpoint import Checkpoint
     from holdfast.model.effects import Effect
     from holdfast.model.handoff import Handoff
     from holdfast.model.listing import Session, Timeline, Tree
@@ -56,6 +50,8 @@ class Client(Keeping, Moving, Asking, Travelling, Undoing):
             from holdfast.backends.direct import Direct
 
             return Direct(cast("AsyncBackend", backend))
+        from holdfast.backends.bridge import Offload
+
         return Offload(cast("BlockingBackend", backend))
 
     def _tidy(self) -> None:
@@ -100,10 +96,13 @@ class Client(Keeping, Moving, Asking, Travelling, Undoing):
         is refused (`NewerStateError`). With `workspace`, a directory or what `client.workspace(...)` gave, a snapshot of its
         files is taken and saved with the state, or neither is. Any other keyword is metadata.
         """
+        from holdfast.operations import save as saving
+        from holdfast.operations.arguments import SaveRequest
+
         session_id = arguments.session_under(lease, session_id)
         request = SaveRequest(
             agent_id=arguments.name("agent_id", agent_id),
-            session_id=str(uuid.uuid4()) if session_id is None else session_id,
+            session_id=arguments.new_session_id() if session_id is None else session_id,
             framework=Framework.of(framework),
             execution_state={} if execution_state is None else execution_state,
             agent_context={} if context is None else context,
@@ -129,6 +128,8 @@ class Client(Keeping, Moving, Asking, Travelling, Undoing):
     async def restore(self, checkpoint_id: str, verify: bool = True, *, migrate: bool = True) -> Checkpoint:
         """The checkpoint with its state, checked against its checksum, and brought to the newest version that the
         migrations of its agent lead to (not with `migrate=False`). Only reads; the state is the caller's."""
+        from holdfast.operations import restore as restoring
+
         return await restoring.restore(self._services, ids.from_text(checkpoint_id), verify=verify, migrate=migrate)
 
     async def handoff(
@@ -182,6 +183,7 @@ class Client(Keeping, Moving, Asking, Travelling, Undoing):
     ) -> Checkpoint | None:
         """The checkpoint a session stands at, with its state, as `restore` gives it; without `session_id`, of the session
         saved to last."""
+        from holdfast.operations import restore as restoring
         from holdfast.operations import timeline as listing
 
         agent = arguments.optional_name("agent_id", agent_id)
@@ -195,6 +197,8 @@ class Client(Keeping, Moving, Asking, Travelling, Undoing):
 
     async def get(self, checkpoint_id: str) -> Checkpoint:
         """The checkpoint without its state."""
+        from holdfast.operations import restore as restoring
+
         return await restoring.get(self._services, ids.from_text(checkpoint_id))
 
     async def find(self, ending: str) -> list[str]:
@@ -244,6 +248,9 @@ class Client(Keeping, Moving, Asking, Travelling, Undoing):
 
     async def save_checkpoint(self, checkpoint: Checkpoint, *, lease: LeaseTerms | None = None) -> str:
         """Saves a checkpoint that was built elsewhere, under its own id."""
+        from holdfast.operations import save as saving
+        from holdfast.operations.arguments import SaveRequest
+
         arguments.session_under(lease, checkpoint.session_id)
         request = SaveRequest(
             agent_id=arguments.name("agent_id", checkpoint.agent_id),
@@ -329,7 +336,11 @@ class Client(Keeping, Moving, Asking, Travelling, Undoing):
             report = await files.rollback(terms, origin, dry_run=dry_run)
         else:
             report = await rolling_back.rollback(self._services, name, target, **terms, dry_run=dry_run, origin=origin)
-        return dataclasses.replace(report, compensated=undone) if undone else report
+        if not undone:
+            return report
+        import dataclasses
+
+        return dataclasses.replace(report, compensated=undone)
 
     def _calling(self) -> Any:
         """How functions that callers give are called."""
@@ -506,6 +517,7 @@ class Client(Keeping, Moving, Asking, Travelling, Undoing):
         await self._services.backend.close()
 
     async def __aenter__(self) -> Self:
+        self._services.backend.get_ready()
         return self
 
     async def __aexit__(

@@ -7,20 +7,16 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-from holdfast.backends.bridge import Bridge
-from holdfast.backends.port import AnyBackend
-from holdfast.backends.url import open_backend
-from holdfast.codec.codec import Codec
-from holdfast.codec.limits import Limits
-from holdfast.codec.types import TypeRegistry
 from holdfast.idsource import IdSource
-from holdfast.model.lease import Process
-from holdfast.model.migrations import Migrations, default_migrations
 from holdfast.operations import arguments
-from holdfast.operations.memory import LineMemory
-from holdfast.operations.services import LogNumbers, Services
 
 if TYPE_CHECKING:
+    from holdfast.backends.bridge import Bridge
+    from holdfast.backends.port import AnyBackend
+    from holdfast.codec.limits import Limits
+    from holdfast.codec.types import TypeRegistry
+    from holdfast.model.lease import Process
+    from holdfast.model.migrations import Migrations
     from holdfast.objects.oplog import Origin
     from holdfast.workspace.workspace import Opened
 
@@ -57,6 +53,15 @@ class Opening:
     ) -> None:
         """A client on a backend. `cache_bytes` caps what is remembered to make saves cheaper; `types` is a registry of
         its own instead of the process-wide one, and so is `migrations`; `limits` bound what a state may be."""
+        # Who opens a client will save or restore: what these need is imported now, neither with the package nor by the
+        # first save.
+        from holdfast.codec.codec import Codec
+        from holdfast.codec.limits import Limits
+        from holdfast.model.migrations import default_migrations
+        from holdfast.operations import restore, save  # noqa: F401
+        from holdfast.operations.memory import LineMemory
+        from holdfast.operations.services import LogNumbers, Services
+
         bridge = self._bridge(backend)
         self._services = Services(
             backend=bridge,
@@ -100,6 +105,8 @@ class Opening:
         """A client on the store at `url`: `sqlite:///relative.db`, `sqlite:////absolute.db`, `file:///directory`,
         `memory://`, `postgresql://user@host/database`, `redis://host:6379/0`, or what an installed package offers. Further
         options are the backend's."""
+        from holdfast.backends.url import open_backend
+
         return cls(
             open_backend(url, **options), cache_bytes=cache_bytes, types=types, limits=limits, migrations=migrations
         )

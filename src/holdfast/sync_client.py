@@ -8,16 +8,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast, overload
 
 from holdfast.asking import SyncAsking
-from holdfast.backends.bridge import Bridge, Inline, run_inline
-from holdfast.backends.port import AnyBackend
+from holdfast.backends.inline import run_inline
 from holdfast.client import Client
-from holdfast.codec.limits import Limits
-from holdfast.codec.types import TypeRegistry
 from holdfast.errors import UsageError
-from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.framework import Framework
 from holdfast.model.lease import DEFAULT_SECONDS, LeaseTerms
-from holdfast.model.migrations import Migrations
 from holdfast.opening import DEFAULT_CACHE_BYTES, Opening
 from holdfast.operations import arguments
 
@@ -25,13 +20,17 @@ if TYPE_CHECKING:
     import threading
     from datetime import timedelta
 
-    from holdfast.backends.port import AsyncBackend, BlockingBackend
+    from holdfast.backends.bridge import Bridge
+    from holdfast.backends.port import AnyBackend, AsyncBackend, BlockingBackend
     from holdfast.bundles import Place
     from holdfast.claims import SyncClaim
+    from holdfast.codec.limits import Limits
+    from holdfast.codec.types import TypeRegistry
     from holdfast.eventstreams import SyncEventStream
     from holdfast.leases import SyncLease
     from holdfast.model.bisection import Bisection
     from holdfast.model.bundle import CopyReport, ExportReport, ImportReport
+    from holdfast.model.checkpoint import Checkpoint
     from holdfast.model.comparison import Comparison
     from holdfast.model.diff import Diff
     from holdfast.model.editing import Edits
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from holdfast.model.handoff import Handoff
     from holdfast.model.holds import Pin, Tag
     from holdfast.model.listing import Session, Timeline, Tree
+    from holdfast.model.migrations import Migrations
     from holdfast.model.oplog import Operation
     from holdfast.model.overview import Overview, RunStatus
     from holdfast.model.replay import ReplayReport
@@ -68,6 +68,8 @@ class _Inline(Client):
     _tidying_thread: threading.Thread | None = None
 
     def _bridge(self, backend: AnyBackend) -> Bridge:
+        from holdfast.backends.bridge import Inline
+
         if backend.capabilities.awaitable:
             from holdfast.backends.loop_thread import blocking
 

@@ -3,10 +3,7 @@ comparisons, bisection."""
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 import os
-import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
@@ -155,6 +152,8 @@ class Travelling(Opening):
         if workspace is None:
             reports = await make()
         else:
+            import dataclasses
+
             from holdfast.workspace import forking as directories
 
             made, reports = await directories.beside(self._services, source, places, make)
@@ -231,6 +230,8 @@ class Travelling(Opening):
 
     async def _id_of(self, ref: str) -> bytes:
         """The id of the checkpoint that is meant. Whoever gives an id of ours is not made to wait for a search."""
+        import uuid
+
         try:
             given = uuid.UUID(ref)
         except (ValueError, AttributeError, TypeError):
@@ -253,6 +254,8 @@ class Travelling(Opening):
 
 
 async def _answer(given: bool | Awaitable[bool]) -> bool:
+    import inspect
+
     return bool(await given if inspect.isawaitable(given) else given)
 
 

@@ -12,11 +12,12 @@ import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
+from holdfast.backends.inline import run_inline
 from holdfast.backends.port import (
     Backend,
     BlobInfo,
@@ -37,17 +38,9 @@ from holdfast.errors import StoreError
 if TYPE_CHECKING:
     import asyncio
 
+__all__ = ["Bridge", "Inline", "LoopBridge", "Offload", "run_inline"]
+
 T = TypeVar("T")
-
-
-def run_inline(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine that never suspends, without an event loop."""
-    try:
-        coroutine.send(None)
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]  # StopIteration.value is untyped
-    coroutine.close()
-    raise RuntimeError("an operation awaited something other than the port: it can't run without an event loop")
 
 
 class Bridge:
@@ -141,6 +134,9 @@ class Bridge:
 
     async def compact(self) -> None:
         await self._call(self.backend.compact)
+
+    def get_ready(self) -> None:
+        """Does ahead, without making anybody wait, what the first calls would otherwise wait for."""
 
     def ask_to_collect(self, collect: Callable[[], None]) -> None:
         """Has the store call that method when it may be time to collect, if it can tell (`AsyncBackend`)."""
@@ -324,8 +320,8 @@ class LoopBridge(Bridge):
 
 
 class Offload(LoopBridge):
-    """Answers from one daemon thread, started at the first call. What the tasks of an event loop ask for in one turn of
-    the loop goes to the thread together, and its commits share a transaction.
+    """Answers from one daemon thread, started by `get_ready` or at the first call. What the tasks of an event loop ask for
+    in one turn of the loop goes to the thread together, and its commits share a transaction.
 
     The thread is a daemon, so a program that never closes its client ends all the same: what was acknowledged is
     durable already.
@@ -351,6 +347,10 @@ class Offload(LoopBridge):
 
     def commit(self, commit: Commit) -> Awaitable[None]:
         return self._submit(commit, None)
+
+    def get_ready(self) -> None:
+        if self._thread_of != os.getpid():
+            self._start(getattr(self.backend, "get_ready", None))
 
     async def close(self) -> None:
         await super().close()
@@ -379,15 +379,19 @@ class Offload(LoopBridge):
         self._is_alone = len(gathered) == 1 and self._queue.empty()
         self._queue.put(gathered)
 
-    def _start(self) -> None:
+    def _start(self, first: Callable[[], None] | None = None) -> None:
         with self._starting:
             if self._thread_of != os.getpid():
                 self._queue = SimpleQueue()
-                thread = threading.Thread(target=self._work, args=(self._queue,), name="holdfast", daemon=True)
+                thread = threading.Thread(target=self._work, args=(self._queue, first), name="holdfast", daemon=True)
                 thread.start()
                 self._thread_of = os.getpid()
 
-    def _work(self, queue: SimpleQueue[list[_Job] | None]) -> None:
+    def _work(self, queue: SimpleQueue[list[_Job] | None], first: Callable[[], None] | None) -> None:
+        if first is not None:
+            # What is wrong with the store is for the first call to find out, of which somebody hears.
+            with suppress(Exception):
+                first()
         while True:
             waiting = [queue.get(), *_drain(queue)]
             jobs = [job for gathered in waiting if gathered is not None for job in gathered]

@@ -226,6 +226,9 @@ class BlockingBackend(Protocol):
 
     Methods raise `StoreError` when the store can't be reached, read or written, `CorruptError` when it finds its own
     bytes damaged, and nothing else but what they name.
+
+    A backend may have one more, `get_ready() -> None`: called in the thread that will call the others, before them and while
+    nobody waits. It does what the first of them would otherwise have to, and changes nothing; what it raises, nobody hears.
     """
 
     @property
@@ -372,6 +375,9 @@ class Backend(Protocol):
     async def together(self, read: Callable[[Backend], Coroutine[Any, Any, T]]) -> T:
         """Reads of which each depends on the one before, from the store that `read` is given. Where a call goes to another
         thread and back, all of them go there once."""
+
+    def get_ready(self) -> None:
+        """Does ahead, without making anybody wait, what the first calls would otherwise wait for."""
 
     async def sleep(self, seconds: float) -> None:
         """Lets time pass, without keeping an event loop from its work."""

@@ -286,6 +286,14 @@ class SqliteBackend:
 
     # -- life --------------------------------------------------------------------------------------------------------
 
+    def get_ready(self) -> None:
+        """Prepares the statements of a save, which takes as long as carrying them out."""
+        self.rows([RowKey("", b"")])
+        self.records([b""])
+        self.runs([Span(0, 0, 0)])
+        with self._writing, self._translated("opened"):
+            sqlite_commit.prepare(self._connected("_writer"))
+
     def compact(self) -> None:
         with self._writing, self._translated("compacted"):
             connection = self._connected("_writer")

@@ -32,6 +32,16 @@ PUT_ROW = (
 )
 
 
+def prepare(connection: sqlite3.Connection) -> None:
+    """Has the connection prepare the statements of a plain save, which it keeps. Nothing is changed."""
+    row_now(connection, RowKey("", b""))
+    tail_of(connection, 0)
+    session_number(connection, b"")
+    last_record(connection)
+    for statement in (PUT_RUN, PUT_RECORD, PUT_ROW):
+        connection.executemany(statement, ())
+
+
 def carry_out(connection: sqlite3.Connection, commit: Commit, last: int) -> int:
     """Carries out a commit of any kind, or raises `CommitConflict` before anything is changed. `last` is the number of the
     last record so far; returns that of the last one then."""

@@ -35,7 +35,8 @@ _END_ENCODED = b"\xc4\x10" + _END
 # ormsgpack goes 1024 levels deep by itself. Up to here payloads are decoded without a look at their structure;
 # deeper ones are looked through once, which keeps the C stack within a few thousand levels.
 _UNCHECKED_NESTING = 3
-_LARGE = 2 * 1024 * 1024  # below, the collector looks at what is new while the cache still has it: pausing it costs more
+# Below this, the collector looks at what is new while the cache still has it: pausing it would cost more than it spares.
+_LARGE = 2 * 1024 * 1024
 _WORTH_A_CALL = 32 * 1024
 _SMALL_PAYLOAD = 256  # no payload is nested deeper than it is long
 

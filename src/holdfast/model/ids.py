@@ -12,8 +12,6 @@ A tree is named by the id of its first checkpoint. Ids are text outside (`0199c0
 
 from __future__ import annotations
 
-import uuid
-
 from holdfast.errors import UsageError
 
 SHORT_ID_LENGTH = 8
@@ -29,6 +27,8 @@ def to_text(raw: bytes) -> str:
 
 def from_text(text: str) -> bytes:
     """The 16 bytes of an id given in any form that `uuid.UUID` reads."""
+    import uuid  # few programs that import holdfast have it yet, and it is slow to import
+
     try:
         return uuid.UUID(text).bytes
     except (ValueError, AttributeError, TypeError) as error:

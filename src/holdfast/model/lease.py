@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 DEFAULT_SECONDS = 15.0
 
@@ -37,6 +39,8 @@ class LeaseTerms:
     @property
     def expires_at(self) -> datetime:
         """When it ends unless it is renewed, by the clock of the process that took it."""
+        from datetime import UTC, datetime
+
         return datetime.fromtimestamp(self.expires_at_us / 1e6, UTC)
 
     def __repr__(self) -> str:

@@ -12,15 +12,13 @@ from holdfast.errors import UsageError
 from holdfast.model import ids
 from holdfast.model.framework import Framework
 from holdfast.model.lease import LeaseTerms
-from holdfast.model.migrations import check_version
-from holdfast.objects.manifest import Path
-from holdfast.objects.split import ROOTS
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from holdfast.backends.port import RowWrite
     from holdfast.model.retention import Retention
+    from holdfast.objects.manifest import Path
     from holdfast.objects.record import Stored
 
 PARAMETERS = frozenset(
@@ -96,6 +94,12 @@ def name(what: str, value: Any) -> str:
     if len(value) > MAX_NAME_BYTES:
         raise UsageError(f"{what} has {len(value)} characters: at most {MAX_NAME_BYTES} are allowed")
     return str(value)
+
+
+def new_session_id() -> str:
+    import uuid
+
+    return str(uuid.uuid4())
 
 
 def one_of(what: str, value: Any, choices: Sequence[str]) -> str:
@@ -177,7 +181,11 @@ def limit(value: Any) -> int | None:
 
 
 def state_version(value: Any) -> int | None:
-    return None if value is None else check_version("state_version", value)
+    if value is None:
+        return None
+    from holdfast.model.migrations import check_version
+
+    return check_version("state_version", value)
 
 
 def ttl(value: Any) -> float | None:
@@ -220,6 +228,8 @@ def append(given: Any) -> Mapping[Path, Sequence[Any]] | None:
     """Declared appends: `{"messages": [...]}`; `{"values.messages": [...]}` or `{("values", "messages"): [...]}`."""
     if given is None:
         return None
+    from holdfast.objects.split import ROOTS
+
     if not isinstance(given, Mapping):
         raise UsageError("append must map paths to lists of new elements, such as append={'messages': [new]}")
     checked: dict[Path, Sequence[Any]] = {}

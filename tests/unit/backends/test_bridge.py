@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from holdfast import Client
 from holdfast.backends.bridge import Inline, Offload, run_inline
 from holdfast.backends.memory import MemoryBackend
-from holdfast.backends.port import Backend, Commit, RowKey, RowWrite
+from holdfast.backends.port import Backend, Commit, Row, RowKey, RowWrite
 from holdfast.errors import CorruptError
 
 FIRST, SECOND = RowKey("tag", b"first"), RowKey("tag", b"second")
@@ -73,6 +73,55 @@ def test_what_such_reads_raise_comes_back_and_the_thread_goes_on():
             await bridge.together(fail)
         assert await bridge.rows([FIRST]) == [None]
         await bridge.close()
+
+    asyncio.run(main())
+
+
+class Readied(MemoryBackend):
+    """Writes down, in order, by which thread it was made ready and asked for rows."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        super().__init__()
+        self.fails = fails
+        self.heard: list[tuple[str, int]] = []
+
+    def get_ready(self) -> None:
+        self.heard.append(("get ready", threading.get_ident()))
+        if self.fails:
+            raise CorruptError("damaged")
+
+    def rows(self, keys: Sequence[RowKey]) -> list[Row | None]:
+        self.heard.append(("rows", threading.get_ident()))
+        return super().rows(keys)
+
+
+def test_an_opened_client_is_made_ready_once_in_the_thread_that_answers():
+    async def main() -> None:
+        backend = Readied()
+        async with Client(backend) as client:
+            await client._services.backend.rows([FIRST])
+            await client._services.backend.rows([FIRST])
+        assert [what for what, _ in backend.heard] == ["get ready", "rows", "rows"]
+        assert len({thread for _, thread in backend.heard} - {threading.get_ident()}) == 1
+
+    asyncio.run(main())
+
+
+def test_who_opens_no_client_waits_for_nothing_but_the_call():
+    async def main() -> None:
+        backend = Readied()
+        await Offload(backend).rows([FIRST])
+        assert [what for what, _ in backend.heard] == ["rows"]
+
+    asyncio.run(main())
+
+
+def test_a_backend_that_can_t_be_made_ready_answers_all_the_same():
+    async def main() -> None:
+        backend = Readied(fails=True)
+        async with Client(backend) as client:
+            assert await client.latest(session_id="s") is None
+        assert backend.heard[0][0] == "get ready"
 
     asyncio.run(main())
 
