@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -425,3 +426,34 @@ def test_importing_holdfast_imports_no_driver_framework_or_command_line():
     unwanted = {"click", "rich", "langgraph", "langchain_core", "redis", "psycopg", "pydantic", "pydantic_core", "attr",
                 "attrs", "starlette", "fastapi", "sqlite3", "_sqlite3", "numpy", "hypothesis", "pytest"}  # fmt: skip
     assert loaded & unwanted == set()
+
+
+def test_what_a_client_needs_is_imported_when_one_is_opened():
+    done = python("import sys, json; from holdfast import Client, SyncClient; print(json.dumps(sorted(sys.modules)))")
+    loaded = set(json.loads(done.stdout))
+    assert "holdfast.client" in loaded
+    behind = {"holdfast.backends.port", "holdfast.codec.codec", "holdfast.operations.save", "ormsgpack", "zstandard",
+              "hashlib", "uuid", "decimal", "fractions"}  # fmt: skip
+    assert loaded & behind == set()
+
+
+FIRST_CALLS = """
+import asyncio, json, sys
+from holdfast import Client
+
+async def main():
+    async with Client.sqlite(sys.argv[1]) as client:
+        before = set(sys.modules)
+        state = {"messages": [{"text": "words " * 99, "n": n} for n in range(40)]}
+        checkpoint_id = await client.save(agent_id="a", execution_state=state, session_id="s")
+        await client.save(agent_id="a", append={"messages": [{"n": 40}]}, session_id="s")
+        await client.restore(checkpoint_id)
+        print(json.dumps(sorted(set(sys.modules) - before)))
+
+asyncio.run(main())
+"""
+
+
+def test_the_first_save_and_restore_import_nothing(tmp_path: Path):
+    done = python(FIRST_CALLS, str(tmp_path / "store.db"))
+    assert json.loads(done.stdout) == []
