@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.backends import sqlite_index
 from holdfast.backends.files import FilesBackend
 from holdfast.backends.memory import MemoryBackend
 from holdfast.backends.port import AsyncBackend, BlockingBackend
@@ -41,6 +42,17 @@ class TestSqlite(BackendContract):
 
 
 class TestSqliteFast(BackendContract):
+    def open_backend(self, where: Path) -> BlockingBackend:
+        return SqliteBackend(where / "store.db", durability="fast")
+
+
+class TestSqliteIndexedAtOnce(BackendContract):
+    """With records being put into the tables that lead to them after every few, and not after many."""
+
+    @pytest.fixture(autouse=True)
+    def few(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sqlite_index, "AT_ONCE", 2)
+
     def open_backend(self, where: Path) -> BlockingBackend:
         return SqliteBackend(where / "store.db", durability="fast")
 

@@ -182,11 +182,12 @@ def test_the_columns_that_the_page_names_are_there(tmp_path):
     format_example.make_store(tmp_path / "store.db")
     database = sqlite3.connect(tmp_path / "store.db")
     for table, columns in {
-        "session": "n id", "deleted": "n", "run": "k length data", "blob": "n hash written_at_us data",
+        "session": "n id", "deleted": "n", "indexed": "n", "record_by_id": "id n", "record_by_place": "session sequence n",
+         "run": "k length data", "blob": "n hash written_at_us data",
         "row": "space key tree version value", "checkpoint": "session_id sequence step_name created_at",
     }.items():  # fmt: skip
         found = {row[1] for row in database.execute(f"PRAGMA table_info({table})")}
         assert found == set(columns.split()) if table != "checkpoint" else found > set(columns.split())
     assert database.execute("PRAGMA application_id").fetchone() == (0x686F6C64,)
-    assert database.execute("PRAGMA user_version").fetchone() == (2,)
+    assert database.execute("PRAGMA user_version").fetchone() == (3,)
     database.close()

@@ -8,8 +8,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from unittest.mock import patch
 
 from holdfast import Checkpoint, SyncClient
+from holdfast.backends import sqlite_index
 from holdfast.errors import HoldfastError
 
 SESSIONS = ("main", "side", "täsks")
@@ -140,7 +142,8 @@ class SmallStore:
 
 def build(kind: str, folder: Path, *, dense: bool = True) -> SmallStore:
     path = folder / "store"
-    with open_client(kind, path) as client:
+    # Few at once, so that some are indexed and some are not.
+    with patch.object(sqlite_index, "AT_ONCE", 4), open_client(kind, path) as client:
         ids = tell(client)
     if kind == "sqlite":
         _put_all_in_one_file(path, DENSE_PAGE if dense else None)
@@ -160,6 +163,8 @@ def _put_all_in_one_file(path: Path, page_size: int | None) -> None:
         connection.execute(f"PRAGMA page_size={page_size}")
         connection.execute("VACUUM")
     connection.execute("PRAGMA journal_mode=WAL")
+    [(records, indexed)] = connection.execute("SELECT count(*), (SELECT count(*) FROM record_by_id) FROM record")
+    assert 0 < indexed < records
     connection.close()
     assert not path.with_name(f"{path.name}-wal").exists()
 

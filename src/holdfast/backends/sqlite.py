@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakSet
 
-from holdfast.backends import sqlite_commit, sqlite_schema
+from holdfast.backends import sqlite_commit, sqlite_index, sqlite_schema
 from holdfast.backends.directories import make_directory
 from holdfast.backends.port import (
     MAX_LOG_ELEMENTS,
@@ -46,7 +46,6 @@ RECORD_TYPES = (bytes, bytes, int, bytes)
 RUN_TYPES = (int, int, bytes)
 BLOBS_AT_ONCE = 16
 MANY_BLOBS = f"SELECT hash, data FROM blob WHERE hash IN ({', '.join('?' * BLOBS_AT_ONCE)})"
-RECORD = "SELECT record.id, session.id, sequence, data FROM record JOIN session ON session.n = record.session"
 
 
 def open_url(url: str, **options: Any) -> SqliteBackend:
@@ -129,7 +128,7 @@ class SqliteBackend:
 
     def records(self, ids: Sequence[bytes]) -> list[Record | None]:
         def read(connection: sqlite3.Connection) -> list[Record | None]:
-            found = (connection.execute(f"{RECORD} WHERE record.id = ?", (id_,)).fetchone() for id_ in ids)
+            found = (connection.execute(sqlite_index.RECORD_OF_ID, (id_,)).fetchone() for id_ in ids)
             return [Record(*_typed(row, RECORD_TYPES)) if row else None for row in found]
 
         return self._read(read)
@@ -137,8 +136,7 @@ class SqliteBackend:
     def session_records(self, session: bytes, *, before: int | None = None, limit: int | None = None) -> list[Record]:
         def read(connection: sqlite3.Connection) -> list[Record]:
             rows = connection.execute(
-                f"{RECORD} WHERE session = (SELECT n FROM session WHERE id = ?) AND sequence < ? "
-                "ORDER BY sequence DESC LIMIT ?",
+                sqlite_index.RECORDS_OF_SESSION,
                 (session, 2**62 if before is None else before, -1 if limit is None else limit),
             )
             return [Record(*_typed(row, RECORD_TYPES)) for row in rows]
@@ -150,7 +148,7 @@ class SqliteBackend:
             # All ids are looked at: whole bytes are compared first, which is much quicker than their digits.
             whole = bytes.fromhex(ending[len(ending) % 2 :])
             rows = connection.execute(
-                "SELECT id FROM record WHERE substr(id, ?) = ? AND lower(hex(id)) LIKE '%' || ? LIMIT ?",
+                sqlite_index.IDS,
                 (-len(whole) if whole else 17, whole, ending.lower(), limit),
             )
             return [_typed(row, (bytes,))[0] for row in rows]
@@ -227,7 +225,7 @@ class SqliteBackend:
 
     def page_records(self, after: bytes | None, limit: int) -> list[Record]:
         def read(connection: sqlite3.Connection) -> list[Record]:
-            rows = connection.execute(f"{RECORD} WHERE record.id > ? ORDER BY record.id LIMIT ?", (after or b"", limit))
+            rows = connection.execute(sqlite_index.RECORDS_BY_ID, (after or b"", limit))
             return [Record(*_typed(row, RECORD_TYPES)) for row in rows]
 
         return self._read(read)

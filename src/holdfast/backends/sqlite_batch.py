@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from holdfast.backends import sqlite_commit
+from holdfast.backends import sqlite_commit, sqlite_index
 from holdfast.backends.port import ANY_VERSION, MAX_LOG_ELEMENTS, Commit, CommitConflict, RowKey
 
 REMEMBERED = 50_000
@@ -27,15 +27,17 @@ class Known:
         self.tails: dict[int, int] = {}
         self.sessions: dict[bytes, int] = {}
         self.last_record: int | None = None
+        self.newest = sqlite_index.Newest()
 
     def forget(self) -> None:
         self.rows.clear()
         self.tails.clear()
         self.sessions.clear()
         self.last_record = None
+        self.newest.forget()
 
     def is_large(self) -> bool:
-        return len(self.rows) + len(self.tails) + len(self.sessions) > REMEMBERED
+        return len(self.rows) + len(self.tails) + len(self.sessions) + len(self.newest) > REMEMBERED
 
 
 class Batch:
@@ -71,6 +73,8 @@ class Batch:
             else:
                 outcomes.append(None)
         self._write()
+        if known.last_record is not None:
+            known.newest.enter_due(connection, known.last_record)
         connection.execute("COMMIT")
         return outcomes
 
@@ -90,6 +94,18 @@ class Batch:
             if expect not in (now[0], ANY_VERSION) or was not in (None, now[1]):
                 raise CommitConflict("row", key)
             versions.append(now[0])
+        record = commit.record
+        assert record is not None
+        session = known.sessions.get(record.session)
+        if session is None:
+            session = sqlite_commit.session_number(connection, record.session)
+        if not known.newest.is_known:
+            self._write()
+            known.newest.look(connection)
+        if session is None or not known.newest.is_below(connection, record, session):
+            self._write()
+            if sqlite_index.is_taken(connection, record, session):
+                raise CommitConflict("record", record.id)
 
         for run in commit.runs:
             self._runs.append((run.log * MAX_LOG_ELEMENTS + run.first, run.length, run.data))
@@ -97,14 +113,10 @@ class Batch:
         for write, version in zip(commit.rows, versions, strict=True):
             assert write.value is not None
             self._rows[write.key] = known.rows[write.key] = (version + 1, write.value)
-        record = commit.record
-        assert record is not None
-        session = known.sessions.get(record.session)
         if session is None:
-            session = sqlite_commit.session_number(connection, record.session)
-            if session is None:
-                session = sqlite_commit.new_session(connection, record.session)
-            known.sessions[record.session] = session
+            session = sqlite_commit.new_session(connection, record.session)
+        known.sessions[record.session] = session
+        known.newest.add(record, session)
         n = known.last_record = self._last_record() + 1
         self._records.append(sqlite_commit.record_columns(record, n, session))
 
@@ -125,6 +137,8 @@ class Batch:
 
     def _forget(self, commit: Commit) -> None:
         """What a commit of another kind has touched is looked up again when it is needed."""
+        if commit.record is not None or commit.more_records:
+            self._known.newest.forget()
         for run in commit.runs:
             self._known.tails.pop(run.log, None)
         for delete in commit.delete_runs:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 import time
 
+from holdfast.backends import sqlite_index
 from holdfast.backends.port import (
     ABSENT,
     ANY_VERSION,
@@ -51,7 +52,8 @@ def carry_out(connection: sqlite3.Connection, commit: Commit, last: int) -> int:
             _check_tail(connection, run)
         ends[run.log] = run.first + run.length
     for id_, prefix in commit.require:
-        found = connection.execute("SELECT substr(data, 1, ?) FROM record WHERE id = ?", (len(prefix), id_)).fetchone()
+        n = sqlite_index.number_of(connection, id_)
+        found = connection.execute("SELECT substr(data, 1, ?) FROM record WHERE n = ?", (len(prefix), n)).fetchone()
         if found is None or (found[0] or b"") != prefix:  # of nothing, substr gives NULL
             raise CommitConflict("require", id_)
     for key, expected in commit.require_rows:
@@ -149,20 +151,18 @@ def _write_run(connection: sqlite3.Connection, run: RunWrite) -> None:
 
 def _check_record(connection: sqlite3.Connection, record: RecordWrite) -> None:
     if record.replaces is not None:
-        found = connection.execute("SELECT data FROM record WHERE id = ?", (record.id,)).fetchone()
+        n = sqlite_index.number_of(connection, record.id)
+        found = connection.execute("SELECT data FROM record WHERE n = ?", (n,)).fetchone()
         if found is None or found[0] != record.replaces:
             raise CommitConflict("replace", record.id)
-    elif connection.execute(
-        "SELECT 1 FROM record WHERE id = ?1 UNION ALL SELECT 1 FROM record WHERE sequence = ?3 AND session = "
-        "(SELECT n FROM session WHERE id = ?2)",
-        (record.id, record.session, record.sequence),
-    ).fetchone():
+    elif sqlite_index.is_taken(connection, record, session_number(connection, record.session)):
         raise CommitConflict("record", record.id)
 
 
 def _write_record(connection: sqlite3.Connection, record: RecordWrite, n: int) -> None:
     if record.replaces is not None:
-        connection.execute("UPDATE record SET data = ? WHERE id = ?", (record.data, record.id))
+        replaced = sqlite_index.number_of(connection, record.id)
+        connection.execute("UPDATE record SET data = ? WHERE n = ?", (record.data, replaced))
         return
     session = session_number(connection, record.session) or new_session(connection, record.session)
     connection.execute(PUT_RECORD, record_columns(record, n, session))
@@ -204,7 +204,8 @@ def _delete(connection: sqlite3.Connection, commit: Commit) -> None:
 def _delete_records(connection: sqlite3.Connection, commit: Commit) -> None:
     last = last_record(connection)
     for id_, data in commit.delete_records:
-        connection.execute("DELETE FROM record WHERE id = ? AND data = ?", (id_, data))
+        n = sqlite_index.number_of(connection, id_)
+        connection.execute("DELETE FROM record WHERE n = ? AND data = ?", (n, data))
     if last_record(connection) < last:  # the table no longer tells which numbers were given out: now it is written down
         connection.execute("DELETE FROM deleted")
         connection.execute("INSERT INTO deleted VALUES (?)", (last,))

@@ -10,7 +10,7 @@ from holdfast.errors import CorruptError, NewerVersionError, UsageError
 
 APPLICATION_ID = 0x686F6C64  # "hold"
 MIGRATIONS = Path(__file__).with_name("sqlite_migrations")
-SCHEMA = 2
+SCHEMA = 3
 SMALLEST_FILE = 512  # the smallest page
 
 
