@@ -41,8 +41,8 @@ class Known:
 
 
 class Batch:
-    """One transaction. Raises `sqlite3.Error` when it can't be written, `sqlite3.IntegrityError` also when a record's
-    id or sequence number was taken: then all of it must be rolled back, `Known` be forgotten, and each commit be
+    """One transaction. Raises `sqlite3.Error` when it can't be written, `sqlite3.IntegrityError` also when the records
+    contradict the tables that lead to them: then all of it must be rolled back, `Known` be forgotten, and each commit be
     carried out alone."""
 
     def __init__(self, connection: sqlite3.Connection, known: Known) -> None:

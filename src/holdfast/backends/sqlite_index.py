@@ -14,7 +14,7 @@ from typing import TypeVar
 from holdfast.backends.port import RecordWrite
 
 T = TypeVar("T")
-AT_ONCE = 64  # put into the tables together. Until then, a query looks through them
+AT_ONCE = 32  # put into the tables together. Until then, a query looks through them
 
 _INDEXED = "(SELECT n FROM indexed)"
 # `?1` is the id. An entry that leads to another record is none.
