@@ -92,10 +92,13 @@ class Newest:
     def __len__(self) -> int:
         return len(self._sequences)
 
-    def is_below(self, connection: sqlite3.Connection, record: RecordWrite, session: int) -> bool:
-        """Whether the record is above all others. `look` must have been called."""
+    def is_below(self, connection: sqlite3.Connection, record: RecordWrite, session: int | None) -> bool:
+        """Whether the record is above all others; `session` is None if it is the first of its session. `look` must have been
+        called."""
+        if session is None:
+            return record.id > self._id
         highest = self._sequences.get(session)
-        if highest is None:
+        if highest is None:  # asked for even if the id is not above: `add` goes on from it
             query = "SELECT max(sequence) FROM record_by_place WHERE session = ?"
             found = connection.execute(query, (session,)).fetchone()[0]
             highest = max(_checked(found, int, 0), self._above.get(session, 0))
@@ -103,7 +106,7 @@ class Newest:
         return record.id > self._id and record.sequence > highest
 
     def add(self, record: RecordWrite, session: int) -> None:
-        """A record is written."""
+        """A record is written, about which `is_below` was asked."""
         self._id = max(self._id, record.id)
         self._sequences[session] = max(self._sequences.get(session, 0), record.sequence)
 

@@ -109,6 +109,20 @@ def test_an_id_and_a_place_below_the_highest_that_are_free_are_taken(backend: Sq
     assert backend.session_records(b"run-001")[-1].id == bytes(16)
 
 
+def test_an_id_below_the_highest_does_not_make_a_place_look_free(path: Path):
+    one, two = SqliteBackend(path), SqliteBackend(path)
+    save(one, *range(10, 20))
+    assert two.commit_all([Commit(TREE, record(5)._replace(id=bytes(16)))]) == [None]
+    assert is_refused(two, Commit(TREE, record(15)._replace(id=record_id(1000, TREE))))
+    one.close()
+    two.close()
+
+
+def test_of_two_at_one_place_of_a_new_session_the_second_is_refused(backend: SqliteBackend):
+    twice = [Commit(TREE, record(1)), Commit(TREE, record(1)._replace(id=record_id(2, TREE)))]
+    assert [outcome is None for outcome in backend.commit_all(twice)] == [True, False]
+
+
 @pytest.mark.parametrize("number", [3, sqlite_index.AT_ONCE + 3])
 def test_what_is_deleted_is_gone_from_the_tables_and_its_id_free(backend: SqliteBackend, path: Path, number: int):
     save(backend, *range(1, sqlite_index.AT_ONCE + 10))
