@@ -39,6 +39,7 @@ def prepare(connection: sqlite3.Connection) -> None:
     tail_of(connection, 0)
     session_number(connection, b"")
     last_record(connection)
+    sqlite_index.prepare(connection)
     for statement in (PUT_RUN, PUT_RECORD, PUT_ROW):
         connection.executemany(statement, ())
 

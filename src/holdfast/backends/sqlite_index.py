@@ -60,6 +60,15 @@ _ENTER = (
 )
 
 
+_HIGHEST = "SELECT max(sequence) FROM record_by_place WHERE session = ?"
+
+
+def prepare(connection: sqlite3.Connection) -> None:
+    """Has the connection prepare what `Newest` asks at the first save."""
+    Newest().look(connection)
+    connection.execute(_HIGHEST, (0,)).fetchone()
+
+
 def number_of(connection: sqlite3.Connection, id_: bytes) -> int | None:
     """The `n` of a record, None if there is none of that id."""
     found = connection.execute(NUMBER_OF_ID, (id_,)).fetchone()
@@ -99,8 +108,7 @@ class Newest:
             return record.id > self._id
         highest = self._sequences.get(session)
         if highest is None:  # asked for even if the id is not above: `add` goes on from it
-            query = "SELECT max(sequence) FROM record_by_place WHERE session = ?"
-            found = connection.execute(query, (session,)).fetchone()[0]
+            found = connection.execute(_HIGHEST, (session,)).fetchone()[0]
             highest = max(_checked(found, int, 0), self._above.get(session, 0))
             self._sequences[session] = highest
         return record.id > self._id and record.sequence > highest
