@@ -129,7 +129,7 @@ def test_kill_9_loses_nothing_that_was_acknowledged(where: Path, durability: str
     for delay in (0.0, 0.013, 0.031, 0.05):
         with python(WRITER, str(where), durability) as child:
             assert child.stdout is not None
-            acknowledged = [int(child.stdout.readline())]
+            acknowledged = [int(child.stdout.readline()), int(child.stdout.readline())]
             time.sleep(delay)
             child.send_signal(signal.SIGKILL)
             acknowledged += [int(line) for line in child.stdout]
