@@ -96,11 +96,10 @@ class Client(Keeping, Moving, Asking, Travelling, Undoing):
         is refused (`NewerStateError`). With `workspace`, a directory or what `client.workspace(...)` gave, a snapshot of its
         files is taken and saved with the state, or neither is. Any other keyword is metadata.
         """
-        from holdfast.operations import save as saving
-        from holdfast.operations.arguments import SaveRequest
+        from holdfast.operations.save import save
 
         session_id = arguments.session_under(lease, session_id)
-        request = SaveRequest(
+        request = arguments.SaveRequest(
             agent_id=arguments.name("agent_id", agent_id),
             session_id=arguments.new_session_id() if session_id is None else session_id,
             framework=Framework.of(framework),
@@ -123,7 +122,7 @@ class Client(Keeping, Moving, Asking, Travelling, Undoing):
             from holdfast.workspace.workspace import opened
 
             return ids.to_text((await opened(self._services, self._workspaces, workspace).save(request)).id)
-        return ids.to_text((await saving.save(self._services, request)).id)
+        return ids.to_text((await save(self._services, request)).id)
 
     async def restore(self, checkpoint_id: str, verify: bool = True, *, migrate: bool = True) -> Checkpoint:
         """The checkpoint with its state, checked against its checksum, and brought to the newest version that the
@@ -248,11 +247,10 @@ class Client(Keeping, Moving, Asking, Travelling, Undoing):
 
     async def save_checkpoint(self, checkpoint: Checkpoint, *, lease: LeaseTerms | None = None) -> str:
         """Saves a checkpoint that was built elsewhere, under its own id."""
-        from holdfast.operations import save as saving
-        from holdfast.operations.arguments import SaveRequest
+        from holdfast.operations.save import save
 
         arguments.session_under(lease, checkpoint.session_id)
-        request = SaveRequest(
+        request = arguments.SaveRequest(
             agent_id=arguments.name("agent_id", checkpoint.agent_id),
             session_id=arguments.name("session_id", checkpoint.session_id),
             framework=Framework.of(checkpoint.framework),
@@ -272,7 +270,7 @@ class Client(Keeping, Moving, Asking, Travelling, Undoing):
             handoff_target=arguments.optional_name("handoff_target", checkpoint.handoff_target),
             handoff_schema=arguments.optional_name("handoff_schema", checkpoint.handoff_schema),
         )
-        return ids.to_text((await saving.save(self._services, request)).id)
+        return ids.to_text((await save(self._services, request)).id)
 
     async def rollback(
         self,
