@@ -35,9 +35,10 @@ class Field:
         return [kind(self.servers[kind.key]) for kind in kinds]
 
     def throughput(self) -> list[OnServer]:
+        from benchmarks.contenders.raw_postgres import RawPostgres
         from benchmarks.contenders.raw_redis import RawRedis
 
-        kinds: list[type[OnServer]] = [RawRedis]
+        kinds: list[type[OnServer]] = [RawRedis, RawPostgres]
         if self.with_peers:
             from benchmarks.contenders.langgraph_postgres import LanggraphPostgresPool
 
@@ -96,7 +97,9 @@ def quick_plan(field: Field) -> ServerPlan:
 
 
 REDIS = ("holdfast_redis", "holdfast_redis_declared", "checkpnt_redis", "raw_set")
-POSTGRES = ("holdfast_postgres", "holdfast_postgres_declared", "langgraph_postgres", "langgraph_postgres_pool")
+POSTGRES = (
+    "holdfast_postgres", "holdfast_postgres_declared", "langgraph_postgres", "langgraph_postgres_pool", "raw_insert",
+)  # fmt: skip
 
 
 @contextmanager

@@ -16,6 +16,7 @@ TITLES = {
     "holdfast_postgres_declared": "**holdfast on PostgreSQL, declared append**",
     "langgraph_postgres": "langgraph-postgres, one connection",
     "langgraph_postgres_pool": "langgraph-postgres, pool of 8",
+    "raw_insert": "bare INSERT of the same bytes, one connection",
     "holdfast": "**holdfast on SQLite**",
 }
 

@@ -76,7 +76,7 @@ def test_the_quick_benchmarks_on_servers_run_for_our_own_side(tmp_path: Path):
         pytest.skip(done.stderr.splitlines()[-1])
     assert done.returncode == 0, done.stderr
     results = json.loads((tmp_path / "servers.json").read_text())
-    assert results["B"]["32"]["contenders"].keys() == {"holdfast_redis", "holdfast_postgres", "raw_set"}
+    assert results["B"]["32"]["contenders"].keys() == {"holdfast_redis", "holdfast_postgres", "raw_set", "raw_insert"}
     assert "over a raw SET" in (tmp_path / "servers.md").read_text()
 
 
