@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable, Iterator
 
@@ -194,3 +195,24 @@ def test_the_connection_that_listens_stays_for_a_while(redis_url, prefix, monkey
             await asyncio.to_thread(until, lambda: listeners(redis_url, prefix) == 0)
 
     asyncio.run(use())
+
+
+@pytest.mark.parametrize("turns", range(0, 40, 2))
+def test_a_client_closed_while_it_begins_to_listen_leaves_no_connection(url: str, turns: int):
+    async def main() -> None:
+        client = Client.open(url)
+        await client.save("a", session_id="s")
+
+        async def follow() -> int:
+            return len([event async for event in client.events(after="start", poll_seconds=NEVER)])
+
+        following = asyncio.ensure_future(follow())
+        while not client._services.backend._listeners:
+            await asyncio.sleep(0)
+        for _ in range(turns):  # somewhere between asking for a connection and listening on it
+            await asyncio.sleep(0)
+        await client.close()
+        assert await asyncio.wait_for(following, 60) == 1
+
+    asyncio.run(main())
+    gc.collect()  # what was not closed says so now

@@ -70,12 +70,35 @@ async def _tree(services: Services, session: bytes) -> bytes:
     return await reading.find_tree(services, session) or b""
 
 
-async def _head(services: Services, entry: Entry, change: Change, origin: Origin) -> RollbackReport:
+async def _head(services: Services, entry: Entry, change: Change, origin: Origin) -> RollbackReport | None:
     await refuse_moved_on(services, entry, change)
     session = rows.session_name(change.name)
     if change.before is None:
-        raise ConflictError(f"session {session!r:.60} stood at nothing before: there is nothing to go back to")
+        await _to_nothing(services, entry, change, origin)
+        return None
     return await rollback.rollback(services, session, change.before, expect_head=change.after, origin=origin)
+
+
+async def _to_nothing(services: Services, entry: Entry, change: Change, origin: Origin) -> None:
+    """The session stands where all of its checkpoints had expired: at none."""
+    session = rows.session_name(change.name)
+    tree = entry.tree or await _tree(services, change.name)
+    found = await reading.find_head(services, change.name, tree)
+    assert found is not None, "`refuse_moved_on` has seen it"
+    head, row = found
+    leasing.refuse(services, session, head, None)
+    key = rows.head_key(change.name, tree)
+    write = RowWrite(key, head._replace(checkpoint=None).pack(key), row.version)
+    moved = [Change(oplog.HEAD, change.name, change.after, None)]
+    services.memory.drop(change.name)
+    try:
+        logged = log.writes(services, origin, tree, "rollback", moved, session)
+        await services.backend.commit(Commit(tree=tree, rows=[write, *logged]))
+    except CommitConflict:
+        raise ConflictError(
+            f"session {session!r:.60} moved while operation {ids.to_text(entry.id)} was being undone. Look at `latest`, then "
+            "decide again"
+        ) from None
 
 
 async def _life(services: Services, entry: Entry, life: Change, heads: list[Change], origin: Origin) -> list[str]:

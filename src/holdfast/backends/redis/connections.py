@@ -42,6 +42,7 @@ class _Links:
         self._opened = asyncio.Event()
         self._listening = asyncio.Lock()
         self._ear: Ear | None = None
+        self._is_closed = False
 
     def idle(self) -> Link | None:
         for link in reversed(self._links):
@@ -68,6 +69,7 @@ class _Links:
             cancelled = task.cancelling() if task else 0
             link = Link(await _connected(settings), settings["socket_timeout"])
             self._links.append(link)
+            self._refuse_if_closed(link)
             _end_if_cancelled(task, cancelled)
             return link
         finally:
@@ -82,10 +84,18 @@ class _Links:
                 task = asyncio.current_task()
                 cancelled = task.cancelling() if task else 0
                 self._ear = Ear(await _connected(settings), channel)
+                self._refuse_if_closed(self._ear)
                 _end_if_cancelled(task, cancelled)
             return self._ear
 
+    def _refuse_if_closed(self, link: Link) -> None:
+        """Closed while it was being connected: nobody would close it after that."""
+        if self._is_closed:
+            link.close()
+            raise ConnectionError("it was closed")
+
     async def close(self) -> None:
+        self._is_closed = True
         links, self._links = self._links, []
         if self._ear is not None:
             links.append(self._ear)
@@ -100,7 +110,11 @@ class _Links:
 async def _connected(settings: dict[str, Any]) -> Any:
     given = dict(settings)
     connection = given.pop("connection_class", Connection)(**given)
-    await connection.connect()
+    try:
+        await connection.connect()
+    except BaseException:  # cancelled half way, it would stay open
+        await connection.disconnect(nowait=True)
+        raise
     return connection
 
 
