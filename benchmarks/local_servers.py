@@ -62,11 +62,17 @@ class RedisServer:
 
     def clear(self) -> None:
         self._client.flushall(asynchronous=False)
-        self._empty = self._client.info("memory")["used_memory"]
+        self._empty = self._used()
 
     def bytes_kept(self) -> int:
         """By how much the server's memory has grown: data, indexes, and whatever it needs for them."""
-        return self._client.info("memory")["used_memory"] - self._empty
+        return self._used() - self._empty
+
+    def _used(self) -> int:
+        """Without what comes and goes, be there data or not: buffers of clients and of the append-only file."""
+        said = self._client.info("memory")
+        passing = ("mem_clients_normal", "mem_clients_slaves", "mem_aof_buffer", "mem_replication_backlog")
+        return said["used_memory"] - sum(said.get(name, 0) for name in passing)
 
     def version(self) -> str:
         said = self._client.info("server")
