@@ -53,7 +53,6 @@ class Work:
 class RedisServer:
     def __init__(self, server: Any) -> None:
         self._server = server
-        self._empty = 0
         self.clear()
 
     @property
@@ -62,17 +61,16 @@ class RedisServer:
 
     def clear(self) -> None:
         self._client.flushall(asynchronous=False)
-        self._empty = self._used()
 
     def bytes_kept(self) -> int:
-        """By how much the server's memory has grown: data, indexes, and whatever it needs for them."""
-        return self._used() - self._empty
+        """What all keys take in the server's memory, as it says itself: names, values and what holds them together. The growth of
+        its whole memory says less: that falls, too, when buffers of clients go."""
+        import redis
 
-    def _used(self) -> int:
-        """Without what comes and goes, be there data or not: buffers of clients and of the append-only file."""
-        said = self._client.info("memory")
-        passing = ("mem_clients_normal", "mem_clients_slaves", "mem_aof_buffer", "mem_replication_backlog")
-        return said["used_memory"] - sum(said.get(name, 0) for name in passing)
+        with redis.Redis.from_url(self.url, protocol=2) as client, client.pipeline(transaction=False) as asked:
+            for name in client.scan_iter(count=1000):
+                asked.memory_usage(name, samples=0)
+            return sum(asked.execute())
 
     def version(self) -> str:
         said = self._client.info("server")

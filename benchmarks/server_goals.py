@@ -36,7 +36,7 @@ def _redis_goals() -> Iterator[Goal]:
         unit="ms",
     )
     yield Goal(
-        "Redis: growth of the server's memory after 1,000 steps over the final state's compact JSON",
+        "Redis: memory of all keys after 1,000 steps over the final state's compact JSON",
         "A",
         lambda results: results["A"]["1000"]["contenders"]["holdfast_redis"]["bytes_over_final_json"],
         2.0,

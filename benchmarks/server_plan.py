@@ -72,7 +72,7 @@ def full_plan(field: Field) -> ServerPlan:
         growing_steps={100: 5, 1000: 2},
         growing_tail=50,
         restores=7,
-        turns={1: 120, 32: 12},
+        turns={1: 120, 32: 24},
         saves_per_turn=25,
         warm_up=320,
         small_restores=300,
