@@ -75,7 +75,7 @@ def full_plan(field: Field) -> ServerPlan:
         turns={1: 120, 32: 24},
         saves_per_turn=25,
         warm_up=320,
-        small_restores=300,
+        small_restores=1000,
         sessions=320,
         session_steps=20,
     )
