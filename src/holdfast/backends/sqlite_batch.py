@@ -102,7 +102,7 @@ class Batch:
         if not known.newest.is_known:
             self._write()
             known.newest.look(connection)
-        if not known.newest.is_below(connection, record, session):
+        if not known.newest.is_above_all(connection, record, session):
             self._write()
             if sqlite_index.is_taken(connection, record, session):
                 raise CommitConflict("record", record.id)

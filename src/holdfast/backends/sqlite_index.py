@@ -101,7 +101,7 @@ class Newest:
     def __len__(self) -> int:
         return len(self._sequences)
 
-    def is_below(self, connection: sqlite3.Connection, record: RecordWrite, session: int | None) -> bool:
+    def is_above_all(self, connection: sqlite3.Connection, record: RecordWrite, session: int | None) -> bool:
         """Whether the record is above all others; `session` is None if it is the first of its session. `look` must have been
         called."""
         if session is None:
@@ -114,7 +114,7 @@ class Newest:
         return record.id > self._id and record.sequence > highest
 
     def add(self, record: RecordWrite, session: int) -> None:
-        """A record is written, about which `is_below` was asked."""
+        """A record is written, about which `is_above_all` was asked."""
         self._id = max(self._id, record.id)
         self._sequences[session] = max(self._sequences.get(session, 0), record.sequence)
 
