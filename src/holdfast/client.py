@@ -96,8 +96,6 @@ class Client(Keeping, Moving, Asking, Travelling, Undoing):
         is refused (`NewerStateError`). With `workspace`, a directory or what `client.workspace(...)` gave, a snapshot of its
         files is taken and saved with the state, or neither is. Any other keyword is metadata.
         """
-        from holdfast.operations.save import save
-
         session_id = arguments.session_under(lease, session_id)
         request = arguments.SaveRequest(
             agent_id=arguments.name("agent_id", agent_id),
@@ -105,24 +103,35 @@ class Client(Keeping, Moving, Asking, Travelling, Undoing):
             framework=Framework.of(framework),
             execution_state={} if execution_state is None else execution_state,
             agent_context={} if context is None else context,
-            parent_id=arguments.optional_id(parent_id),
-            step_index=arguments.step(step_index),
-            step_name=arguments.optional_name("step_name", step_name),
-            ttl_seconds=arguments.ttl(ttl_seconds),
-            metadata=arguments.metadata(metadata),
-            checkpoint_id=arguments.optional_id(checkpoint_id),
-            append=arguments.append(append),
-            expect_head=arguments.optional_id(expect_head),
             lease=lease,
             tasks=tasks,
-            app_version=arguments.optional_name("app_version", app_version),
-            state_version=arguments.state_version(state_version),
         )
+        # Most saves leave out most of these: what is not given is not checked, and stays as it is in a new request.
+        if parent_id is not None:
+            request.parent_id = ids.from_text(parent_id)
+        if step_index is not None:
+            request.step_index = arguments.step(step_index)
+        if step_name is not None:
+            request.step_name = arguments.name("step_name", step_name)
+        if ttl_seconds is not None:
+            request.ttl_seconds = arguments.ttl(ttl_seconds)
+        if metadata:
+            request.metadata = arguments.metadata(metadata)
+        if checkpoint_id is not None:
+            request.checkpoint_id = ids.from_text(checkpoint_id)
+        if append is not None:
+            request.append = arguments.append(append)
+        if expect_head is not None:
+            request.expect_head = ids.from_text(expect_head)
+        if app_version is not None:
+            request.app_version = arguments.name("app_version", app_version)
+        if state_version is not None:
+            request.state_version = arguments.state_version(state_version)
         if workspace is not None:
             from holdfast.workspace.workspace import opened
 
             return ids.to_text((await opened(self._services, self._workspaces, workspace).save(request)).id)
-        return ids.to_text((await save(self._services, request)).id)
+        return ids.to_text((await self._saving.save(self._services, request)).id)
 
     async def restore(self, checkpoint_id: str, verify: bool = True, *, migrate: bool = True) -> Checkpoint:
         """The checkpoint with its state, checked against its checksum, and brought to the newest version that the
@@ -247,8 +256,6 @@ class Client(Keeping, Moving, Asking, Travelling, Undoing):
 
     async def save_checkpoint(self, checkpoint: Checkpoint, *, lease: LeaseTerms | None = None) -> str:
         """Saves a checkpoint that was built elsewhere, under its own id."""
-        from holdfast.operations.save import save
-
         arguments.session_under(lease, checkpoint.session_id)
         request = arguments.SaveRequest(
             agent_id=arguments.name("agent_id", checkpoint.agent_id),
@@ -270,7 +277,7 @@ class Client(Keeping, Moving, Asking, Travelling, Undoing):
             handoff_target=arguments.optional_name("handoff_target", checkpoint.handoff_target),
             handoff_schema=arguments.optional_name("handoff_schema", checkpoint.handoff_schema),
         )
-        return ids.to_text((await save(self._services, request)).id)
+        return ids.to_text((await self._saving.save(self._services, request)).id)
 
     async def rollback(
         self,

@@ -58,10 +58,11 @@ class Opening:
         from holdfast.codec.codec import Codec
         from holdfast.codec.limits import Limits
         from holdfast.model.migrations import default_migrations
-        from holdfast.operations import restore, save  # noqa: F401
+        from holdfast.operations import restore, save  # noqa: F401 - the client's `restore` imports its own anew
         from holdfast.operations.memory import LineMemory
         from holdfast.operations.services import LogNumbers, Services
 
+        self._saving = save
         bridge = self._bridge(backend)
         self._services = Services(
             backend=bridge,

@@ -59,4 +59,4 @@ def make(ms: int, counter: int, noise: bytes, tag: bytes | None = None) -> bytes
     checkpoint of a new one."""
     if tag is None:
         tag = bytes((_VARIANT | noise[4] & 0x3F, noise[5], noise[6], noise[7]))
-    return ms.to_bytes(6, "big") + (0x7000 | counter).to_bytes(2, "big") + tag + noise[:4]
+    return (ms << 16 | 0x7000 | counter).to_bytes(8, "big") + tag + noise[:4]

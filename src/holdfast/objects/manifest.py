@@ -86,26 +86,28 @@ class Manifest(NamedTuple):
 
     def spans(self) -> list[Span]:
         """Every span it refers to, the skeleton's first."""
-        own = [self.skeleton.span] if self.skeleton.span else []
-        return own + [span for entry in self.lists for span in entry.spans]
+        spans = [] if self.skeleton.span is None else [self.skeleton.span]
+        for entry in self.lists:
+            spans += entry.spans
+        return spans
 
     def list_at(self, path: Path) -> ListEntry | None:
         return next((entry for entry in self.lists if entry.path == path), None)
 
     def pack(self) -> bytes:
-        size, digest, inline, span, tail = self.skeleton
-        skeleton = [size, digest, inline, span and list(span), tail and list(tail)]
-        if not self.lists and not self.blobs:
-            return ormsgpack.packb([skeleton, [], []])
+        (size, digest, inline, span, tail), lists, blobs = self
+        skeleton = (size, digest, inline, None if span is None else tuple(span), None if tail is None else tuple(tail))
+        if not lists and not blobs:
+            return ormsgpack.packb((skeleton, (), ()))
         return ormsgpack.packb(
             [
                 skeleton,
                 [
                     [list(e.path), e.length, e.size, e.digest, e.has_bytes, _numbers(e.spans), list(e.tail)]
                     + ([] if e.link == NO_LINK else [e.link, e.open_from])
-                    for e in self.lists
+                    for e in lists
                 ],
-                [list(blob) for blob in self.blobs],
+                [list(blob) for blob in blobs],
             ]
         )
 

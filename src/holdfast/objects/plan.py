@@ -66,11 +66,12 @@ def logs_needed(split: Split, parent: Manifest | None, closed: Collection[int]) 
     return 2 * sum(tail is None or tail.end >= MAX_LOG_ELEMENTS // 2 for tail in tails)
 
 
-def of_small(split: Split, parent: Manifest | None) -> Plan | None:
-    """The plan of a state that is a small skeleton and nothing else, which takes no reading and no log; None for others."""
-    if split.lists or split.blobs or not _is_inline(split):
+def of_small(skeleton: bytes, parent: Manifest | None) -> Manifest | None:
+    """The manifest of a state that is this skeleton and nothing else, if it is so small that it takes no reading, no log and
+    no write but the record's; None for a larger one."""
+    if len(skeleton) > INLINE_ALONE_BYTES:
         return None
-    return Plan(Manifest(_inline(split.skeleton, parent.skeleton if parent else None), (), ()), (), {})
+    return Manifest(_inline(skeleton, parent.skeleton if parent is not None else None), (), ())
 
 
 class Planner:

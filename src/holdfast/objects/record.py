@@ -110,7 +110,10 @@ def pack(
     codec: Codec, header: dict[str, Any], manifest: Manifest, *, root: bytes | None = None
 ) -> tuple[bytes, Stored]:
     """The bytes of a live record, and the same as it will be read."""
-    return _pack(codec, LIVE, header, manifest.pack(), root or manifest.root())
+    root = root or manifest.root()
+    packed, body = _packed(codec, header), manifest.pack()
+    checksum = hashlib.sha256(_LIVE_CHECKED_FIRST + packed + root).digest()
+    return _joined(LIVE, packed, body, root, checksum), Stored(header, body, root, checksum, False)
 
 
 def pack_tombstone(codec: Codec, stored: Stored, when_us: int, why: str) -> bytes:
@@ -118,20 +121,20 @@ def pack_tombstone(codec: Codec, stored: Stored, when_us: int, why: str) -> byte
     kept = ("id", "tree", "parent", "session", "agent", "seq", "step", "name", "at")
     header = {name: stored.header[name] for name in kept if name in stored.header}
     header |= {"sum": stored.checksum, "when": when_us, "why": why}
-    return _pack(codec, TOMBSTONE, header, b"", stored.root)[0]
+    packed = _packed(codec, header)
+    return _joined(TOMBSTONE, packed, b"", stored.root, _checksum(TOMBSTONE[2], VERSION, packed, stored.root))
 
 
-def _pack(codec: Codec, prefix: bytes, header: dict[str, Any], body: bytes, root: bytes) -> tuple[bytes, Stored]:
+def _packed(codec: Codec, header: dict[str, Any]) -> bytes:
     try:
-        packed = ormsgpack.packb(header)
+        return ormsgpack.packb(header)
     except TypeError:  # a lone surrogate somewhere: the codec has a way for it
-        packed = codec.encode(header, "header")
-    if prefix == LIVE:  # what every save does
-        checksum = hashlib.sha256(_LIVE_CHECKED_FIRST + packed + root).digest()
-    else:
-        checksum = _checksum(prefix[2], VERSION, packed, root)
-    head = b"".join((prefix, _VERSION_BYTE, len(packed).to_bytes(4, "little"), packed, body, root, checksum))
-    return head + zlib.crc32(head).to_bytes(4, "big"), Stored(header, body, root, checksum, prefix == TOMBSTONE)
+        return codec.encode(header, "header")
+
+
+def _joined(prefix: bytes, header: bytes, body: bytes, root: bytes, checksum: bytes) -> bytes:
+    head = b"".join((prefix, _VERSION_BYTE, len(header).to_bytes(4, "little"), header, body, root, checksum))
+    return head + zlib.crc32(head).to_bytes(4, "big")
 
 
 def with_manifest(data: bytes, manifest: Manifest) -> bytes:

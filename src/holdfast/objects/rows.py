@@ -7,6 +7,7 @@ row is read, on every backend.
 from __future__ import annotations
 
 import zlib
+from functools import lru_cache
 from typing import NamedTuple
 
 import ormsgpack
@@ -33,7 +34,12 @@ def content(key: RowKey, row: Row) -> bytes:
 
 def _crc(key: RowKey, content: bytes) -> bytes:
     space, inner, _ = key
-    return zlib.crc32(content, zlib.crc32(inner, zlib.crc32(space.encode()))).to_bytes(4, "big")
+    return zlib.crc32(content, zlib.crc32(inner, _crc_of_space(space))).to_bytes(4, "big")
+
+
+@lru_cache(maxsize=64)
+def _crc_of_space(space: str) -> int:
+    return zlib.crc32(space.encode())
 
 
 def session_key(session_id: str) -> bytes:

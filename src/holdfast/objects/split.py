@@ -33,6 +33,7 @@ MAX_WALKED = 1_000_000  # containers looked into; more are left in the skeleton,
 
 LIST, TEXT, BYTES = 0, 1, 2
 ROOTS = ("execution_state", "agent_context")
+_SMALL = min(LONG_BYTES, BLOB_LENGTH)
 _PLAIN = frozenset((int, float, bool, type(None)))
 
 
@@ -84,28 +85,31 @@ class Appended:
         self.elements = elements
 
 
-class Split:
-    """A state in its parts, all encoded: nothing of it is the caller's any more."""
+def whole(codec: Codec, execution_state: Any, agent_context: Any) -> bytes | None:
+    """The skeleton of a state that is too small for anything of it to be kept apart; None if it is larger than that. For who
+    expects it to be small: of a larger one only the beginning is encoded, and in vain."""
+    state = codec.encode_short(execution_state, ROOTS[0], _SMALL)
+    if state is None:
+        return None
+    skeleton = b"\x92" + state + codec.encode(agent_context, ROOTS[1])
+    return skeleton if len(skeleton) <= _SMALL else None
 
-    def __init__(self, codec: Codec, known: Callable[[Path], KnownList | None]) -> None:
+
+class Split:
+    """A state in its parts, all encoded: nothing of it is the caller's any more. `skeleton` is that of a state that is
+    `whole`; any other is to be taken."""
+
+    def __init__(self, codec: Codec, known: Callable[[Path], KnownList | None], skeleton: bytes = b"") -> None:
         self.codec = codec
         self.lists: list[Image] = []
         self.blobs: list[BlobEntry] = []
         self.blob_contents: dict[bytes, bytes] = {}
-        self.skeleton = b""
+        self.skeleton = skeleton
         self._known = known
 
-    def take(self, execution_state: Any, agent_context: Any, *, probably_small: bool = False) -> Split:
-        """Splits a state. A `probably_small` one is first encoded whole: if it is, there is nothing to look for."""
+    def take(self, execution_state: Any, agent_context: Any) -> Split:
+        """Splits a state."""
         values = (execution_state, agent_context)
-        if probably_small:
-            most = min(LONG_BYTES, BLOB_LENGTH)
-            state = self.codec.encode_short(execution_state, ROOTS[0], most)
-            if state is not None:
-                whole = b"\x92" + state + self.codec.encode(agent_context, ROOTS[1])
-                if len(whole) <= most:
-                    self.skeleton = whole
-                    return self
         self._walked = 0
         self._on_path: set[int] = set()
         self.skeleton = b"\x92" + b"".join(

@@ -65,7 +65,8 @@ def child(
 ) -> tuple[Commit, Stored, Line]:
     """The commit that makes `parent`'s child the head of the line, under `lease`, which was taken with the handoff
     `claimed`; the record, and the line it leads to."""
-    tree = line.tree or (parent.tree if parent else None)
+    followed = parent.id if parent is not None else None
+    tree = line.tree or (parent.tree if parent is not None else None)
     if id_ is None:
         id_ = services.new_id(ids.tree_tag(tree) if tree else None)
     tree = tree or id_
@@ -74,17 +75,16 @@ def child(
     if tree != id_:
         header["tree"] = tree
     if step_index is None:
-        step_index = parent.header.get("step", 0) + 1 if parent else 0
+        step_index = parent.header.get("step", 0) + 1 if parent is not None else 0
     if step_index:
         header["step"] = step_index
-    followed = parent.id if parent is not None else None
     if parent is not None:
         header["parent"] = followed
         header["psum"] = parent.checksum
     data, stored = record.pack(services.codec, header, manifest)
 
     session = rows.session_key(fields["session"])
-    key = rows.head_key(session, tree)
+    key = RowKey(rows.HEAD, session, tree)
     head = rows.Head(id_, sequence, line.head.fence, lease)
     value = head.pack(key)
     row_writes = [RowWrite(key, value, line.version, line.head_value)]
@@ -93,23 +93,15 @@ def child(
         row_writes.append(RowWrite(session_row, rows.protect(session_row, tree), ABSENT))
     if "to" in header or (parent is not None and "to" in parent.header):
         row_writes += inbox.changes(stored, parent, claimed=claimed, holder=lease.holder if lease else None)
-    # A parent that is the head can't expire unseen: that would move the head.
-    required = [(followed, record.LIVE)] if followed is not None and followed != line.head.checkpoint else ()
+    expires_at_us = stored.expires_at_us if "ttl" in header else None
     commit = Commit(
         tree=tree,
-        record=RecordWrite(
-            id_,
-            session,
-            sequence,
-            data,
-            stored.labels(),
-            stored.expires_at_us if "ttl" in header else None,
-            spans=manifest.spans(),
-        ),
+        record=RecordWrite(id_, session, sequence, data, stored.labels(), expires_at_us, None, manifest.spans()),
         runs=runs,
         blobs=blobs or {},
         rows=row_writes,
-        require=required,
+        # A parent that is the head can't expire unseen: that would move the head.
+        require=() if followed is None or followed == line.head.checkpoint else [(followed, record.LIVE)],
     )
     next_line = Line(
         tree=tree,

@@ -34,7 +34,7 @@ class Line:
     manifest: Manifest | None = None  # of the tip
     lists: dict[Path, KnownList] = field(default_factory=dict)
     reading: object = field(default_factory=object)  # the look at the store that this line is built upon
-    at_hand: Mapping[Span, Sequence[Run]] = field(default_factory=dict)  # what was read by the same look
+    at_hand: Mapping[Span, Sequence[Run]] | None = None  # what was read by the same look
 
     def known(self, path: Path) -> KnownList | None:
         known = self.lists.get(path)
@@ -85,11 +85,15 @@ class LineMemory:
         size = line.buffered_bytes() if line.lists else 0
         is_watched = bool(line.lists) and line.is_watched()
         with self._lock:
-            self._forget(session)
+            before = self._lines.get(session)
             self._lines[session] = (line, size)
-            self._bytes += size
+            self._lines.move_to_end(session)
+            self._bytes += size if before is None else size - before[1]
             if is_watched:
                 self._watched[session] = None
+                self._watched.move_to_end(session)
+            elif self._watched:
+                self._watched.pop(session, None)
             while self._bytes > self._max_bytes and self._watched:
                 self._unwatch(next(iter(self._watched)))
             while self._bytes > self._max_bytes or len(self._lines) > LINES_REMEMBERED:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 
-from holdfast.backends.port import Commit, CommitConflict, Run, Span
+from holdfast.backends.port import Commit, CommitConflict, Run, RunWrite, Span
 from holdfast.errors import ConflictError, CorruptError, NewerStateError, StoreError, UsageError
 from holdfast.model import ids
 from holdfast.model.migrations import FIRST_VERSION
 from holdfast.model.snapshot_reference import is_ours
 from holdfast.objects import plan, rows
+from holdfast.objects.manifest import Manifest
 from holdfast.objects.record import LIVE, Stored
-from holdfast.objects.split import KnownList, Split
+from holdfast.objects.split import KnownList, Split, whole
 from holdfast.operations import appends, reading, state_versions
 from holdfast.operations import lease as leasing
 from holdfast.operations.arguments import FilesLostError, SaveRequest
@@ -89,6 +90,7 @@ class _Attempt:
         self.fields = fields_of(services, request)
         self.closed: set[int] = set()
         self.line: Line | None = None
+        self._skeleton: bytes | None = None  # of a state that is whole: whatever it follows
         self._split: Split | None = None
         self._base: Line | None = None  # the line that the state was split for
 
@@ -100,23 +102,26 @@ class _Attempt:
         self.line = line
         if request.workspace is not None:
             _refuse_foreign_files(request, line)
-        state_versions.check_parent(services, request, self.fields.get("sv", FIRST_VERSION), line.tip)
-        if self._split is None or self._base is None or self._base.tip is not line.tip:
-            self._split = await _split(services, request, line, self._split)
-            self._base = line
-        planned = plan.of_small(self._split, line.manifest) or await _plan(services, self._split, line, self.closed)
+        if line.tip is not None:
+            state_versions.check_parent(services, request, self.fields.get("sv", FIRST_VERSION), line.tip)
+        manifest = self._small(line)
+        runs: Sequence[RunWrite] = ()
+        blobs: Mapping[bytes, bytes] | None = None
+        if manifest is None:
+            manifest, runs, blobs = await self._planned(line)
+        lease = request.lease
         commit, stored, next_line = child(
             services,
             line,
             line.tip,
             self.fields,
-            planned.manifest,
+            manifest,
             id_=request.checkpoint_id,
             step_index=request.step_index,
-            lease=line.head.lease if request.lease else None,  # without one: one that is over is cleared away
-            claimed=request.lease.claimed if request.lease else None,
-            runs=planned.runs,
-            blobs=planned.blobs,
+            lease=line.head.lease if lease is not None else None,  # without one: one that is over is cleared away
+            claimed=lease.claimed if lease is not None else None,
+            runs=runs,
+            blobs=blobs,
         )
         if request.beside is not None:
             commit.rows = [*commit.rows, *request.beside(stored)]
@@ -127,8 +132,31 @@ class _Attempt:
                 *((id_, LIVE) for id_ in (*request.files.require, *(held for held, _ in request.files.held))),
             ]
             commit.delete_records = [*commit.delete_records, *request.files.held]
-        _remember(services, self.session, self._split, next_line)
+        if manifest.lists:
+            assert self._split is not None
+            for image, entry in zip(self._split.lists, manifest.lists, strict=True):
+                next_line.lists[entry.path] = KnownList(entry, image.groups, image.chain)
+        services.memory.put(self.session, next_line)
         return stored, next_line, services.backend.commit(commit)
+
+    def _small(self, line: Line) -> Manifest | None:
+        """The manifest of a state that is small and given whole, which takes no reading and no planning; None for others."""
+        request = self.request
+        if self._skeleton is None and self._split is None and not request.append:
+            # A guess: a state is about as large as the one before it, and the first one of a session is small.
+            before = line.manifest
+            if before is None or not (before.lists or before.blobs):
+                self._skeleton = whole(self.services.codec, request.execution_state, request.agent_context)
+        return None if self._skeleton is None else plan.of_small(self._skeleton, line.manifest)
+
+    async def _planned(self, line: Line) -> plan.Plan:
+        if self._split is None or self._base is None or self._base.tip is not line.tip:
+            if self._skeleton is None:
+                self._split = await _split(self.services, self.request, line, self._split)
+            else:
+                self._split = Split(self.services.codec, line.known, self._skeleton)
+            self._base = line
+        return await _plan(self.services, self._split, line, self.closed)
 
 
 def _refuse_foreign_files(request: SaveRequest, line: Line) -> None:
@@ -190,9 +218,7 @@ async def _split(services: Services, request: SaveRequest, line: Line, earlier: 
     else:
         # The caller may have changed the state since: what counts is what was encoded at first.
         state, context = await _thawed(services, request, line, earlier)
-    # A guess: a state is about as large as the one before it, and the first one of a session is small.
-    small = line.manifest is None or not (line.manifest.lists or line.manifest.blobs)
-    return Split(services.codec, line.known).take(state, context, probably_small=small and not request.append)
+    return Split(services.codec, line.known).take(state, context)
 
 
 async def _thawed(services: Services, request: SaveRequest, line: Line, earlier: Split) -> tuple[Any, Any]:
@@ -203,8 +229,8 @@ async def _thawed(services: Services, request: SaveRequest, line: Line, earlier:
 
 
 async def _plan(services: Services, split: Split, line: Line, closed: set[int]) -> plan.Plan:
-    spans = [span for span in plan.wanted(split, line.manifest) if span not in line.at_hand]
-    stored: dict[Span, Sequence[Run]] = {**line.at_hand}
+    stored: dict[Span, Sequence[Run]] = dict(line.at_hand or ())
+    spans = [span for span in plan.wanted(split, line.manifest) if span not in stored]
     if spans:
         stored.update(zip(spans, await services.backend.runs(spans), strict=True))
     needed = plan.logs_needed(split, line.manifest, closed)
@@ -213,14 +239,6 @@ async def _plan(services: Services, split: Split, line: Line, closed: set[int]) 
         return plan.Planner(stored, numbers.pop, closed).plan(split, line.manifest)
     finally:
         services.logs.give_back(numbers)
-
-
-def _remember(services: Services, session: bytes, split: Split, line: Line) -> None:
-    assert line.manifest is not None
-    if split.lists:
-        for image, entry in zip(split.lists, line.manifest.lists, strict=True):
-            line.lists[entry.path] = KnownList(entry, image.groups, image.chain)
-    services.memory.put(session, line)
 
 
 async def _repeated(services: Services, request: SaveRequest, fields: dict[str, Any], known: Stored) -> Stored:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from holdfast.codec.codec import Codec
 from holdfast.objects import plan
 from holdfast.objects.manifest import Manifest, Skeleton, Tail
-from holdfast.objects.split import Split
+from holdfast.objects.split import Split, whole
 
 MESSAGES = [{"id": number, "content": "words " * 100} for number in range(12)]
 
@@ -25,10 +25,11 @@ def planned(state: object, parent: Manifest | None = None) -> plan.Plan:
 @given(st.text(max_size=3000), st.none() | st.builds(Tail, *[st.integers(0, 1000)] * 4))
 def test_a_small_state_is_planned_the_same_either_way(text, tail):
     parent = Manifest(Skeleton(1, bytes(32), b"x", None, tail), (), ()) if tail else None
-    if (small := plan.of_small(split({"text": text}), parent)) is not None:
-        assert small.manifest == planned({"text": text}, parent).manifest
-        assert not small.runs
-        assert not small.blobs
+    skeleton = whole(Codec(), {"text": text}, {})
+    small = plan.of_small(skeleton, parent) if skeleton is not None else None
+    if small is not None:
+        assert skeleton == split({"text": text}).skeleton
+        assert planned({"text": text}, parent) == plan.Plan(small, [], {})
 
 
 @pytest.mark.parametrize(("size", "is_inline"), [(10, True), (1400, True), (1600, False), (3000, False)])
