@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
 from typing import Any, TypeVar, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from holdfast.backends.bridge import LoopBridge
 from holdfast.backends.port import AsyncBackend, Commit
@@ -30,7 +30,8 @@ WORTH_HALVING = 16  # trees: as long as nothing is under way, so many are divide
 class _Lane:
     """The commits of one event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = ref(loop)
         self.waiting: list[Waiting] = []
         self.busy: set[bytes] = set()  # trees of commits that are under way
         self.workers: set[asyncio.Task[None]] = set()
@@ -43,16 +44,21 @@ class _Lane:
     def is_idle(self) -> bool:
         return not (self.waiting or self.workers or self.callers or self.left_to_caller)
 
-    def take(self) -> list[Waiting]:
-        """The next batch, in order: of trees that nothing is under way of."""
+    def take(self) -> tuple[list[Waiting], set[bytes]]:
+        """The next batch, in order, and its trees: such that nothing is under way of."""
+        waiting, room = self.waiting, MAX_BATCH
+        if not self.busy and len(waiting) >= WORTH_HALVING:
+            room = min(room, (len(waiting) + 1) // 2)
+        trees = {commit.tree for commit, _ in waiting}
+        if len(waiting) <= room and self.busy.isdisjoint(trees):
+            self.waiting = []
+            self.busy |= trees
+            return waiting, trees
         batch: list[Waiting] = []
         left: list[Waiting] = []
-        trees: set[bytes] = set()
-        room = MAX_BATCH
-        if not self.busy and len(self.waiting) >= WORTH_HALVING:
-            room = min(room, (len(self.waiting) + 1) // 2)
+        trees = set()
         passed_over = set(self.busy)
-        for entry in self.waiting:
+        for entry in waiting:
             tree = entry[0].tree
             if tree in passed_over or (len(batch) >= room and (tree not in trees or len(batch) >= MAX_BATCH)):
                 passed_over.add(tree)
@@ -62,13 +68,14 @@ class _Lane:
                 batch.append(entry)
         self.waiting = left
         self.busy |= trees
-        return batch
+        return batch, trees
 
 
 class Direct(LoopBridge):
     def __init__(self, backend: AsyncBackend) -> None:
         super().__init__(backend)
         self._lanes: WeakKeyDictionary[asyncio.AbstractEventLoop, _Lane] = WeakKeyDictionary()
+        self._last_lane: _Lane | None = None  # which is nearly always the next one, too
 
     async def _call(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return await method(*args, **kwargs)
@@ -95,9 +102,9 @@ class Direct(LoopBridge):
 
     def commit(self, commit: Commit) -> Awaitable[None]:
         loop = asyncio.get_running_loop()
-        lane = self._lanes.get(loop)
-        if lane is None:
-            lane = self._lanes[loop] = _Lane()
+        lane = self._last_lane
+        if lane is None or lane.loop() is not loop:
+            lane = self._last_lane = self._lane_of(loop)
         if lane.is_alone and lane.is_idle:
             own = lane.left_to_caller = _Own(self, lane, commit)
             loop.call_soon(self._queue_up, lane, own)
@@ -105,6 +112,12 @@ class Direct(LoopBridge):
         if lane.left_to_caller is not None:  # it is not alone any more, and comes first
             self._queue_up(lane, lane.left_to_caller)
         return self._wait(lane, commit, loop)
+
+    def _lane_of(self, loop: asyncio.AbstractEventLoop) -> _Lane:
+        lane = self._lanes.get(loop)
+        if lane is None:
+            lane = self._lanes[loop] = _Lane(loop)
+        return lane
 
     def _wait(self, lane: _Lane, commit: Commit, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
         future: asyncio.Future[None] = loop.create_future()
@@ -142,13 +155,14 @@ class Direct(LoopBridge):
     async def _work(self, lane: _Lane) -> None:
         lane.is_starting = False
         try:
-            while batch := lane.take():
+            while (taken := lane.take())[0]:
+                batch, trees = taken
                 if lane.waiting:
                     self._start(lane, asyncio.get_running_loop())
                 try:
                     outcomes = await self._carry_out([commit for commit, _ in batch])
                 finally:
-                    lane.busy.difference_update(commit.tree for commit, _ in batch)
+                    lane.busy -= trees
                 lane.is_alone = len(batch) == 1 and not lane.waiting
                 for (_, future), outcome in zip(batch, outcomes, strict=True):
                     if future.done():  # cancelled by its waiter

@@ -174,10 +174,10 @@ class Codec:
         return ExactEncoder(self.types.by_class, self.limits, path, parts=parts).encode(value)
 
     def _may_be_too_large(self, quick: QuickEncoder, data: bytes) -> bool:
-        limits = self.limits
-        if max(len(data), quick.nested_bytes) > limits.max_bytes:
+        limits, size = self.limits, len(data)
+        if size > limits.max_bytes or quick.nested_bytes > limits.max_bytes:
             return True
-        if len(data) <= limits.max_items:
+        if size <= limits.max_items:
             return False  # each item takes at least a byte
         try:
             check_items(data, limits)

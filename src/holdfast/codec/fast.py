@@ -133,6 +133,33 @@ class QuickEncoder:
             self._prove(items, self._room)
 
     def _prove(self, values: Collection[Any], room: int) -> None:
+        if room < 1 or len(values) > _MANY:
+            self._prove_by_levels(values, room)
+            return
+        seen = [*values]
+        containers = 1
+        for value in seen:  # to which the contents of the containers among them are added meanwhile
+            kind = type(value)
+            if kind is str or kind is int:
+                continue
+            if kind is dict:
+                seen += value.values()
+            elif kind is list:
+                seen += value
+            elif kind in _NATIVE_TRAPS:
+                raise NotSureError
+            else:
+                continue
+            containers += 1
+            # Up to here there are too few of them to be too deep, and too few values to be looked at all at once.
+            if containers > room or len(seen) > _MANY:
+                self._prove_by_levels(values, room)
+                return
+        self._items_left -= len(seen)
+        if self._items_left < 0:
+            raise NotSureError
+
+    def _prove_by_levels(self, values: Collection[Any], room: int) -> None:
         level: list[Collection[Any]] = [values]
         left = self._items_left
         while level:

@@ -38,7 +38,7 @@ RESERVED = frozenset(
 MAX_NAME_BYTES = 64 * 1024
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class SaveRequest:
     """What is to be saved, checked. `append` maps paths to the elements that follow the parent's list there.
     `created_at_us` is for importers alone: when another program saved it. `beside` is for adapters: rows of the tree
@@ -93,7 +93,7 @@ def name(what: str, value: Any) -> str:
         raise UsageError(f"{what} is a {type(value).__name__}: it must be a str, such as {what}={str(value)!r:.60}")
     if len(value) > MAX_NAME_BYTES:
         raise UsageError(f"{what} has {len(value)} characters: at most {MAX_NAME_BYTES} are allowed")
-    return str(value)
+    return value if type(value) is str else str(value)
 
 
 def new_session_id() -> str:
@@ -154,7 +154,7 @@ def ids_of(what: str, given: Any) -> frozenset[str]:
 def session_under(lease: LeaseTerms | None, session_id: str | None) -> str | None:
     """The session to write to: the lease's, if there is one."""
     if lease is None:
-        return optional_name("session_id", session_id)
+        return None if session_id is None else name("session_id", session_id)
     if not isinstance(lease, LeaseTerms):
         raise UsageError(f"lease is a {type(lease).__name__}: it must be what `client.lease(session_id)` gave")
     if session_id not in (None, lease.session_id):

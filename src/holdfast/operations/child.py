@@ -83,8 +83,8 @@ def child(
         header["psum"] = parent.checksum
     data, stored = record.pack(services.codec, header, manifest)
 
-    session = rows.session_key(fields["session"])
-    key = RowKey(rows.HEAD, session, tree)
+    key = line.key or rows.head_key(rows.session_key(fields["session"]), tree)
+    session = key.key
     head = rows.Head(id_, sequence, line.head.fence, lease)
     value = head.pack(key)
     row_writes = [RowWrite(key, value, line.version, line.head_value)]
@@ -111,5 +111,6 @@ def child(
         tip=stored,
         manifest=manifest,
         reading=line.reading,
+        key=key,
     )
     return commit, stored, next_line

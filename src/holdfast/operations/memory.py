@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from holdfast.backends.port import Run, Span
+from holdfast.backends.port import RowKey, Run, Span
 from holdfast.objects.manifest import Manifest, Path
 from holdfast.objects.record import Stored
 from holdfast.objects.rows import Head
@@ -35,6 +35,7 @@ class Line:
     lists: dict[Path, KnownList] = field(default_factory=dict)
     reading: object = field(default_factory=object)  # the look at the store that this line is built upon
     at_hand: Mapping[Span, Sequence[Run]] | None = None  # what was read by the same look
+    key: RowKey | None = None  # of the head row, where it is at hand
 
     def known(self, path: Path) -> KnownList | None:
         known = self.lists.get(path)
