@@ -40,6 +40,10 @@ class Entry(NamedTuple):
         return self.kind == "file" and self.size > WHOLE_BYTES
 
     @property
+    def is_one_blob(self) -> bool:
+        return self.kind == "file" and 0 < self.size <= WHOLE_BYTES
+
+    @property
     def text(self) -> str:
         """The path for people; `os.fsencode` of it gives the bytes back."""
         return os.fsdecode(self.path)

@@ -64,9 +64,12 @@ def build(entries: Iterable[Entry]) -> Built:
     return Built(root, nodes)
 
 
-async def update(root: bytes, changes: Mapping[bytes, Entry | None], load: Load) -> Built:
+async def update(
+    root: bytes, changes: Mapping[bytes, Entry | None], load: Load, replaced_nodes: dict[bytes, bytes] | None = None
+) -> Built:
     """The tree after these changes (None removes a path), made from the one of `root` by reading and writing only the
-    nodes that change, and their neighbours where a boundary goes."""
+    nodes that change, and their neighbours where a boundary goes. In `replaced_nodes`, if it is given, is noted which old
+    node a new one is most like."""
     if not changes:
         return Built(root, {})
     old = _Old(root, load)
@@ -81,6 +84,8 @@ async def update(root: bytes, changes: Mapping[bytes, Entry | None], load: Load)
                     replaced[node.items[0].path] = None
             for child in _cut(level, _applied(run, pending), nodes):
                 replaced[child.path] = child
+                if replaced_nodes is not None and (like := old.at(level, child.path, run[0])) is not None:
+                    replaced_nodes[child.hash] = like
         pending = replaced
     # The last level had one node only, the old root: what came of it is all of the new tree at that level.
     made = [item for _, item in sorted(pending.items()) if item is not None]
@@ -299,6 +304,12 @@ class _Old:
         self._root = root
         self._load = load
         self._nodes: dict[bytes, tuple[int, list[Item]]] = {}
+        self._places: dict[tuple[int, bytes], bytes] = {}  # hashes by level and first path
+
+    def at(self, level: int, path: bytes, near: _Touched) -> bytes | None:
+        """The hash of the node that begins with this path, else of one that was read near it."""
+        found = self._places.get((level, path))
+        return found if found is not None or not near.items else self._places.get((level, near.items[0].path))
 
     async def height(self) -> int:
         return (await self._node(self._root))[0]
@@ -347,7 +358,9 @@ class _Old:
 
     async def _node(self, hash_: bytes) -> tuple[int, list[Item]]:
         if hash_ not in self._nodes:
-            self._nodes[hash_] = unpack((await self._load([hash_]))[0])
+            level, items = self._nodes[hash_] = unpack((await self._load([hash_]))[0])
+            if items:
+                self._places[level, items[0].path] = hash_
         return self._nodes[hash_]
 
 

@@ -35,7 +35,7 @@ from holdfast.objects import collect as pure
 from holdfast.objects import graves as packs
 from holdfast.objects import record, rows
 from holdfast.objects.record import Stored
-from holdfast.operations import approvals, inbox, ledger, leftovers, oplog, reading, snapshots, tags
+from holdfast.operations import approvals, deltas, inbox, ledger, leftovers, oplog, reading, snapshots, tags
 from holdfast.operations import graves as burying
 from holdfast.operations import lease as leasing
 from holdfast.operations.expire import BY_TTL, bury_all
@@ -58,6 +58,8 @@ async def collect(services: Services, *, dry_run: bool = False, keep_undoable: b
     runs, blobs, heads = await _listed(services)
     marks = pure.Marks()
     trees, heads = await _mark(services, marks, heads, dry_run=dry_run)
+    made_from = await deltas.made_from(services, marks.blobs, {blob.hash for blob in blobs})
+    marks.add((), [hash_ for hashes in made_from.values() for hash_ in hashes])
 
     deletes: list[RunDelete] = []
     freed = trimmed = 0

@@ -20,7 +20,7 @@ from holdfast.objects.bundle import Counts, GraveEntry, HeadEntry, RowEntry, Tre
 from holdfast.objects.bundle_layout import Numbering
 from holdfast.objects.graves import Grave
 from holdfast.objects.record import Stored
-from holdfast.operations import graves, reading, snapshots
+from holdfast.operations import deltas, graves, reading, snapshots
 from holdfast.operations.contents import ContentCheck, elements
 from holdfast.operations.reach import Reach
 from holdfast.operations.services import Services
@@ -312,8 +312,11 @@ class Export:
 
     async def _blob(self, hash_: bytes, size: int) -> bytes:
         [found] = await self._services.backend.blobs([hash_])
-        content = frame.content(found) if found is not None else b""
-        if found is None or len(content) != size or hashlib.sha256(content).digest() != hash_:
+        if found is not None:
+            content = frame.content(found)
+        else:
+            content = (await deltas.whole(self._services, [hash_])).get(hash_, b"")
+        if len(content) != size or hashlib.sha256(content).digest() != hash_:
             raise CorruptError(f"the blob {hash_.hex()[:12]} is missing or not what was saved: run `verify`")
         return frame.compressed(content)
 

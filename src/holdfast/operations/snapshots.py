@@ -12,7 +12,7 @@ from holdfast.model.workspace import Entry, FileChange, Snapshot
 from holdfast.objects import filetree, frame
 from holdfast.objects import snapshot as objects
 from holdfast.objects.record import Stored
-from holdfast.operations import reading
+from holdfast.operations import deltas, reading
 from holdfast.operations.services import Services
 
 BLOBS_AT_ONCE = 64
@@ -65,13 +65,17 @@ async def objects_of(services: Services, hashes: Sequence[bytes]) -> list[bytes]
 
 
 async def frames_of(services: Services, hashes: Sequence[bytes]) -> list[bytes]:
-    """These blobs as they are stored. Nothing about them is checked but that they are there."""
-    frames: list[bytes] = []
-    for hash_, framed in zip(hashes, await services.backend.blobs(hashes), strict=True):
-        if framed is None:
+    """These blobs, framed. Nothing about them is checked but that they are there, unless they are stored as differences."""
+    stored = await services.backend.blobs(hashes)
+    frames = [framed for framed in stored if framed is not None]
+    if len(frames) == len(stored):
+        return frames
+    missing = list(dict.fromkeys(hash_ for hash_, framed in zip(hashes, stored, strict=True) if framed is None))
+    made = await deltas.whole(services, missing)
+    for hash_ in missing:
+        if hash_ not in made:
             raise CorruptError(f"the blob {hash_.hex()[:16]}… of a snapshot is missing: run `verify`")
-        frames.append(framed)
-    return frames
+    return [frame.raw(made[hash_]) if framed is None else framed for hash_, framed in zip(hashes, stored, strict=True)]
 
 
 def checked(hash_: bytes, framed: bytes, inflate: frame.Inflater) -> bytes:

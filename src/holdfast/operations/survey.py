@@ -10,7 +10,7 @@ from holdfast.backends.port import BlobInfo, RunInfo, Span, Usage
 from holdfast.objects import manifest as manifests
 from holdfast.objects import record, rows
 from holdfast.objects.record import Stored
-from holdfast.operations import reading, snapshots
+from holdfast.operations import deltas, reading, snapshots
 from holdfast.operations.inspect import all_records
 from holdfast.operations.reach import Reach
 from holdfast.operations.services import Services
@@ -48,18 +48,21 @@ class Survey:
     runs: list[RunInfo] = field(default_factory=list)
     blobs: list[BlobInfo] = field(default_factory=list)
     _reach: Reach | None = None
+    _made_from: dict[bytes, tuple[bytes, ...]] = field(default_factory=dict)  # of blobs that are stored as differences
 
     def blobs_of(self, live: Iterable[Live]) -> set[bytes]:
         """Every blob that these refer to, those of their files among them."""
         live = list(live)
         found = {hash_ for one in live for hash_ in one.blobs}
-        return found | self.files_of(live).keys()
+        return found | self.files_of(live)
 
-    def files_of(self, live: Iterable[Live]) -> dict[bytes, int]:
-        """The blobs of these checkpoints' files, with the sizes of their contents."""
+    def files_of(self, live: Iterable[Live]) -> set[bytes]:
+        """The blobs of these checkpoints' files."""
         if self._reach is None:
-            return {}
-        return self._reach.blobs({one.workspace for one in live if one.workspace is not None})
+            return set()
+        found = set(self._reach.blobs({one.workspace for one in live if one.workspace is not None}))
+        found.update(*(self._made_from[hash_] for hash_ in found & self._made_from.keys()))
+        return found
 
 
 async def survey(services: Services, progress: Callable[[int, int], None] | None = None) -> Survey:
@@ -89,6 +92,7 @@ async def survey(services: Services, progress: Callable[[int, int], None] | None
         runs += page
     while page_of_blobs := await services.backend.page_blobs(blobs[-1].hash if blobs else None, PAGE):
         blobs += page_of_blobs
+    found._made_from = await deltas.made_from(services, reach.everything(), {blob.hash for blob in blobs})
     return found
 
 

@@ -45,7 +45,7 @@ def _report(found: Survey) -> StoreUsage:
     unused_runs = shares.unused
     shares.add_blobs(found.blobs, marks)
     of_states = {hash_ for live in found.live for hash_ in live.blobs}
-    of_files = found.files_of(found.live).keys() - of_states
+    of_files = found.files_of(found.live) - of_states
     sessions = [
         SessionUsage(
             session_id=name,

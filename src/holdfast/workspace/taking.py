@@ -21,13 +21,13 @@ from holdfast.objects import filetree, frame, rows, staged
 from holdfast.objects import snapshot as objects
 from holdfast.objects.manifest import BlobEntry
 from holdfast.objects.record import Stored
-from holdfast.operations import reading, save, snapshots
+from holdfast.operations import deltas, reading, save, snapshots
 from holdfast.operations.arguments import FilesLostError, FilesWrite, SaveRequest
 from holdfast.operations.reach import Reach
 from holdfast.operations.services import Services
 from holdfast.operations.staging import STAGED_BYTES, Staging
 from holdfast.workspace.guards import Budget, Limits, OverBudgetError, check_free_space
-from holdfast.workspace.statcache import CacheFile, Held, StatCache
+from holdfast.workspace.statcache import CacheFile, Held, StatCache, file_entry
 from holdfast.workspace.walk import Blobs, Dirty, NeedsFullWalkError, Scope, Walk
 from holdfast.workspace.watch import Watch
 
@@ -54,7 +54,7 @@ class Look:
     snapshot: Snapshot
     nodes: Mapping[bytes, bytes]
     data: bytes  # the snapshot's object
-    blobs: dict[bytes, bytes] = field(default_factory=dict)  # the last batch, framed
+    blobs: Mapping[bytes, bytes] = field(default_factory=dict)  # the last batch, as it is to be written
 
     @property
     def changes(self) -> int:
@@ -201,9 +201,11 @@ class Taker:
             walk, last = await self._walk(staging, dirty, deep=deep, progress=progress)
         except NeedsFullWalkError:
             walk, last = await self._walk(staging, None, deep=deep, progress=progress)
+        replaced: dict[bytes, bytes] = {}  # by what is new, what it is most like
         if base is not None and self._loaded().reference is not None:
             assert base.snapshot.tree is not None
-            built = await filetree.update(base.snapshot.tree, walk.changes, snapshots.loader(self.services))
+            load = snapshots.loader(self.services)
+            built = await filetree.update(base.snapshot.tree, walk.changes, load, replaced)
         else:
             made = await apart(lambda: filetree.build(entry for entry in walk.changes.values() if entry is not None))
             known = self._held_now()
@@ -216,10 +218,27 @@ class Taker:
             is_same = base is not None and base.snapshot.reference == snapshot.reference
             ours = {} if is_same else {**built.nodes, snapshot.hash: data}
             packed = await apart(lambda: _packed(ours))
+            is_all = True
             async for part in _portions(last, packed):
                 await _stage(staging, part)
+                is_all = False
             look.blobs = {hash_: framed for hash_, (framed, _) in last.items()}
+            if is_all and base is not None and not is_same:
+                replaced |= {**self._replaced(walk), snapshot.hash: base.snapshot.hash}
+                look.blobs = await deltas.packed(self.services, look.blobs, replaced)
         return look
+
+    def _replaced(self, walk: Walk) -> dict[bytes, bytes]:
+        """By the contents that files have now, those that they had."""
+        replaced: dict[bytes, bytes] = {}
+        for path, entry in walk.changes.items() if len(walk.changes) <= deltas.MOST else ():
+            above, _, name = path.rpartition(b"/")
+            known = self._loaded().directories.get(above)
+            before = known.files.get(name) if known is not None else None
+            had = file_entry(path, before) if before is not None else None
+            if entry is not None and had is not None and entry.is_one_blob and had.is_one_blob:
+                replaced[entry.content] = had.content
+        return replaced
 
     async def _walk(
         self, staging: Staging | None, dirty: Dirty | None, *, deep: bool, progress: Progress | None

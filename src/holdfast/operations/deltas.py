@@ -1,0 +1,127 @@
+"""Storing blobs of a snapshot as differences from what they replace, and finding what these are made from.
+
+A commit that writes a difference writes its base again, too, which costs no room where it is the same. So the base is newer than
+whatever a collection has listed, and is there, like any blob that a commit writes itself; from then on it is marked through
+the difference. Who looks for a blob looks for it whole first: one that is written whole later, since it is not inherited,
+wins.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from holdfast.errors import CorruptError, HoldfastError
+from holdfast.objects import delta, frame
+from holdfast.operations.services import Services
+
+AT_ONCE = 64
+MOST = 256  # blobs that a snapshot stores as differences: with more, reading what they replace takes too long
+
+
+class _Base(NamedTuple):
+    hash: bytes
+    framed: bytes
+    content: bytes
+
+
+async def packed(
+    services: Services, blobs: Mapping[bytes, bytes], replaced: Mapping[bytes, bytes]
+) -> Mapping[bytes, bytes]:
+    """What to write so that these blobs are stored, given framed: some as differences from those that they replace, by hash."""
+    wanted = {
+        hash_: replaced[hash_]
+        for hash_, framed in blobs.items()
+        if hash_ in replaced and delta.LEAST_BYTES <= len(framed) <= delta.MOST_BYTES
+    }
+    if not wanted or len(wanted) > MOST:
+        return blobs
+    bases = await _bases(services, set(wanted.values()))
+    found = dict(blobs)
+    inflate = frame.inflater()
+    for hash_, old in wanted.items():
+        base = bases.get(old)
+        if base is None or base.hash in blobs:
+            continue
+        difference = delta.pack(frame.content(blobs[hash_], inflate), base.hash, base.content)
+        if delta.is_worth_it(difference, blobs[hash_]):
+            del found[hash_]
+            found[delta.key_of(hash_)] = difference
+            found[base.hash] = base.framed
+    return found
+
+
+async def _bases(services: Services, hashes: Collection[bytes]) -> dict[bytes, _Base]:
+    """What differences from these blobs can be made from: themselves if they are whole, else what they are made from. What
+    is damaged or missing is left out."""
+    asked = list(hashes)
+    stored = dict(zip(asked, await services.backend.blobs(asked), strict=True))
+    made = [hash_ for hash_, framed in stored.items() if framed is None]
+    origin = {hash_: hash_ for hash_ in stored}
+    if made:
+        differences = await services.backend.blobs([delta.key_of(hash_) for hash_ in made])
+        origin |= {
+            hash_: difference[1 : 1 + delta.HASH_BYTES]
+            for hash_, difference in zip(made, differences, strict=True)
+            if difference is not None
+        }
+        below = list({origin[hash_] for hash_ in made} - stored.keys())
+        stored |= dict(zip(below, await services.backend.blobs(below), strict=True))
+    bases: dict[bytes, _Base] = {}
+    inflate = frame.inflater()
+    for hash_, of in origin.items():
+        framed = stored[of]
+        if framed is None or len(framed) > delta.MOST_BYTES:
+            continue
+        try:
+            content = frame.content(framed, inflate)
+        except HoldfastError:
+            continue
+        if hashlib.sha256(content).digest() == of:
+            bases[hash_] = _Base(of, framed, content)
+    return bases
+
+
+async def whole(services: Services, hashes: Sequence[bytes]) -> dict[bytes, bytes]:
+    """Of blobs that are not there whole, those that are there as differences: their contents, checked."""
+    keys = [delta.key_of(hash_) for hash_ in hashes]
+    stored = zip(hashes, await services.backend.blobs(keys), strict=True)
+    differences = {hash_: difference for hash_, difference in stored if difference is not None}
+    origin = {hash_: delta.base_of(hash_, difference) for hash_, difference in differences.items()}
+    asked = list(dict.fromkeys(origin.values()))
+    bases = dict(zip(asked, await services.backend.blobs(asked), strict=True)) if asked else {}
+    contents: dict[bytes, bytes] = {}
+    inflate = frame.inflater()
+    for hash_, difference in differences.items():
+        of = origin[hash_]
+        base = bases[of]
+        names = f"the blob {hash_.hex()[:16]}… of a snapshot, a difference from the blob {of.hex()[:16]}…,"
+        if base is None:
+            raise CorruptError(f"{names} can't be read: the latter is missing. Run `verify`")
+        try:
+            content = delta.unpack(difference, frame.content(base, inflate))
+        except CorruptError as error:
+            raise CorruptError(f"{names} can't be read: {error}") from error
+        if hashlib.sha256(content).digest() != hash_:
+            raise CorruptError(f"{names} is damaged, or the latter is: run `verify`")
+        contents[hash_] = content
+    return contents
+
+
+async def made_from(
+    services: Services, hashes: Iterable[bytes], listed: Collection[bytes]
+) -> dict[bytes, tuple[bytes, ...]]:
+    """For those of these blobs that are listed as differences: the keys of what they are made from, the difference and its
+    base. Also if they are there whole: somebody may be about to remove that, who has looked before they came into use."""
+    keys = {hash_: key for hash_ in hashes if (key := delta.key_of(hash_)) in listed}
+    found: dict[bytes, tuple[bytes, ...]] = {}
+    waiting = list(keys.items())
+    for start in range(0, len(waiting), AT_ONCE):
+        batch = waiting[start : start + AT_ONCE]
+        for (hash_, key), difference in zip(
+            batch, await services.backend.blobs([key for _, key in batch]), strict=True
+        ):
+            # A damaged one is for `verify` to report.
+            found[hash_] = (key, difference[1 : 1 + delta.HASH_BYTES]) if difference else (key,)
+    return found
