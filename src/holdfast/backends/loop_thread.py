@@ -1,4 +1,5 @@
-"""An event loop in a thread: makes a backend whose verbs are coroutines usable where there is no event loop."""
+"""Makes a backend whose verbs are coroutines usable where there is no event loop: on the caller's thread, if the backend can
+do that; else in an event loop in a thread of its own."""
 
 from __future__ import annotations
 
@@ -6,11 +7,12 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
+from holdfast.backends.inline import run_inline
 from holdfast.backends.port import AsyncBackend, BlockingBackend, Capabilities
 from holdfast.errors import StoreError
 
@@ -20,31 +22,27 @@ LAST_SECONDS = 5
 
 def blocking(backend: AsyncBackend) -> BlockingBackend:
     """The same backend with blocking verbs, for any thread."""
-    return cast("BlockingBackend", _Blocking(backend))
+    without_loop = getattr(backend, "without_loop", None)
+    if without_loop is None:
+        return cast("BlockingBackend", _InLoop(backend))
+    return cast("BlockingBackend", _OnThread(backend, without_loop()))
+
+
+def awaited(backend: object) -> AsyncBackend | None:
+    """The backend that this one makes blocking; None if it is no such one."""
+    return backend._backend if isinstance(backend, _Blocking) else None
 
 
 class _Blocking:
-    """Each verb runs in a loop of this object's own, in a daemon thread that is started at the first call."""
+    """Each verb blocks until its coroutine is done."""
 
     def __init__(self, backend: AsyncBackend) -> None:
         self._backend = backend
-        self._starting = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._process: int | None = None  # a forked child has no threads of its parent: it needs a loop of its own
+        self._loop = _LoopThread()
 
     @property
     def capabilities(self) -> Capabilities:
         return replace(self._backend.capabilities, awaitable=False)
-
-    def __getattr__(self, verb: str) -> Callable[..., Any]:
-        method = getattr(self._backend, verb)
-        if verb == "ask_to_collect":  # the one that is no coroutine
-            return method  # type: ignore[no-any-return]  # verbs have no types here
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            return self._run(method(*args, **kwargs))
-
-        return call
 
     def hear(self, tell: Callable[[], None]) -> Callable[[], object]:
         """Calls `tell` once there may be news from elsewhere, unless what this returns is called before."""
@@ -57,25 +55,74 @@ class _Blocking:
                 await news()
                 tell()
 
-        with self._starting:
-            return asyncio.run_coroutine_threadsafe(listen(), self._running_loop()).cancel
+        return self._loop.begin(listen()).cancel
+
+
+class _InLoop(_Blocking):
+    """Each verb runs in a loop of this object's own, in a daemon thread that is started at the first call."""
+
+    def __getattr__(self, verb: str) -> Callable[..., Any]:
+        method = getattr(self._backend, verb)
+        if verb == "ask_to_collect":  # the one that is no coroutine
+            return method  # type: ignore[no-any-return]  # verbs have no types here
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return self._loop.run(method(*args, **kwargs))
+
+        return call
 
     def close(self) -> None:
-        self._run(self._backend.close())
-        with self._starting:
-            if self._loop is not None and self._process == os.getpid():
-                self._loop.call_soon_threadsafe(self._loop.stop)
-            self._loop = None
+        self._loop.run(self._backend.close())
+        self._loop.stop()
 
-    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        with self._starting:  # so that what is asked for comes before a `stop`, or after it in a new loop
-            future = asyncio.run_coroutine_threadsafe(coroutine, self._running_loop())
+
+class _OnThread(_Blocking):
+    """Each verb is stepped on the caller's thread. Only who waits for news needs a loop in a thread: that listens."""
+
+    def __init__(self, backend: AsyncBackend, without_loop: AsyncBackend) -> None:
+        super().__init__(backend)
+        self._without_loop = without_loop
+
+    def __getattr__(self, verb: str) -> Callable[..., Any]:
+        method = getattr(self._without_loop, verb)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return run_inline(method(*args, **kwargs))
+
+        setattr(self, verb, call)  # the next time it is found without this
+        return call
+
+    def close(self) -> None:
+        run_inline(self._without_loop.close())
+        self._loop.stop()
+
+
+class _LoopThread:
+    """An event loop in a daemon thread, which is started when something is to run in it."""
+
+    def __init__(self) -> None:
+        self._starting = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._process: int | None = None  # a forked child has no threads of its parent: it needs a loop of its own
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        future = self.begin(coroutine)
         try:
             return future.result()
         except CancelledError as error:
             raise StoreError("the store was closed while it was asked: open a new client") from error
 
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
+    def begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        with self._starting:  # so that what is asked for comes before a `stop`, or after it in a new loop
+            return asyncio.run_coroutine_threadsafe(coroutine, self._running())
+
+    def stop(self) -> None:
+        with self._starting:
+            if self._loop is not None and self._process == os.getpid():
+                self._loop.call_soon_threadsafe(self._loop.stop)
+            self._loop = None
+
+    def _running(self) -> asyncio.AbstractEventLoop:
         if self._loop is None or self._process != os.getpid():
             self._loop = asyncio.new_event_loop()
             self._process = os.getpid()

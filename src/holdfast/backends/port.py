@@ -304,6 +304,9 @@ class AsyncBackend(Protocol):
     And another, `async def record_and_runs(id_) -> tuple[Record | None, dict[Span, list[Run]]]`: the record and, in the same
     round trip, the runs of the `spans` that it was written with. What is missing among these is asked for by `runs`.
 
+    And `def without_loop() -> AsyncBackend`: the same store for who has no event loop, by coroutines that never suspend, which any
+    thread may step; closing one closes both. Without it, an event loop in a thread of its own serves them (`loop_thread.py`).
+
     And three for a store that can tell what is over by `RecordWrite.expires_at_us`: `def ask_to_collect(collect)` is given a
     method to call, from its event loop and now and then, when it may be time to collect; that asks `async def
     take_turn_to_collect() -> bool`, collects if it is its turn, and then calls `async def was_collected() -> None`.

@@ -30,7 +30,7 @@ from holdfast.adapters.langgraph.threads import Threads, config_of
 from holdfast.adapters.langgraph.types import SaverTypes
 from holdfast.backends.bridge import Bridge, Inline, Offload, run_inline
 from holdfast.backends.direct import Direct
-from holdfast.backends.loop_thread import blocking
+from holdfast.backends.loop_thread import awaited, blocking
 from holdfast.client import Client
 from holdfast.codec.codec import Codec
 from holdfast.errors import UsageError
@@ -303,17 +303,11 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
 def _both_ways(bridge: Any) -> tuple[Bridge, Bridge]:
     """A bridge without an event loop and one for event loops, to the same store; one of them is the given one."""
     if isinstance(bridge, Inline):
-        over_network = getattr(bridge.backend, "_backend", None) if _is_wrapped(bridge.backend) else None
+        over_network = awaited(bridge.backend)
         return bridge, Direct(over_network) if over_network is not None else Offload(bridge.backend)
     if bridge.capabilities.awaitable:
         return Inline(blocking(bridge.backend)), bridge
     return Inline(bridge.backend), bridge
-
-
-def _is_wrapped(backend: Any) -> bool:
-    from holdfast.backends.loop_thread import _Blocking
-
-    return isinstance(backend, _Blocking)
 
 
 def _is_on_a_loop() -> bool:

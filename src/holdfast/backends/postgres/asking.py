@@ -14,7 +14,7 @@ from psycopg import pq
 from psycopg.errors import error_from_result
 
 from holdfast.backends.postgres.arrays import BIGINT, BIGINTS, BYTEA, BYTEAS, TEXTS, BytesArray, IntsArray, TextArray
-from holdfast.backends.postgres.connection import Connection
+from holdfast.backends.postgres.link import Link
 
 Value = BytesArray | IntsArray | TextArray
 
@@ -52,7 +52,7 @@ class Call:
         self.formats = [_BINARY] * len(types)
 
 
-async def ask(connection: Connection, statement: bytes, values: Sequence[Value]) -> list[tuple[Any, ...]]:
+async def ask(connection: Link, statement: bytes, values: Sequence[Value]) -> list[tuple[Any, ...]]:
     """The rows of the answer. Raises what psycopg would. The connection is this call's own meanwhile."""
     pgconn = connection.pgconn
     pgconn.send_query_params(
@@ -65,7 +65,7 @@ async def ask(connection: Connection, statement: bytes, values: Sequence[Value])
     return _rows(_checked(await _answer(connection)))
 
 
-async def call(connection: Connection, function: Call, values: Sequence[bytes | None]) -> bytes:
+async def call(connection: Link, function: Call, values: Sequence[bytes | None]) -> bytes:
     """What the function returns. A call that is made again and again over one connection the server reads and plans once:
     only functions, since a plan that looks at a table should be made anew when the table has grown.
 
@@ -90,7 +90,7 @@ async def call(connection: Connection, function: Call, values: Sequence[bytes | 
     return _value(result)
 
 
-async def _may_prepare(connection: Connection) -> bool:
+async def _may_prepare(connection: Link) -> bool:
     known = connection.prepared
     if known.may_be is None:
         [[process]] = await ask(connection, WHO, ())
@@ -98,7 +98,7 @@ async def _may_prepare(connection: Connection) -> bool:
     return known.may_be
 
 
-async def _prepare(connection: Connection, name: bytes, function: Call) -> bytes:
+async def _prepare(connection: Link, name: bytes, function: Call) -> bytes:
     connection.pgconn.send_prepare(name, function.text, function.types)
     result = await _answer(connection)
     if result.status != _COMMAND_OK:
@@ -106,7 +106,7 @@ async def _prepare(connection: Connection, name: bytes, function: Call) -> bytes
     return name
 
 
-async def _call_unprepared(connection: Connection, function: Call, values: Sequence[bytes | None]) -> bytes:
+async def _call_unprepared(connection: Link, function: Call, values: Sequence[bytes | None]) -> bytes:
     pgconn = connection.pgconn
     pgconn.send_query_params(function.text, values, function.types, function.formats, _BINARY)
     return _value(await _answer(connection))
@@ -124,7 +124,7 @@ def _value(result: pq.abc.PGresult) -> bytes:
     return value
 
 
-async def _answer(connection: Connection) -> pq.abc.PGresult:
+async def _answer(connection: Link) -> pq.abc.PGresult:
     """The first result: a question has one, or an error that comes first."""
     pgconn = connection.pgconn
     first: pq.abc.PGresult | None = None

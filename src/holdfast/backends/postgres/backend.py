@@ -6,11 +6,11 @@ nobody stands in between. So a pgbouncer in transaction mode may, and any connec
 
 from __future__ import annotations
 
-import asyncio
+import copy
 import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import Any
+from typing import Any, Self
 
 import psycopg
 
@@ -32,11 +32,12 @@ from holdfast.backends.port import (
 from holdfast.backends.postgres import queries
 from holdfast.backends.postgres.arrays import bytes_array, ints_array, text_array
 from holdfast.backends.postgres.asking import Call, ask, call
+from holdfast.backends.postgres.blocking import BlockingConnections
 from holdfast.backends.postgres.commit import Function, Program, Way, batches, changes_something, key_columns
-from holdfast.backends.postgres.connection import Connection
 from holdfast.backends.postgres.connections import Connections
 from holdfast.backends.postgres.failures import TRY_AGAIN, outcome_unknown, translate
-from holdfast.backends.postgres.hints import Hints
+from holdfast.backends.postgres.hints import Hints, ThreadHints
+from holdfast.backends.postgres.link import Link, Links
 from holdfast.backends.postgres.location import Location
 from holdfast.backends.postgres.plain import DISAPPOINTMENTS, Batch, way_of
 from holdfast.backends.postgres.schema import prepare, quoted
@@ -50,7 +51,7 @@ LONGEST_NAME = 63  # PostgreSQL cuts longer identifiers, and two of them would b
 
 
 class PostgresBackend:
-    """A store in one schema of a database. `max_connections` bounds what each event loop opens, `timeout` how long a
+    """A store in one schema of a database. `max_connections` bounds what each event loop opens, and what all threads together do, `timeout` how long a
     call waits for one of them; with `durability="fast"` a crash of the server may lose the last saves (never tear one). Without
     `make`, a schema that is not there is an error, for those who only look."""
 
@@ -77,14 +78,27 @@ class PostgresBackend:
         self._schema = schema
         self._quoted = quoted(schema)
         self._durability = durability
-        self._connections = Connections(location.conninfo, self._where, max_connections, timeout)
+        self._reached_by = location.conninfo, self._where, max_connections, timeout
+        self._of_loops = Connections(*self._reached_by)
+        self._connections: Links = self._of_loops
+        self._to_close: list[Links] = [self._connections]
         self._make = make
         self._is_prepared = False
         self._clock = StoreClock()
-        self._hints = Hints(self._connections, schema)
+        self._hints: Hints | ThreadHints = Hints(self._of_loops, schema)
         self._sealed = 0
         self._queries: dict[str, bytes] = {}
         self._calls: dict[str, Call] = {}
+
+    def without_loop(self) -> Self:
+        """The same store for who has no event loop: the coroutines of its verbs never suspend, and any thread may step them.
+        Closing one closes both."""
+        other = copy.copy(self)
+        connections = BlockingConnections(*self._reached_by)
+        other._connections = connections
+        other._hints = ThreadHints(connections, self._schema)
+        self._to_close.append(connections)
+        return other
 
     @property
     def capabilities(self) -> Capabilities:
@@ -109,6 +123,7 @@ class PostgresBackend:
         return outcomes
 
     async def news(self) -> None:
+        assert isinstance(self._hints, Hints), "an event loop listens"
         await self._hints.news()
 
     async def _carry_out(self, commits: list[Commit], locks: list[int]) -> list[BaseException | None]:
@@ -127,7 +142,7 @@ class PostgresBackend:
                     way = Batch(commits)
                     continue
                 if error.sqlstate in TRY_AGAIN and attempt + 1 < ATTEMPTS:
-                    await asyncio.sleep(random.random() * 0.01 * 2**attempt)  # noqa: S311 - who waits how long
+                    await self._connections.sleep(random.random() * 0.01 * 2**attempt)  # noqa: S311 - who waits how long
                     continue
                 if len(commits) == 1:
                     return [translate(error, self._where, "written")]
@@ -142,7 +157,7 @@ class PostgresBackend:
         return [outcome for outcomes in alone for outcome in outcomes]
 
     async def _looked_after(
-        self, connection: Connection, commits: list[Commit], outcomes: list[BaseException | None]
+        self, connection: Link, commits: list[Commit], outcomes: list[BaseException | None]
     ) -> list[BaseException | None]:
         """What plain commits don't need: some wait for standbys without a change of their own, some leave room behind."""
         if not all(map(changes_something, commits)):
@@ -154,9 +169,7 @@ class PostgresBackend:
         await self._reuse_room(connection, commits, outcomes)
         return outcomes
 
-    async def _reuse_room(
-        self, connection: Connection, commits: list[Commit], outcomes: list[BaseException | None]
-    ) -> None:
+    async def _reuse_room(self, connection: Link, commits: list[Commit], outcomes: list[BaseException | None]) -> None:
         """Now and then, makes the room of runs that were sealed into others usable again. The server does so by itself,
         once a minute; until then a busy session would grow by all that it has ever written."""
         self._sealed += sum(
@@ -170,9 +183,9 @@ class PostgresBackend:
         self._sealed = 0
         # What was committed is committed, whatever becomes of this.
         with suppress(psycopg.Error):
-            await connection.execute(queries.REUSE_ROOM.replace("{s}", self._quoted).encode())
+            await connection.run(queries.REUSE_ROOM.replace("{s}", self._quoted).encode())
 
-    async def _answer(self, connection: Connection, way: Way, locks: list[int]) -> bytes:
+    async def _answer(self, connection: Link, way: Way, locks: list[int]) -> bytes:
         arguments = way.arguments(locks, fast=self._durability == "fast")
         try:
             return await call(connection, self._call(way.function), arguments)
@@ -190,11 +203,11 @@ class PostgresBackend:
             known = self._calls[function.name] = Call(f"{self._quoted}.{function.name}", function.types)
         return known
 
-    async def _wait_for_standbys(self, connection: Connection) -> StoreError | None:
+    async def _wait_for_standbys(self, connection: Link) -> StoreError | None:
         """Returns when all that was committed before is where the server's settings want it, or why that is not known: any
         change says so by its own commit."""
         try:
-            await connection.execute(f"UPDATE {self._quoted}.store SET version = version".encode())
+            await connection.run(f"UPDATE {self._quoted}.store SET version = version".encode())
         except psycopg.Error as error:
             if connection.closed:
                 self._connections.drop_idle()
@@ -302,19 +315,20 @@ class PostgresBackend:
         try:
             async with self._connection() as connection:
                 for table in queries.TABLES:
-                    await connection.execute(f"VACUUM {self._quoted}.{table}".encode())
+                    await connection.run(f"VACUUM {self._quoted}.{table}".encode())
         except psycopg.Error as error:
             raise translate(error, self._where, "compacted") from error
 
     async def close(self) -> None:
-        self._connections.close()
+        for connections in self._to_close:
+            connections.close()
 
-    def _connection(self) -> AbstractAsyncContextManager[Connection]:
+    def _connection(self) -> AbstractAsyncContextManager[Link]:
         is_ready = self._is_prepared and not self._clock.is_due
         return self._connections.one() if is_ready else self._prepared_connection()
 
     @asynccontextmanager
-    async def _prepared_connection(self) -> AsyncIterator[Connection]:
+    async def _prepared_connection(self) -> AsyncIterator[Link]:
         async with self._connections.one() as connection:
             if not self._is_prepared:
                 try:
@@ -331,7 +345,7 @@ class PostgresBackend:
     async def _read(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """Asks, and asks again on a new connection if the one that was asked is lost: reading changes nothing."""
         for is_last in (False, True):
-            connection: Connection | None = None
+            connection: Link | None = None
             try:
                 async with self._connection() as connection:
                     return await self._fetch(connection, query, values)
@@ -341,12 +355,10 @@ class PostgresBackend:
                 self._connections.drop_idle()
         raise AssertionError("unreachable")
 
-    async def _fetch(self, connection: Connection, query: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    async def _fetch(self, connection: Link, query: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         text = self._queries.get(query)
         if text is None:
             text = self._queries[query] = query.replace("{s}", self._quoted).encode()
         if query in queries.OFTEN:
             return await ask(connection, text, values)
-        async with connection.cursor(binary=True) as cursor:
-            await cursor.execute(text, values)
-            return await cursor.fetchall()
+        return await connection.fetch(text, values)

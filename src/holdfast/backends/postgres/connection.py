@@ -1,32 +1,25 @@
-"""One connection to PostgreSQL: the driver's, and how its answers are waited for without the driver."""
+"""One connection to PostgreSQL for those who have an event loop: the driver's, and how its answers are waited for without the
+driver. blocking.py has the one for those who have none."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import select
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection
 
+from holdfast.backends.postgres.link import Prepared, Rows, leave_to_parent
 
-class Prepared:
-    """What was prepared on one connection (asking.py)."""
-
-    __slots__ = ("asked", "may_be", "names")
-
-    def __init__(self) -> None:
-        self.asked = 0
-        self.may_be: bool | None = None  # None: not looked at yet
-        self.names: dict[bytes, bytes] = {}
+T = TypeVar("T")
 
 
 class Connection(AsyncConnection[tuple[Any, ...]]):
-    """The driver's, with what is known of it. Whoever has it may wait for answers by `until_answered`, which leaves its socket
+    """A `Link`: the driver's, with what is known of it. Whoever has it may wait for answers by `until_answered`, which leaves its socket
     with the event loop from one call to the next: to hand it over and take it back took as long as to send and to receive."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -43,6 +36,17 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
         """Whether the server has said something, unasked: that it is going, or nothing any more. What else it might say (a
         setting has changed) is not worth the difference: then a new connection is opened."""
         return self.closed or bool(self._poll.poll(0))
+
+    async def fetch(self, query: bytes, values: Sequence[Any] = ()) -> Rows:
+        async with self.cursor(binary=True) as cursor:
+            await cursor.execute(query, values)
+            return await cursor.fetchall()
+
+    async def run(self, query: bytes) -> None:
+        await self.execute(query)
+
+    async def aside(self, call: Callable[[], T]) -> T:
+        return await asyncio.to_thread(call)
 
     async def until_answered(self) -> None:
         """Sends what is not sent yet, and returns when the next result is there."""
@@ -121,7 +125,4 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
     def leave_to_parent(self) -> None:
         """In a forked child: gives it up without a word to the server, or to the parent's event loop."""
         self._watched_by = None
-        if not self.closed:
-            nowhere = os.open(os.devnull, os.O_RDWR)
-            os.dup2(nowhere, self._socket)  # what closing says to the server goes there
-            os.close(nowhere)
+        leave_to_parent(self._socket, is_closed=self.closed)

@@ -84,6 +84,9 @@ class Connections:
             finally:
                 ear.let_go_soon()
 
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
     def drop_idle(self) -> None:
         """Closes this loop's idle connections: after a failure they may lead to a server that is gone."""
         self._pool().close()
