@@ -8,7 +8,8 @@ from typing import ClassVar
 
 import pytest
 
-from holdfast.backends.port import AsyncBackend
+from holdfast.backends.loop_thread import in_a_loop
+from holdfast.backends.port import AnyBackend
 from holdfast.testing import BackendContract
 from servers.schemas import drop_schemas, schema_name
 
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.servers
 
 
 class TestPostgres(BackendContract):
-    """Opening again is another handle: connections of its own, as another worker would have."""
+    """Stepped on the thread that asks. Opening again is another handle: connections of its own, as another worker would have."""
 
     dsn: ClassVar[str]
     options: ClassVar[dict[str, object]] = {}
@@ -28,10 +29,18 @@ class TestPostgres(BackendContract):
         yield
         drop_schemas(postgres_dsn)
 
-    def open_backend(self, where: Path) -> AsyncBackend:
+    def open_backend(self, where: Path) -> AnyBackend:
         from holdfast.backends.postgres import open_postgres
 
         return open_postgres(self.dsn, schema=schema_name(where), **self.options)
+
+
+@pytest.mark.slow
+class TestPostgresInALoop(TestPostgres):
+    """Its verbs awaited in an event loop."""
+
+    def open_backend(self, where: Path) -> AnyBackend:
+        return in_a_loop(super().open_backend(where))
 
 
 @pytest.mark.slow

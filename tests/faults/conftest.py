@@ -54,17 +54,22 @@ def own_server(request: pytest.FixtureRequest) -> Iterator[tuple[Postgres | Valk
         yield server, server.url + (f"?shards={shards}" if shards else "")
 
 
-@pytest.fixture(params=["postgres", "redis"])
+@pytest.fixture(params=["postgres", "postgres in a loop", "redis"])
 def proxied(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[Proxy, str, str]]:
-    """A proxy, a store's URL through it, and past it. No hints are sent: one that is under way when the proxy is told to
+    """A proxy, a store's URL through it, and past it; with PostgreSQL asked by the thread itself, and by a loop. No hints are sent: one that is under way when the proxy is told to
     lose the next thing would be lost in its place."""
-    from holdfast.backends.postgres.hints import Hints
+    from holdfast.backends.postgres.backend import PostgresBackend
+    from holdfast.backends.postgres.hints import Hints, ThreadHints
 
     monkeypatch.setattr(Hints, "tell", lambda _: None)
-    server = request.getfixturevalue("postgres_dsn" if request.param == "postgres" else "redis_url")
-    past = Store(request.param, tmp_path, server).url
+    monkeypatch.setattr(ThreadHints, "tell", lambda _: None)
+    if request.param == "postgres in a loop":
+        monkeypatch.delattr(PostgresBackend, "without_loop")
+    kind = request.param.partition(" ")[0]
+    server = request.getfixturevalue("postgres_dsn" if kind == "postgres" else "redis_url")
+    past = Store(kind, tmp_path, server).url
     port = urlsplit(past).port
     assert port is not None
     proxy = Proxy(port)

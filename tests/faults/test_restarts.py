@@ -18,10 +18,13 @@ FAILOVERS = 20 if SOAK else 1
 MOST_CONTROLS = 8
 
 
+@pytest.mark.parametrize("in_threads", [False, True])
 @pytest.mark.parametrize("way", ["kill -9", "stop"])
-def test_a_restart_in_the_middle_of_many_writers_loses_nothing(own_server, way):
+def test_a_restart_in_the_middle_of_many_writers_loses_nothing(own_server, way, in_threads):
     server, url = own_server
-    with Writers(url, timeout=5) as writers:
+    if in_threads and not url.startswith("postgres"):
+        pytest.skip("a thread waits for its own answers on PostgreSQL only")
+    with Writers(url, in_threads=in_threads, timeout=5) as writers:
         for _ in range(RESTARTS):
             if way == "stop":
                 server.server.stop(keep=True)

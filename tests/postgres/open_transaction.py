@@ -1,13 +1,17 @@
-"""A transaction that a test holds open: what a slow worker does, step by step."""
+"""A transaction that a test holds open: what a slow worker does, step by step. And clients of either kind."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import psycopg
 
+from holdfast import SyncClient
+from holdfast.backends.loop_thread import in_a_loop
 from holdfast.backends.port import Commit
+from holdfast.backends.postgres import open_url
 from holdfast.backends.postgres.arrays import CONTEXT, bytes_array, ints_array, text_array
 from holdfast.backends.postgres.commit import Program, batches
 from holdfast.backends.postgres.schema import quoted
@@ -19,6 +23,13 @@ def schema_of(url: str) -> str:
 
 def connected(url: str) -> psycopg.Connection[tuple[object, ...]]:
     return psycopg.connect(url.partition("?")[0], context=CONTEXT)
+
+
+def opened(url: str, kind: str, **options: Any) -> SyncClient:
+    """A client that waits for its answers itself ("thread"), or has an event loop do so ("loop")."""
+    if kind == "thread":
+        return SyncClient.open(url, **options)
+    return SyncClient(in_a_loop(open_url(url, **options)))
 
 
 class OpenTransaction:

@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
 import threading
 import time
 import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
-from open_transaction import connected, schema_of
+from open_transaction import OpenTransaction, connected, opened, schema_of
 
 from holdfast import Client, StoreError, SyncClient
+from holdfast.backends.inline import run_inline
 from holdfast.backends.port import Commit, Row, RowKey, RowWrite
 from holdfast.backends.postgres import open_url
-from support import python
+from holdfast.backends.postgres.backend import PostgresBackend
+from holdfast.objects import rows
+from servers.writers import until
+from support import python, python_process
 
 pytestmark = pytest.mark.servers
+
+
+HERE = str(Path(__file__).parent)
 
 
 def connections_of(url: str, name: str) -> int:
@@ -50,17 +62,36 @@ def test_a_thousand_saves_at_once_wait_and_none_fails(postgres_url):
     asyncio.run(use())
 
 
-def test_who_waits_too_long_for_a_connection_is_told(postgres_url):
+def test_threads_share_the_connections_that_there_may_be(postgres_url):
+    url, name = named(postgres_url)
+    with opened(url, "thread", max_connections=2) as client, ThreadPoolExecutor(32) as threads:
+        saved = list(threads.map(lambda n: client.save("a", session_id=f"s{n % 50}"), range(600)))
+        assert len(set(saved)) == 600
+        restored = list(threads.map(client.restore, saved[:100]))
+        assert [checkpoint.checkpoint_id for checkpoint in restored] == saved[:100]
+        assert connections_of(postgres_url, name) == 2
+
+
+def of_kind(backend: PostgresBackend, kind: str) -> tuple[PostgresBackend, Callable[..., Any]]:
+    """The backend for an event loop or for a thread, and how its coroutines are run."""
+    return (backend, asyncio.run) if kind == "loop" else (backend.without_loop(), run_inline)
+
+
+@pytest.mark.parametrize("kind", ["thread", "loop"])
+def test_who_waits_too_long_for_a_connection_is_told(postgres_url, kind):
+    backend, run = of_kind(open_url(postgres_url, max_connections=1, timeout=0.2), kind)
+
     async def use() -> None:
-        backend = open_url(postgres_url, max_connections=1, timeout=0.2)
         await backend.setup()
         async with backend._connections.one():
             with pytest.raises(StoreError, match="max_connections"):
                 await backend.last_change()
         assert await backend.last_change() == 0
         await backend.close()
+        with pytest.raises(StoreError, match="closed"):
+            await backend.last_change()
 
-    asyncio.run(use())
+    run(use())
 
 
 def test_one_client_serves_two_loops_one_after_the_other_and_closing_leaves_nothing(postgres_url):
@@ -96,12 +127,14 @@ def test_a_program_that_never_closes_its_client_ends_without_a_word(postgres_url
     assert (done.stdout, done.stderr) == ("", "")
 
 
-def test_a_forked_child_opens_its_own(postgres_url):
+@pytest.mark.parametrize("kind", ["thread", "loop"])
+def test_a_forked_child_opens_its_own(postgres_url, kind):
     done = python(
         """
         import os, sys
-        from holdfast import SyncClient
-        client = SyncClient.open(sys.argv[1])
+        sys.path.append(sys.argv[-2])
+        from open_transaction import opened
+        client = opened(sys.argv[1], sys.argv[-1])
         client.save("a", session_id="parent")
         children = []
         for n in range(2):
@@ -120,17 +153,21 @@ def test_a_forked_child_opens_its_own(postgres_url):
         client.close()
         """,
         postgres_url,
+        HERE,
+        kind,
     )
     assert done.stdout.strip() == "[('child 0', 10), ('child 1', 10), ('parent', 12)]"
 
 
-def test_a_forked_child_that_ends_leaves_its_parents_connections_alone(postgres_url):
+@pytest.mark.parametrize("kind", ["thread", "loop"])
+def test_a_forked_child_that_ends_leaves_its_parents_connections_alone(postgres_url, kind):
     url, name = named(postgres_url)
     done = python(
         """
         import os, sys
         import psycopg
-        from holdfast import SyncClient
+        sys.path.append(sys.argv[-2])
+        from open_transaction import opened
         address, name = sys.argv[1].partition("?")[0], sys.argv[2]
 
         def servers():
@@ -138,7 +175,7 @@ def test_a_forked_child_that_ends_leaves_its_parents_connections_alone(postgres_
                 query = "SELECT pid FROM pg_stat_activity WHERE application_name = %s ORDER BY pid"
                 return connection.execute(query, (name,)).fetchall()
 
-        client = SyncClient.open(sys.argv[1])
+        client = opened(sys.argv[1], sys.argv[-1])
         client.save("a", session_id="s")
         before = servers()
         child = os.fork()
@@ -150,6 +187,8 @@ def test_a_forked_child_that_ends_leaves_its_parents_connections_alone(postgres_
         """,
         url,
         name,
+        HERE,
+        kind,
     )
     assert (done.stdout.strip(), done.stderr) == ("1 True", "")
 
@@ -179,9 +218,11 @@ def test_what_another_thread_closes_is_let_go_by_the_loop_that_uses_it(postgres_
         loop.close()
 
 
-def test_the_driver_and_we_wait_for_one_connection_in_turn(postgres_url):
+@pytest.mark.parametrize("kind", ["thread", "loop"])
+def test_the_driver_and_we_wait_for_one_connection_in_turn(postgres_url, kind):
+    backend, run = of_kind(open_url(postgres_url, max_connections=1), kind)
+
     async def use() -> None:
-        backend = open_url(postgres_url, max_connections=1)
         for number in range(12):
             write = RowWrite(RowKey("head", b"s"), b"%d" % number, number)
             assert await backend.commit_all([Commit(b"tree", rows=[write])]) == [None]  # by libpq
@@ -192,13 +233,14 @@ def test_the_driver_and_we_wait_for_one_connection_in_turn(postgres_url):
         assert await backend.blobs([bytes(32)]) == [bytes(24_000_000)]
         await backend.close()
 
-    asyncio.run(use())
+    run(use())
 
 
-def test_connections_that_the_server_ended_are_replaced(postgres_url):
+@pytest.mark.parametrize("kind", ["thread", "loop"])
+def test_connections_that_the_server_ended_are_replaced(postgres_url, kind):
     """Idle ones, before anything is sent over them: neither a read nor a save fails."""
     url, name = named(postgres_url)
-    with SyncClient.open(url) as client:
+    with opened(url, kind) as client:
         client.save("a", session_id="s")
         for _ in range(3):
             end_connections(postgres_url, name)
@@ -206,6 +248,64 @@ def test_connections_that_the_server_ended_are_replaced(postgres_url):
             end_connections(postgres_url, name)
             assert client.latest(session_id="s") is not None
         assert len(client.timeline(session_id="s")) == 4
+
+
+def test_ctrl_c_ends_the_wait_for_an_answer_and_the_client_goes_on(postgres_url):
+    """The commit waits for a lock that nobody gives back before the signal has come."""
+    with SyncClient.open(postgres_url) as client:
+        client.save("a", session_id="s", execution_state={"n": 0})
+        tree = client._services.memory.get(rows.session_key("s")).tip.tree
+    holder = OpenTransaction(postgres_url)
+    holder.lock([Commit(tree)])
+    process = python_process(
+        """
+        import sys
+        from holdfast import SyncClient
+        with SyncClient.open(sys.argv[1]) as client:
+            try:
+                client.save("a", session_id="s", execution_state={"n": 1})
+            except KeyboardInterrupt:
+                print("interrupted", flush=True)
+            sys.stdin.readline()
+            client.save("a", session_id="s", execution_state={"n": 2})
+            print([entry.step_index for entry in client.timeline(session_id="s")], flush=True)
+        """,
+        postgres_url,
+    )
+    waiting = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    with connected(postgres_url) as connection:
+        connection.autocommit = True
+        until(lambda: connection.execute(waiting).fetchall(), "the wait for the lock")
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "interrupted\n"
+        holder.rollback()
+        until(lambda: not connection.execute(waiting).fetchall(), "the end of what nobody waits for any more")
+    said, complaint = process.communicate("\n", timeout=60)
+    assert said in ("[1, 0]\n", "[2, 1, 0]\n"), complaint  # what was interrupted may have been carried out, whole
+
+
+def test_who_asks_when_another_thread_closes_gets_an_answer_or_is_told(postgres_url):
+    for _ in range(5):
+        client = SyncClient.open(postgres_url)
+        client.save("a", session_id="s")
+        answers: list[object] = []
+
+        def ask(client=client, answers=answers) -> None:
+            try:
+                while True:
+                    answers.append(client.latest(session_id="s"))
+            except StoreError as told:
+                answers.append(told)
+
+        threads = [threading.Thread(target=ask, daemon=True) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        until(lambda answers=answers: len(answers) > 10, "answers")
+        client.close()
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+        assert all("closed" in str(error) for error in answers if isinstance(error, StoreError))
 
 
 def end_connections(url: str, name: str) -> None:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from open_transaction import connected, schema_of
+from open_transaction import connected, opened, schema_of
 
 from holdfast import Client, SyncClient
 from holdfast.backends.postgres import connections, hints
@@ -105,22 +105,47 @@ def test_behind_a_pooler_nobody_listens_and_events_are_found_by_looking(pgbounce
         drop_schemas(postgres_dsn)
 
 
-def test_where_nobody_listens_writers_ask_now_and_then_only(postgres_url, monkeypatch):
+@pytest.mark.parametrize("kind", ["thread", "loop"])
+def test_where_nobody_listens_writers_ask_now_and_then_only(postgres_url, monkeypatch, kind):
     monkeypatch.setattr(hints, "ASK_AGAIN_SECONDS", NEVER)
     asked = []
-    sent = hints.Hints._sent
+    ask = hints._Channel._is_heard
 
     async def counted(self):
         asked.append(1)
-        return await sent(self)
+        return await ask(self)
 
-    monkeypatch.setattr(hints.Hints, "_sent", counted)
-    with SyncClient.open(postgres_url) as client:
+    monkeypatch.setattr(hints._Channel, "_is_heard", counted)
+    with opened(postgres_url, kind) as client:
         client.save("a", session_id="s")
-        until(lambda: client._services.backend.backend._backend._hints._quiet_until, "the answer")
+        blocking = client._services.backend.backend
+        of_kind = blocking._without_loop if kind == "thread" else blocking._backend
+        until(lambda: of_kind._hints._quiet_until, "the answer")
         for _ in range(20):
             client.save("a", session_id="s")
     assert asked == [1]
+
+
+def test_as_long_as_somebody_listens_a_thread_sends_the_hints_of_those_who_have_no_loop(postgres_url, monkeypatch):
+    monkeypatch.setattr(events, "SHORTEST_WAIT", NEVER)
+
+    def senders() -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread.name == "holdfast-hints"]
+
+    told: list[int] = []
+    with SyncClient.open(postgres_url) as client:
+        client.save("a", session_id="s")
+        thread = follow(postgres_url, 2, told, with_await=True)
+        until(lambda: listeners(postgres_url) == 1, "listening")
+
+        def is_sent_by_a_thread() -> bool:
+            client.save("a", session_id="s")
+            return bool(senders())
+
+        until(is_sent_by_a_thread, "a thread that sends")
+        thread.join()
+        assert told[:2] == [1, 2]
+        until(lambda: not senders(), "its end, when there is nothing to send any more")
 
 
 def test_who_no_longer_follows_no_longer_listens(postgres_url, monkeypatch):

@@ -146,8 +146,8 @@ def test_what_was_hoped_for_in_vain_leaves_its_connection_usable(postgres_url):
             assert conflict.kind == "run"
         assert await backend.commit_all([GOOD]) == [None]
         async with backend._connection() as connection:
-            cursor = await connection.execute("SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'holdfast%'")
-            [prepared] = await cursor.fetchone()
+            query = b"SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'holdfast%'"
+            [[prepared]] = await connection.fetch(query)
         await backend.close()
         return prepared
 

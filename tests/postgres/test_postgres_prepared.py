@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from holdfast.backends.inline import run_inline
 from holdfast.backends.port import Commit, RowKey, RowWrite
 from holdfast.backends.postgres import open_url
 from holdfast.backends.postgres.backend import PostgresBackend
@@ -26,21 +27,21 @@ async def commit(backend: PostgresBackend, times: int) -> None:
 
 async def prepared(backend: PostgresBackend) -> int:
     async with backend._connection() as connection:
-        cursor = await connection.execute("SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'holdfast%'")
-        row = await cursor.fetchone()
-        assert row is not None
-        return int(row[0])
+        [[count]] = await connection.fetch(b"SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'holdfast%'")
+        return int(count)
 
 
 def told(url: str, story) -> None:
-    async def run() -> None:
-        backend = open_url(url, max_connections=1)
+    """By an event loop, and by a thread without one."""
+
+    async def run(backend: PostgresBackend) -> None:
         try:
             await story(backend)
         finally:
             await backend.close()
 
-    asyncio.run(run())
+    asyncio.run(run(open_url(url, max_connections=1)))
+    run_inline(run(open_url(url, max_connections=1).without_loop()))
 
 
 def test_commits_that_follow_each_other_are_prepared_once(postgres_url):
@@ -57,7 +58,7 @@ def test_a_statement_that_the_server_has_forgotten_is_done_without_and_once(post
     async def story(backend: PostgresBackend) -> None:
         await commit(backend, 10)
         async with backend._connection() as connection:
-            await connection.execute("DEALLOCATE ALL")
+            await connection.run(b"DEALLOCATE ALL")
         await commit(backend, 10)
         assert await prepared(backend) == 0
 

@@ -1,4 +1,4 @@
-"""Many writers in one event loop, on a server that may go away under them; and waiting for what comes."""
+"""Many writers in one event loop, or in a thread each, on a server that may go away under them; and waiting for what comes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
 from holdfast import Client, StoreError, SyncClient
@@ -24,8 +25,9 @@ def until(holds: Callable[[], Any], what: str = "this") -> None:
 class Writers:
     """Each in its own session. What fails is repeated with its id until it is done."""
 
-    def __init__(self, url: str, **options: Any) -> None:
+    def __init__(self, url: str, *, in_threads: bool = False, **options: Any) -> None:
         self._url = url
+        self._in_threads = in_threads
         self._options = {"max_connections": 4, **options}
         self._stop = threading.Event()
         self.acknowledged: dict[str, list[str]] = {f"s{n}": [] for n in range(WRITERS)}
@@ -57,10 +59,18 @@ class Writers:
         )
 
     async def _run(self) -> None:
+        if self._in_threads:
+            await asyncio.to_thread(self._run_threads)
+            return
         async with Client.open(self._url, **self._options) as client:
             await asyncio.gather(*(self._write(client, session) for session in self.acknowledged))
 
-    async def _write(self, client: Client, session: str) -> None:
+    def _run_threads(self) -> None:
+        with SyncClient.open(self._url, **self._options) as client, ThreadPoolExecutor(WRITERS) as threads:
+            for session in self.acknowledged:
+                threads.submit(asyncio.run, self._write(_Stepped(client), session))
+
+    async def _write(self, client: Client | _Stepped, session: str) -> None:
         saved = self.acknowledged[session]
         try:
             while not self._stop.is_set():
@@ -68,7 +78,7 @@ class Writers:
         except BaseException as error:
             self.problems.append(error)
 
-    async def _save(self, client: Client, session: str, step: int) -> str:
+    async def _save(self, client: Client | _Stepped, session: str, step: int) -> str:
         id_ = None
         while True:
             try:
@@ -92,6 +102,16 @@ class Writers:
                 assert [entry.checkpoint_id for entry in _line(client, session)][::-1] == saved
                 assert client.latest(session_id=session).execution_state == {"n": len(saved) - 1}
             assert client.verify().ok
+
+
+class _Stepped:
+    """A sync client, called as the other one is."""
+
+    def __init__(self, client: SyncClient) -> None:
+        self._client = client
+
+    async def save(self, *args: Any, **kwargs: Any) -> str:
+        return self._client.save(*args, **kwargs)
 
 
 def _line(client: SyncClient, session: str) -> list[Any]:

@@ -23,9 +23,12 @@ LAST_SECONDS = 5
 def blocking(backend: AsyncBackend) -> BlockingBackend:
     """The same backend with blocking verbs, for any thread."""
     without_loop = getattr(backend, "without_loop", None)
-    if without_loop is None:
-        return cast("BlockingBackend", _InLoop(backend))
-    return cast("BlockingBackend", _OnThread(backend, without_loop()))
+    return in_a_loop(backend) if without_loop is None else cast("BlockingBackend", _OnThread(backend, without_loop()))
+
+
+def in_a_loop(backend: AsyncBackend) -> BlockingBackend:
+    """The same in an event loop of its own, whatever else the backend can do."""
+    return cast("BlockingBackend", _InLoop(backend))
 
 
 def awaited(backend: object) -> AsyncBackend | None:
