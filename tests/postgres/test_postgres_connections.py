@@ -72,6 +72,30 @@ def test_threads_share_the_connections_that_there_may_be(postgres_url):
         assert connections_of(postgres_url, name) == 2
 
 
+def test_threads_that_commit_while_another_commits_go_together(postgres_url, monkeypatch):
+    """The first of them waits for a lock of its tree; those that come meanwhile are one transaction."""
+    batches: list[int] = []
+    carry_out = PostgresBackend._carry_out
+
+    async def counted(self: PostgresBackend, commits: list[Commit], locks: list[int]) -> list[BaseException | None]:
+        batches.append(len(commits))
+        return await carry_out(self, commits, locks)
+
+    with SyncClient.open(postgres_url) as client, ThreadPoolExecutor(17) as threads:
+        for number in range(17):
+            client.save("a", session_id=f"s{number}")
+        holder = OpenTransaction(postgres_url)
+        holder.lock([Commit(client._services.memory.get(rows.session_key("s0")).tip.tree)])
+        monkeypatch.setattr(PostgresBackend, "_carry_out", counted)
+        first = threads.submit(client.save, "a", session_id="s0")
+        until(lambda: batches == [1], "the first one's turn")
+        others = [threads.submit(client.save, "a", session_id=f"s{number}") for number in range(1, 17)]
+        until(lambda: client._services.backend._queue.qsize() == 16, "the others' waiting")
+        holder.rollback()
+        assert len({future.result(60) for future in (first, *others)}) == 17
+    assert batches == [1, 16]
+
+
 def of_kind(backend: PostgresBackend, kind: str) -> tuple[PostgresBackend, Callable[..., Any]]:
     """The backend for an event loop or for a thread, and how its coroutines are run."""
     return (backend, asyncio.run) if kind == "loop" else (backend.without_loop(), run_inline)

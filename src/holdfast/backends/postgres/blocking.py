@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import select
-import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -88,7 +88,9 @@ class BlockingConnections:
         _everywhere.add(self)
 
     def _begin(self) -> None:
-        self._places = threading.Semaphore(self._limit)
+        self._places: SimpleQueue[None] = SimpleQueue()  # a semaphore, without Python code of its own
+        for _ in range(self._limit):
+            self._places.put(None)
         self._idle: list[BlockingConnection] = []  # appended to and popped from, each of which is one step
 
     def one(self) -> _Loan:
@@ -97,15 +99,17 @@ class BlockingConnections:
     def take(self) -> BlockingConnection:
         if self._is_closed:
             raise StoreError(f"the store {self._where} was closed: open a new client")
-        if not self._places.acquire(timeout=self._timeout):
+        try:
+            self._places.get(timeout=self._timeout)
+        except Empty:
             raise StoreError(
                 f"the store {self._where} can't be reached: for {self._timeout:g} s all {self._limit} connections were "
                 "in use. Raise `max_connections` or `timeout`"
-            )
+            ) from None
         try:
             return self._idle_one() or self._connect()
         except BaseException:
-            self._places.release()
+            self._places.put(None)
             raise
 
     def give_back(self, connection: BlockingConnection) -> None:
@@ -116,7 +120,7 @@ class BlockingConnections:
             self._idle.append(connection)
             if self._is_closed:  # looked at after it was put there, as `close` looks there after saying so
                 self.drop_idle()
-        self._places.release()
+        self._places.put(None)
 
     def drop_idle(self) -> None:
         _finish(self._idle)
