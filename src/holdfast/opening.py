@@ -164,8 +164,8 @@ class Opening:
         migrations: Migrations | None = None,
     ) -> Self:
         """A client on one schema of a PostgreSQL database, made at the first call if it is not there. `dsn` is a URL or
-        a list of libpq's parameters; each event loop opens at most `max_connections`, and a call waits for one of them for
-        at most `timeout` seconds. With `durability="fast"` a crash of the server may lose the last saves (never tear
+        a list of libpq's parameters; each event loop opens at most `max_connections`, as all threads without one do, and a call waits for one
+        of them for at most `timeout` seconds. With `durability="fast"` a crash of the server may lose the last saves (never tear
         one). Needs `pip install 'holdfast[postgres]'`."""
         from holdfast.backends.postgres import open_postgres
 

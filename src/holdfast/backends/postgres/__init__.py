@@ -6,7 +6,9 @@
     asking.py       one question over libpq itself, for what is asked with every save and restore
     queries.py      the SQL of the other verbs
     arrays.py       arrays as PostgreSQL receives them
-    connections.py  connections, some for each event loop
+    link.py         what a connection is to all of these, whoever waits for its answers
+    connections.py  connections, some for each event loop (connection.py is one)
+    blocking.py     connections for threads that have no event loop
     schema.py       the schema, its version, its migrations
     failures.py     what the driver raises, as our errors
     location.py     from a DSN to what is connected to
