@@ -8,24 +8,31 @@ property test compares them. For anything else the answer is None: then those ha
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Sequence
 from typing import NamedTuple
+
+import ormsgpack
 
 from holdfast.backends.port import MAX_LOG_ELEMENTS, RunWrite, Span
 from holdfast.codec.codec import Codec
 from holdfast.codec.parts import Ref
 from holdfast.objects import runs
 from holdfast.objects.chain import NO_LINK, open_from
-from holdfast.objects.manifest import ListEntry, Manifest, Skeleton, Tail
+from holdfast.objects.manifest import ROOT, ListEntry, Manifest, Skeleton, Tail
 from holdfast.objects.plan import INLINE_BYTES
 from holdfast.objects.split import BLOB_LENGTH, LIST, LONG_BYTES, ROOTS, KnownList
 
 FEW = 15  # entries of a dict whose number, and one more, still fit into the first byte of its encoding
 _SMALL = min(LONG_BYTES, BLOB_LENGTH)
+_new = tuple.__new__  # a named tuple made without its own `__new__`, which takes longer than all that is in it
+_SIZES = struct.Struct(f"<{len(ROOT)}sQQQ32sQQ32s").pack  # what the root is a digest of, with one list and no blob
 
 
 class Continued(NamedTuple):
     manifest: Manifest
+    body: bytes  # the manifest, packed
+    root: bytes  # its digest
     runs: list[RunWrite]
     known: KnownList  # of the list, for the save that follows
 
@@ -53,45 +60,56 @@ def continued(
 ) -> Continued | None:
     """`content` is the skeleton, `fresh` the elements that follow the list that is known; `has_bytes` says of these what
     `ListEntry` does."""
-    before = known.entry
+    path, length, size, _, had_bytes, spans, tail, _, was_open_from = known.entry
     if known.chain is None or not fresh:
         return None
-    size = sum(map(len, fresh))
-    grown = _grown(before.tail, fresh, size)
+    added = sum(map(len, fresh))
+    grown = _grown(tail, fresh, added)
     if grown is None:
         return None
     tail, write = grown
     writes = [write]
-    digest = hashlib.sha256(content).digest()
-    old = parent.skeleton
-    if len(content) <= INLINE_BYTES:
-        kept = Skeleton(len(content), digest, content, None, old.tail)
-    elif old.span is not None and old.digest == digest:
-        kept = old
-    else:
-        grown = _grown(old.tail, (content,), len(content)) if old.tail is not None else None
-        if grown is None:
+    kept = parent.skeleton
+    if content != kept.inline:
+        found = _skeleton_of(kept, content)
+        if found is None:
             return None
-        skeleton_tail, skeleton_write = grown
-        writes.append(skeleton_write)
-        span = Span(skeleton_tail.log, skeleton_write.first, skeleton_tail.end)
-        kept = Skeleton(len(content), digest, None, span, skeleton_tail)
+        kept, further = found
+        writes += further
     chain = known.chain.copy()
     for element in fresh:
         chain.update(element)
-    length, all_size = before.length + len(fresh), before.size + size
-    entry = ListEntry(
-        before.path,
-        length,
-        all_size,
-        chain.digest(),
-        before.has_bytes or has_bytes,
-        _followed(before.spans, Span(tail.log, write.first, tail.end)),
-        tail,
-        chain.link,
-        open_from(before.open_from, length, all_size, fresh) if chain.link != NO_LINK else 0,
-    )
-    return Continued(Manifest(kept, (entry,), ()), writes, KnownList(entry, None, chain))
+    length += len(fresh)
+    size += added
+    has_bytes = had_bytes or has_bytes
+    spans = _followed(spans, write)
+    link, opened = chain.link, 0
+    if link != NO_LINK:
+        opened = open_from(was_open_from, length, size, fresh)
+    digest = chain.digest()
+    entry = _new(ListEntry, (path, length, size, digest, has_bytes, spans, tail, link, opened))
+    packed = [path, length, size, digest, has_bytes, [number for span in spans for number in span], [*tail]]
+    if link != NO_LINK:
+        packed += (link, opened)
+    of_skeleton = [kept.size, kept.digest, kept.inline, kept.span and [*kept.span], kept.tail and [*kept.tail]]
+    body = ormsgpack.packb([of_skeleton, [packed], []])
+    root = hashlib.sha256(_SIZES(ROOT, kept.size, 1, 0, kept.digest, length, size, digest)).digest()
+    manifest = _new(Manifest, (kept, (entry,), ()))
+    return _new(Continued, (manifest, body, root, writes, KnownList(entry, None, chain)))
+
+
+def _skeleton_of(old: Skeleton, content: bytes) -> tuple[Skeleton, Sequence[RunWrite]] | None:
+    """The skeleton after one that had another content, or that is not inline; and what is written for it."""
+    digest = hashlib.sha256(content).digest()
+    if len(content) <= INLINE_BYTES:
+        return Skeleton(len(content), digest, content, None, old.tail), ()
+    if old.span is not None and old.digest == digest:
+        return old, ()
+    grown = _grown(old.tail, (content,), len(content)) if old.tail is not None else None
+    if grown is None:
+        return None
+    tail, write = grown
+    return Skeleton(len(content), digest, None, Span(tail.log, write.first, tail.end), tail), (write,)
 
 
 def _grown(tail: Tail, elements: Sequence[bytes], size: int) -> tuple[Tail, RunWrite] | None:
@@ -100,12 +118,13 @@ def _grown(tail: Tail, elements: Sequence[bytes], size: int) -> tuple[Tail, RunW
     after = end + len(elements)
     if unsealed_bytes + size >= runs.SEAL_BYTES or after > MAX_LOG_ELEMENTS // 2:
         return None
-    write = RunWrite(log, end, len(elements), runs.pack(elements, seal=False), end)
-    return Tail(log, after, unsealed_from, unsealed_bytes + size), write
+    write = _new(RunWrite, (log, end, len(elements), runs.pack(elements, seal=False), end))
+    return _new(Tail, (log, after, unsealed_from, unsealed_bytes + size)), write
 
 
-def _followed(spans: tuple[Span, ...], span: Span) -> tuple[Span, ...]:
-    last = spans[-1]
-    if last.log == span.log and last.end == span.first:
-        return (*spans[:-1], Span(last.log, last.first, span.end))
-    return (*spans, span)
+def _followed(spans: tuple[Span, ...], write: RunWrite) -> tuple[Span, ...]:
+    log, first, end = spans[-1]
+    after = write.first + write.length
+    if log == write.log and end == write.first:
+        return (*spans[:-1], _new(Span, (log, first, after)))
+    return (*spans, Span(write.log, write.first, after))

@@ -24,7 +24,7 @@ from holdfast.objects.chain import NO_LINK
 
 Path = tuple[str | int, ...]
 MAX_SPANS = 64
-_ROOT = b"holdfast root 1\0"
+ROOT = b"holdfast root 1\0"
 _THREE = struct.Struct("<QQQ").pack
 
 
@@ -70,7 +70,7 @@ class Manifest(NamedTuple):
     def root(self) -> bytes:
         """One digest over all content, and over nothing else."""
         skeleton, lists, blobs = self
-        first = _ROOT + _THREE(skeleton.size, len(lists), len(blobs)) + skeleton.digest
+        first = ROOT + _THREE(skeleton.size, len(lists), len(blobs)) + skeleton.digest
         if not lists and not blobs:
             return hashlib.sha256(first).digest()
         parts = [first]

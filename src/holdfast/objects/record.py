@@ -110,8 +110,12 @@ def pack(
     codec: Codec, header: dict[str, Any], manifest: Manifest, *, root: bytes | None = None
 ) -> tuple[bytes, Stored]:
     """The bytes of a live record, and the same as it will be read."""
-    root = root or manifest.root()
-    packed, body = _packed(codec, header), manifest.pack()
+    return pack_body(codec, header, manifest.pack(), root or manifest.root())
+
+
+def pack_body(codec: Codec, header: dict[str, Any], body: bytes, root: bytes) -> tuple[bytes, Stored]:
+    """The same, of a manifest that is packed already."""
+    packed = _packed(codec, header)
     checksum = hashlib.sha256(_LIVE_CHECKED_FIRST + packed + root).digest()
     return _joined(LIVE, packed, body, root, checksum), Stored(header, body, root, checksum, False)
 

@@ -33,8 +33,12 @@ def content(key: RowKey, row: Row) -> bytes:
 
 
 def _crc(key: RowKey, content: bytes) -> bytes:
-    space, inner, _ = key
-    return zlib.crc32(content, zlib.crc32(inner, _crc_of_space(space))).to_bytes(4, "big")
+    return zlib.crc32(content, key_crc(key)).to_bytes(4, "big")
+
+
+def key_crc(key: RowKey) -> int:
+    """The CRC of space and key, where that of a content goes on: for who protects one row again and again."""
+    return zlib.crc32(key.key, _crc_of_space(key.space))
 
 
 @lru_cache(maxsize=64)
@@ -73,10 +77,17 @@ class Head(NamedTuple):
     lease: Lease | None = None
 
     def pack(self, key: RowKey) -> bytes:
-        if not self.fence:
-            return protect(key, ormsgpack.packb([self.checkpoint, self.sequence]))
-        lease = None if self.lease is None else [self.lease.expires_at_us, self.lease.holder, *self.lease.process]
-        return protect(key, ormsgpack.packb([self.checkpoint, self.sequence, self.fence, lease]))
+        return self.packed_after(key_crc(key))
+
+    def packed_after(self, crc: int) -> bytes:
+        """The same, given the CRC of the key."""
+        checkpoint, sequence, fence, held = self
+        if not fence:
+            content = ormsgpack.packb([checkpoint, sequence])
+        else:
+            lease = None if held is None else [held.expires_at_us, held.holder, *held.process]
+            content = ormsgpack.packb([checkpoint, sequence, fence, lease])
+        return content + zlib.crc32(content, crc).to_bytes(4, "big")
 
 
 def head_key(session: bytes, tree: bytes) -> RowKey:

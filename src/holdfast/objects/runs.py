@@ -25,6 +25,8 @@ SEAL_BYTES = 64 * 1024
 
 def pack(elements: Sequence[bytes], *, seal: bool) -> bytes:
     """The stored form of a run of these elements."""
+    if len(elements) == 1 and not seal:  # what most saves write
+        return frame.RAW + len(elements[0]).to_bytes(4, "little") + elements[0]
     content = struct.pack(f"<{len(elements)}I", *map(len, elements)) + b"".join(elements)
     return frame.compressed(content) if seal else frame.raw(content)
 

@@ -11,73 +11,113 @@ from typing import Any
 
 import ormsgpack
 
-from holdfast.backends.port import CommitConflict
+from holdfast.backends.port import Commit, CommitConflict, Labels, RecordWrite, RowKey, RowWrite
 from holdfast.codec import tags
 from holdfast.errors import StoreError, UnsupportedValueError
 from holdfast.model import ids
-from holdfast.objects import continuing, rows
+from holdfast.model.framework import Framework
+from holdfast.objects import continuing, record, rows
 from holdfast.objects.manifest import Path
 from holdfast.objects.record import Stored
-from holdfast.operations import lease as leasing
 from holdfast.operations.arguments import SaveRequest
-from holdfast.operations.child import child, fields_of
+from holdfast.operations.child import fields_of
 from holdfast.operations.memory import Line
 from holdfast.operations.services import Services
 
 _packb = ormsgpack.packb
+_new = tuple.__new__  # see `objects/continuing.py`
+_CUSTOM = Framework.CUSTOM.value
+
+
+class Way:
+    """What is the same in all saves of a run: how its session's head is found, and the path of its list."""
+
+    __slots__ = ("crc", "key", "path", "session", "tag", "tree")
+
+    def __init__(self, session_id: str, tree: bytes, path: Path) -> None:
+        self.session = rows.session_key(session_id)
+        self.tree = tree
+        self.tag = ids.tree_tag(tree)
+        self.key: RowKey = rows.head_key(self.session, tree)
+        self.crc = rows.key_crc(self.key)
+        self.path = path
 
 
 async def go_on(
-    services: Services, request: SaveRequest, line: Line, path: Path, elements: Sequence[list[Any]], part: bytes
+    services: Services, way: Way, line: Line, request: SaveRequest, elements: Sequence[list[Any]], part: bytes
 ) -> Stored | None:
-    """Saves the request with these plain elements after those of the list at that path, whose context ends with `part` (see
-    `objects/continuing.py`). None if nothing was saved, because it takes a closer look or because somebody else was first."""
-    tip, known = line.tip, line.lists.get(path)
-    if tip is None or known is None or line.manifest is None or line.head.checkpoint != tip.id:
+    """Saves the request with these plain elements after those of the list at the way's path, whose context ends with `part`
+    (see `objects/continuing.py`). None if nothing was saved, because it takes a closer look or because somebody else was
+    first."""
+    tip, known, head, lease = line.tip, line.lists.get(way.path), line.head, request.lease
+    if tip is None or known is None or line.manifest is None or line.tree != way.tree:
         return None
-    assert request.lease is not None
-    if not leasing.allows(services, line.head, request.lease):
+    followed = tip.header
+    if head.checkpoint != followed["id"] or "to" in followed:  # a handoff: who takes it is to be written down
+        return None
+    now_us, held = services.now_us(), head.lease
+    if lease is None or held is None or head.fence != lease.token or now_us >= held.expires_at_us:
         return None
     fields = fields_of(services, request)
-    if (fields.get("sv"), fields["agent"]) != (tip.header.get("sv"), tip.header["agent"]):
+    if fields.get("sv") != followed.get("sv") or fields["agent"] != followed["agent"]:
         return None
     codec = services.codec
+    limits = codec.limits
     try:
         fresh = [_packb(element, None, tags.PACK_OPTIONS) for element in elements]
         skeleton = continuing.skeleton(codec, request.execution_state, request.agent_context, part)
     except (TypeError, ValueError, UnsupportedValueError):
         return None  # what is wrong with it is for the general way to say
-    if skeleton is None or max(map(len, fresh), default=0) > min(codec.limits.max_bytes, codec.limits.max_items):
+    if skeleton is None or max(map(len, fresh), default=0) > min(limits.max_bytes, limits.max_items):
         return None
     has_bytes = known.entry.has_bytes or any(map(codec.holds_bytes, fresh))
     planned = continuing.continued(line.manifest, known, skeleton, fresh, has_bytes=has_bytes)
     if planned is None:
         return None
-    commit, stored, next_line = child(
-        services,
-        line,
-        tip,
-        fields,
-        planned.manifest,
-        lease=line.head.lease,
-        claimed=request.lease.claimed,
-        runs=planned.runs,
-    )
+
+    id_, sequence = services.new_id(way.tag), head.sequence + 1
+    header: dict[str, Any] = {"id": id_, "seq": sequence, "at": now_us, **fields, "tree": way.tree}
+    step = followed.get("step", 0) + 1
+    if step:
+        header["step"] = step
+    header["parent"] = head.checkpoint
+    header["psum"] = tip.checksum
+    data, stored = record.pack_body(codec, header, planned.body, planned.root)
+    next_head = _new(rows.Head, (id_, sequence, head.fence, held))
+    value = next_head.packed_after(way.crc)
+    writes = [_new(RowWrite, (way.key, value, line.version, line.head_value))]
     if request.beside is not None:
-        commit.rows = [*commit.rows, *request.beside(stored)]
-    next_line.lists[path] = planned.known
-    session = rows.session_key(request.session_id)
-    services.memory.put(session, next_line)
+        writes += request.beside(stored)
+    framework = fields.get("fw", _CUSTOM)
+    labels = _new(Labels, (fields["agent"], framework, step, request.step_name, head.checkpoint, now_us, None))
+    spans = planned.known.entry.spans
+    if planned.manifest.skeleton.span is not None:
+        spans = (planned.manifest.skeleton.span, *spans)
+    write = _new(RecordWrite, (id_, way.session, sequence, data, labels, None, None, spans))
+    commit = Commit(tree=way.tree, record=write, runs=planned.runs, rows=writes)
+    next_line = Line(
+        way.tree,
+        line.version + 1,
+        next_head,
+        value,
+        stored,
+        planned.manifest,
+        {way.path: planned.known},
+        line.reading,
+        key=way.key,
+    )
+    memory = services.memory
+    memory.put(way.session, next_line)
     try:
         await services.backend.commit(commit)
     except CommitConflict:
-        services.memory.drop_failed(session, next_line)
+        memory.drop_failed(way.session, next_line)
         return None
     except StoreError as error:
-        services.memory.drop_failed(session, next_line)
-        error.checkpoint_id = ids.to_text(stored.id)
+        memory.drop_failed(way.session, next_line)
+        error.checkpoint_id = ids.to_text(id_)
         raise
     except BaseException:
-        services.memory.drop_failed(session, next_line)
+        memory.drop_failed(way.session, next_line)
         raise
     return stored

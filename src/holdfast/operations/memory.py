@@ -83,8 +83,11 @@ class LineMemory:
             return found[0]
 
     def put(self, session: bytes, line: Line) -> None:
-        size = line.buffered_bytes() if line.lists else 0
-        is_watched = bool(line.lists) and line.is_watched()
+        size = 0
+        for known in line.lists.values():
+            if known.groups is not None:
+                size += known.groups.kept_bytes
+        is_watched = size > 0 and line.is_watched()
         with self._lock:
             before = self._lines.get(session)
             self._lines[session] = (line, size)

@@ -73,7 +73,7 @@ class Core:
         self.tools: dict[str, str] = {}
         self.stored_tools: dict[str, str] = {}
         self.tree = b""
-        self.checkpoint_id: str | None = None
+        self.checkpoint: bytes | None = None  # the one that was saved last, or that the run was resumed from
         self.resumed = False
         self.task_lists: dict[str, dict[str, Any]] = {}  # name: the summary that checkpoints carry
         self.counters: dict[str, int] = {}  # by place without its occurrence
@@ -91,6 +91,7 @@ class Core:
         self._session = rows.session_key(options.session_id)
         self._turn_key = b"\xfe" + self._session
         self._turn: AbstractAsyncContextManager[object] | None = None
+        self._way: continuing.Way | None = None
         self._encoded_part: tuple[dict[str, str], bytes] | None = None
 
     # -- the beginning -----------------------------------------------------------------------------------------------
@@ -104,7 +105,7 @@ class Core:
             return
         found = await restoring.loaded(self.services, line.tip)
         self.resumed = True
-        self.checkpoint_id = found.checkpoint_id
+        self.checkpoint = line.tip.id
         self.state = found.execution_state
         what = f"checkpoint {found.checkpoint_id}"
         self.context, self.journal, self.stored_tools = journal.from_context(found.agent_context, what)
@@ -116,6 +117,10 @@ class Core:
                 self.on_path.add(id_)
                 self.ordinals.setdefault((tool, digest), {})[record.place] = ordinal
         self._saved_digest = self._digest()
+
+    @property
+    def checkpoint_id(self) -> str | None:
+        return None if self.checkpoint is None else ids.to_text(self.checkpoint)
 
     # -- places ------------------------------------------------------------------------------------------------------
 
@@ -168,23 +173,30 @@ class Core:
     async def after_step(self, name: str, number: int) -> None:
         """Saves, if the policy says so. `number` is that of the step's record."""
         autosave = self.options.autosave
+        if autosave.steps == 1:  # always, then
+            await self._save_in_turn(name, number)
+            return
         with self.lock:
             self._steps_since += 1
             waited = 0.0 if autosave.seconds is None else (self.services.now_us() - self._saved_at_us) / 1e6
             is_due = autosave.is_due(self._steps_since, waited)
         if is_due:
-            await self.save(name, number)
+            await self._save_in_turn(name, number)
 
     # -- saving ------------------------------------------------------------------------------------------------------
 
     async def save(self, name: str | None, number: int | None = None) -> str | None:
         """Makes a checkpoint, and returns its id. With the `number` of a record: unless somebody else's has it already."""
+        id_ = await self._save_in_turn(arguments.optional_name("name", name), number)
+        return None if id_ is None else ids.to_text(id_)
+
+    async def _save_in_turn(self, name: str | None, number: int | None) -> bytes | None:
         self._turn = self.services.backend.turn(self._turn_key)  # kept: as long as somebody has it, it is the same one
         async with self._turn:
             if number is not None and self.journal.saved >= number:
-                return self.checkpoint_id
+                return self.checkpoint
             try:
-                return await self._save(name)
+                await self._save(name)
             except StoreError as error:
                 self._rows_in_doubt, self._own_checkpoint = True, None
                 if self.options.on_save_error != "warn":
@@ -193,33 +205,30 @@ class Core:
                     "the run of session %r goes on, though it could not be saved: %s", self.lease.session_id, error
                 )
                 return None
+            return self.checkpoint
 
-    async def _save(self, name: str | None) -> str:
+    async def _save(self, name: str | None) -> None:
         if self._rows_in_doubt:
             await self._settle_rows()
         options = self.options
         with self.lock:
-            end = len(self.journal)  # what is added meanwhile belongs to the next save
+            end = len(self.journal.entries)  # what is added meanwhile belongs to the next save
             finished = list(self._rows.values())
             digest = self._digest() if options.autosave.only_changed else None
-        nothing_new = end == self.journal.saved and not finished and digest is not None
-        if nothing_new and digest == self._saved_digest and self.checkpoint_id is not None:
-            return self.checkpoint_id
-
-        def beside(stored: Stored) -> list[RowWrite]:
-            return [_recorded(entry, stored.id).write(following) for entry, following in finished]
-
+        if digest is not None and digest == self._saved_digest and self.checkpoint is not None:
+            if end == self.journal.saved and not finished:
+                return
         request = SaveRequest(
             agent_id=options.agent_id,
             session_id=options.session_id,
             framework=options.framework,
             execution_state=self.state,
-            step_name=arguments.optional_name("name", name),
+            step_name=name,
             lease=self.lease,
             tasks=self.task_lists or None,
             app_version=options.app_version,
             state_version=options.state_version,
-            beside=beside if finished else None,
+            beside=_beside(finished) if finished else None,
         )
         stored = await self._committed(request, end)
         with self.lock:
@@ -231,9 +240,7 @@ class Core:
             if options.autosave.seconds is not None:
                 self._saved_at_us = self.services.now_us()
             self._saved_digest = digest
-        self._own_checkpoint = stored.id
-        self.checkpoint_id = ids.to_text(stored.id)
-        return self.checkpoint_id
+        self.checkpoint = self._own_checkpoint = stored.id
 
     async def _committed(self, request: SaveRequest, end: int) -> Stored:
         """Saves with the journal up to there: its new records alone, if the session stands where this run saved last, and
@@ -245,8 +252,10 @@ class Core:
             fresh = self.journal.entries[self.journal.saved : end]
             if self.options.save is None and journal.KEY not in self.context:
                 request.agent_context = self.context
-                part = self._part(tools)
-                stored = await continuing.go_on(self.services, request, line, journal.PATH, fresh, part)
+                way = self._way
+                if way is None:
+                    way = self._way = continuing.Way(self.options.session_id, self.tree, journal.PATH)
+                stored = await continuing.go_on(self.services, way, line, request, fresh, self._part(tools))
                 if stored is not None:
                     return stored
             request.agent_context = journal.into_context(self.context, None, tools)
@@ -295,8 +304,8 @@ class Core:
 
     async def _is_as_saved(self) -> bool:
         """Whether a save would keep nothing that the last checkpoint has not."""
-        if self._saved_digest is None and self.checkpoint_id is not None:
-            stored = await reading.find_record(self.services, ids.from_text(self.checkpoint_id), self.tree)
+        if self._saved_digest is None and self.checkpoint is not None:
+            stored = await reading.find_record(self.services, self.checkpoint, self.tree)
             if stored is None or stored.is_tombstone:
                 return False
             state, context = await reading.load_state(self.services, stored.manifest(), verify=False)
@@ -324,7 +333,7 @@ class Core:
             if id(raised) in ended and last is not None and last.status == FAILED:
                 self.record(record._replace(status=REOPENED, payload=b""))
         with self.lock:
-            is_new = len(self.journal) > self.journal.saved or self._rows or self.checkpoint_id is None
+            is_new = len(self.journal) > self.journal.saved or self._rows or self.checkpoint is None
         if not is_new and await self._is_as_saved():
             return
         try:
@@ -340,8 +349,13 @@ class Core:
         return entry.effect(self.services.codec)
 
 
-def _recorded(entry: Entry, checkpoint: bytes) -> Entry:
-    return replace(entry, checkpoint=checkpoint)
+def _beside(finished: Sequence[tuple[Entry, Entry | None]]) -> Callable[[Stored], list[RowWrite]]:
+    """What a save writes of effects that are finished, given the checkpoint that has their results."""
+
+    def writes(stored: Stored) -> list[RowWrite]:
+        return [replace(entry, checkpoint=stored.id).write(following) for entry, following in finished]
+
+    return writes
 
 
 def autosave(given: Any) -> Autosave:
