@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from holdfast.backends import sqlite_commit, sqlite_index
-from holdfast.backends.port import ANY_VERSION, MAX_LOG_ELEMENTS, Commit, CommitConflict, RowKey
+from holdfast.backends.port import ABSENT, ANY_VERSION, MAX_LOG_ELEMENTS, Commit, CommitConflict, RowKey
 
 REMEMBERED = 50_000
 
@@ -28,16 +28,15 @@ class Known:
         self.sessions: dict[bytes, int] = {}
         self.last_record: int | None = None
         self.newest = sqlite_index.Newest()
+        self.looked_up = 0  # rows, tails and sessions since it was forgotten: so many are remembered at most
 
     def forget(self) -> None:
+        self.looked_up = 0
         self.rows.clear()
         self.tails.clear()
         self.sessions.clear()
         self.last_record = None
         self.newest.forget()
-
-    def is_large(self) -> bool:
-        return len(self.rows) + len(self.tails) + len(self.sessions) + len(self.newest) > REMEMBERED
 
 
 class Batch:
@@ -47,16 +46,19 @@ class Batch:
 
     def __init__(self, connection: sqlite3.Connection, known: Known) -> None:
         self._connection = connection
+        self._cursor = connection.cursor()  # for all that is done each time: making one takes as long as BEGIN does
         self._known = known
         self._runs: list[tuple[int, int, bytes]] = []
         self._records: list[tuple[object, ...]] = []
         self._rows: dict[RowKey, tuple[int, bytes | None]] = {}
+        self._new_rows: dict[RowKey, tuple[int, bytes | None]] = {}  # that the table does not have yet
 
     def carry_out(self, commits: Sequence[Commit]) -> list[BaseException | None]:
         connection, known = self._connection, self._known
-        connection.execute("BEGIN IMMEDIATE")
-        data_version = connection.execute("PRAGMA data_version").fetchone()[0]
-        if data_version != known.data_version or known.is_large():
+        execute = self._cursor.execute
+        execute("BEGIN IMMEDIATE")
+        data_version = execute("PRAGMA data_version").fetchone()[0]
+        if data_version != known.data_version or known.looked_up > REMEMBERED:
             known.forget()
             known.data_version = data_version
         outcomes: list[BaseException | None] = []
@@ -75,7 +77,7 @@ class Batch:
         self._write()
         if known.last_record is not None:
             known.newest.enter_due(connection, known.last_record)
-        connection.execute("COMMIT")
+        execute("COMMIT")
         return outcomes
 
     def _gather(self, commit: Commit) -> None:
@@ -83,6 +85,7 @@ class Batch:
         for run in commit.runs:
             tail = known.tails.get(run.log)
             if tail is None:
+                known.looked_up += 1
                 tail = known.tails[run.log] = sqlite_commit.tail_of(connection, run.log)
             if tail != run.tail:
                 raise CommitConflict("run", run.log)
@@ -90,14 +93,17 @@ class Batch:
         for key, _, expect, was in commit.rows:
             now = known.rows.get(key)
             if now is None:
+                known.looked_up += 1
                 now = known.rows[key] = sqlite_commit.row_now(connection, key)
-            if expect not in (now[0], ANY_VERSION) or was not in (None, now[1]):
+            version, value = now
+            if (expect not in (version, ANY_VERSION)) or (was is not None and was != value):
                 raise CommitConflict("row", key)
-            versions.append(now[0])
+            versions.append(version)
         record = commit.record
         assert record is not None
         session = known.sessions.get(record.session)
         if session is None:
+            known.looked_up += 1
             session = sqlite_commit.session_number(connection, record.session)
         if not known.newest.is_known:
             self._write()
@@ -112,7 +118,8 @@ class Batch:
             known.tails[run.log] = run.first + run.length
         for write, version in zip(commit.rows, versions, strict=True):
             assert write.value is not None
-            self._rows[write.key] = known.rows[write.key] = (version + 1, write.value)
+            gathered = self._new_rows if version == ABSENT or write.key in self._new_rows else self._rows
+            gathered[write.key] = known.rows[write.key] = (version + 1, write.value)
         if session is None:
             session = sqlite_commit.new_session(connection, record.session)
         known.sessions[record.session] = session
@@ -126,14 +133,21 @@ class Batch:
 
     def _write(self) -> None:
         """Writes what was gathered."""
-        connection = self._connection
+        executemany = self._cursor.executemany
         if self._runs:
-            connection.executemany(sqlite_commit.PUT_RUN, self._runs)
+            executemany(sqlite_commit.PUT_RUN, self._runs)
+            self._runs = []
         if self._records:
-            connection.executemany(sqlite_commit.PUT_RECORD, self._records)
+            executemany(sqlite_commit.PUT_RECORD, self._records)
+            self._records = []
         if self._rows:
-            connection.executemany(sqlite_commit.PUT_ROW, [(*key, *row) for key, row in self._rows.items()])
-        self._runs, self._records, self._rows = [], [], {}
+            cursor = executemany(sqlite_commit.CHANGE_ROW, [(*row, *key) for key, row in self._rows.items()])
+            if cursor.rowcount != len(self._rows):
+                raise sqlite3.DatabaseError("malformed: a row that was read is not there")
+            self._rows = {}
+        if self._new_rows:
+            executemany(sqlite_commit.PUT_ROW, [(*key, *row) for key, row in self._new_rows.items()])
+            self._new_rows = {}
 
     def _forget(self, commit: Commit) -> None:
         """What a commit of another kind has touched is looked up again when it is needed."""

@@ -31,6 +31,8 @@ PUT_ROW = (
     "INSERT INTO row (space, key, tree, version, value) VALUES (?, ?, ?, ?, ?) "
     "ON CONFLICT DO UPDATE SET version = excluded.version, value = excluded.value"
 )
+# For a row that is known to be there: it is looked for once, where PUT_ROW does so twice.
+CHANGE_ROW = "UPDATE row SET version = ?, value = ? WHERE space = ? AND key = ? AND tree = ?"
 
 
 def prepare(connection: sqlite3.Connection) -> None:
@@ -40,7 +42,7 @@ def prepare(connection: sqlite3.Connection) -> None:
     session_number(connection, b"")
     last_record(connection)
     sqlite_index.prepare(connection)
-    for statement in (PUT_RUN, PUT_RECORD, PUT_ROW):
+    for statement in (PUT_RUN, PUT_RECORD, PUT_ROW, CHANGE_ROW):
         connection.executemany(statement, ())
 
 

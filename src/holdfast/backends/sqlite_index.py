@@ -98,9 +98,6 @@ class Newest:
         self._indexed = None
         self._sequences.clear()
 
-    def __len__(self) -> int:
-        return len(self._sequences)
-
     def is_above_all(self, connection: sqlite3.Connection, record: RecordWrite, session: int | None) -> bool:
         """Whether the record is above all others; `session` is None if it is the first of its session. `look` must have been
         called."""

@@ -49,14 +49,39 @@ async def go_on(
     """Saves the request with these plain elements after those of the list at the way's path, whose context ends with `part`
     (see `objects/continuing.py`). None if nothing was saved, because it takes a closer look or because somebody else was
     first."""
+    planned = _planned(services, way, line, request, elements, part)
+    if planned is None:
+        return None
+    stored, commit, next_line = _child(services, way, line, request, *planned)
+    memory = services.memory
+    memory.put(way.session, next_line)
+    try:
+        await services.backend.commit(commit)
+    except CommitConflict:
+        memory.drop_failed(way.session, next_line)
+        return None
+    except StoreError as error:
+        memory.drop_failed(way.session, next_line)
+        error.checkpoint_id = ids.to_text(stored.id)
+        raise
+    except BaseException:
+        memory.drop_failed(way.session, next_line)
+        raise
+    return stored
+
+
+def _planned(
+    services: Services, way: Way, line: Line, request: SaveRequest, elements: Sequence[list[Any]], part: bytes
+) -> tuple[dict[str, Any], continuing.Continued] | None:
+    """The header fields and the content, if the session stands where it may be gone on from."""
     tip, known, head, lease = line.tip, line.lists.get(way.path), line.head, request.lease
     if tip is None or known is None or line.manifest is None or line.tree != way.tree:
         return None
     followed = tip.header
     if head.checkpoint != followed["id"] or "to" in followed:  # a handoff: who takes it is to be written down
         return None
-    now_us, held = services.now_us(), head.lease
-    if lease is None or held is None or head.fence != lease.token or now_us >= held.expires_at_us:
+    held = head.lease
+    if lease is None or held is None or head.fence != lease.token or services.now_us() >= held.expires_at_us:
         return None
     fields = fields_of(services, request)
     if fields.get("sv") != followed.get("sv") or fields["agent"] != followed["agent"]:
@@ -72,18 +97,29 @@ async def go_on(
         return None
     has_bytes = known.entry.has_bytes or any(map(codec.holds_bytes, fresh))
     planned = continuing.continued(line.manifest, known, skeleton, fresh, has_bytes=has_bytes)
-    if planned is None:
-        return None
+    return None if planned is None else (fields, planned)
 
-    id_, sequence = services.new_id(way.tag), head.sequence + 1
+
+def _child(
+    services: Services,
+    way: Way,
+    line: Line,
+    request: SaveRequest,
+    fields: dict[str, Any],
+    planned: continuing.Continued,
+) -> tuple[Stored, Commit, Line]:
+    """What `child.py` makes of it: the record, the commit that makes it the head, and the line it leads to."""
+    tip, head = line.tip, line.head
+    assert tip is not None
+    id_, sequence, now_us = services.new_id(way.tag), head.sequence + 1, services.now_us()
     header: dict[str, Any] = {"id": id_, "seq": sequence, "at": now_us, **fields, "tree": way.tree}
-    step = followed.get("step", 0) + 1
+    step = tip.header.get("step", 0) + 1
     if step:
         header["step"] = step
     header["parent"] = head.checkpoint
     header["psum"] = tip.checksum
-    data, stored = record.pack_body(codec, header, planned.body, planned.root)
-    next_head = _new(rows.Head, (id_, sequence, head.fence, held))
+    data, stored = record.pack_body(services.codec, header, planned.body, planned.root)
+    next_head = _new(rows.Head, (id_, sequence, head.fence, head.lease))
     value = next_head.packed_after(way.crc)
     writes = [_new(RowWrite, (way.key, value, line.version, line.head_value))]
     if request.beside is not None:
@@ -106,18 +142,4 @@ async def go_on(
         line.reading,
         key=way.key,
     )
-    memory = services.memory
-    memory.put(way.session, next_line)
-    try:
-        await services.backend.commit(commit)
-    except CommitConflict:
-        memory.drop_failed(way.session, next_line)
-        return None
-    except StoreError as error:
-        memory.drop_failed(way.session, next_line)
-        error.checkpoint_id = ids.to_text(id_)
-        raise
-    except BaseException:
-        memory.drop_failed(way.session, next_line)
-        raise
-    return stored
+    return stored, commit, next_line

@@ -215,9 +215,9 @@ class Core:
             end = len(self.journal.entries)  # what is added meanwhile belongs to the next save
             finished = list(self._rows.values())
             digest = self._digest() if options.autosave.only_changed else None
-        if digest is not None and digest == self._saved_digest and self.checkpoint is not None:
-            if end == self.journal.saved and not finished:
-                return
+        nothing_new = end == self.journal.saved and not finished and digest is not None
+        if nothing_new and digest == self._saved_digest and self.checkpoint is not None:
+            return
         request = SaveRequest(
             agent_id=options.agent_id,
             session_id=options.session_id,
