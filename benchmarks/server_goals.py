@@ -46,7 +46,7 @@ def _redis_goals() -> Iterator[Goal]:
 def _postgres_goals() -> Iterator[Goal]:
     for writers, times in ((1, 4), (32, 15)):
         yield Goal(
-            f"PostgreSQL, {_writers(writers)}: saves per second over langgraph-postgres's (the faster of one connection and a pool)",
+            f"PostgreSQL, {_writers(writers)}: saves per second over langgraph-postgres's, both with `await` (the faster of one connection and a pool)",
             "B",
             lambda results, writers=writers: (
                 _rate(results, writers, "holdfast_postgres") / max(_rate(results, writers, peer) for peer in LANGGRAPH)
@@ -54,6 +54,13 @@ def _postgres_goals() -> Iterator[Goal]:
             times,
             at_least=True,
         )
+    yield Goal(
+        "PostgreSQL, one writer without an event loop: saves per second of `SyncClient` over langgraph's PostgresSaver's",
+        "B",
+        lambda results: _rate(results, 1, "holdfast_postgres_sync") / _rate(results, 1, "langgraph_postgres_sync"),
+        4,
+        at_least=True,
+    )
     yield Goal(
         "PostgreSQL: bytes of tables and indexes after 1,000 steps over the final state's compact JSON",
         "A",

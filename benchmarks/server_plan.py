@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks import local_servers
 from benchmarks.contenders.on_server import OnServer
+from benchmarks.contenders.postgres_without_loop import WithoutLoop
 from benchmarks.local_servers import PostgresDatabase
 
 
@@ -45,6 +46,14 @@ class Field:
             kinds.append(LanggraphPostgresPool)
         whole = [one for one in self.growing() if not one.key.endswith("_declared")]
         return [*whole, *(kind(self.servers[kind.key]) for kind in kinds)]
+
+    def without_loop(self) -> list[WithoutLoop]:
+        from benchmarks.contenders import postgres_without_loop as on_postgres
+
+        kinds: list[type[WithoutLoop]] = [on_postgres.HoldfastPostgresSync, on_postgres.RawPostgresSync]
+        if self.with_peers:
+            kinds.append(on_postgres.LanggraphPostgresSync)
+        return [kind(self.servers[kind.key]) for kind in kinds]
 
 
 @dataclass(frozen=True)
@@ -98,7 +107,8 @@ def quick_plan(field: Field) -> ServerPlan:
 
 REDIS = ("holdfast_redis", "holdfast_redis_declared", "checkpnt_redis", "raw_set")
 POSTGRES = (
-    "holdfast_postgres", "holdfast_postgres_declared", "langgraph_postgres", "langgraph_postgres_pool", "raw_insert",
+    "holdfast_postgres", "holdfast_postgres_declared", "holdfast_postgres_sync", "langgraph_postgres",
+    "langgraph_postgres_pool", "langgraph_postgres_sync", "raw_insert", "raw_insert_sync",
 )  # fmt: skip
 
 

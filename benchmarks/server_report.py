@@ -14,9 +14,12 @@ TITLES = {
     "raw_set": "raw SET of the same bytes",
     "holdfast_postgres": "**holdfast on PostgreSQL**",
     "holdfast_postgres_declared": "**holdfast on PostgreSQL, declared append**",
+    "holdfast_postgres_sync": "**holdfast on PostgreSQL, SyncClient**",
     "langgraph_postgres": "langgraph-postgres, one connection",
     "langgraph_postgres_pool": "langgraph-postgres, pool of 8",
+    "langgraph_postgres_sync": "langgraph-postgres, PostgresSaver (no event loop)",
     "raw_insert": "bare INSERT of the same bytes, one connection",
+    "raw_insert_sync": "bare INSERT of the same bytes, no event loop",
     "holdfast": "**holdfast on SQLite**",
 }
 

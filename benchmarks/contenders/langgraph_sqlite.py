@@ -51,13 +51,8 @@ class LanggraphSqlite(Contender):
             return describe_durability(journal_mode, (await cursor.fetchone())[0])
 
     async def _put(self, session: str, number: int, values: State) -> str:
-        checkpoint = empty_checkpoint()
-        checkpoint["id"] = str(uuid6(clock_seq=number))
-        checkpoint["ts"] = datetime.now(UTC).isoformat()
-        checkpoint["channel_values"] = values
-        checkpoint["channel_versions"] = versions = dict.fromkeys((*values, MESSAGES), number)
         parent = self._heads.get(session) or config_of(session)
-        metadata = {"source": "loop", "step": number, "parents": {}}
+        checkpoint, metadata, versions = checkpoint_of(number, values)
         self._heads[session] = await self._saver.aput(parent, checkpoint, metadata, versions)
         return checkpoint["id"]
 
@@ -98,6 +93,16 @@ class LanggraphDelta(LanggraphSqlite):
         for _task, _channel, added in history["writes"]:
             messages.extend(added)
         return {**values, MESSAGES: messages}
+
+
+def checkpoint_of(number: int, values: State) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
+    """What a graph would put: a checkpoint of these values, its metadata, and the versions of its channels."""
+    checkpoint = empty_checkpoint()
+    checkpoint["id"] = str(uuid6(clock_seq=number))
+    checkpoint["ts"] = datetime.now(UTC).isoformat()
+    checkpoint["channel_values"] = values
+    checkpoint["channel_versions"] = versions = dict.fromkeys((*values, MESSAGES), number)
+    return checkpoint, {"source": "loop", "step": number, "parents": {}}, versions
 
 
 def config_of(session: str, checkpoint_id: str | None = None) -> dict[str, Any]:

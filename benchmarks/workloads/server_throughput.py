@@ -1,10 +1,14 @@
-"""Workload B on servers: many saves of a 1 KB state, by one writer and by many asyncio tasks with a session each."""
+"""Workload B on servers: many saves of a 1 KB state, by one writer (with and without an event loop) and by many asyncio tasks."""
 
+import asyncio
 import random
+import time
 from typing import Any
 
 from benchmarks.contenders.contender import opened
 from benchmarks.contenders.on_server import OnServer
+from benchmarks.contenders.postgres_without_loop import WithoutLoop
+from benchmarks.conversation import Step, small_state
 from benchmarks.local_servers import Work
 from benchmarks.measure import settle, shuffled
 from benchmarks.server_plan import ServerPlan
@@ -16,7 +20,7 @@ async def run(plan: ServerPlan) -> dict[str, Any]:
 
 
 async def _run_writers(plan: ServerPlan, writers: int) -> dict[str, Any]:
-    entered = plan.field.throughput()
+    entered = [*plan.field.throughput(), *(plan.field.without_loop() if writers == 1 else [])]
     for one in entered:
         one.server.clear()
     order = random.Random(writers)
@@ -33,13 +37,40 @@ async def _run_writers(plan: ServerPlan, writers: int) -> dict[str, Any]:
     return {"saves": turns * saves, "turns": turns, "contenders": {side.key: side.summary() for side in sides}}
 
 
+class _ThreadRound:
+    """One writer in a thread without an event loop."""
+
+    def __init__(self, contender: WithoutLoop, tally: Tally) -> None:
+        self._contender = contender
+        self._tally = tally
+        self._state = small_state(seed=0)
+        self._number = 0
+
+    async def __call__(self, saves: int) -> None:
+        await asyncio.to_thread(self._save_all, saves)
+
+    def _save_all(self, saves: int) -> None:
+        cpu, wall = time.process_time(), time.perf_counter()
+        for _ in range(saves):
+            self._number += 1
+            self._state["scratch"]["step"] = self._number
+            began = time.perf_counter()
+            self._contender.save_now("writer-0", Step(self._number, self._state, self._state, []))
+            self._tally.each.append(time.perf_counter() - began)
+        self._tally.add_turn(saves, time.perf_counter() - wall, time.process_time() - cpu)
+
+
 class _Side:
     """A contender, its tally, and what its server had to do for it."""
 
     def __init__(self, contender: OnServer, writers: int, durability: str) -> None:
         self.key = contender.key
         self.tally = Tally(durability)
-        self.round = AsyncRound(contender, writers, self.tally)
+        self.round = (
+            _ThreadRound(contender, self.tally)
+            if isinstance(contender, WithoutLoop)
+            else AsyncRound(contender, writers, self.tally)
+        )
         self._server = contender.server
         self._work: list[Work] = []
 

@@ -77,6 +77,8 @@ def test_the_quick_benchmarks_on_servers_run_for_our_own_side(tmp_path: Path):
     assert done.returncode == 0, done.stderr
     results = json.loads((tmp_path / "servers.json").read_text())
     assert results["B"]["32"]["contenders"].keys() == {"holdfast_redis", "holdfast_postgres", "raw_set", "raw_insert"}
+    without_loop = {"holdfast_postgres_sync", "raw_insert_sync"}
+    assert results["B"]["1"]["contenders"].keys() == results["B"]["32"]["contenders"].keys() | without_loop
     assert "over a raw SET" in (tmp_path / "servers.md").read_text()
 
 
