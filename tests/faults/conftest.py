@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from holdfast import SyncClient
 from servers.postgres import Postgres
 from servers.proxy import Proxy
 from servers.running import ServerUnavailable
@@ -58,8 +59,9 @@ def own_server(request: pytest.FixtureRequest) -> Iterator[tuple[Postgres | Valk
 def proxied(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[Proxy, str, str]]:
-    """A proxy, a store's URL through it, and past it; with PostgreSQL asked by the thread itself, and by a loop. No hints are sent: one that is under way when the proxy is told to
-    lose the next thing would be lost in its place."""
+    """A proxy, a store's URL through it, and past it; with PostgreSQL asked by the thread itself, and by a loop. No hints are
+    sent: one that is under way when the proxy is told to lose the next thing would be lost in its place. The server knows
+    every script of a save: the answer that is lost is that to the commit, not that the script has to be sent."""
     from holdfast.backends.postgres.backend import PostgresBackend
     from holdfast.backends.postgres.hints import Hints, ThreadHints
 
@@ -72,6 +74,9 @@ def proxied(
     past = Store(kind, tmp_path, server).url
     port = urlsplit(past).port
     assert port is not None
+    with SyncClient.open(past) as client:
+        for n in range(3):
+            client.save("a", session_id="before", execution_state={"n": n})
     proxy = Proxy(port)
     yield proxy, past.replace(f":{port}/", f":{proxy.port}/"), past
     proxy.stop()
