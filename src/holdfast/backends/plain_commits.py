@@ -17,18 +17,18 @@ _others = attrgetter(*(one.name for one in fields(Commit) if one.name not in {"t
 
 
 def is_plain(commit: Commit) -> bool:
-    record, runs = commit.record, commit.runs
-    if record is None or record.replaces is not None or len(runs) > RUNS or not _are_plain(commit.rows):
+    record, runs, rows = commit.record, commit.runs, commit.rows
+    if record is None or record.replaces is not None or not rows or any(_others(commit)):
         return False
-    row = commit.rows[0]
-    if row.value is None or row.expect <= ABSENT or any(_others(commit)):
+    row = rows[0]
+    if row.value is None or row.expect <= ABSENT or (len(rows) > 1 and not _is_beside(row, rows[1:])):
         return False
-    return not runs or len({run.log for run in runs if run.first == run.tail}) == len(runs)
+    return not runs or (len(runs) <= RUNS and len({run.log for run in runs if run.first == run.tail}) == len(runs))
 
 
-def _are_plain(rows: Sequence[RowWrite]) -> bool:
-    """Whether it is one row, or one and another one whose write asks for nothing."""
-    if len(rows) != 2:
-        return len(rows) == 1
-    row, beside = rows
+def _is_beside(row: RowWrite, more: Sequence[RowWrite]) -> bool:
+    """Whether that is one other row, whose write asks for nothing."""
+    if len(more) != 1:
+        return False
+    beside = more[0]
     return beside.value is not None and beside.expect == ANY_VERSION and beside.was is None and beside.key != row.key

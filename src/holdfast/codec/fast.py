@@ -136,11 +136,10 @@ class QuickEncoder:
         if room < 1 or len(values) > _MANY:
             self._prove_by_levels(values, room)
             return
-        seen = [*values]
-        containers = 1
+        seen, containers = [*values], 1
         for value in seen:  # to which the contents of the containers among them are added meanwhile
             kind = type(value)
-            if kind is str or kind is int:
+            if kind is str or kind in ATOMS:
                 continue
             if kind is dict:
                 seen += value.values()
@@ -151,10 +150,11 @@ class QuickEncoder:
             else:
                 continue
             containers += 1
-            # Up to here there are too few of them to be too deep, and too few values to be looked at all at once.
-            if containers > room or len(seen) > _MANY:
-                self._prove_by_levels(values, room)
-                return
+            if len(seen) > _MANY:
+                break
+        if containers > room or len(seen) > _MANY:  # else there are too few containers for any to be too deep
+            self._prove_by_levels(values, room)
+            return
         self._items_left -= len(seen)
         if self._items_left < 0:
             raise NotSureError

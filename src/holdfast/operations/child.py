@@ -65,17 +65,19 @@ def child(
 ) -> tuple[Commit, Stored, Line]:
     """The commit that makes `parent`'s child the head of the line, under `lease`, which was taken with the handoff
     `claimed`; the record, and the line it leads to."""
-    followed = parent.id if parent is not None else None
-    tree = line.tree or (parent.tree if parent is not None else None)
+    tree, followed = line.tree, None
+    if parent is not None:
+        tree, followed = tree or parent.tree, parent.id
+        if step_index is None:
+            step_index = parent.header.get("step", 0) + 1
     if id_ is None:
-        id_ = services.new_id(ids.tree_tag(tree) if tree else None)
-    tree = tree or id_
+        id_ = services.new_id(None if tree is None else ids.tree_tag(tree))
     sequence = line.head.sequence + 1
     header: dict[str, Any] = {"id": id_, "seq": sequence, "at": services.now_us(), **fields}
-    if tree != id_:
+    if tree is None:
+        tree = id_
+    elif tree != id_:
         header["tree"] = tree
-    if step_index is None:
-        step_index = parent.header.get("step", 0) + 1 if parent is not None else 0
     if step_index:
         header["step"] = step_index
     if parent is not None:

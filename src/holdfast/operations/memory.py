@@ -89,19 +89,18 @@ class LineMemory:
                 size += known.groups.kept_bytes
         is_watched = size > 0 and line.is_watched()
         with self._lock:
-            before = self._lines.get(session)
-            self._lines[session] = (line, size)
-            self._lines.move_to_end(session)
+            lines = self._lines
+            before = lines.get(session)
+            lines[session] = (line, size)
+            lines.move_to_end(session)
             self._bytes += size if before is None else size - before[1]
             if is_watched:
                 self._watched[session] = None
                 self._watched.move_to_end(session)
             elif self._watched:
                 self._watched.pop(session, None)
-            while self._bytes > self._max_bytes and self._watched:
-                self._unwatch(next(iter(self._watched)))
-            while self._bytes > self._max_bytes or len(self._lines) > LINES_REMEMBERED:
-                self._forget(next(iter(self._lines)))
+            if self._bytes > self._max_bytes or len(lines) > LINES_REMEMBERED:
+                self._make_room()
 
     def drop(self, session: bytes) -> None:
         with self._lock:
@@ -119,6 +118,12 @@ class LineMemory:
             self._lines.clear()
             self._watched.clear()
             self._bytes = 0
+
+    def _make_room(self) -> None:
+        while self._bytes > self._max_bytes and self._watched:
+            self._unwatch(next(iter(self._watched)))
+        while self._bytes > self._max_bytes or len(self._lines) > LINES_REMEMBERED:
+            self._forget(next(iter(self._lines)))
 
     def _unwatch(self, session: bytes) -> None:
         del self._watched[session]
