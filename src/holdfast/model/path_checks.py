@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,8 +16,11 @@ FlagKind = Literal["escapes", "case", "unicode", "reserved", "long"]
 RESERVED = re.compile(
     rb"(?:con|prn|aux|nul|com[1-9]|lpt[1-9]) *(?:\.|$)|.*(?:[ .]$|[<>:\"|?*\\\x00-\x1f])", re.IGNORECASE | re.DOTALL
 )
+DEVICES = re.compile(rb"/(?:con|prn|aux|nul|com[1-9]|lpt[1-9]) *[./]")
+NOT_ON_WINDOWS = b'<>:"|?*\\' + bytes(range(32))
 NO_NAMES = (b"", b".", b"..")
 LONGEST_ON_WINDOWS = 259  # beyond, a path needs another form of itself there
+TOGETHER = 1024  # so many paths are looked through at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,39 +48,55 @@ def unsafe_reason(path: bytes) -> str:
     return ""
 
 
-class Safety:
-    """Says of many paths why each may never be written, as `unsafe_reason` does. Paths of one directory share its part of
-    the answer."""
-
-    def __init__(self) -> None:
-        self._safe = {b""}  # directories, with the slash at their end
-
-    def reason(self, path: bytes) -> str:
-        end = path.rfind(b"/") + 1
-        directory, name = path[:end], path[end:]
-        if directory not in self._safe:
-            reason = unsafe_reason(directory[:-1]) if end > 1 else "it is absolute"
-            if reason:
-                return reason
-            self._safe.add(directory)
-        return unsafe_reason(path) if name in NO_NAMES or b"\0" in name else ""
+def first_unsafe(paths: Sequence[bytes]) -> bytes | None:
+    """The first of many paths that may never be written, as `unsafe_reason` says of each. They are looked through
+    together: between slashes, each way of being unsafe shows as a few bytes."""
+    for start in range(0, len(paths), TOGETHER):
+        some = paths[start : start + TOGETHER]
+        text = b"/" + b"/ /".join(some) + b"/"
+        if b"//" in text or b"/./" in text or b"/../" in text or b"\0" in text:
+            return next(path for path in some if unsafe_reason(path))
+    return None
 
 
 def flags_of(entries: Iterable[Entry], staying: Iterable[bytes] = ()) -> tuple[Flag, ...]:
     """The flags of what is to be written, beside the paths that stay."""
+    entries = list(entries)
+    paths = [entry[0] for entry in entries]
+    flags = [
+        Flag("escapes", path, content)
+        for path, kind, _, _, content in entries
+        if kind == "symlink" and escapes(path, content)
+    ]
+    for start in range(0, len(paths), TOGETHER):
+        some = paths[start : start + TOGETHER]
+        names = [path.rpartition(b"/")[2] for path in some]
+        if _may_have_reserved(names):
+            flags += [Flag("reserved", path) for path, name in zip(some, names, strict=True) if is_reserved(name)]
+    flags += [Flag("long", path) for path in paths if len(path) > LONGEST_ON_WINDOWS]
+    return (*flags, *_collisions(paths, list(staying)))
+
+
+def _may_have_reserved(names: Sequence[bytes]) -> bool:
+    """Whether `is_reserved` may be true of one of these. Nearly always it is of none, and that is found out at once."""
+    text = b"/" + b"/".join(names).lower() + b"/"
+    if len(text.translate(None, NOT_ON_WINDOWS)) != len(text) or b" /" in text or b"./" in text:
+        return True
+    return DEVICES.search(text) is not None
+
+
+def _collisions(paths: Sequence[bytes], staying: Sequence[bytes]) -> list[Flag]:
+    """Names that are one on a system that takes no notice of case, or of how a letter is put together."""
+    every = _all_folded([*staying, *paths])
+    if len(set(every)) == len(every):
+        return []
+    seen = dict(zip(every, staying, strict=False))
     flags: list[Flag] = []
-    seen = {folded(path): path for path in staying}
-    for path, kind, _, _, content in entries:
-        if kind == "symlink" and escapes(path, content):
-            flags.append(Flag("escapes", path, content))
-        if is_reserved(path.rpartition(b"/")[2]):
-            flags.append(Flag("reserved", path))
-        if len(path) > LONGEST_ON_WINDOWS:
-            flags.append(Flag("long", path))
-        other = seen.setdefault(folded(path), path)
+    for path, same in zip(paths, every[len(staying) :], strict=True):
+        other = seen.setdefault(same, path)
         if other is not path and other != path:
             flags.append(Flag(_collision(path, other), path, other))
-    return tuple(flags)
+    return flags
 
 
 def escapes(path: bytes, target: bytes) -> bool:
@@ -106,6 +125,10 @@ def folded(path: bytes) -> bytes:
         return path.lower()
     text = unicodedata.normalize("NFD", path.decode("utf-8", "surrogateescape"))
     return unicodedata.normalize("NFD", text.casefold()).encode("utf-8", "surrogateescape")
+
+
+def _all_folded(paths: Sequence[bytes]) -> list[bytes]:
+    return list(map(bytes.lower if all(map(bytes.isascii, paths)) else folded, paths))
 
 
 def _collision(path: bytes, other: bytes) -> FlagKind:

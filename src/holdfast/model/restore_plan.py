@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from holdfast.model.path_checks import Flag, Safety, flags_of
+from holdfast.model.path_checks import Flag, first_unsafe, flags_of, unsafe_reason
 from holdfast.model.workspace import Entry, FileChange
 
 Doing = Literal["delete", "create", "replace", "chmod"]
@@ -92,12 +92,12 @@ def make_plan(
     wanted: dict[bytes, FileChange] = {}
     left: list[Left] = []
     standing = list(occupied)
-    unsafe = Safety().reason
+    changes = list(changes)
+    unsafe = first_unsafe([change[0] for change in changes])
+    if unsafe is not None:
+        raise UnsafePathError(unsafe, unsafe_reason(unsafe))
     for change in changes:
         path, before, after = change
-        reason = unsafe(path)
-        if reason:
-            raise UnsafePathError(path, reason)
         if before == after:
             continue
         if protected(path):
@@ -126,15 +126,15 @@ def make_plan(
 
 def _refuse_below_leaves(wanted: dict[bytes, FileChange]) -> None:
     """In a tree, only directories have something below them."""
-    leaves = {path for path, _, after in wanted.values() if after is None or after.kind != "dir"}
-    looked_at: dict[bytes, bytes | None] = {b"": None}  # for each directory, the leaf above it or at it
-    for path, _, after in wanted.values():
-        if after is None:
-            continue
-        directory = path.rpartition(b"/")[0]
-        if directory not in looked_at:
-            looked_at[directory] = next((above for above in (directory, *parents(directory)) if above in leaves), None)
-        leaf = looked_at[directory]
+    used = {path.rpartition(b"/")[0]: path for path, _, after in wanted.values() if after is not None}
+    judged: dict[bytes, bytes | None] = {b"": None}  # for each directory, the leaf at it or above it
+    for directory, path in used.items():
+        above = [one for one in (directory, *parents(directory)) if one not in judged]
+        for one in reversed(above):
+            change = wanted.get(one)
+            is_leaf = change is not None and (change.after is None or change.after.kind != "dir")
+            judged[one] = one if is_leaf else judged[one.rpartition(b"/")[0]]
+        leaf = judged[directory]
         if leaf is not None:
             raise UnsafePathError(path, f"it is below {leaf!r:.60}, which is no directory in the target")
 
@@ -166,8 +166,9 @@ def _leave(wanted: dict[bytes, FileChange], conflicts: Iterable[bytes], standing
     for path in (*stays, *standing):
         for above in parents(path):
             holding[above] = path
-    for path, change in list(wanted.items()):
-        if change.before is None or change.before.kind != "dir" or path not in holding:
+    for path in [path for path in holding if path in wanted]:
+        change = wanted[path]
+        if change.before is None or change.before.kind != "dir":
             continue
         if change.after is None or change.after.kind != "dir":
             del wanted[path]
@@ -218,7 +219,7 @@ def _ordered(changes: Iterable[FileChange]) -> list[Action]:
         if after is None:
             continue
         if before is None:
-            (directories if after.kind == "dir" else contents).append(Action("create", path, None, after))
+            (directories if after[1] == "dir" else contents).append(Action("create", path, None, after))
         elif _same_but_mode(before, after):
             (modes if after.kind == "dir" else contents).append(Action("chmod", path, before, after))
         else:

@@ -9,6 +9,7 @@ two trees are compared by skipping what has the same hash. Pure: nodes are got b
 from __future__ import annotations
 
 import hashlib
+import operator
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -16,7 +17,7 @@ from typing import NamedTuple
 import ormsgpack
 
 from holdfast.errors import CorruptError
-from holdfast.model.path_checks import Safety
+from holdfast.model.path_checks import first_unsafe
 from holdfast.model.workspace import Entry, FileChange, Kind
 
 Load = Callable[[Sequence[bytes]], Awaitable[Sequence[bytes]]]
@@ -99,8 +100,9 @@ async def update(
 async def entries(root: bytes, load: Load) -> AsyncIterator[Entry]:
     """All entries, in the order of their paths: a directory before what is in it."""
     level, items = unpack((await load([root]))[0])
-    async for entry in _below(level, items, load):
-        yield entry
+    async for leaf in _leaves(level, items, load):
+        for entry in leaf:
+            yield entry
 
 
 async def find(root: bytes, path: bytes, load: Load) -> Entry | None:
@@ -146,10 +148,12 @@ async def diff(before: bytes, after: bytes, load: Load) -> AsyncIterator[FileCha
                 await left.open()
             if heights[1] >= heights[0]:
                 await right.open()
-    async for entry in left.rest():
-        yield FileChange(entry.path, entry, None)
-    async for entry in right.rest():
-        yield FileChange(entry.path, None, entry)
+    async for leaf in left.rest():
+        for entry in leaf:
+            yield FileChange(entry[0], entry, None)
+    async for leaf in right.rest():
+        for entry in leaf:
+            yield FileChange(entry[0], None, entry)
 
 
 # -- nodes -----------------------------------------------------------------------------------------------------------
@@ -168,12 +172,13 @@ def unpack(node: bytes) -> tuple[int, list[Item]]:
     """The level of a node, 0 for a leaf, and what is in it. Names that could lead out of a directory are no names."""
     try:
         level, listed = ormsgpack.unpackb(node)
-        items: list[Item]
-        if level:
-            items = [Child(path, hash_) for path, hash_ in listed]
-        else:
-            items = [Entry(path, _KINDS[kind], mode, size, content) for path, kind, mode, size, content in listed]
-        _check(level, items)
+        if type(level) is not int or level < 0:
+            raise ValueError("its level is no number")
+        if type(listed) is not list:
+            raise TypeError("it lists nothing")
+        items: list[Item] = []
+        if listed:
+            items += _children(listed) if level else _entries(listed)
     except (ValueError, TypeError, IndexError) as error:
         raise CorruptError(f"a node of a snapshot's tree can't be read ({error}): run `verify`") from error
     return level, items
@@ -188,31 +193,33 @@ def children(node: bytes) -> tuple[list[bytes], list[Entry]]:
     )
 
 
-def _check(level: int, items: Sequence[Item]) -> None:
-    if type(level) is not int or level < 0:
-        raise ValueError("its level is no number")
-    last: bytes | None = None
-    unsafe = Safety().reason
-    for item in items:
-        path = item[0]
-        if type(path) is not bytes or (last is not None and path <= last):
-            raise ValueError("its paths are not in order")
-        last = path
-        if level:
-            if type(item[1]) is not bytes or len(item[1]) != 32:
-                raise ValueError("a hash is none")
-        elif isinstance(item, Entry):
-            _check_entry(item)
-            if unsafe(path):
-                raise ValueError(f"{path!r:.80} is no path below a root")
+def _children(listed: Iterable[tuple[bytes, bytes]]) -> list[Child]:
+    paths, hashes = zip(*listed, strict=True)
+    _check_paths(paths)
+    if {*map(type, hashes)} != {bytes} or {*map(len, hashes)} != {32}:
+        raise ValueError("a hash is none")
+    return list(map(Child, paths, hashes))
 
 
-def _check_entry(entry: Entry) -> None:
-    _, kind, mode, size, content = entry
-    if type(content) is not bytes or type(size) is not int or type(mode) is not int:
+def _entries(listed: Iterable[tuple[bytes, int, int, int, bytes]]) -> list[Entry]:
+    """Entries, which are checked column by column: there may be 100,000 of them before a file is touched."""
+    paths, codes, modes, sizes, contents = zip(*listed, strict=True)
+    _check_paths(paths)
+    if {*map(type, contents)} != {bytes} or {*map(type, codes), *map(type, modes), *map(type, sizes)} != {int}:
         raise TypeError("an entry is none")
-    if size < 0 or not 0 <= mode <= 0o7777 or (kind == "file" and len(content) != 32):
+    if min(sizes) < 0 or min(modes) < 0 or max(modes) > 0o7777 or min(codes) < 0:
         raise ValueError("an entry is none")
+    if any(code == 0 and len(content) != 32 for code, content in zip(codes, contents, strict=True)):
+        raise ValueError("an entry is none")
+    unsafe = first_unsafe(paths)
+    if unsafe is not None:
+        raise ValueError(f"{unsafe!r:.80} is no path below a root")
+    return list(map(Entry, paths, [_KINDS[code] for code in codes], modes, sizes, contents))
+
+
+def _check_paths(paths: Sequence[bytes]) -> None:
+    if {*map(type, paths)} != {bytes} or not all(map(operator.lt, paths, paths[1:])):
+        raise ValueError("its paths are not in order")
 
 
 def _reach(path: bytes) -> int:
@@ -389,14 +396,13 @@ def _applied(run: Sequence[_Touched], changes: Mapping[bytes, Item | None]) -> l
 # -- reading in order ------------------------------------------------------------------------------------------------
 
 
-async def _below(level: int, items: Sequence[Item], load: Load) -> AsyncIterator[Entry]:
+async def _leaves(level: int, items: Sequence[Item], load: Load) -> AsyncIterator[list[Entry]]:
+    """The entries below these items of a level, leaf by leaf."""
     waiting: list[tuple[int, Sequence[Item]]] = [(level, items)]  # the next ones last
     while waiting:
         level, items = waiting.pop()
         if level == 0:
-            for item in items:
-                assert isinstance(item, Entry)
-                yield item
+            yield [item for item in items if isinstance(item, Entry)]
             continue
         if len(items) > CHILDREN_AT_ONCE:
             waiting.append((level, items[CHILDREN_AT_ONCE:]))
@@ -433,11 +439,15 @@ class _Cursor:
         level, items = unpack((await self._load([child.hash]))[0])
         self._put(level, items)
 
-    async def rest(self) -> AsyncIterator[Entry]:
+    async def rest(self) -> AsyncIterator[list[Entry]]:
+        """What is left, leaf by leaf: those of a tree that is compared with an empty one are all of it."""
         while self._waiting:
             level, item = self._waiting.pop()
-            async for entry in _below(level + 1, [item], self._load):
-                yield entry
+            beside = [item]
+            while self._waiting and self._waiting[-1][0] == level:
+                beside.append(self._waiting.pop()[1])
+            async for leaf in _leaves(level + 1, beside, self._load):
+                yield leaf
 
     def _put(self, level: int, items: Sequence[Item]) -> None:
         self._waiting += ((level - 1, item) for item in reversed(items))

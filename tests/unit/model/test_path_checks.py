@@ -1,12 +1,16 @@
-"""Paths that may never be written are told, one by one or many after each other."""
+"""Paths that may never be written are told, and names that are a nuisance somewhere: of many together as of each by itself."""
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.model.path_checks import Safety, unsafe_reason
+from holdfast.model.path_checks import TOGETHER, first_unsafe, flags_of, is_reserved, unsafe_reason
+from holdfast.model.workspace import Entry
 
-NAMES = st.sampled_from((b"", b".", b"..", b"a", b"b", b"a\0", b"...", b".a", b"/"))
+NAMES = st.sampled_from((b"", b".", b"..", b"a", b"b", b"a\0", b"...", b".a", b"/", b" "))
 PATHS = st.lists(NAMES, max_size=5).map(b"/".join) | st.binary(max_size=8)
+ODD_NAMES = st.sampled_from(
+    (b"con", b"CON.txt", b"Lpt1 .x", b"console", b"com0", b"a ", b"a.", b"a\n", b"a:b", b"a\x1fb", b"a\\b", b".x", b"nul")
+) | st.binary(min_size=1, max_size=6).filter(lambda name: b"/" not in name)
 
 
 @example([b"/a"])
@@ -15,5 +19,17 @@ PATHS = st.lists(NAMES, max_size=5).map(b"/".join) | st.binary(max_size=8)
 @example([b"a/", b"a/b"])
 @given(st.lists(PATHS, max_size=12))
 def test_many_are_judged_as_each_of_them_is(paths: list[bytes]):
-    together = Safety()
-    assert [bool(together.reason(path)) for path in paths] == [bool(unsafe_reason(path)) for path in paths]
+    assert first_unsafe(paths) == next((path for path in paths if unsafe_reason(path)), None)
+
+
+def test_an_unsafe_path_is_found_among_many():
+    plain = [b"a/%d" % number for number in range(2 * TOGETHER)]
+    assert first_unsafe(plain) is None
+    assert first_unsafe([*plain, b"a/../b", b"/c"]) == b"a/../b"
+
+
+@given(st.lists(ODD_NAMES, max_size=8))
+def test_reserved_names_are_found_among_others_as_alone(names: list[bytes]):
+    entries = [Entry(b"%d/%s" % (number, name), "file", 0o644, 0, b"") for number, name in enumerate(names)]
+    flagged = [flag.path for flag in flags_of(entries) if flag.kind == "reserved"]
+    assert flagged == [entry.path for entry in entries if is_reserved(entry.path.partition(b"/")[2])]
