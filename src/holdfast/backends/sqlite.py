@@ -44,8 +44,10 @@ FAILURES = (sqlite3.Error, UnicodeDecodeError)
 SYNCHRONOUS = {"full": "FULL", "fast": "NORMAL"}
 RECORD_TYPES = (bytes, bytes, int, bytes)
 RUN_TYPES = (int, int, bytes)
-BLOBS_AT_ONCE = 16
-MANY_BLOBS = f"SELECT hash, data FROM blob WHERE hash IN ({', '.join('?' * BLOBS_AT_ONCE)})"
+MANY_BLOBS = {
+    count: f"SELECT hash, data FROM blob WHERE hash IN ({', '.join('?' * count)})" for count in (64, 16)
+}  # those that are asked for at once
+MALFORMED = "malformed row: a value is not of the type that was stored"
 
 
 def open_url(url: str, **options: Any) -> SqliteBackend:
@@ -176,15 +178,18 @@ class SqliteBackend:
     def blobs(self, hashes: Sequence[bytes]) -> list[bytes | None]:
         def read(connection: sqlite3.Connection) -> list[bytes | None]:
             found: dict[bytes, bytes] = {}
-            whole = len(hashes) - len(hashes) % BLOBS_AT_ONCE
+            at = 0
             # A statement takes a lock and gives it back: of many blobs, that is more than finding them.
-            for start in range(0, whole, BLOBS_AT_ONCE):
-                asked = hashes[start : start + BLOBS_AT_ONCE]
-                found.update(_typed(row, (bytes, bytes)) for row in connection.execute(MANY_BLOBS, asked))
-            for hash_ in hashes[whole:]:
+            for count, statement in MANY_BLOBS.items():
+                while len(hashes) - at >= count:
+                    found.update(connection.execute(statement, hashes[at : at + count]))
+                    at += count
+            for hash_ in hashes[at:]:
                 row = connection.execute("SELECT data FROM blob WHERE hash = ?", (hash_,)).fetchone()
                 if row:
-                    found[hash_] = _typed(row, (bytes,))[0]
+                    found[hash_] = row[0]
+            if not {*map(type, found), *map(type, found.values())} <= {bytes}:
+                raise sqlite3.DatabaseError(MALFORMED)
             return [found.get(hash_) for hash_ in hashes]
 
         return self._read(read)
@@ -413,7 +418,7 @@ def _end_of(prefix: bytes) -> bytes | None:
 def _typed(row: tuple[Any, ...], types: tuple[type, ...]) -> tuple[Any, ...]:
     """A row with values of the types that were stored: a damaged page may give others, which SQLite does not mind."""
     if tuple(map(type, row)) != types:
-        raise sqlite3.DatabaseError("malformed row: a value is not of the type that was stored")
+        raise sqlite3.DatabaseError(MALFORMED)
     return row
 
 

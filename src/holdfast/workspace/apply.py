@@ -280,12 +280,10 @@ class Applier:
 
     def wrong(self, actions: Iterable[Action]) -> list[bytes]:
         """The touched paths that are not as the plan wants them."""
-        final = {action.path: action.after for action in actions}
-        return [
-            path
-            for path, wanted in sorted(final.items())
-            if not (self._is_ours(path, wanted) or self.is_at(path, wanted))
-        ]
+        final = {path: after for _, path, _, after in actions}
+        return sorted(
+            path for path, wanted in final.items() if not (self._is_ours(path, wanted) or self.is_at(path, wanted))
+        )
 
     def _note(self, path: bytes, descriptor: int) -> None:
         there = os.fstat(descriptor)
@@ -294,19 +292,17 @@ class Applier:
     def _is_ours(self, path: bytes, wanted: Entry | None) -> bool:
         """Whether the file is the very one that we wrote, and nobody has written to it since; whether it is the directory
         that we made. Its content came checked from the store, and need not be read again."""
-        if wanted is None or wanted.kind == "symlink":
+        written = self._written.get(path)
+        if wanted is None or (written is None and path not in self._made):
             return False
         try:
             there = os.stat(path, dir_fd=self._root, follow_symlinks=False)
         except OSError:
             return False
-        if wanted.kind == "dir":
-            return there.st_mode == stat.S_IFDIR | wanted.mode and path in self._made
-        return there.st_mode == stat.S_IFREG | wanted.mode and self._written.get(path) == (
-            there.st_ino,
-            there.st_size,
-            there.st_mtime_ns,
-        )
+        _, kind, mode, _, _ = wanted
+        if kind == "dir":
+            return there.st_mode == stat.S_IFDIR | mode and path in self._made
+        return there.st_mode == stat.S_IFREG | mode and written == (there.st_ino, there.st_size, there.st_mtime_ns)
 
     def is_at(self, path: bytes, wanted: Entry | None) -> bool:
         """Whether exactly this is at the path (None: nothing)."""

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from holdfast.model.restore_plan import Action, Left
-from holdfast.model.workspace import Entry
+from holdfast.model.workspace import WHOLE_BYTES, Entry
 from holdfast.workspace.apply import Applier, NotEmpty
 
 if TYPE_CHECKING:
@@ -143,9 +143,10 @@ def portions(actions: Iterable[Action]) -> Iterator[list[Action]]:
     size = 0
     is_of_files = False
     for action in actions:
+        after = action[3]
         has_content = _has_content(action)
-        large = has_content and _is_large(action)
-        more = action.after.size if has_content and action.after is not None else 0
+        more = after[3] if has_content and after is not None else 0
+        large = more > WHOLE_BYTES
         full = size + more > PORTION_BYTES or len(gathered) == PORTION_ACTIONS
         if gathered and (large or full or has_content != is_of_files):
             yield gathered
@@ -161,7 +162,8 @@ def portions(actions: Iterable[Action]) -> Iterator[list[Action]]:
 
 
 def _has_content(action: Action) -> bool:
-    return action.doing in ("create", "replace") and action.after is not None and action.after.kind == "file"
+    doing, _, _, after = action
+    return after is not None and after[1] == "file" and doing != "chmod"
 
 
 def _is_large(action: Action) -> bool:

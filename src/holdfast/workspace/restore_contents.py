@@ -23,7 +23,7 @@ class StoreSource:
         self._services = services
 
     async def whole(self, entries: Sequence[Entry]) -> Iterator[bytes]:
-        wanted = list(dict.fromkeys(entry.content for entry in entries if entry.size))
+        wanted = list(dict.fromkeys(entry[4] for entry in entries if entry[3]))
         frames = dict(zip(wanted, await snapshots.frames_of(self._services, wanted), strict=True))
         return self._unpacked(entries, frames)
 
@@ -31,9 +31,8 @@ class StoreSource:
     def _unpacked(entries: Sequence[Entry], frames: Mapping[bytes, bytes]) -> Iterator[bytes]:
         """All of them when the first one is asked for: one by one, between system calls, unpacking takes half as long again."""
         inflate = frame.inflater()
-        yield from [
-            snapshots.checked(entry.content, frames[entry.content], inflate) if entry.size else b"" for entry in entries
-        ]
+        contents = {hash_: snapshots.checked(hash_, framed, inflate) for hash_, framed in frames.items()}
+        yield from [contents[entry[4]] if entry[3] else b"" for entry in entries]
 
     async def pieces(self, entry: Entry) -> AsyncIterator[tuple[int, bytes | None]]:
         async for piece in snapshots.pieces(self._services, entry):
