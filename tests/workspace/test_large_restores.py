@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from restore_trees import on_disk
 
-from holdfast.errors import CorruptError
+from holdfast.errors import CorruptError, StoreError
+from holdfast.workspace import descriptors, writeback
 from support import Store
 
 FILES = 700  # three portions, each worth a thread
@@ -73,3 +74,55 @@ def test_damage_that_is_met_on_the_way_leaves_everything_as_it_was(sqlite_store:
         database.execute("UPDATE blob SET data = ? WHERE hash = ?", (framed, hash_))
     workspace.restore(saved, force=True)
     assert on_disk(root, without=[b"mine"]) == before
+
+
+def test_what_was_written_goes_to_the_disk_on_the_way_and_at_the_end(
+    sqlite_store: Store, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    syncs: list[str] = []
+    sync = descriptors.sync_file_system
+
+    def noted(descriptor: int) -> None:
+        thread = threading.current_thread()
+        syncs.append(thread.name.partition("_")[0])
+        if thread is threading.main_thread():
+            assert on_disk(root) == before
+        sync(descriptor)
+
+    workspace = sqlite_store.client().workspace(root)
+    before = on_disk(root)
+    saved = workspace.snapshot().checkpoint_id
+    emptied(root)
+    monkeypatch.setattr(writeback, "ENOUGH", 1_000_000)
+    monkeypatch.setattr(descriptors, "sync_file_system", noted)
+    workspace.restore(saved)
+    assert on_disk(root) == before
+    assert syncs[-1] == threading.main_thread().name
+    assert {*syncs[:-1]} == {"holdfast-writeback"}
+    assert not [one for one in threading.enumerate() if one.name.startswith("holdfast-writeback")]
+
+
+def test_a_disk_that_fails_on_the_way_puts_everything_back(
+    sqlite_store: Store, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what could not be written the system tells once: it must not be lost that the thread was told."""
+    workspace = sqlite_store.client().workspace(root)
+    saved = workspace.snapshot().checkpoint_id
+    emptied(root)
+    sync = descriptors.sync_file_system
+    told: list[str] = []
+
+    def failing(descriptor: int) -> None:
+        thread = threading.current_thread().name
+        if thread.startswith("holdfast-writeback") and not told:
+            told.append(thread)
+            raise OSError(5, "Input/output error")
+        sync(descriptor)
+
+    monkeypatch.setattr(writeback, "ENOUGH", 1_000_000)
+    monkeypatch.setattr(descriptors, "sync_file_system", failing)
+    with pytest.raises(StoreError, match=r"Input/output error.*put back"):
+        workspace.restore(saved)
+    assert told
+    assert on_disk(root) == {}
+    assert workspace.interrupted() is None

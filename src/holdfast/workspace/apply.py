@@ -269,6 +269,10 @@ class Applier:
         self._modes.clear()
         self._was.clear()
         self.close()
+        self.sync()
+
+    def sync(self) -> None:
+        """Everything that was written so far is on the disk. It may be called while files are made in another thread."""
         descriptors.sync_file_system(self._root)
 
     @staticmethod

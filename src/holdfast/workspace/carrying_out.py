@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from holdfast.model.restore_plan import Action, Left
 from holdfast.model.workspace import WHOLE_BYTES, Entry
 from holdfast.workspace.apply import Applier, NotEmpty
+from holdfast.workspace.writeback import Writeback
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -77,8 +78,9 @@ async def carry_out(
         waiting = None
         left.extend(await backend.apart(functools.partial(_do, applier, portion, contents, made_again)))
         count(len(portion))
+        writeback.wrote(sum(action[3][3] for action in portion if action[3] is not None))
 
-    with Ahead() as ahead:
+    with Writeback(applier.sync) as writeback, Ahead() as ahead:
         for portion in portions(actions):
             rest = portion
             if copies is not None:
@@ -87,7 +89,7 @@ async def carry_out(
                 count(len(portion) - len(rest))
             if rest and _is_large(rest[0]):
                 await finish()
-                await _write_large(backend, applier, rest[0], source)
+                await _write_large(backend, applier, rest[0], source, writeback)
                 count(1)
             elif rest:
                 files = [action.after for action in rest if _has_content(action) and action.after is not None]
@@ -97,6 +99,7 @@ async def carry_out(
                 await finish()
                 waiting = (rest, contents)
         await finish()
+        await backend.apart(writeback.finish)
     await backend.apart(applier.settle)
     return left
 
@@ -197,7 +200,7 @@ def _copy(applier: Applier, actions: Sequence[Action], copies: Copying) -> set[b
     return {action.path for action in actions if applier.put_copy(action, copies.copy_into)}
 
 
-async def _write_large(backend: Apart, applier: Applier, action: Action, source: Source) -> None:
+async def _write_large(backend: Apart, applier: Applier, action: Action, source: Source, writeback: Writeback) -> None:
     assert action.after is not None
     unfinished = await backend.apart(lambda: applier.begin_file(action))
     try:
@@ -206,6 +209,7 @@ async def _write_large(backend: Apart, applier: Applier, action: Action, source:
                 applier.leave_hole(unfinished, size)
             else:
                 await backend.apart(functools.partial(applier.write, unfinished, data))
+                writeback.wrote(size)
     except BaseException:
         applier.abandon(unfinished)
         raise

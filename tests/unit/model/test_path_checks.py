@@ -9,7 +9,21 @@ from holdfast.model.workspace import Entry
 NAMES = st.sampled_from((b"", b".", b"..", b"a", b"b", b"a\0", b"...", b".a", b"/", b" "))
 PATHS = st.lists(NAMES, max_size=5).map(b"/".join) | st.binary(max_size=8)
 ODD_NAMES = st.sampled_from(
-    (b"con", b"CON.txt", b"Lpt1 .x", b"console", b"com0", b"a ", b"a.", b"a\n", b"a:b", b"a\x1fb", b"a\\b", b".x", b"nul")
+    (
+        b"con",
+        b"CON.txt",
+        b"Lpt1 .x",
+        b"console",
+        b"com0",
+        b"a ",
+        b"a.",
+        b"a\n",
+        b"a:b",
+        b"a\x1fb",
+        b"a\\b",
+        b".x",
+        b"nul",
+    )
 ) | st.binary(min_size=1, max_size=6).filter(lambda name: b"/" not in name)
 
 

@@ -1,0 +1,51 @@
+"""What was written goes to the disk while more is being written: a system that has memory to spare would begin at the end only,
+when somebody waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+    from typing import Self
+
+ENOUGH = 64_000_000  # bytes, to begin with it
+
+
+class Writeback:
+    """Calls `sync` in a thread each time that much was written. There is no thread as long as it was not.
+
+    It is no promise of anything: who needs everything on the disk calls `sync` again at the end. But what fails here is raised,
+    by the next call or by `finish`: the system may say only once that something could not be written."""
+
+    def __init__(self, sync: Callable[[], None]) -> None:
+        self._sync = sync
+        self._size = 0
+        self._threads: ThreadPoolExecutor | None = None
+        self._running: Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if self._threads is not None:
+            self._threads.shutdown(wait=kind is None)  # nobody waits for the disk to hear of an error
+
+    def finish(self) -> None:
+        """Waits for what is under way."""
+        if self._running is not None:
+            self._running.result()
+
+    def wrote(self, size: int) -> None:
+        """So many bytes more."""
+        self._size += size
+        if self._size < ENOUGH or (self._running is not None and not self._running.done()):
+            return
+        self.finish()
+        if self._threads is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._threads = ThreadPoolExecutor(1, "holdfast-writeback")
+        self._size = 0
+        self._running = self._threads.submit(self._sync)
