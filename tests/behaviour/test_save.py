@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from holdfast import CheckpointNotFoundError, Framework, SyncClient, UnsupportedValueError, UsageError
-from support import SOME_ID
+from support import SOME_ID, Store
 
 
 def test_everything_that_was_given_comes_back(client: SyncClient):
@@ -206,3 +206,25 @@ def test_a_state_may_be_any_value(client: SyncClient):
         restored = client.restore(client.save("a", execution_state=state, context=state))
         assert restored.execution_state == state
         assert type(restored.agent_context) is type(state)
+
+
+@pytest.mark.parametrize("size", [10, 2000, 10_000])
+def test_a_save_that_is_overtaken_keeps_the_state_that_it_was_given(store: Store, monkeypatch, size):
+    """It is committed twice, and the caller may change the state from the first time on."""
+    ours, other = store.client(), store.client()
+    ours.save("a", session_id="s")
+    first = other.save("b", session_id="s")  # which `ours` does not hear of
+    state = {"text": "x" * size, "list": [1, 2]}
+    bridge = ours._services.backend
+    commit, commits = bridge.commit, []
+
+    def commit_and_change(asked):
+        commits.append(asked)
+        state["list"].append(3)
+        return commit(asked)
+
+    monkeypatch.setattr(bridge, "commit", commit_and_change)
+    saved = ours.restore(ours.save("a", execution_state=state, session_id="s"))
+    assert len([one for one in commits if one.record]) == 2
+    assert saved.execution_state == {"text": "x" * size, "list": [1, 2]}
+    assert saved.parent_id == first

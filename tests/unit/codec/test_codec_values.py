@@ -116,6 +116,32 @@ def test_a_bytearray_is_never_taken_for_bytes():
     )
 
 
+@pytest.mark.parametrize("beside", [0, 1, 40, 63, 64, 65, 200])
+@pytest.mark.parametrize("depth", [0, 1, 22, 23, 24, 25, 100])
+def test_a_bytearray_is_found_however_deep_it_is_and_among_however_many_values(depth, beside):
+    value: object = bytearray(b"x")
+    for level in range(depth):
+        value = [*range(beside), value] if level % 2 else {**{f"k{i}": i for i in range(beside)}, "z": value}
+    back = codec.decode(codec.encode({"a": value, "b": []}))["a"]
+    for level in reversed(range(depth)):
+        back = back[beside] if level % 2 else back["z"]
+    assert type(back) is bytearray
+
+
+@pytest.mark.parametrize("depth", [1, 5, 8, 14, 15, 16, 20])
+def test_the_allowed_depth_is_the_same_for_few_values_as_for_many(depth):
+    """However a value is looked through, one level more is refused."""
+    shallow = Codec(limits=Limits(max_depth=depth))
+    few: object = 1
+    for _ in range(depth):
+        few = [few]
+    many = [*range(200), few[0]]  # type: ignore[index]  # it is a list
+    for value in (few, many):
+        assert shallow.decode(shallow.encode(value)) == value
+        with pytest.raises(UnsupportedValueError, match="levels deep"):
+            shallow.encode([value])
+
+
 @pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 65535, 65536])
 def test_joined_lists_of_every_header_size(count):
     items = [7] * count
