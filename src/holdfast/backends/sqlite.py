@@ -43,7 +43,6 @@ C = TypeVar("C")
 FAILURES = (sqlite3.Error, UnicodeDecodeError)
 SYNCHRONOUS = {"full": "FULL", "fast": "NORMAL"}
 RECORD_TYPES = (bytes, bytes, int, bytes)
-RUN_TYPES = (int, int, bytes)
 MANY_BLOBS = {
     count: f"SELECT hash, data FROM blob WHERE hash IN ({', '.join('?' * count)})" for count in (64, 16)
 }  # those that are asked for at once
@@ -169,8 +168,14 @@ class SqliteBackend:
                     "coalesce((SELECT max(k) FROM run WHERE k >= ?1 AND k <= ?2), ?2) ORDER BY k",
                     (base, base + first, base + end),
                 )
-                runs = [Run(k - base, length, data) for k, length, data in (_typed(row, RUN_TYPES) for row in rows)]
-                found.append([run for run in runs if run.first + run.length > first])
+                of_span = []
+                for k, length, data in rows:
+                    # As in `_typed`, without a call: of small runs there are many.
+                    if type(k) is not int or type(length) is not int or type(data) is not bytes:
+                        raise sqlite3.DatabaseError(MALFORMED)
+                    if k - base + length > first:
+                        of_span.append(Run(k - base, length, data))
+                found.append(of_span)
             return found
 
         return self._read(read)

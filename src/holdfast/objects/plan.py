@@ -197,13 +197,13 @@ class Planner:
     def _gathered(self, tail: Tail) -> tuple[int, list[bytes]]:
         """The unsealed elements at the end of a log, and the number of their first: only those without a gap before
         the end, since collection may have removed older ones."""
-        first, found = tail.end, list[bytes]()
+        first, gathered = tail.end, list[Run]()
         for run in reversed(self._stored.get(_unsealed(tail), ())):
             if run.first < tail.unsealed_from or run.first + run.length != first:
                 break
             first = run.first
-            found[:0] = runs.unpack(run)
-        return first, found
+            gathered.append(run)
+        return first, [element for run in reversed(gathered) for element in runs.unpack(run)]
 
 
 def _entry(image: Image, chain: Chain, open_before: int, spans: Sequence[Span], tail: Tail) -> ListEntry:

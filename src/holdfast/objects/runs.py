@@ -33,6 +33,9 @@ def pack(elements: Sequence[bytes], *, seal: bool) -> bytes:
 
 def unpack(run: Run) -> list[bytes]:
     """The elements of a stored run."""
+    data = run.data
+    if run.length == 1 and data[:1] == frame.RAW and int.from_bytes(data[1:5], "little") == len(data) - 5 >= 0:
+        return [data[5:]]  # as most are that a save has appended
     content, ends = _table(run)
     return [bytes(content[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
 
