@@ -154,9 +154,7 @@ class Bridge:
         await self._call(self.backend.close)
 
 
-class _Waiting(NamedTuple):
-    commit: Commit
-    outcome: list[BaseException | None]  # empty until it is known
+_Waiting = tuple[Commit, list[BaseException | None]]  # the outcome is an empty list until it is known
 
 
 class _ThreadTurn:
@@ -188,9 +186,9 @@ class Inline(Bridge):
         return method(*args, **kwargs)
 
     def commit(self, commit: Commit) -> Awaitable[None]:
-        mine = _Waiting(commit, [])
-        self._queue.put(mine)
-        return self._outcome(mine)
+        outcome: list[BaseException | None] = []
+        self._queue.put((commit, outcome))
+        return self._outcome(outcome)
 
     def turn(self, key: bytes) -> AbstractAsyncContextManager[object]:
         with self._leading_turns:
@@ -231,24 +229,24 @@ class Inline(Bridge):
         for news in tuple(self._listeners):
             news.set()
 
-    async def _outcome(self, mine: _Waiting) -> None:
-        while not mine.outcome:
+    async def _outcome(self, mine: list[BaseException | None]) -> None:
+        while not mine:
             with self._leading:  # who waits here is led by whoever holds it, or leads next
-                if not mine.outcome:
+                if not mine:
                     self._lead()
-        if mine.outcome[0] is not None:
-            raise mine.outcome[0]
+        if mine[0] is not None:
+            raise mine[0]
 
     def _lead(self) -> None:
         waiting = _drain(self._queue)
         try:
-            outcomes = self.backend.commit_all([entry.commit for entry in waiting])
+            outcomes = self.backend.commit_all([commit for commit, _ in waiting])
         except BaseException as error:
             outcomes = [error] * len(waiting)
             raise
         finally:
-            for entry, outcome in zip(waiting, outcomes, strict=True):
-                entry.outcome.append(outcome)
+            for (_, known), outcome in zip(waiting, outcomes, strict=True):
+                known.append(outcome)
             self.committed += 1
             if self._listeners:
                 self._tell()

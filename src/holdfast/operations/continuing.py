@@ -6,8 +6,8 @@ left to that one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import ormsgpack
 
@@ -16,11 +16,12 @@ from holdfast.codec import tags
 from holdfast.errors import StoreError, UnsupportedValueError
 from holdfast.model import ids
 from holdfast.model.framework import Framework
+from holdfast.model.migrations import FIRST_VERSION
 from holdfast.objects import continuing, record, rows
 from holdfast.objects.manifest import Path
 from holdfast.objects.record import Stored
+from holdfast.operations import state_versions
 from holdfast.operations.arguments import SaveRequest
-from holdfast.operations.child import fields_of
 from holdfast.operations.memory import Line
 from holdfast.operations.services import Services
 
@@ -30,29 +31,49 @@ _CUSTOM = Framework.CUSTOM.value
 
 
 class Way:
-    """What is the same in all saves of a run: how its session's head is found, and the path of its list."""
+    """What is the same in all saves of a run: whose they are, how its session's head is found, the path of its list."""
 
-    __slots__ = ("crc", "key", "path", "session", "tag", "tree")
+    __slots__ = ("crc", "first_fields", "key", "last_fields", "lease", "path", "request", "session", "tag", "tree")
 
-    def __init__(self, session_id: str, tree: bytes, path: Path) -> None:
-        self.session = rows.session_key(session_id)
+    def __init__(self, request: SaveRequest, tree: bytes, path: Path) -> None:
+        """`request` has what is the same, and nothing else."""
+        assert request.lease is not None
+        self.request = request
+        self.lease = request.lease
+        self.session = rows.session_key(request.session_id)
         self.tree = tree
         self.tag = ids.tree_tag(tree)
         self.key: RowKey = rows.head_key(self.session, tree)
         self.crc = rows.key_crc(self.key)
         self.path = path
+        # Of a header, before and after those that differ; without the version of the state, which may be of a migration
+        # that is registered meanwhile.
+        self.first_fields: dict[str, Any] = {"agent": request.agent_id, "session": request.session_id}
+        if request.framework is not Framework.CUSTOM:
+            self.first_fields["fw"] = request.framework.value
+        self.last_fields = {} if request.app_version is None else {"app": request.app_version}
 
 
-async def go_on(
-    services: Services, way: Way, line: Line, request: SaveRequest, elements: Sequence[list[Any]], part: bytes
-) -> Stored | None:
-    """Saves the request with these plain elements after those of the list at the way's path, whose context ends with `part`
-    (see `objects/continuing.py`). None if nothing was saved, because it takes a closer look or because somebody else was
-    first."""
-    planned = _planned(services, way, line, request, elements, part)
+class Going(NamedTuple):
+    """What is saved this time: these plain elements, after those of the list at the way's path, and a context that ends with
+    `part` (see `objects/continuing.py`)."""
+
+    name: str | None
+    state: Any
+    context: dict[str, Any]
+    tasks: Any
+    elements: Sequence[list[Any]]
+    part: bytes
+    beside: Callable[[Stored], Sequence[RowWrite]] | None
+
+
+async def go_on(services: Services, way: Way, line: Line, going: Going) -> Stored | None:
+    """Saves it as the child of where the line stands. None if nothing was saved, because it takes a closer look or because
+    somebody else was first."""
+    planned = _planned(services, way, line, going)
     if planned is None:
         return None
-    stored, commit, next_line = _child(services, way, line, request, *planned)
+    stored, commit, next_line = _child(services, way, line, going, *planned)
     memory = services.memory
     memory.put(way.session, next_line)
     try:
@@ -71,28 +92,29 @@ async def go_on(
 
 
 def _planned(
-    services: Services, way: Way, line: Line, request: SaveRequest, elements: Sequence[list[Any]], part: bytes
+    services: Services, way: Way, line: Line, going: Going
 ) -> tuple[dict[str, Any], continuing.Continued] | None:
     """The header fields and the content, if the session stands where it may be gone on from."""
-    tip, known, head, lease = line.tip, line.lists.get(way.path), line.head, request.lease
+    tip, known, head = line.tip, line.lists.get(way.path), line.head
     if tip is None or known is None or line.manifest is None or line.tree != way.tree:
         return None
     followed = tip.header
     if head.checkpoint != followed["id"] or "to" in followed:  # a handoff: who takes it is to be written down
         return None
     held = head.lease
-    if lease is None or held is None or head.fence != lease.token or services.now_us() >= held.expires_at_us:
+    if held is None or head.fence != way.lease.token or services.now_us() >= held.expires_at_us:
         return None
-    fields = fields_of(services, request)
-    if fields.get("sv") != followed.get("sv") or fields["agent"] != followed["agent"]:
-        return None
+    name, state, context, tasks, elements, part, _ = going
     codec = services.codec
     limits = codec.limits
     try:
+        fields = _fields(services, way, name, tasks)
         fresh = [_packb(element, None, tags.PACK_OPTIONS) for element in elements]
-        skeleton = continuing.skeleton(codec, request.execution_state, request.agent_context, part)
+        skeleton = continuing.skeleton(codec, state, context, part)
     except (TypeError, ValueError, UnsupportedValueError):
         return None  # what is wrong with it is for the general way to say
+    if fields.get("sv") != followed.get("sv") or fields["agent"] != followed["agent"]:
+        return None
     if skeleton is None or max(map(len, fresh), default=0) > min(limits.max_bytes, limits.max_items):
         return None
     has_bytes = known.entry.has_bytes or any(map(codec.holds_bytes, fresh))
@@ -100,11 +122,26 @@ def _planned(
     return None if planned is None else (fields, planned)
 
 
+def _fields(services: Services, way: Way, name: str | None, tasks: Any) -> dict[str, Any]:
+    """What `child.fields_of` gives."""
+    fields = way.first_fields.copy()
+    if name is not None:
+        fields["name"] = name
+    if tasks is not None:
+        fields["tasks"] = services.codec.encode(tasks, "tasks")
+    if way.last_fields:
+        fields |= way.last_fields
+    version = state_versions.of_save(services, way.request)
+    if version != FIRST_VERSION:
+        fields["sv"] = version
+    return fields
+
+
 def _child(
     services: Services,
     way: Way,
     line: Line,
-    request: SaveRequest,
+    going: Going,
     fields: dict[str, Any],
     planned: continuing.Continued,
 ) -> tuple[Stored, Commit, Line]:
@@ -122,10 +159,10 @@ def _child(
     next_head = _new(rows.Head, (id_, sequence, head.fence, head.lease))
     value = next_head.packed_after(way.crc)
     writes = [_new(RowWrite, (way.key, value, line.version, line.head_value))]
-    if request.beside is not None:
-        writes += request.beside(stored)
+    if going.beside is not None:
+        writes += going.beside(stored)
     framework = fields.get("fw", _CUSTOM)
-    labels = _new(Labels, (fields["agent"], framework, step, request.step_name, head.checkpoint, now_us, None))
+    labels = _new(Labels, (fields["agent"], framework, step, going.name, head.checkpoint, now_us, None))
     spans = planned.known.entry.spans
     if planned.manifest.skeleton.span is not None:
         spans = (planned.manifest.skeleton.span, *spans)

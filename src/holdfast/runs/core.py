@@ -38,6 +38,7 @@ _log = logging.getLogger("holdfast")
 Call = Callable[[Callable[..., Any], Sequence[Any], dict[str, Any]], Awaitable[Any]]
 """How what the program gave is called: on the spot, or awaited, or in a thread."""
 Save = Callable[[SaveRequest], Awaitable[Stored]]
+Beside = Callable[[Stored], list[RowWrite]]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -218,19 +219,7 @@ class Core:
         nothing_new = end == self.journal.saved and not finished and digest is not None
         if nothing_new and digest == self._saved_digest and self.checkpoint is not None:
             return
-        request = SaveRequest(
-            agent_id=options.agent_id,
-            session_id=options.session_id,
-            framework=options.framework,
-            execution_state=self.state,
-            step_name=name,
-            lease=self.lease,
-            tasks=self.task_lists or None,
-            app_version=options.app_version,
-            state_version=options.state_version,
-            beside=_beside(finished) if finished else None,
-        )
-        stored = await self._committed(request, end)
+        stored = await self._committed(name, end, _beside(finished) if finished else None)
         with self.lock:
             self.journal.saved = end
             for entry, _ in finished:
@@ -242,22 +231,26 @@ class Core:
             self._saved_digest = digest
         self.checkpoint = self._own_checkpoint = stored.id
 
-    async def _committed(self, request: SaveRequest, end: int) -> Stored:
+    async def _committed(self, name: str | None, end: int, beside: Beside | None) -> Stored:
         """Saves with the journal up to there: its new records alone, if the session stands where this run saved last, and
         has all the others as a list of its own there; else all of it."""
         tools = self.tools or self.stored_tools
+        tasks = self.task_lists or None
         line = reading.remembered_line(self.services, self._session)
-        if line is not None and self._follows(line):
+        follows = line is not None and self._follows(line)
+        fresh = self.journal.entries[self.journal.saved : end] if follows else []
+        if line is not None and follows and self.options.save is None and journal.KEY not in self.context:
+            way = self._way
+            if way is None:
+                way = self._way = continuing.Way(self._request(), self.tree, journal.PATH)
+            going = continuing.Going(name, self.state, self.context, tasks, fresh, self._part(tools), beside)
+            stored = await continuing.go_on(self.services, way, line, going)
+            if stored is not None:
+                return stored
+        request = self._request()
+        request.execution_state, request.step_name, request.tasks, request.beside = self.state, name, tasks, beside
+        if line is not None and follows:
             assert line.tip is not None
-            fresh = self.journal.entries[self.journal.saved : end]
-            if self.options.save is None and journal.KEY not in self.context:
-                request.agent_context = self.context
-                way = self._way
-                if way is None:
-                    way = self._way = continuing.Way(self.options.session_id, self.tree, journal.PATH)
-                stored = await continuing.go_on(self.services, way, line, request, fresh, self._part(tools))
-                if stored is not None:
-                    return stored
             request.agent_context = journal.into_context(self.context, None, tools)
             request.append = {journal.PATH: fresh}
             request.expect_head = line.tip.id
@@ -270,6 +263,18 @@ class Core:
         await self.services.logs.reserve(self.services.backend)  # now: the steps that follow are one commit each
         request.agent_context = journal.into_context(self.context, self.journal.entries[:end], tools)
         return await self._saved(request)
+
+    def _request(self) -> SaveRequest:
+        """With what is the same in all saves of the run."""
+        options = self.options
+        return SaveRequest(
+            agent_id=options.agent_id,
+            session_id=options.session_id,
+            framework=options.framework,
+            lease=self.lease,
+            app_version=options.app_version,
+            state_version=options.state_version,
+        )
 
     def _part(self, tools: dict[str, str]) -> bytes:
         """The run's own part of the context as it is encoded: the same from save to save, until tools are declared."""
@@ -349,7 +354,7 @@ class Core:
         return entry.effect(self.services.codec)
 
 
-def _beside(finished: Sequence[tuple[Entry, Entry | None]]) -> Callable[[Stored], list[RowWrite]]:
+def _beside(finished: Sequence[tuple[Entry, Entry | None]]) -> Beside:
     """What a save writes of effects that are finished, given the checkpoint that has their results."""
 
     def writes(stored: Stored) -> list[RowWrite]:
