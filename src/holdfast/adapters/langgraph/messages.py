@@ -6,6 +6,8 @@ leaving these out halves the time and the bytes.
 
 from __future__ import annotations
 
+from functools import lru_cache
+from sys import intern
 from typing import Any
 
 import langchain_core.messages
@@ -68,15 +70,21 @@ class MessageKind:
             held[field] = its()  # of the message's own
         held.update(parts)
         del held[_BESIDE]
-        return made(self._cls, held, set(beside.split(",")) if beside else set(), {} if self._has_extra else None)
+        return made(self._cls, held, set(_names(beside)), {} if self._has_extra else None)
 
     def _rebuilt(self, parts: dict[str, Any], beside: Any) -> Any:
         """The long way: of a message that has more than its fields, or was stored by another version of its class."""
         if type(beside) is str:
-            beside = [beside.split(",") if beside else [], None, None]
+            beside = [[*_names(beside)], None, None]
         whole = {field: usual for field, usual in self._usual.items() if usual is not _UNSET}
         whole.update((field, its()) for field, its in self._empty)
         return self._kind.rebuild({**whole, **parts, _BESIDE: beside})
+
+
+@lru_cache(maxsize=1024)
+def _names(joined: str) -> tuple[str, ...]:
+    """The very same texts for all messages: each is looked at with every message, in thousands of them (`objects/witness.py`)."""
+    return tuple(map(intern, joined.split(","))) if joined else ()
 
 
 def made(cls: type[Any], held: dict[str, Any], were_set: set[str], extra: dict[str, Any] | None) -> Any:
