@@ -19,6 +19,7 @@ from open_transaction import OpenTransaction, connected, opened, schema_of
 
 from holdfast import Client, StoreError, SyncClient
 from holdfast.backends.inline import run_inline
+from holdfast.backends.loop_thread import blocking
 from holdfast.backends.port import Commit, Row, RowKey, RowWrite
 from holdfast.backends.postgres import open_url
 from holdfast.backends.postgres.backend import PostgresBackend
@@ -70,6 +71,18 @@ def test_threads_share_the_connections_that_there_may_be(postgres_url):
         restored = list(threads.map(client.restore, saved[:100]))
         assert [checkpoint.checkpoint_id for checkpoint in restored] == saved[:100]
         assert connections_of(postgres_url, name) == 2
+
+
+def test_all_who_ask_without_a_loop_share_connections(postgres_url):
+    """As savers do that are made on one client, one for each request."""
+    url, name = named(postgres_url)
+    backend = open_url(url)
+    several = [blocking(backend) for _ in range(3)]
+    assert [one.last_change() for one in several] == [0, 0, 0]
+    assert connections_of(postgres_url, name) == 1
+    several[0].close()
+    with pytest.raises(StoreError, match="closed"):
+        several[1].last_change()
 
 
 def test_threads_that_commit_while_another_commits_go_together(postgres_url, monkeypatch):

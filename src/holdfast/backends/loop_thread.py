@@ -96,7 +96,11 @@ class _OnThread(_Blocking):
         return call
 
     def close(self) -> None:
-        run_inline(self._without_loop.close())
+        # Closing one closes both. Where a loop listens, it must let go of what it listens to before that is gone.
+        if self._loop.is_running:
+            self._loop.run(self._backend.close())
+        else:
+            run_inline(self._without_loop.close())
         self._loop.stop()
 
 
@@ -107,6 +111,10 @@ class _LoopThread:
         self._starting = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._process: int | None = None  # a forked child has no threads of its parent: it needs a loop of its own
+
+    @property
+    def is_running(self) -> bool:
+        return self._loop is not None and self._process == os.getpid()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         future = self.begin(coroutine)
@@ -121,12 +129,12 @@ class _LoopThread:
 
     def stop(self) -> None:
         with self._starting:
-            if self._loop is not None and self._process == os.getpid():
+            if self._loop is not None and self.is_running:
                 self._loop.call_soon_threadsafe(self._loop.stop)
             self._loop = None
 
     def _running(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None or self._process != os.getpid():
+        if self._loop is None or not self.is_running:
             self._loop = asyncio.new_event_loop()
             self._process = os.getpid()
             thread = threading.Thread(target=_serve, args=(self._loop,), name="holdfast", daemon=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import random
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, Self
@@ -82,6 +83,8 @@ class PostgresBackend:
         self._of_loops = Connections(*self._reached_by)
         self._connections: Links = self._of_loops
         self._to_close: list[Links] = [self._connections]
+        self._parting = threading.Lock()
+        self._without_loop: Self | None = None
         self._make = make
         self._is_prepared = False
         self._clock = StoreClock()
@@ -92,13 +95,15 @@ class PostgresBackend:
 
     def without_loop(self) -> Self:
         """The same store for who has no event loop: the coroutines of its verbs never suspend, and any thread may step them.
-        Closing one closes both."""
-        other = copy.copy(self)
-        connections = BlockingConnections(*self._reached_by)
-        other._connections = connections
-        other._hints = ThreadHints(connections, self._schema)
-        self._to_close.append(connections)
-        return other
+        There is one for all who ask, so they share its connections. Closing one closes both."""
+        with self._parting:
+            if self._without_loop is None:
+                other = self._without_loop = copy.copy(self)
+                connections = BlockingConnections(*self._reached_by)
+                other._connections = connections
+                other._hints = ThreadHints(connections, self._schema)
+                self._to_close.append(connections)
+            return self._without_loop
 
     @property
     def capabilities(self) -> Capabilities:

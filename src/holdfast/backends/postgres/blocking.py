@@ -93,6 +93,11 @@ class BlockingConnections:
             self._places.put(None)
         self._idle: list[BlockingConnection] = []  # appended to and popped from, each of which is one step
 
+    @property
+    def has_idle(self) -> bool:
+        """Whether the next one who asks need neither wait nor connect, as far as can be told."""
+        return bool(self._idle)
+
     def one(self) -> _Loan:
         return _Loan(self)
 

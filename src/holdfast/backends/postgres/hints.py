@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 import psycopg
 
 from holdfast.backends.inline import run_inline
+from holdfast.backends.postgres.blocking import BlockingConnections
 from holdfast.backends.postgres.commit import lock_number
 from holdfast.backends.postgres.connections import Connections, Ear
 from holdfast.backends.postgres.failures import translate
@@ -114,11 +115,12 @@ class Hints(_Channel):
 
 
 class ThreadHints(_Channel):
-    """The hints of those who have none. Whether somebody listens is asked by who commits, once in a while; as long as somebody
-    does, a thread sends them: a hint waits for a flush, and no save should wait for that, too."""
+    """The hints of those who have none. Whether somebody listens is asked by who commits, once in a while, over a connection that is
+    at hand. As long as somebody does, a thread sends them: a hint waits for a flush, and no save should wait for that, too."""
 
-    def __init__(self, links: Links, schema: str) -> None:
-        super().__init__(links, schema)
+    def __init__(self, connections: BlockingConnections, schema: str) -> None:
+        super().__init__(connections, schema)
+        self._connections = connections
         self._quiet_until = 0.0
         self._begin()
 
@@ -139,10 +141,13 @@ class ThreadHints(_Channel):
                 self._is_news = True
                 self._changing.notify()
                 return
-        if not run_inline(self._is_heard()):
+        is_at_hand = self._connections.has_idle
+        if is_at_hand and not run_inline(self._is_heard()):
             self._be_quiet()
             return
         with self._changing:
+            if not is_at_hand:
+                self._is_news = True
             if not self._is_sending:
                 self._is_sending = True
                 threading.Thread(target=self._send, name="holdfast-hints", daemon=True).start()
