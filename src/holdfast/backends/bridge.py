@@ -74,6 +74,13 @@ class Bridge:
     async def together(self, read: Callable[[Backend], Coroutine[Any, Any, T]]) -> T:
         return await read(self)
 
+    def beside(
+        self,
+        job: Callable[[Backend, Callable[[], None]], Coroutine[Any, Any, T]],  # noqa: ARG002 - the port's
+        work: Callable[[], None],  # noqa: ARG002 - the port's
+    ) -> Awaitable[T] | None:
+        return None
+
     async def sleep(self, seconds: float) -> None:
         raise NotImplementedError
 
@@ -332,6 +339,7 @@ class Offload(LoopBridge):
         self._gathered: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
         # Whether what was handed over last was a single job, and the thread kept up: then nobody is waited for.
         self._is_alone = True
+        self._is_idle = True  # whether the thread carries out nothing: a hint
         self._starting = threading.Lock()
         self._thread_of: int | None = None  # the process the thread runs in: a forked child needs its own
 
@@ -341,6 +349,28 @@ class Offload(LoopBridge):
 
     async def together(self, read: Callable[[Backend], Coroutine[Any, Any, T]]) -> T:
         answer: T = await self._submit(None, lambda: run_inline(read(self._inline)))
+        return answer
+
+    def beside(
+        self, job: Callable[[Backend, Callable[[], None]], Coroutine[Any, Any, T]], work: Callable[[], None]
+    ) -> Awaitable[T] | None:
+        if not self._is_idle or self._gathered or not self._queue.empty():
+            return None
+        working = threading.Lock()
+        working.acquire()
+
+        def wait() -> None:
+            with working:
+                return
+
+        answer: asyncio.Future[T] = self._submit(None, lambda: run_inline(job(self._inline, wait)))
+        try:
+            work()
+        except BaseException:
+            answer.cancel()  # nobody will ask for it
+            raise
+        finally:
+            working.release()
         return answer
 
     def commit(self, commit: Commit) -> Awaitable[None]:
@@ -392,19 +422,33 @@ class Offload(LoopBridge):
                 first()
         while True:
             waiting = [queue.get(), *_drain(queue)]
+            self._is_idle = False
+            committed = self._inline.committed
             jobs = [job for gathered in waiting if gathered is not None for job in gathered]
             commits = [job for job in jobs if job.commit is not None]
+            calls = [job for job in jobs if job.call is not None]
+            # It is idle before the last one hears its answer: what that asks for next is begun at once.
             if commits:
-                _deliver(self._commit(commits))
-                self.committed += 1
-                if self._listeners:
-                    self._tell()
-            for job in jobs:
-                if job.call is not None:
-                    _deliver([_answer(job)])
+                answers = self._commit(commits)
+                self._is_idle = not calls
+                _deliver(answers)
+                del answers
+                self._count()
+            for number, job in enumerate(calls, start=1):
+                answer = _answer(job)
+                self._is_idle = number == len(calls)
+                _deliver([answer])
+                del answer
+            if self._inline.committed != committed:
+                self._count()
             if None in waiting:
                 return
-            del waiting, jobs, commits
+            del waiting, jobs, commits, calls
+
+    def _count(self) -> None:
+        self.committed += 1
+        if self._listeners:
+            self._tell()
 
     def _commit(self, jobs: list[_Job]) -> list[_Answer]:
         try:

@@ -379,6 +379,12 @@ class Backend(Protocol):
         """Reads of which each depends on the one before, from the store that `read` is given. Where a call goes to another
         thread and back, all of them go there once."""
 
+    def beside(
+        self, job: Callable[[Backend, Callable[[], None]], Coroutine[Any, Any, T]], work: Callable[[], None]
+    ) -> Awaitable[T] | None:
+        """Where calls go to a thread, and that has nothing to do: has it begin the job, and works meanwhile. What the job is given
+        as its second argument returns once the work is done. None elsewhere, and neither is done."""
+
     def get_ready(self) -> None:
         """Does ahead, without making anybody wait, what the first calls would otherwise wait for."""
 

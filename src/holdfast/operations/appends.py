@@ -29,6 +29,15 @@ async def with_appends(services: Services, request: SaveRequest, line: Line) -> 
     return roots[ROOTS[0]], roots[ROOTS[1]]
 
 
+def with_appends_to_logs(request: SaveRequest) -> tuple[Any, Any]:
+    """The same without a look at the parent: for who expects all its lists to be kept as logs."""
+    assert request.append is not None
+    roots = {ROOTS[0]: request.execution_state, ROOTS[1]: request.agent_context}
+    for path, elements in request.append.items():
+        roots[_root(path)] = _put(roots[_root(path)], path, Appended(list(elements)))
+    return roots[ROOTS[0]], roots[ROOTS[1]]
+
+
 async def resolved_anew(
     services: Services, request: SaveRequest, line: Line, state: tuple[Any, Any]
 ) -> tuple[Any, Any]:

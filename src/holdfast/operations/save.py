@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from holdfast.backends.port import Commit, CommitConflict, Run, RunWrite, Span
+from holdfast.backends.port import Backend, Commit, CommitConflict, Run, RunWrite, Span
 from holdfast.errors import ConflictError, CorruptError, NewerStateError, StoreError, UsageError
 from holdfast.model import ids
 from holdfast.model.migrations import FIRST_VERSION
 from holdfast.model.snapshot_reference import is_ours
 from holdfast.objects import plan, rows
+from holdfast.objects.ahead import Ahead
 from holdfast.objects.manifest import Manifest
 from holdfast.objects.record import LIVE, Stored
 from holdfast.objects.split import KnownList, Split, whole
@@ -46,8 +47,7 @@ async def save(services: Services, request: SaveRequest) -> Stored:
                 stored, line, outcome = await attempt.commit(remembered)
             else:
                 async with services.backend.turn(session):
-                    seen = await reading.current_line(services, session, request.append or ())
-                    stored, line, outcome = await attempt.commit(seen)
+                    stored, line, outcome = await attempt.meet()
         except (CorruptError, UsageError, NewerStateError):
             tip = attempt.line.tip if attempt.line else None
             if tip is None or tip.id == doubted:
@@ -78,6 +78,19 @@ async def save(services: Services, request: SaveRequest) -> Stored:
         f"session {request.session_id!r:.60} is being written by so many at once that {MAX_ATTEMPTS} attempts to follow "
         "its head were overtaken. Save to sessions of their own, or take turns"
     )
+
+
+class _Followed(NamedTuple):
+    """A commit that was carried out: the record, the line it leads to, and what was wrong with it."""
+
+    stored: Stored
+    line: Line
+    error: BaseException | None
+
+
+async def _outcome(error: BaseException | None) -> None:
+    if error is not None:
+        raise error
 
 
 class _Attempt:
@@ -138,6 +151,62 @@ class _Attempt:
                 next_line.lists[entry.path] = KnownList(entry, image.groups, image.chain)
         services.memory.put(self.session, next_line)
         return stored, next_line, services.backend.commit(commit)
+
+    async def meet(self) -> tuple[Stored, Line, Awaitable[None]]:
+        """The same for a session that this process may not remember. Where the store is asked in a thread, the state is
+        encoded meanwhile, and what that thread finds is followed at once, without a way back and forth."""
+        services, request = self.services, self.request
+        line = reading.remembered_line(services, self.session)
+        if line is None and self._split is None and self._skeleton is None and not services.codec.types.plain:
+            ahead = Ahead(services.codec)
+
+            async def follow(backend: Backend, wait: Callable[[], None]) -> tuple[Line, _Followed | None]:
+                seen = await reading.standing(services.over(backend), self.session, request.append or ())
+                ahead.tell(seen.manifest)
+                wait()
+                if not (ahead.is_taken and ahead.follows(seen.known)):
+                    return seen, None
+                self._take_up(ahead, seen)
+                return seen, await self._follow(services.over(backend), seen)
+
+            met = services.backend.beside(follow, lambda: self._encode(ahead))
+            if met is not None:
+                line, followed = await met
+                if followed is not None:
+                    return followed.stored, followed.line, _outcome(followed.error)
+        if line is None:
+            line = await reading.standing(services, self.session, request.append or ())
+        return await self.commit(line)
+
+    def _encode(self, ahead: Ahead) -> None:
+        request = self.request
+        state = request.execution_state, request.agent_context
+        if request.append:
+            try:
+                state = appends.with_appends_to_logs(request)
+            except UsageError:  # for the split that knows the parent to say
+                return
+        ahead.try_to_take(*state)
+
+    def _take_up(self, ahead: Ahead, line: Line) -> None:
+        """What was encoded ahead is the state of this attempt."""
+        if ahead.lists or ahead.blobs or len(ahead.skeleton) > plan.INLINE_ALONE_BYTES:
+            self._split, self._base = ahead, line
+        else:
+            self._skeleton = ahead.skeleton
+
+    async def _follow(self, services: Services, line: Line) -> _Followed:
+        self.services, before = services, self.services
+        try:
+            stored, next_line, outcome = await self.commit(line)
+        finally:
+            self.services = before
+        try:
+            await outcome
+        except BaseException as error:
+            services.memory.drop_failed(self.session, next_line)
+            return _Followed(stored, next_line, error)
+        return _Followed(stored, next_line, None)
 
     def _small(self, line: Line) -> Manifest | None:
         """The manifest of a state that is small and given whole, which takes no reading and no planning; None for others."""

@@ -1,4 +1,4 @@
-"""The bridges to blocking backends: what is read together goes to the thread once."""
+"""The bridges to blocking backends: what is read together goes to the thread once, and so does a first save."""
 
 from __future__ import annotations
 
@@ -24,9 +24,11 @@ class Counting(Offload):
     def __init__(self, backend: MemoryBackend) -> None:
         super().__init__(backend)
         self.calls = 0
+        self.commits = 0
 
     def _submit(self, commit: Commit | None, call: Callable[[], Any] | None) -> asyncio.Future[Any]:
         self.calls += call is not None
+        self.commits += commit is not None
         return super()._submit(commit, call)
 
 
@@ -127,8 +129,9 @@ def test_a_backend_that_can_t_be_made_ready_answers_all_the_same():
 
 
 @pytest.mark.parametrize("append", [None, {"messages": [{"text": "more"}]}])
-def test_the_first_save_of_a_process_into_a_session_reads_once(append):
-    messages = [{"text": "words " * 100, "number": number} for number in range(40)]
+@pytest.mark.parametrize("length", [40, 400])
+def test_the_first_save_of_a_process_into_a_session_goes_to_the_thread_once(append, length):
+    messages = [{"text": "words " * 100, "number": number} for number in range(length)]
 
     async def main() -> None:
         backend = MemoryBackend()
@@ -137,8 +140,97 @@ def test_the_first_save_of_a_process_into_a_session_reads_once(append):
         client._services.backend = bridge = Counting(backend)
         state = {"messages": [*messages, {"text": "more"}]} if append is None else {}
         saved = await client.save("agent", execution_state=state, session_id="s", append=append)
-        assert bridge.calls == 1
+        assert (bridge.calls, bridge.commits) == (1, 0)
         assert (await client.restore(saved)).execution_state == {"messages": [*messages, {"text": "more"}]}
         assert bridge.calls == 2
+
+    asyncio.run(main())
+
+
+def test_a_job_is_begun_in_the_thread_while_its_caller_works():
+    async def main() -> None:
+        bridge = Offload(MemoryBackend())
+        await bridge.commit(ROWS)
+        begun, done = threading.Event(), list[int]()
+
+        async def job(backend: Backend, wait: Callable[[], None]) -> tuple[bytes, list[int]]:
+            begun.set()
+            value, _ = await follow(backend)
+            wait()
+            return value, list(done)
+
+        def work() -> None:
+            assert begun.wait(60)  # it is under way before the work is done
+            done.append(threading.get_ident())
+
+        answer = bridge.beside(job, work)
+        assert answer is not None
+        assert await answer == (b"found", [threading.get_ident()])
+        await bridge.close()
+
+    asyncio.run(main())
+
+
+def test_without_a_thread_or_with_a_busy_one_nothing_is_begun():
+    async def job(backend: Backend, wait: Callable[[], None]) -> None:
+        raise AssertionError
+
+    def work() -> None:
+        raise AssertionError
+
+    async def main() -> None:
+        bridge = Offload(MemoryBackend())
+        begun, go_on = threading.Event(), threading.Event()
+
+        def busy() -> None:
+            begun.set()
+            assert go_on.wait(60)
+
+        under_way = asyncio.ensure_future(bridge.aside(busy))
+        assert await asyncio.to_thread(begun.wait, 60)
+        assert bridge.beside(job, work) is None
+        go_on.set()
+        await under_way
+        await bridge.close()
+
+    assert Inline(MemoryBackend()).beside(job, work) is None
+    asyncio.run(main())
+
+
+def test_work_that_fails_fails_its_caller_and_the_thread_goes_on():
+    async def main() -> None:
+        bridge = Offload(MemoryBackend())
+
+        async def job(backend: Backend, wait: Callable[[], None]) -> None:
+            wait()
+            raise CorruptError("of nobody's interest")
+
+        def work() -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            bridge.beside(job, work)
+        assert await bridge.rows([FIRST]) == [None]
+        await bridge.close()
+
+    asyncio.run(main())
+
+
+def test_who_waits_for_commits_hears_of_one_that_a_job_made():
+    async def main() -> None:
+        bridge = Offload(MemoryBackend())
+
+        async def job(backend: Backend, wait: Callable[[], None]) -> None:
+            await backend.commit(ROWS)
+
+        seen = bridge.committed
+        heard = asyncio.ensure_future(bridge.wait_for_commit(seen, 60))
+        await asyncio.sleep(0)
+        answer = bridge.beside(job, lambda: None)
+        assert answer is not None
+        await answer
+        assert await heard
+        assert bridge.committed != seen
+        await bridge.close()
 
     asyncio.run(main())
