@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from holdfast.backends.port import ABSENT, Commit, CommitConflict, Row, RowWrite
+from holdfast.codec.decoding import collector_paused
 from holdfast.errors import (
     CheckpointExpiredError,
     CheckpointNotFoundError,
@@ -234,14 +235,15 @@ class Restoring:
         changed_since = await self._changed_since(now.snapshot.tree, at_stake, known, load)
         protected = await self._directory.protected(now, target.snapshot, changes, load) if changes else _nothing
         try:
-            plan = make_plan(
-                changes,
-                changed_since=changed_since,
-                protected=protected,
-                occupied=now.not_ours,
-                keep_user=wishes.keep == "user",
-                paths=wishes.paths,
-            )
+            with collector_paused():
+                plan = make_plan(
+                    changes,
+                    changed_since=changed_since,
+                    protected=protected,
+                    occupied=now.not_ours,
+                    keep_user=wishes.keep == "user",
+                    paths=wishes.paths,
+                )
         except UnsafePathError as error:
             raise CorruptError(f"the snapshot can't be restored: {error}") from error
         return plan, differing
@@ -279,8 +281,7 @@ class Restoring:
         applier = Applier(root, journal.token, is_content, now.seen)
         try:
             left = await carry_out(services.backend, applier, plan.actions, StoreSource(services), progress)
-            stayed = {one.path for one in left}
-            looked_at = [action for action in plan.actions if action.path not in stayed]
+            looked_at = _without(plan.actions, left)
             wrong = await services.backend.apart(lambda: applier.wrong(looked_at))
         finally:
             applier.close()
@@ -425,11 +426,10 @@ class Restoring:
             raise ConflictError(f"a restore of this directory is running, in process {process.pid}")
 
 
-async def _diff(before: bytes | None, after: bytes | None, load: filetree.Load) -> AsyncIterator[FileChange]:
+def _diff(before: bytes | None, after: bytes | None, load: filetree.Load) -> AsyncIterator[FileChange]:
     if before is None or after is None:
         raise UsageError("a snapshot of this directory was skipped, so there is nothing to compare with")
-    async for change in filetree.diff(before, after, load):
-        yield change
+    return filetree.diff(before, after, load)
 
 
 def _overlaid(nodes: Mapping[bytes, bytes], load: filetree.Load) -> filetree.Load:
@@ -483,8 +483,14 @@ def _with_a_directory(
 
 def _briefly(touched: Collection[bytes], differing: set[bytes]) -> tuple[tuple[bytes, ...] | None, tuple[bytes, ...]]:
     """What is touched, or (None, what is not), whichever is shorter."""
-    untouched = differing - set(touched)
+    untouched = differing.difference(touched)
     return (None, tuple(sorted(untouched))) if len(untouched) <= len(touched) else (tuple(sorted(touched)), ())
+
+
+def _without(actions: tuple[Action, ...], left: Sequence[Left]) -> tuple[Action, ...]:
+    """The actions that were carried out."""
+    stayed = {one.path for one in left}
+    return tuple(action for action in actions if action.path not in stayed) if stayed else actions
 
 
 def _names(paths: Sequence[bytes]) -> str:
@@ -502,13 +508,12 @@ def _report(
     state: RollbackReport | None = None,
 ) -> RestoreReport:
     stayed = {one.path for one in left}
-    actions: tuple[Action, ...] = tuple(action for action in plan.actions if action.path not in stayed)
     return RestoreReport(
         dry_run=dry_run,
         scope="files" if target.session_id is None else "both",
         target_id=target.checkpoint_id,
         safety_id=safety_id,
-        actions=actions,
+        actions=_without(plan.actions, left),
         conflicts=plan.conflicts if dry_run else (),
         overwritten=() if dry_run else tuple(path for path in plan.conflicts if path not in stayed),
         left=tuple(sorted((*plan.left, *left), key=lambda one: one.path)),
