@@ -38,7 +38,9 @@ NOW_US = 1_800_000_000_000_000
 class Lives:
     """A run whose ids and times are known, so that two of them can be compared."""
 
-    def __init__(self, script: list[tuple[Any, Any, Any, str]], *, generally: bool) -> None:
+    def __init__(
+        self, script: list[tuple[Any, Any, Any, str]], options: dict[str, Any] | None = None, *, generally: bool
+    ) -> None:
         self.went_on = 0
         with SyncClient.memory() as client, pytest.MonkeyPatch.context() as patch:
             services = client._services
@@ -53,9 +55,12 @@ class Lives:
                 return stored
 
             patch.setattr(continuing, "go_on", counted)
-            with client.run("s") as run:
+            with client.run("s", **(options or {})) as run:
                 for number in range(20):
                     run.step("warm", str, "w" * 200 + str(number))
+                if options:
+                    for _ in run.tasks("things", ["one", "two"]):
+                        run.step("between", str)
                 for state, context, result, name in script:
                     if state is not None:
                         run.state["value"] = state
@@ -76,9 +81,12 @@ class Lives:
 
 
 @settings(max_examples=examples(40))
-@given(steps)
-def test_the_same_bytes_are_stored(script: list[tuple[Any, Any, Any, str]]):
-    general, quick = Lives(script, generally=True), Lives(script, generally=False)
+@given(
+    steps,
+    st.sampled_from([{}, {"app_version": "1.2"}, {"framework": "langgraph", "state_version": 3, "app_version": "é"}]),
+)
+def test_the_same_bytes_are_stored(script: list[tuple[Any, Any, Any, str]], options: dict[str, Any]):
+    general, quick = Lives(script, options, generally=True), Lives(script, options, generally=False)
     assert quick.stored == general.stored
     assert same(quick.latest.execution_state, general.latest.execution_state)
     assert quick.went_on > general.went_on == 0

@@ -171,12 +171,14 @@ class Core:
         with self.lock:
             self._rows[entry.id] = (entry, following)
 
-    async def after_step(self, name: str, number: int) -> None:
+    def after_step(self, name: str, number: int) -> Awaitable[object]:
         """Saves, if the policy says so. `number` is that of the step's record."""
+        if self.options.autosave.steps == 1:
+            return self._save_in_turn(name, number)
+        return self._save_if_due(name, number)
+
+    async def _save_if_due(self, name: str, number: int) -> None:
         autosave = self.options.autosave
-        if autosave.steps == 1:  # always, then
-            await self._save_in_turn(name, number)
-            return
         with self.lock:
             self._steps_since += 1
             waited = 0.0 if autosave.seconds is None else (self.services.now_us() - self._saved_at_us) / 1e6

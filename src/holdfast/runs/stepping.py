@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.codec.codec import Codec
-from holdfast.errors import UsageError
+from holdfast.errors import UnsupportedValueError, UsageError
 from holdfast.model.runs import Retry
 from holdfast.objects.journal import FAILED, OK, STEP, Record
 from holdfast.runs import failures
@@ -54,13 +54,22 @@ async def step(core: Core, call: StepCall) -> Any:
             if call.retry is None or not call.retry.goes_on(attempts, error):
                 raise
         else:
-            payload = codec.encode(result, f"the result of step {call.name!r:.60}")
-            number = core.record(Record(call.place, STEP, OK, payload, attempts, started, now_us(), about))
+            payload = _encoded(codec, result, call.name)
+            record = _new(Record, (call.place, STEP, OK, payload, attempts, started, now_us(), about))
+            number = core.record(record)
             await core.after_step(call.name, number)
             return result
         await core.services.backend.sleep(call.retry.wait(attempts))
 
 
+def _encoded(codec: Codec, result: Any, name: str) -> bytes:
+    try:
+        return codec.encode(result)
+    except UnsupportedValueError:  # once more, to say which step it was
+        return codec.encode(result, f"the result of step {name!r:.60}")
+
+
+_new = tuple.__new__  # see `objects/continuing.py`
 _NO_INPUTS = hashlib.sha256(b"\x92\x90\x80").digest()[:16]  # of [[], {}], encoded
 
 
