@@ -1,8 +1,7 @@
 """The look at what did not change, which is what a walk mostly does: one `stat` for each directory and each file that is known.
 
-A directory without others in it is not even opened: its files are asked for by way of the one above it. Should it be
-swapped for a link meanwhile, the stats are of other inodes, and don't match; nothing is read here but single files of which
-everything matches.
+No directory is opened for it: files are asked for by their paths below the root. Should a directory be swapped for a link
+meanwhile, the stats are of other inodes, and don't match; nothing is read by way of these paths.
 """
 
 from __future__ import annotations
@@ -10,11 +9,15 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections.abc import Callable
 
 from holdfast.model.workspace import WHOLE_BYTES
 from holdfast.workspace import ignore
-from holdfast.workspace.guards import FILE_FLAGS
-from holdfast.workspace.statcache import Directory, File
+from holdfast.workspace.guards import DIRECTORY_FLAGS, FILE_FLAGS, NO_FOLLOW
+from holdfast.workspace.statcache import Directory, File, StatCache
+
+_PASSING = DIRECTORY_FLAGS | NO_FOLLOW | getattr(os, "O_PATH", 0)
+_IGNORING = frozenset(ignore.FILES)
 
 
 def is_plain(known: Directory) -> bool:
@@ -22,30 +25,50 @@ def is_plain(known: Directory) -> bool:
     return not known.excluded and not any(name in known.files for name in ignore.FILES)
 
 
-def is_same_directory(now: os.stat_result, known: Directory) -> bool:
-    return now.st_ctime_ns == known.ctime_ns and now.st_ino == known.inode and now.st_mode == known.mode
+def differing(root: int, cache: StatCache, every: Callable[[], None]) -> list[bytes]:
+    """Those of the known directories below the root's descriptor that are to be looked at more closely: they, or files in
+    them, are not as they were, or what is in them decides about what is left out. `every` is called now and then.
 
-
-def is_unchanged_below(above: int, name: bytes, known: Directory) -> bool:
-    """Whether a directory in the one of the descriptor, and all files in it, are as they were."""
-    try:
-        now = os.stat(name, dir_fd=above, follow_symlinks=False)
-    except OSError:
-        return False
-    return is_same_directory(now, known) and are_unchanged(above, name + b"/", known.files)
-
-
-def are_unchanged(descriptor: int, base: bytes, files: dict[bytes, File]) -> bool:
-    """Whether all these files, by their names after `base`, are as they were."""
-    lstat = os.stat
-    for name, (ctime_ns, size, inode, mode, _) in files.items():
+    One loop without calls of our own: with two or three for each directory it took an eighth longer. And each directory is
+    reached from the one above it: by paths from the root, the kernel takes a fifth longer."""
+    lstat, directories, found = os.lstat, cache.directories, []
+    for above, names in cache.by_parent().items():
+        every()
         try:
-            now = lstat(base + name, dir_fd=descriptor, follow_symlinks=False)
+            descriptor = os.open(above or b".", _PASSING, dir_fd=root)
         except OSError:
-            return False
-        if now.st_ctime_ns != ctime_ns or now.st_size != size or now.st_ino != inode or now.st_mode != mode:
-            return False
-    return True
+            found += [above + b"/" + name if above else name for name in names]
+            continue
+        prefix = above + b"/" if above else b""
+        try:
+            for name in names:
+                path = prefix + name
+                known = directories[path]
+                files = known.files
+                if known.excluded or not _IGNORING.isdisjoint(files):
+                    found.append(path)
+                    continue
+                try:
+                    now = lstat(name, dir_fd=descriptor)
+                    if now.st_ctime_ns != known.ctime_ns or now.st_ino != known.inode or now.st_mode != known.mode:
+                        found.append(path)
+                        continue
+                    base = name + b"/"
+                    for file, (ctime_ns, size, inode, mode, _) in files.items():
+                        now = lstat(base + file, dir_fd=descriptor)
+                        if (
+                            now.st_ctime_ns != ctime_ns
+                            or now.st_size != size
+                            or now.st_ino != inode
+                            or now.st_mode != mode
+                        ):
+                            found.append(path)
+                            break
+                except OSError:
+                    found.append(path)
+        finally:
+            os.close(descriptor)
+    return found
 
 
 def is_as_read(descriptor: int, name: bytes, known: File) -> bool:

@@ -98,10 +98,23 @@ class StatCache:
     reference: str | None = None
     checkpoint: bytes | None = None  # that holds the snapshot
     reporting: set[bytes] = field(default_factory=set)  # the directories of which something was left out
+    _by_parent: dict[bytes, list[bytes]] | None = None
+
+    def by_parent(self) -> dict[bytes, list[bytes]]:
+        """The names of all directories but the root, by the path of the one that they are in."""
+        if self._by_parent is None:
+            self._by_parent = {}
+            for path in self.directories:
+                if path:
+                    above, _, name = path.rpartition(b"/")
+                    self._by_parent.setdefault(above, []).append(name)
+        return self._by_parent
 
     def put(self, path: bytes, directory: Directory | None) -> None:
         """What is known of a directory from now on; None if it is gone."""
         self.reporting.discard(path)
+        if directory is None or path not in self.directories:
+            self._by_parent = None
         if directory is None:
             self.directories.pop(path, None)
             return

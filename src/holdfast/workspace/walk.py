@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
 import time
 from collections.abc import Callable, Collection, Container, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ from holdfast.operations.staging import STAGED_BYTES
 from holdfast.workspace import ignore
 from holdfast.workspace.contents import Changed, Read, Reader
 from holdfast.workspace.guards import DIRECTORY_FLAGS, FILE_FLAGS, NO_FOLLOW, Budget, Secrets, is_secret
-from holdfast.workspace.quick_look import are_unchanged, is_as_read, is_plain, is_same_directory, is_unchanged_below
+from holdfast.workspace.quick_look import differing, is_as_read, is_plain
 from holdfast.workspace.statcache import NOTHING, Directory, File, StatCache, Totals, file_entry
 
 RACY_NS = 100_000_000  # timestamps are as fine as the kernel's tick: 1 to 10 ms
@@ -96,19 +95,19 @@ class Walk:
     _gathered: Blobs = field(default_factory=dict)
     _size: int = 0
     _reader: Reader | None = None
-    _until_sample: int = sys.maxsize  # files to look at before one is read
+    _closer: dict[bytes, bool] | None = None  # what to look at: whether it differs, or something in it may
+    _sampled: dict[bytes, list[bytes]] = field(default_factory=dict)  # names to read although they look as they did
 
     def run(self, dirty: Dirty | None = None) -> Iterator[Blobs]:
         """Looks at everything, or at what is dirty. Gives the blobs that are new, some MiB at a time."""
         self.totals = self.cache.totals
-        if self.samples and self.cache.checkpoint is not None:  # a number that is another one each time
-            self._until_sample = int.from_bytes(self.cache.checkpoint[-4:], "big") % SAMPLED
         root = os.open(self.root, DIRECTORY_FLAGS)
         try:
             rules = ignore.Rules(
                 use_gitignore=self.scope.use_gitignore, use_defaults=self.scope.use_defaults, seed=self.scope.seed
             )
             if dirty is None:
+                self._look_over(root)
                 yield from self._tree(root, b"", rules)
             else:
                 for path in sorted(dirty.names):
@@ -131,12 +130,10 @@ class Walk:
                     os.close(stack.pop().descriptor)
                     continue
                 below = above.path + b"/" + name if above.path else name
-                known = self._quick(below, above.rules)
-                if known is not None and not known.directories:
-                    self.budget.check_time()
-                    if is_unchanged_below(above.descriptor, name, known):
-                        self._until_sample -= len(known.files)
-                        continue
+                known = self._seen(below, above.rules)
+                differs = known is None or self._closer is None or self._closer.get(below)
+                if differs is None:
+                    continue
                 if len(stack) >= MAX_DEPTH:
                     raise UsageError(f"{os.fsdecode(below)!r:.80} is deeper than {MAX_DEPTH} directories")
                 try:
@@ -144,28 +141,40 @@ class Walk:
                 except OSError as error:
                     self._unreadable(above.path, name, error)
                     continue
-                if known is not None and known.directories and _is_unchanged(child, known):
-                    self.budget.check_time()
-                    self._until_sample -= len(known.files)
-                    stack.append(_Open(child, below, above.rules, iter(known.directories)))
+                if known is None or differs:
+                    stack.append((yield from self._entered(child, below, above.rules)))
                     continue
-                stack.append((yield from self._entered(child, below, above.rules)))
+                stack.append(_Open(child, below, above.rules, iter(known.directories)))
+                yield from self._names_if_any(child, below, known, self._unlike(child, below, known))
         finally:
             for one in stack:
                 os.close(one.descriptor)
 
-    def _quick(self, path: bytes, rules: ignore.Rules) -> Directory | None:
-        """What is known of a directory, if a look at each name is all that it takes to see that it did not change."""
+    def _look_over(self, root: int) -> None:
+        """Finds out what there is to look at more closely: everything else is as it was, and is passed over."""
+        if self.samples and self.cache.checkpoint is not None:
+            until = int.from_bytes(self.cache.checkpoint[-4:], "big") % SAMPLED  # another number each time
+            for path, known in self.cache.directories.items():
+                if until < len(known.files):
+                    self._sampled[path] = list(known.files)[until::SAMPLED]
+                    until += len(self._sampled[path]) * SAMPLED
+                until -= len(known.files)
+        if self.deep or self.watch is not None:
+            return
+        self._closer = dict.fromkeys(self._sampled, False)
+        self._closer |= dict.fromkeys(differing(root, self.cache, self.budget.check_time), True)
+        for path in list(self._closer):
+            above = path.rpartition(b"/")[0]
+            while above and above not in self._closer:
+                self._closer[above] = False
+                above = above.rpartition(b"/")[0]
+
+    def _seen(self, path: bytes, rules: ignore.Rules) -> Directory | None:
+        """What is known of a directory, if the look over everything tells whether it is as it was. If it has nothing in it
+        that decides what is left out, its rules are those of the directory above it; so are those of all below it that are
+        passed over with it."""
         known = self.cache.directories.get(path)
-        if (
-            known is None
-            or self.deep
-            or self.watch is not None
-            or self._until_sample < len(known.files)
-            or known.rules != rules.key
-            or path in self.updated
-            or not is_plain(known)
-        ):
+        if known is None or known.rules != rules.key or path in self.updated or not is_plain(known):
             return None
         return known
 
@@ -253,12 +262,11 @@ class Walk:
         return rules
 
     def _known_names(self, descriptor: int, path: bytes, old: Directory) -> Iterator[Blobs]:
-        """The files of a directory whose names are as they were: the loop that a walk consists of."""
-        lstat, changed = os.stat, []
-        sampled = self._sampled(old)
+        """The files of a directory whose names are as they were."""
+        changed = []
         for name, file in old.files.items():
             try:
-                now = lstat(name, dir_fd=descriptor, follow_symlinks=False)
+                now = os.lstat(name, dir_fd=descriptor)
             except OSError:
                 changed.append(name)
                 continue
@@ -270,21 +278,21 @@ class Walk:
                 or self.deep
             ):
                 changed.append(name)
-            elif name in sampled and not is_as_read(descriptor, name, file):
-                changed.append(name)
-                self.unseen.append(path + b"/" + name if path else name)
+        yield from self._names_if_any(
+            descriptor, path, old, [*changed, *self._unlike(descriptor, path, old, but=changed)]
+        )
+
+    def _unlike(self, descriptor: int, path: bytes, known: Directory, *, but: Collection[bytes] = ()) -> list[bytes]:
+        """Of the files that are read although they look as they did, those that have other bytes."""
+        sampled = [name for name in self._sampled.get(path, ()) if name not in but]
+        unlike = [name for name in sampled if not is_as_read(descriptor, name, known.files[name])]
+        self.unseen += [path + b"/" + name if path else name for name in unlike]
+        return unlike
+
+    def _names_if_any(self, descriptor: int, path: bytes, old: Directory, changed: list[bytes]) -> Iterator[Blobs]:
         if changed:
             rules = ignore.Rules()  # not asked: these names were judged by the rules that still hold
             yield from self._names(descriptor, path, rules, old, changed, judge=False)
-
-    def _sampled(self, known: Directory) -> frozenset[bytes]:
-        """The names of one file in so many, which are read although they look as they did."""
-        first, self._until_sample = self._until_sample, self._until_sample - len(known.files)
-        if self._until_sample >= 0:
-            return frozenset()
-        chosen = list(known.files)[first::SAMPLED]
-        self._until_sample += len(chosen) * SAMPLED
-        return frozenset(chosen)
 
     def _names(
         self,
@@ -513,10 +521,6 @@ class Watching:
 
     def add(self, descriptor: int, path: bytes) -> None:
         raise NotImplementedError
-
-
-def _is_unchanged(descriptor: int, known: Directory) -> bool:
-    return is_same_directory(os.fstat(descriptor), known) and are_unchanged(descriptor, b"", known.files)
 
 
 def _settled(ctime_ns: int, looked_ns: int) -> int:
