@@ -13,7 +13,7 @@ from holdfast.objects import frame
 
 KIND = b"\x02"
 HASH_BYTES = 32
-LEAST_BYTES = 128  # a frame that has fewer is stored as it is: the name of a base alone takes 32
+LEAST_BYTES = 512  # a frame that has fewer is stored as it is: what would be spared is not worth the time
 MOST_BYTES = 1 << 20
 WORTH_IT = 2  # how many times as large the whole frame must be
 _LEVEL = 3  # a quarter smaller than 1 with a base, and as fast

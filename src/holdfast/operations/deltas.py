@@ -10,14 +10,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from holdfast.errors import CorruptError, HoldfastError
 from holdfast.objects import delta, frame
+from holdfast.objects.filetree import Load
 from holdfast.operations.services import Services
 
 AT_ONCE = 64
+MOST_KEPT = 256  # of what was written or read last, and each of so many bytes at most
+KEPT_BYTES = 16 * 1024
 MOST = 256  # blobs that a snapshot stores as differences: with more, reading what they replace takes too long
+
+Kept = TypeVar("Kept")
 
 
 class _Base(NamedTuple):
@@ -26,8 +31,49 @@ class _Base(NamedTuple):
     content: bytes
 
 
+class Recent:
+    """What was written or read last: contents, and what differences from them are made from. They are known by their hashes,
+    so that nothing is ever out of date; and a base is written again whenever it is used."""
+
+    def __init__(self) -> None:
+        self.contents: dict[bytes, bytes] = {}
+        self.bases: dict[bytes, _Base] = {}
+
+    def loader(self, load: Load) -> Load:
+        """Loads what is not known here."""
+
+        async def load_others(hashes: Sequence[bytes]) -> list[bytes]:
+            others = [hash_ for hash_ in hashes if hash_ not in self.contents]
+            loaded = dict(zip(others, await load(others), strict=True)) if others else {}
+            found = [loaded[hash_] if hash_ in loaded else self.contents[hash_] for hash_ in hashes]
+            self.keep(loaded)
+            return found
+
+        return load_others
+
+    def keep(self, contents: Mapping[bytes, bytes]) -> None:
+        _keep(self.contents, {hash_: content for hash_, content in contents.items() if len(content) <= KEPT_BYTES})
+
+    async def bases_of(self, services: Services, hashes: Collection[bytes]) -> dict[bytes, _Base]:
+        known = {hash_: self.bases[hash_] for hash_ in hashes if hash_ in self.bases}
+        others = [hash_ for hash_ in hashes if hash_ not in known]
+        return known | await _bases(services, others) if others else known
+
+    def replace(self, bases: Mapping[bytes, _Base]) -> None:
+        """What differences from blobs that were written now are made from next."""
+        _keep(self.bases, {hash_: base for hash_, base in bases.items() if len(base.content) <= KEPT_BYTES})
+
+
+def _keep(kept: dict[bytes, Kept], more: Mapping[bytes, Kept]) -> None:
+    for hash_ in more:
+        kept.pop(hash_, None)
+    kept.update(more)
+    for hash_ in list(kept)[: max(len(kept) - MOST_KEPT, 0)]:
+        del kept[hash_]
+
+
 async def packed(
-    services: Services, blobs: Mapping[bytes, bytes], replaced: Mapping[bytes, bytes]
+    services: Services, blobs: Mapping[bytes, bytes], replaced: Mapping[bytes, bytes], recent: Recent
 ) -> Mapping[bytes, bytes]:
     """What to write so that these blobs are stored, given framed: some as differences from those that they replace, by hash."""
     wanted = {
@@ -37,26 +83,30 @@ async def packed(
     }
     if not wanted or len(wanted) > MOST:
         return blobs
-    bases = await _bases(services, set(wanted.values()))
+    bases = await recent.bases_of(services, set(wanted.values()))
     found = dict(blobs)
     inflate = frame.inflater()
+    next_bases: dict[bytes, _Base] = {}
     for hash_, old in wanted.items():
+        content = frame.content(blobs[hash_], inflate)
+        next_bases[hash_] = _Base(hash_, blobs[hash_], content)
         base = bases.get(old)
         if base is None or base.hash in blobs:
             continue
-        difference = delta.pack(frame.content(blobs[hash_], inflate), base.hash, base.content)
+        difference = delta.pack(content, base.hash, base.content)
         if delta.is_worth_it(difference, blobs[hash_]):
             del found[hash_]
             found[delta.key_of(hash_)] = difference
             found[base.hash] = base.framed
+            next_bases[hash_] = base
+    recent.replace(next_bases)
     return found
 
 
-async def _bases(services: Services, hashes: Collection[bytes]) -> dict[bytes, _Base]:
+async def _bases(services: Services, hashes: Sequence[bytes]) -> dict[bytes, _Base]:
     """What differences from these blobs can be made from: themselves if they are whole, else what they are made from. What
     is damaged or missing is left out."""
-    asked = list(hashes)
-    stored = dict(zip(asked, await services.backend.blobs(asked), strict=True))
+    stored = dict(zip(hashes, await services.backend.blobs(hashes), strict=True))
     made = [hash_ for hash_, framed in stored.items() if framed is None]
     origin = {hash_: hash_ for hash_ in stored}
     if made:

@@ -77,6 +77,7 @@ class Taker:
             name = hashlib.sha256(self.root).hexdigest()[:16]
             self._file = CacheFile(store.with_name(f"{store.name}-workspaces") / f"{name}.cache", self.root)
         self._held: Held | frozenset[bytes] | None = None  # what the base's snapshot holds; None until it is asked for
+        self._recent = deltas.Recent()
         self.watch: Watch | None = None
 
     # -- saving ------------------------------------------------------------------------------------------------------
@@ -204,7 +205,7 @@ class Taker:
         replaced: dict[bytes, bytes] = {}  # by what is new, what it is most like
         if base is not None and self._loaded().reference is not None:
             assert base.snapshot.tree is not None
-            load = snapshots.loader(self.services)
+            load = self._recent.loader(snapshots.loader(self.services))
             built = await filetree.update(base.snapshot.tree, walk.changes, load, replaced)
         else:
             made = await apart(lambda: filetree.build(entry for entry in walk.changes.values() if entry is not None))
@@ -225,7 +226,8 @@ class Taker:
             look.blobs = {hash_: framed for hash_, (framed, _) in last.items()}
             if is_all and base is not None and not is_same:
                 replaced |= {**self._replaced(walk), snapshot.hash: base.snapshot.hash}
-                look.blobs = await deltas.packed(self.services, look.blobs, replaced)
+                look.blobs = await deltas.packed(self.services, look.blobs, replaced, self._recent)
+                self._recent.keep(built.nodes)
         return look
 
     def _replaced(self, walk: Walk) -> dict[bytes, bytes]:
