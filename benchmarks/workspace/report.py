@@ -71,7 +71,7 @@ def page(results: dict[str, Any], names: Sequence[str]) -> str:
         "holdfast's begins with a safety snapshot and ends with a look at what was written; the others' do neither.",
         "",
     ]
-    if JUDGED in names:
+    if JUDGED in names and "event loop" in results["trees"][JUDGED]:
         lines += [
             "![Snapshots and restores](workspace.png)",
             "",
@@ -115,7 +115,8 @@ def _tree(name: str, found: dict[str, Any]) -> Iterator[str]:
         for who, of_this in costs.items()
     ]
     yield from table(["allocated", *(words for _, words, _ in SIZES)], rows)
-    late = found["event loop"]
+    if (late := found.get("event loop")) is None:
+        return
     yield ""
     yield (
         f"An event loop beside ten snapshots was late by {late['p50']} ms (median), {late['p99']} ms (99 %), "

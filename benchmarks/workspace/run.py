@@ -1,6 +1,9 @@
 """`make bench-workspace`: snapshots and restores of a directory beside shadow git, restic and borg, interleaved.
 
-    python -m benchmarks.workspace.run [--trees 2k 20k 100k] [--rounds 5] [--on ext4|xfs|here] [--where DIR] [--results DIR]
+    python -m benchmarks.workspace.run [--trees 2k 20k 100k] [--rounds 5] [--on ext4|xfs|here] [--full-restores] [--where DIR] [--results DIR]
+
+On XFS the page is another one. `--full-restores` asks for nothing but what a full
+restore takes, and git and us only: `--on xfs --trees 100k --full-restores` takes some minutes.
 
 Every round does the same to the directory for all, and lets each take its snapshot, or restore it. restic and borg are asked in
 fewer rounds, and only for what the goals are about: they take seconds each time. What is quick is done more often. Nothing is
@@ -26,7 +29,16 @@ from typing import Any
 from benchmarks import environment
 from benchmarks.subprocesses import ROOT
 from benchmarks.workspace import filesystem, report, trees
-from benchmarks.workspace.contenders import Contender, Watching, allocated, installed, measured
+from benchmarks.workspace.contenders import (
+    Contender,
+    Git,
+    Holdfast,
+    TunedGit,
+    Watching,
+    allocated,
+    installed,
+    measured,
+)
 from holdfast import Client
 
 RESULTS = ROOT / "benchmarks" / "results"
@@ -42,6 +54,7 @@ def main() -> None:
     parser.add_argument("--trees", nargs="+", choices=trees.SIZES, default=list(trees.SIZES))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--on", choices=(*filesystem.KINDS, filesystem.HERE), default="ext4", help="a new file system")
+    parser.add_argument("--full-restores", action="store_true", help="nothing but first snapshots and full restores")
     parser.add_argument("--where", type=Path, default=None, help="a directory to work in, kept")
     parser.add_argument("--results", type=Path, default=None, help="where workspace.json and workspace.md go")
     given = parser.parse_args()
@@ -58,15 +71,15 @@ def main() -> None:
                 root = trees.make(name, place / "trees", where / "downloads")
                 stores = Path(tempfile.mkdtemp(prefix="stores-", dir=place))
                 used.append(stores)
-                results["trees"][name] = tree(root, stores, given.rounds)
+                results["trees"][name] = tree(root, stores, given.rounds, full_restores=given.full_restores)
             print(report.page(results, [name]), flush=True)
-        whole = given.rounds >= 5 and set(given.trees) == set(trees.SIZES)
+        whole = given.rounds >= 5 and (set(given.trees) == set(trees.SIZES) or given.full_restores)
         directory = given.results or (RESULTS if whole else RESULTS / "partial")
         directory.mkdir(parents=True, exist_ok=True)
-        page = "workspace-xfs" if given.on == "xfs" else "workspace"
+        page = "workspace" + ("-xfs" if given.on == "xfs" else "") + ("-full-restores" if given.full_restores else "")
         (directory / f"{page}.json").write_text(json.dumps(results, indent=1) + "\n")
         (directory / f"{page}.md").write_text(report.page(results, given.trees))
-        if report.JUDGED in given.trees and importlib.util.find_spec("matplotlib"):
+        if report.JUDGED in given.trees and not given.full_restores and importlib.util.find_spec("matplotlib"):
             report.draw(results, directory / f"{page}.png")
     finally:
         for directory in used if given.where is not None else [where]:
@@ -85,11 +98,12 @@ def tools() -> dict[str, str]:
     return {"tools": found}  # type: ignore[dict-item]  # a table within the table
 
 
-def tree(root: Path, stores: Path, rounds: int) -> dict[str, Any]:
+def tree(root: Path, stores: Path, rounds: int, *, full_restores: bool = False) -> dict[str, Any]:
     files = sorted(path for path in root.rglob("*") if path.is_file() and not path.is_symlink())
     chosen = random.Random(1)
     contenders: list[Contender] = []
-    for number, kind in enumerate(installed()):
+    kinds = [Git, TunedGit, Holdfast] if full_restores else installed()
+    for number, kind in enumerate(kinds):
         store = stores / f"{root.name}-{number}"
         contender = kind(root, store)
         contender.open()
@@ -101,14 +115,17 @@ def tree(root: Path, stores: Path, rounds: int) -> dict[str, Any]:
             quieted()
             costs[contender.name]["first"] = [measured(contender.snapshot)]
             costs[contender.name]["bytes"] = [settled(contender)[0]]
-        snapshots(contenders, costs, files, chosen, rounds)
-        in_place([one for one in contenders if not one.is_slow], costs, chosen.sample(files, 100), rounds)
+        if not full_restores:
+            snapshots(contenders, costs, files, chosen, rounds)
+            in_place([one for one in contenders if not one.is_slow], costs, chosen.sample(files, 100), rounds)
         anew([one for one in contenders if not isinstance(one, Watching)], costs, stores / f"{root.name}-anew")
     finally:
         for contender in contenders:
             contender.close()
-    late = asyncio.run(lateness(root, stores / f"{root.name}-loop"))
-    return {"files": len(files), "bytes": size, "costs": costs, "event loop": late}
+    found = {"files": len(files), "bytes": size, "costs": costs}
+    if full_restores:
+        return found
+    return found | {"event loop": asyncio.run(lateness(root, stores / f"{root.name}-loop"))}
 
 
 def snapshots(contenders: list[Contender], costs: Costs, files: list[Path], chosen: random.Random, rounds: int) -> None:
