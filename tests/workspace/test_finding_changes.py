@@ -451,3 +451,66 @@ def test_the_event_loop_goes_on_beside_a_snapshot(memory_store: Store, root: Pat
         return turns
 
     assert asyncio.run(main()) > 20
+
+
+def _swap_for_link(root: Path) -> None:
+    (root / "a" / "b").rename(root / "a" / "moved")
+    os.symlink("moved", root / "a" / "b")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda root: (root / "large" / "f7").write_bytes(b"other"),
+        lambda root: (root / "a" / "b" / "c" / "f").write_bytes(b"other"),
+        lambda root: (root / "a" / "b" / "c" / "f").chmod(0o600),
+        lambda root: write(root, b"a/b/c/new/f", b"new"),
+        lambda root: write(root, b"a/b/.gitignore", b"f\n"),
+        lambda root: (root / "ruled" / "in" / "f").write_bytes(b"other"),
+        lambda root: remove(root, b"a/b"),
+        lambda root: (root / "a" / "b").chmod(0o700),
+        lambda root: (root / "a" / "b").rename(root / "large" / "b"),
+        _swap_for_link,
+    ],
+)
+def test_a_change_among_much_that_is_as_it_was(quick: SyncClient, root: Path, monkeypatch, change) -> None:
+    """Nothing is so young here that it is looked at in any case: what is found is found by the look over everything."""
+    monkeypatch.setattr(walking, "RACY_NS", 0)
+    for number in range(40):
+        write(root, b"large/f%d" % number, b"%d" % number)
+    for path in (b"a/f", b"a/b/f", b"a/b/c/f", b"a/b/c/d/e/f", b"ruled/.gitignore", b"ruled/in/f", b"other/f"):
+        write(root, path, b"x\n")
+    settled = _tick(root)
+    workspace = quick.workspace(root)
+    workspace.snapshot()
+    entered: list[bytes] = []
+    enter = walking.Walk._directory
+
+    def noted(self, descriptor, path, rules):
+        entered.append(path)
+        return enter(self, descriptor, path, rules)
+
+    monkeypatch.setattr(walking.Walk, "_directory", noted)
+    assert workspace.snapshot().changed == 0
+    assert set(entered) == {b"", b"ruled"}  # the root, and what decides about what is left out
+    assert _tick(root) > settled
+    change(root)
+    taken = workspace.snapshot()
+    expected = on_disk(root)
+    if (root / "a" / "b" / ".gitignore").exists():
+        expected = {
+            path: what for path, what in expected.items() if not (path.startswith(b"a/b/") and path.endswith(b"/f"))
+        }
+    assert in_snapshot(workspace, taken.checkpoint_id) == expected
+    assert taken.changed > 0
+
+
+def _tick(root: Path) -> int:
+    """A moment that the file system tells from those before it."""
+    probe = root.with_name("probe")
+    probe.write_bytes(b"")
+    before = now = probe.stat().st_ctime_ns
+    while now == before:
+        probe.write_bytes(b"")
+        now = probe.stat().st_ctime_ns
+    return now
