@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
@@ -63,7 +62,6 @@ def content(split: Split) -> tuple[Any, ...]:
     return split.skeleton, lists, split.blobs, split.blob_contents
 
 
-@pytest.mark.parametrize("is_told", [True, False])
 @given(before=lists(), kept=st.integers(0, 300), added=st.lists(elements, max_size=20), note=st.text(max_size=20))
 @example(before=["words " * 60] * 100, kept=300, added=["more"], note="")
 @example(before=["words " * 60] * 100, kept=300, added=[], note="")
@@ -71,12 +69,10 @@ def content(split: Split) -> tuple[Any, ...]:
 @example(before=["words " * 60] * 30, kept=300, added=["more"] * 90, note="")
 @example(before=[], kept=0, added=["words " * 60] * 99, note="")
 @example(before=[b"words " * 60] * 100, kept=300, added=[b"more"], note="")
-def test_encoded_ahead_a_state_is_split_in_the_same_way(is_told, before, kept, added, note):
+def test_encoded_ahead_a_state_is_split_in_the_same_way(before, kept, added, note):
     parent = saved({"values": {"messages": before}, "note": "first"})
     state = {"values": {"messages": [*before[:kept], *added]}, "note": note, "other": added}
     ahead = Ahead(CODEC)
-    if is_told:  # else it is too late for that: all was encoded
-        ahead.tell(parent)
     ahead.try_to_take(state, {})
     if ahead.is_taken and ahead.follows(knowing(parent)):
         split = whole(state, parent)
@@ -123,11 +119,4 @@ def test_an_append_to_what_is_no_log_is_not_followed():
 def test_what_can_t_be_stored_is_not_taken():
     ahead = Ahead(CODEC)
     ahead.try_to_take({"messages": [object()] * 100}, {})
-    assert not ahead.is_taken
-
-
-def test_nothing_more_is_encoded_once_it_is_known_to_be_in_vain():
-    ahead = Ahead(CODEC)
-    ahead.tell(None)
-    ahead.try_to_take({"messages": ["words " * 60] * 100}, {})
     assert not ahead.is_taken

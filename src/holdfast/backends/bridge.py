@@ -74,12 +74,9 @@ class Bridge:
     async def together(self, read: Callable[[Backend], Coroutine[Any, Any, T]]) -> T:
         return await read(self)
 
-    def beside(
-        self,
-        job: Callable[[Backend, Callable[[], None]], Coroutine[Any, Any, T]],  # noqa: ARG002 - the port's
-        work: Callable[[], None],  # noqa: ARG002 - the port's
-    ) -> Awaitable[T] | None:
-        return None
+    @property
+    def is_idle(self) -> bool:
+        return False
 
     async def sleep(self, seconds: float) -> None:
         raise NotImplementedError
@@ -351,27 +348,9 @@ class Offload(LoopBridge):
         answer: T = await self._submit(None, lambda: run_inline(read(self._inline)))
         return answer
 
-    def beside(
-        self, job: Callable[[Backend, Callable[[], None]], Coroutine[Any, Any, T]], work: Callable[[], None]
-    ) -> Awaitable[T] | None:
-        if not self._is_idle or self._gathered or not self._queue.empty():
-            return None
-        working = threading.Lock()
-        working.acquire()
-
-        def wait() -> None:
-            with working:
-                return
-
-        answer: asyncio.Future[T] = self._submit(None, lambda: run_inline(job(self._inline, wait)))
-        try:
-            work()
-        except BaseException:
-            answer.cancel()  # nobody will ask for it
-            raise
-        finally:
-            working.release()
-        return answer
+    @property
+    def is_idle(self) -> bool:
+        return self._is_idle and not self._gathered and self._queue.empty()
 
     def commit(self, commit: Commit) -> Awaitable[None]:
         return self._submit(commit, None)
@@ -427,7 +406,7 @@ class Offload(LoopBridge):
             jobs = [job for gathered in waiting if gathered is not None for job in gathered]
             commits = [job for job in jobs if job.commit is not None]
             calls = [job for job in jobs if job.call is not None]
-            # It is idle before the last one hears its answer: what that asks for next is begun at once.
+            # It is idle before the last one hears its answer, for who asks for something next.
             if commits:
                 answers = self._commit(commits)
                 self._is_idle = not calls

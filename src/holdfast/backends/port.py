@@ -376,14 +376,13 @@ class Backend(Protocol):
         """The same for what may take long: calls of the store do not wait for it."""
 
     async def together(self, read: Callable[[Backend], Coroutine[Any, Any, T]]) -> T:
-        """Reads of which each depends on the one before, from the store that `read` is given. Where a call goes to another
+        """Reads of which each depends on the one before, and a commit perhaps, of the store that `read` is given. Where a call goes to another
         thread and back, all of them go there once."""
 
-    def beside(
-        self, job: Callable[[Backend, Callable[[], None]], Coroutine[Any, Any, T]], work: Callable[[], None]
-    ) -> Awaitable[T] | None:
-        """Where calls go to a thread, and that has nothing to do: has it begin the job, and works meanwhile. What the job is given
-        as its second argument returns once the work is done. None elsewhere, and neither is done."""
+    @property
+    def is_idle(self) -> bool:
+        """Whether calls go to a thread that has nothing to do. Who has to go there may then as well do there all that it
+        has to, by `together`: no commits of others wait to be made with its own."""
 
     def get_ready(self) -> None:
         """Does ahead, without making anybody wait, what the first calls would otherwise wait for."""

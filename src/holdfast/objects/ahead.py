@@ -1,4 +1,4 @@
-"""Encoding ahead: a state is encoded while the store is still being asked what its parent has.
+"""Encoding ahead: a state is encoded before the store is asked what its parent has, so that it need not be asked twice.
 
 All of the state is encoded at one moment, as by `Split`. What is not known yet is how many elements of each long list are the
 parent's, so most of a list is encoded in stretches and hashed, its last elements one by one: the end of the parent's list is
@@ -14,7 +14,7 @@ from holdfast.codec.codec import Codec
 from holdfast.codec.parts import Ref
 from holdfast.objects.chain import Chain
 from holdfast.objects.groups import EMPTY, GROUP, Groups
-from holdfast.objects.manifest import ListEntry, Manifest, Path
+from holdfast.objects.manifest import ListEntry, Path
 from holdfast.objects.split import LIST, LONG_BYTES, Appended, Image, KnownList, Split, path_text
 
 ONE_BY_ONE = 16  # at least so many of the last elements: more than a step adds, mostly
@@ -29,18 +29,12 @@ class _Begun(NamedTuple):
     chain: Chain
 
 
-class _InVainError(Exception):
-    """The parent has nothing that this could follow."""
-
-
 class Ahead(Split):
     """A state in its parts before it is known what it follows."""
 
     def __init__(self, codec: Codec) -> None:
         super().__init__(codec, lambda _: None)
         self.is_taken = False
-        self._parent: Manifest | None = None
-        self._parent_is_known = False
         self._begun: dict[Path, _Begun] = {}
         self._appended: set[Path] = set()
 
@@ -52,10 +46,6 @@ class Ahead(Split):
         except Exception:
             return
         self.is_taken = True
-
-    def tell(self, parent: Manifest | None) -> None:
-        """Says what the parent has, from another thread perhaps, so that nothing more is encoded in vain."""
-        self._parent, self._parent_is_known = parent, True
 
     def follows(self, known: Callable[[Path], KnownList | None]) -> bool:
         """Takes up what is known of the parent's lists. False if the state has to be split anew."""
@@ -102,8 +92,6 @@ class Ahead(Split):
         stretches = []
         chain = Chain()
         for start in range(0, first, GROUP):
-            if self._parent_is_known and self._is_in_vain(path, first, len(value)):
-                raise _InVainError
             stretch = self.codec.encode_joined(value[start : start + GROUP], text, no_bytes=True)
             chain.update(stretch)
             stretches.append(stretch)
@@ -113,10 +101,6 @@ class Ahead(Split):
         last = self.codec.encode_each(value[first:], text, first)
         self._begun[path] = _Begun(groups, chain)
         return self._made(path, len(value), None, last, None, None)
-
-    def _is_in_vain(self, path: Path, first: int, length: int) -> bool:
-        entry = self._parent.list_at(path) if self._parent is not None else None
-        return entry is None or entry.has_bytes or not first <= entry.length <= length
 
     def _declared(self, appended: Appended, path: Path) -> Ref:
         fresh = self.codec.encode_each(appended.elements, path_text(path))

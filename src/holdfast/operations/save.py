@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.backends.port import Backend, Commit, CommitConflict, Run, RunWrite, Span
@@ -153,30 +153,33 @@ class _Attempt:
         return stored, next_line, services.backend.commit(commit)
 
     async def meet(self) -> tuple[Stored, Line, Awaitable[None]]:
-        """The same for a session that this process may not remember. Where the store is asked in a thread, the state is
-        encoded meanwhile, and what that thread finds is followed at once, without a way back and forth."""
+        """The same for a session that this process may not remember. Where a thread would look at the store and come back, and
+        go again to commit, the state is encoded first, and the thread goes on from what it finds."""
         services, request = self.services, self.request
         line = reading.remembered_line(services, self.session)
-        if line is None and self._split is None and self._skeleton is None and not services.codec.types.plain:
+        if line is None and self._is_new() and services.backend.is_idle and not services.codec.types.plain:
             ahead = Ahead(services.codec)
+            self._encode(ahead)
+            if ahead.is_taken:
 
-            async def follow(backend: Backend, wait: Callable[[], None]) -> tuple[Line, _Followed | None]:
-                seen = await reading.standing(services.over(backend), self.session, request.append or ())
-                ahead.tell(seen.manifest)
-                wait()
-                if not (ahead.is_taken and ahead.follows(seen.known)):
-                    return seen, None
-                self._take_up(ahead, seen)
-                return seen, await self._follow(services.over(backend), seen)
+                async def follow(backend: Backend) -> tuple[Line, _Followed | None]:
+                    there = services.over(backend)
+                    seen = await reading.standing(there, self.session, request.append or ())
+                    if not ahead.follows(seen.known):
+                        return seen, None
+                    self._take_up(ahead, seen)
+                    return seen, await self._follow(there, seen)
 
-            met = services.backend.beside(follow, lambda: self._encode(ahead))
-            if met is not None:
-                line, followed = await met
+                line, followed = await services.backend.together(follow)
                 if followed is not None:
                     return followed.stored, followed.line, _outcome(followed.error)
         if line is None:
             line = await reading.standing(services, self.session, request.append or ())
         return await self.commit(line)
+
+    def _is_new(self) -> bool:
+        """Whether nothing was encoded yet."""
+        return self._split is None and self._skeleton is None
 
     def _encode(self, ahead: Ahead) -> None:
         request = self.request

@@ -147,37 +147,7 @@ def test_the_first_save_of_a_process_into_a_session_goes_to_the_thread_once(appe
     asyncio.run(main())
 
 
-def test_a_job_is_begun_in_the_thread_while_its_caller_works():
-    async def main() -> None:
-        bridge = Offload(MemoryBackend())
-        await bridge.commit(ROWS)
-        begun, done = threading.Event(), list[int]()
-
-        async def job(backend: Backend, wait: Callable[[], None]) -> tuple[bytes, list[int]]:
-            begun.set()
-            value, _ = await follow(backend)
-            wait()
-            return value, list(done)
-
-        def work() -> None:
-            assert begun.wait(60)  # it is under way before the work is done
-            done.append(threading.get_ident())
-
-        answer = bridge.beside(job, work)
-        assert answer is not None
-        assert await answer == (b"found", [threading.get_ident()])
-        await bridge.close()
-
-    asyncio.run(main())
-
-
-def test_without_a_thread_or_with_a_busy_one_nothing_is_begun():
-    async def job(backend: Backend, wait: Callable[[], None]) -> None:
-        raise AssertionError
-
-    def work() -> None:
-        raise AssertionError
-
+def test_a_thread_is_idle_unless_it_carries_something_out():
     async def main() -> None:
         bridge = Offload(MemoryBackend())
         begun, go_on = threading.Event(), threading.Event()
@@ -186,49 +156,37 @@ def test_without_a_thread_or_with_a_busy_one_nothing_is_begun():
             begun.set()
             assert go_on.wait(60)
 
+        assert bridge.is_idle
         under_way = asyncio.ensure_future(bridge.aside(busy))
         assert await asyncio.to_thread(begun.wait, 60)
-        assert bridge.beside(job, work) is None
+        assert not bridge.is_idle
         go_on.set()
         await under_way
-        await bridge.close()
-
-    assert Inline(MemoryBackend()).beside(job, work) is None
-    asyncio.run(main())
-
-
-def test_work_that_fails_fails_its_caller_and_the_thread_goes_on():
-    async def main() -> None:
-        bridge = Offload(MemoryBackend())
-
-        async def job(backend: Backend, wait: Callable[[], None]) -> None:
-            wait()
-            raise CorruptError("of nobody's interest")
-
-        def work() -> None:
-            raise KeyboardInterrupt
-
-        with pytest.raises(KeyboardInterrupt):
-            bridge.beside(job, work)
-        assert await bridge.rows([FIRST]) == [None]
+        assert bridge.is_idle
+        await bridge.commit(ROWS)
+        assert bridge.is_idle
+        waiting = bridge.rows([FIRST]), bridge.rows([SECOND])
+        together = asyncio.gather(*waiting)
+        await asyncio.sleep(0)
+        await together
+        assert bridge.is_idle
         await bridge.close()
 
     asyncio.run(main())
+    assert not Inline(MemoryBackend()).is_idle
 
 
-def test_who_waits_for_commits_hears_of_one_that_a_job_made():
+def test_who_waits_for_commits_hears_of_one_that_was_made_in_the_thread():
     async def main() -> None:
         bridge = Offload(MemoryBackend())
 
-        async def job(backend: Backend, wait: Callable[[], None]) -> None:
+        async def commit(backend: Backend) -> None:
             await backend.commit(ROWS)
 
         seen = bridge.committed
         heard = asyncio.ensure_future(bridge.wait_for_commit(seen, 60))
         await asyncio.sleep(0)
-        answer = bridge.beside(job, lambda: None)
-        assert answer is not None
-        await answer
+        await bridge.together(commit)
         assert await heard
         assert bridge.committed != seen
         await bridge.close()
