@@ -115,8 +115,7 @@ class _Attempt:
         self.line = line
         if request.workspace is not None:
             _refuse_foreign_files(request, line)
-        if line.tip is not None:
-            state_versions.check_parent(services, request, self.fields.get("sv", FIRST_VERSION), line.tip)
+        state_versions.check_parent(services, request, self.fields.get("sv", FIRST_VERSION), line.tip)
         manifest = self._small(line)
         runs: Sequence[RunWrite] = ()
         blobs: Mapping[bytes, bytes] | None = None
@@ -243,12 +242,12 @@ def _refuse_foreign_files(request: SaveRequest, line: Line) -> None:
 
 
 def _stands_at_parent(services: Services, request: SaveRequest, line: Line) -> bool:
-    """Whether the line stands where the caller wants to go on, and may: mostly it does."""
-    head, tip = line.head.checkpoint, line.tip.id if line.tip else None
+    """Whether the line stands where the caller wants to go on, and may: mostly it does, since nobody asks for more."""
+    head, expected, parent, lease = line.head, request.expect_head, request.parent_id, request.lease
     return (
-        request.expect_head in (None, head)
-        and request.parent_id in (None, tip)
-        and ((line.head.lease is None and request.lease is None) or leasing.allows(services, line.head, request.lease))
+        (expected is None or expected == head.checkpoint)
+        and (parent is None or (line.tip is not None and parent == line.tip.id))
+        and ((lease is None and head.lease is None) or leasing.allows(services, head, lease))
     )
 
 

@@ -23,8 +23,8 @@ def check_parent(services: Services, request: SaveRequest, version: int, parent:
     """Refuses to put an unmarked state after a newer one of the same agent: whoever saves it does not know of the newer
     version, so its state would be taken for something that it may not be. And refuses to append to a list of another
     version: the list would be of two."""
-    if parent is None:
-        return
+    if parent is None or not (request.append or "sv" in parent.header):
+        return  # nothing is lower than the first version
     was, is_own = parent.state_version, parent.header["agent"] == request.agent_id
     if is_own and was > version and request.state_version is None:
         raise NewerStateError(

@@ -23,8 +23,8 @@ def groups(batch: Sequence[Commit]) -> Iterator[tuple[bool, list[Commit]]]:
     touched: set[object] = set()  # by those of the group: trees, ids, sessions, logs
     space = ""
     for commit in batch:
-        record = commit.record
-        if record is None or not is_plain(commit) or len(commit.rows) > 1 or commit.rows[0].key.tree != commit.tree:
+        record, rows = commit.record, commit.rows
+        if record is None or not is_plain(commit) or len(rows) > 1 or rows[0].key.tree != commit.tree:
             if group:
                 yield True, group
                 group, touched = [], set()
@@ -33,12 +33,11 @@ def groups(batch: Sequence[Commit]) -> Iterator[tuple[bool, list[Commit]]]:
         touches: set[object] = {commit.tree, record.id, record.session}
         if commit.runs:
             touches.update(run.log for run in commit.runs)
-        if group and (
-            len(group) == MOST_TOGETHER or commit.rows[0].key.space != space or not touched.isdisjoint(touches)
-        ):
+        if not group:
+            space = rows[0].key.space
+        elif rows[0].key.space != space or len(group) == MOST_TOGETHER or not touched.isdisjoint(touches):
             yield True, group
-            group, touched = [], set()
-        space = commit.rows[0].key.space
+            group, touched, space = [], set(), rows[0].key.space
         group.append(commit)
         touched |= touches
     if group:
