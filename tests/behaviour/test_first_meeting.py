@@ -1,4 +1,4 @@
-"""The first save of a process into a session, through `Client`: the state is encoded while the store is asked."""
+"""The first save of a process into a session, through `Client`: some states are encoded before the store is asked."""
 
 from __future__ import annotations
 

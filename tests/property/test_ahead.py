@@ -55,47 +55,24 @@ def parts(split: Split) -> tuple[Any, ...]:
     return split.skeleton, images, split.blobs, split.blob_contents
 
 
-def content(split: Split) -> tuple[Any, ...]:
-    lists = [
-        (i.path, i.length, i.size, i.groups and i.groups.joined(), i.chain and i.chain.digest()) for i in split.lists
-    ]
-    return split.skeleton, lists, split.blobs, split.blob_contents
-
-
-@given(before=lists(), kept=st.integers(0, 300), added=st.lists(elements, max_size=20), note=st.text(max_size=20))
-@example(before=["words " * 60] * 100, kept=300, added=["more"], note="")
-@example(before=["words " * 60] * 100, kept=300, added=[], note="")
-@example(before=["words " * 60] * 64, kept=300, added=["more"] * 16, note="")
-@example(before=["words " * 60] * 30, kept=300, added=["more"] * 90, note="")
-@example(before=[], kept=0, added=["words " * 60] * 99, note="")
-@example(before=[b"words " * 60] * 100, kept=300, added=[b"more"], note="")
-def test_encoded_ahead_a_state_is_split_in_the_same_way(before, kept, added, note):
+@given(before=lists(), after=lists(), note=st.text(max_size=5000))
+@example(before=["words " * 60] * 100, after=["more"] * 20, note="")
+@example(before=["words " * 60] * 100, after=[], note="words " * 1000)
+def test_encoded_ahead_a_state_is_split_in_the_same_way(before, after, note):
     parent = saved({"values": {"messages": before}, "note": "first"})
-    state = {"values": {"messages": [*before[:kept], *added]}, "note": note, "other": added}
+    state = {"values": {"messages": after}, "note": note}
     ahead = Ahead(CODEC)
     ahead.try_to_take(state, {})
-    if ahead.is_taken and ahead.follows(knowing(parent)):
-        split = whole(state, parent)
-        assert content(ahead) == content(split)
-        # A bytearray among the parent's elements is seen by the exact way only: then the split has proven less.
-        if all(
-            made.proven is None or image.proven is not None
-            for made, image in zip(ahead.lists, split.lists, strict=True)
-        ):
-            assert parts(ahead) == parts(split)
+    if ahead.is_taken:
+        assert ahead.follows(knowing(parent))
+        assert parts(ahead) == parts(whole(state, parent))
 
 
-@given(before=st.integers(20, 400), added=st.integers(0, 16))
-def test_what_a_step_adds_to_a_long_list_is_found(before, added):
-    messages = [{"id": number, "content": "words " * 60} for number in range(before + added)]
-    parent = saved({"messages": messages[:before]})
+@given(after=lists())
+def test_only_a_state_without_long_lists_is_taken(after):
     ahead = Ahead(CODEC)
-    ahead.try_to_take({"messages": messages}, {})
-    assert ahead.is_taken
-    assert ahead.follows(knowing(parent))
-    [image] = ahead.lists
-    assert image.proven == parent.lists[0]
-    assert len(image.fresh) == added
+    ahead.try_to_take({"messages": after}, {})
+    assert ahead.is_taken == (not saved({"messages": after}).lists and len(after) < 64)
 
 
 @given(before=lists(), added=st.lists(elements, max_size=30))
