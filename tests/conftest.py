@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -89,3 +90,12 @@ def quick(memory_store: Store) -> SyncClient:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """For children that are sent SIGINT: where this run was started in the background, they would inherit that it is
+    ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -1,10 +1,8 @@
 """A small store with a fork, a handoff, a TTL and values that JSON can't say; and ways to run the command line."""
 
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -80,12 +78,3 @@ def made(tmp_path):
     return SimpleNamespace(
         path=Path(tmp_path / ".holdfast" / "store.db"), first=first, second=second, handed=handed, fork=fork
     )
-
-
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """For children that are sent SIGINT: where this run was started in the background, they would inherit that it is
-    ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)

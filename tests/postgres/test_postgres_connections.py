@@ -287,6 +287,7 @@ def test_connections_that_the_server_ended_are_replaced(postgres_url, kind):
         assert len(client.timeline(session_id="s")) == 4
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_ends_the_wait_for_an_answer_and_the_client_goes_on(postgres_url):
     """The commit waits for a lock that nobody gives back before the signal has come."""
     with SyncClient.open(postgres_url) as client:
