@@ -25,7 +25,7 @@ from benchmarks.tables import number, table
 
 HERE = Path(__file__).resolve().parent
 RESULT = {"text": "what a step came to: " + "kelp " * 30, "numbers": list(range(10))}
-CONTENDERS = ("holdfast step", "holdfast effect", "DBOS step", "bare sqlite3 commit")
+CONTENDERS = ("holdfast step", "holdfast effect", "DBOS step", "bare sqlite3 commit", "bare sqlite3, a step's rows")
 WARM_UP = 1_000  # until a WAL has been checkpointed for the first time it grows, and a commit that makes a file longer costs more
 
 
@@ -98,13 +98,43 @@ def bare_commits(where: Path, steps: int) -> tuple[float, float]:
     return taken
 
 
+def bare_rows(where: Path, steps: int) -> tuple[float, float]:
+    """Rows like those of a step, into the same tables, by nothing but sqlite3: the least that keeping them takes."""
+    from holdfast import SyncClient
+
+    with SyncClient.sqlite(where / "store.db") as client, client.run("bench", agent_id="a") as run:
+        for n in range(WARM_UP):
+            run.step(f"warm {n}", lambda: RESULT)
+    connection = sqlite3.connect(where / "store.db", isolation_level=None)
+    connection.execute("PRAGMA synchronous = FULL")
+    k, length, data = connection.execute("SELECT * FROM run ORDER BY k DESC LIMIT 1").fetchone()
+    record = connection.execute("SELECT * FROM record ORDER BY n DESC LIMIT 1").fetchone()
+    key = connection.execute("SELECT space, key, tree, value FROM row WHERE space = 'head'").fetchone()
+    put_record = f"INSERT INTO record VALUES ({', '.join('?' * len(record))})"
+
+    def commit(n: int) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("INSERT INTO run VALUES (?, ?, ?)", (k + n * length, length, data))
+        connection.execute(put_record, (record[0] + n, *record[1:]))
+        connection.execute(
+            "UPDATE row SET version = ?, value = ? WHERE space = ? AND key = ? AND tree = ?", (n, key[3], *key[:3])
+        )
+        connection.execute("COMMIT")
+
+    for n in range(1, WARM_UP + 1):
+        commit(n)
+    taken = timed(lambda: [commit(WARM_UP + n) for n in range(1, steps + 1)])
+    connection.close()
+    return taken
+
+
 def timed(work: Any) -> tuple[float, float]:
     began, cpu = time.perf_counter(), time.process_time()
     work()
     return time.perf_counter() - began, time.process_time() - cpu
 
 
-WORK = dict(zip(CONTENDERS, (holdfast_steps, holdfast_effects, dbos_steps, bare_commits), strict=True))
+WORK = dict(zip(CONTENDERS, (holdfast_steps, holdfast_effects, dbos_steps, bare_commits, bare_rows), strict=True))
 
 
 # -- all of them, in turn --------------------------------------------------------------------------------------------
