@@ -124,7 +124,11 @@ def values() -> st.SearchStrategy[Any]:
 
 def json_values() -> st.SearchStrategy[Any]:
     return st.recursive(
-        st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | plain_texts(),
+        st.none()
+        | st.booleans()
+        | st.integers(-(2**63), 2**64 - 1)
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | plain_texts(),
         lambda inner: st.lists(inner, max_size=5) | st.dictionaries(plain_texts(), inner, max_size=5),
         max_leaves=20,
     )
