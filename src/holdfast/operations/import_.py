@@ -240,9 +240,8 @@ class _Transfer:
     async def _write_blobs(self, manifests: Sequence[Manifest]) -> None:
         inherited = {blob.hash: ours.id for _, ours in self._found.known for blob in ours.manifest().blobs}
         wanted = {blob.hash: blob for manifest in manifests for blob in manifest.blobs}
-        of_states = (
-            wanted.keys() - inherited.keys()
-        )  # what files have may be stored as differences, which states can't be read from
+        # What files have may be stored as differences, which states can't be read from.
+        of_states = wanted.keys() - inherited.keys()
         files = file_reach(self._source, self._index)
         for theirs, ours in self._found.known:
             if (reference := snapshots.reference_of(theirs)) is not None:
