@@ -109,6 +109,28 @@ def test_threads_that_commit_while_another_commits_go_together(postgres_url, mon
     assert batches == [1, 16]
 
 
+def test_threads_that_read_without_a_pause_do_not_keep_out_another(postgres_url):
+    """They once took each connection again before a thread that waited could wake up: it was told that all were in use."""
+    backend = open_url(postgres_url, max_connections=1, timeout=20).without_loop()
+    run_inline(backend.setup())
+    stop = threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            run_inline(backend.last_change())
+
+    with ThreadPoolExecutor(3) as threads:
+        reading = [threads.submit(read) for _ in range(3)]
+        try:
+            for _ in range(100):
+                assert run_inline(backend.rows([RowKey("head", b"s", bytes(16))])) == [None]
+        finally:
+            stop.set()
+        for each in reading:
+            each.result()
+    run_inline(backend.close())
+
+
 def of_kind(backend: PostgresBackend, kind: str) -> tuple[PostgresBackend, Callable[..., Any]]:
     """The backend for an event loop or for a thread, and how its coroutines are run."""
     return (backend, asyncio.run) if kind == "loop" else (backend.without_loop(), run_inline)

@@ -11,7 +11,6 @@ import select
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -21,6 +20,7 @@ from psycopg import Connection, RawCursor, pq
 from holdfast.backends.postgres.arrays import CONTEXT
 from holdfast.backends.postgres.failures import translate
 from holdfast.backends.postgres.link import Prepared, Rows, leave_to_parent
+from holdfast.backends.postgres.places import ThreadPlaces
 from holdfast.errors import StoreError
 
 T = TypeVar("T")
@@ -88,9 +88,7 @@ class BlockingConnections:
         _everywhere.add(self)
 
     def _begin(self) -> None:
-        self._places: SimpleQueue[None] = SimpleQueue()  # a semaphore, without Python code of its own
-        for _ in range(self._limit):
-            self._places.put(None)
+        self._places = ThreadPlaces(self._limit)
         self._idle: list[BlockingConnection] = []  # appended to and popped from, each of which is one step
 
     @property
@@ -104,17 +102,15 @@ class BlockingConnections:
     def take(self) -> BlockingConnection:
         if self._is_closed:
             raise StoreError(f"the store {self._where} was closed: open a new client")
-        try:
-            self._places.get(timeout=self._timeout)
-        except Empty:
+        if not self._places.take(self._timeout):
             raise StoreError(
                 f"the store {self._where} can't be reached: for {self._timeout:g} s all {self._limit} connections were "
                 "in use. Raise `max_connections` or `timeout`"
-            ) from None
+            )
         try:
             return self._idle_one() or self._connect()
         except BaseException:
-            self._places.put(None)
+            self._places.give_back()
             raise
 
     def give_back(self, connection: BlockingConnection) -> None:
@@ -125,7 +121,7 @@ class BlockingConnections:
             self._idle.append(connection)
             if self._is_closed:  # looked at after it was put there, as `close` looks there after saying so
                 self.drop_idle()
-        self._places.put(None)
+        self._places.give_back()
 
     def drop_idle(self) -> None:
         _finish(self._idle)

@@ -11,7 +11,6 @@ import asyncio
 import os
 import threading
 import weakref
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from weakref import WeakKeyDictionary, WeakSet
@@ -22,6 +21,7 @@ from psycopg import AsyncRawCursor
 from holdfast.backends.postgres.arrays import CONTEXT
 from holdfast.backends.postgres.connection import Connection
 from holdfast.backends.postgres.failures import translate
+from holdfast.backends.postgres.places import LoopPlaces
 from holdfast.errors import StoreError
 
 LINGER_SECONDS = 5.0
@@ -210,46 +210,12 @@ class Ear:
         self._held.clear()
 
 
-class _Places:
-    """So many may use something at a time; who finds no place free waits in line. A semaphore that costs nothing as long as
-    nobody waits."""
-
-    def __init__(self, limit: int) -> None:
-        self._free = limit
-        self._waiting: deque[asyncio.Future[None]] = deque()
-
-    def take_at_once(self) -> bool:
-        """Whether there was a free place, which is the caller's now. Nobody waits as long as there is one."""
-        if not self._free:
-            return False
-        self._free -= 1
-        return True
-
-    async def take(self) -> None:
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(place)
-        try:
-            await place
-        except BaseException:
-            if place.done() and not place.cancelled():  # it was ours already when we were cancelled
-                self.give_back()
-            raise
-
-    def give_back(self) -> None:
-        while self._waiting:
-            place = self._waiting.popleft()
-            if not place.done():  # cancelled
-                place.set_result(None)
-                return
-        self._free += 1
-
-
 class _Pool:
     """The connections of one event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limit: int) -> None:
         self.loop = weakref.ref(loop)
-        self.places = _Places(limit)
+        self.places = LoopPlaces(limit)
         self.ear = Ear()
         self._idle: list[Connection] = []
         self._finalizer = weakref.finalize(self, _finish, self._idle)
