@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from benchmarks.contenders import contenders
-from benchmarks.contenders.bare_sqlite import BareSqlite
+from benchmarks.contenders.bare_sqlite import BareSqlite, BareSqliteInThread
 from benchmarks.contenders.contender import Contender, kept_on_disk, opened
 from benchmarks.conversation import Step, compact_json, small_state
 from benchmarks.measure import milliseconds, percentile, settle, shuffled
@@ -44,6 +44,11 @@ async def _run_writers(plan: Plan, writers: int) -> dict[str, Any]:
                 stack.callback(bare.close)
                 tallies[bare.key] = Tally(bare.durability())
                 rounds[bare.key] = _BareRound(bare, tallies[bare.key])
+                hop = BareSqliteInThread(directory / BareSqliteInThread.key)
+                stack.callback(shutil.rmtree, directory / BareSqliteInThread.key)
+                stack.callback(hop.close)
+                tallies[hop.key] = Tally(hop.durability())
+                rounds[hop.key] = _HopRound(hop, tallies[hop.key])
                 sync = _SyncRound(directory / _SyncRound.key, tallies)
                 stack.callback(shutil.rmtree, directory / _SyncRound.key)
                 stack.callback(sync.close)
@@ -121,6 +126,21 @@ class _BareRound:
         for _ in range(saves):
             began = time.perf_counter()
             self._bare.save(self._data)
+            self._tally.each.append(time.perf_counter() - began)
+        self._tally.add_turn(saves, time.perf_counter() - wall, time.process_time() - cpu)
+
+
+class _HopRound:
+    def __init__(self, bare: BareSqliteInThread, tally: Tally) -> None:
+        self._bare = bare
+        self._tally = tally
+        self._data = compact_json(small_state())
+
+    async def __call__(self, saves: int) -> None:
+        cpu, wall = time.process_time(), time.perf_counter()
+        for _ in range(saves):
+            began = time.perf_counter()
+            await self._bare.save(self._data)
             self._tally.each.append(time.perf_counter() - began)
         self._tally.add_turn(saves, time.perf_counter() - wall, time.process_time() - cpu)
 
