@@ -13,14 +13,16 @@ from pathlib import Path
 
 KINDS = {
     "ext4": ["mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
+    "ext4-nojournal": ["mkfs.ext4", "-q", "-O", "^has_journal", "-E", "lazy_itable_init=0"],
     "xfs": ["mkfs.xfs", "-q"],
 }
 HERE = "here"
 IMAGE_BYTES = 48 * 10**9  # it takes what is written to it
+SMALL_BYTES = 10**9
 
 
 @contextlib.contextmanager
-def fresh(kind: str, where: Path) -> Iterator[Path]:
+def fresh(kind: str, where: Path, size: int = IMAGE_BYTES) -> Iterator[Path]:
     """A directory on a new file system of that kind, which is gone at the end; `where` itself, if none can be made."""
     if kind == HERE:
         yield where
@@ -30,7 +32,7 @@ def fresh(kind: str, where: Path) -> Iterator[Path]:
         try:
             undone.callback(image.unlink, missing_ok=True)
             with image.open("wb") as file:
-                file.truncate(IMAGE_BYTES)
+                file.truncate(size)
             _run(*KINDS[kind], str(image))
             place.mkdir(exist_ok=True)
             _run("mount", "-o", "loop", str(image), str(place))

@@ -1,11 +1,12 @@
 """`make bench-workspace`: snapshots and restores of a directory beside shadow git, restic and borg, interleaved.
 
-    python -m benchmarks.workspace.run [--trees 2k 20k 100k] [--rounds 5] [--on ext4|xfs|here] [--full-restores] [--where DIR] [--results DIR]
+    python -m benchmarks.workspace.run [--trees 2k 20k 100k] [--rounds 5] [--on ext4|ext4-nojournal|xfs|here] [--full-restores] [--where DIR] [--results DIR]
 
-On XFS the page is another one. `--full-restores` asks for nothing but what a full
+Elsewhere than on ext4 with a journal, which is what mkfs makes, the page is another one. `--full-restores` asks for nothing but what a full
 restore takes, and git and us only: `--on xfs --trees 100k --full-restores` takes some minutes.
 
-Every round does the same to the directory for all, and lets each take its snapshot, or restore it. restic and borg are asked in
+Every round does the same to the directory for all, and lets each take its snapshot, or restore it, once what was written
+before is on the disk: who syncs would wait for what those before have left, and git's index alone is 10 MB. restic and borg are asked in
 fewer rounds, and only for what the goals are about: they take seconds each time. What is quick is done more often. Nothing is
 deleted before the end, and each tree has a new file system to itself where one can be made (`filesystem.py` says why).
 """
@@ -28,7 +29,7 @@ from typing import Any
 
 from benchmarks import environment
 from benchmarks.subprocesses import ROOT
-from benchmarks.workspace import filesystem, report, trees
+from benchmarks.workspace import filesystem, report, syncs, trees
 from benchmarks.workspace.contenders import (
     Contender,
     Git,
@@ -62,7 +63,7 @@ def main() -> None:
     used: list[Path] = []
     try:
         where.mkdir(parents=True, exist_ok=True)
-        results: dict[str, Any] = {"rounds": given.rounds, "trees": {}}
+        results: dict[str, Any] = {"rounds": given.rounds, "trees": {}, "syncs": syncs.measure(where)}
         for name in given.trees:
             with filesystem.fresh(given.on, where) as place:
                 if "environment" not in results:
@@ -76,7 +77,11 @@ def main() -> None:
         whole = given.rounds >= 5 and (set(given.trees) == set(trees.SIZES) or given.full_restores)
         directory = given.results or (RESULTS if whole else RESULTS / "partial")
         directory.mkdir(parents=True, exist_ok=True)
-        page = "workspace" + ("-xfs" if given.on == "xfs" else "") + ("-full-restores" if given.full_restores else "")
+        page = (
+            "workspace"
+            + (f"-{given.on}" if given.on != "ext4" else "")
+            + ("-full-restores" if given.full_restores else "")
+        )
         (directory / f"{page}.json").write_text(json.dumps(results, indent=1) + "\n")
         (directory / f"{page}.md").write_text(report.page(results, given.trees))
         if report.JUDGED in given.trees and not given.full_restores and importlib.util.find_spec("matplotlib"):
@@ -193,7 +198,7 @@ def shuffled(contenders: list[Contender], chosen: random.Random) -> Iterator[Con
     order = list(contenders)
     chosen.shuffle(order)
     for contender in order:
-        gc.collect()
+        quieted()
         yield contender
 
 
