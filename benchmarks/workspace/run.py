@@ -6,7 +6,7 @@ Elsewhere than on ext4 with a journal, which is what mkfs makes, the page is ano
 restore takes, and git and us only: `--on xfs --trees 100k --full-restores` takes some minutes.
 
 Every round does the same to the directory for all, and lets each take its snapshot, or restore it, once what was written
-before is on the disk: who syncs would wait for what those before have left, and git's index alone is 10 MB. restic and borg are asked in
+before is on the disk: who syncs would wait for what those before have left, and git's index alone is 9 MB. restic and borg are asked in
 fewer rounds, and only for what the goals are about: they take seconds each time. What is quick is done more often. Nothing is
 deleted before the end, and each tree has a new file system to itself where one can be made (`filesystem.py` says why).
 """
