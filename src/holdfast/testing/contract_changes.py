@@ -164,15 +164,17 @@ class ChangeContract(Harness):
         left = list(range(SESSIONS))
 
         def write(number: int) -> None:
-            backend = backends[number % len(backends)]
-            for sequence in range(1, PER_SESSION + 1):
-                id_ = 100 * number + sequence
-                write = record(id_, session=b"s%d" % number)._replace(sequence=sequence)
-                blobs = {sha256(b"b"): b"b"} if sequence % 7 == 0 else {}
-                self.commit(Commit(TREE, write, blobs=blobs), backend)
-            left.pop()
-            if not left:
-                done.set()
+            try:
+                backend = backends[number % len(backends)]
+                for sequence in range(1, PER_SESSION + 1):
+                    id_ = 100 * number + sequence
+                    write = record(id_, session=b"s%d" % number)._replace(sequence=sequence)
+                    blobs = {sha256(b"b"): b"b"} if sequence % 7 == 0 else {}
+                    self.commit(Commit(TREE, write, blobs=blobs), backend)
+            finally:  # whoever fails is waited for no longer: the reader ends, and the error is told
+                left.pop()
+                if not left:
+                    done.set()
 
         def read() -> None:
             reader, after = backends[-1], 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import queue
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -16,26 +18,37 @@ COUNTER = RowKey("head", b"counter", TREE)
 THREADS = 6
 PER_THREAD = 8
 STEPS = 40
+DEADLOCK_SECONDS = 240  # far above what a loaded machine takes, and below the test run's own limit
 
 
 def in_threads(*tasks: Callable[[], None]) -> None:
-    """Runs all at the same time and raises the first error."""
-    errors: list[BaseException] = []
+    """Runs all at the same time and raises the first error as soon as it is there.
+
+    A task that waits for another must end when that one has failed: `in_threads` can't end it.
+    """
+    outcomes: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
 
     def guarded(task: Callable[[], None]) -> None:
         try:
             task()
         except BaseException as error:
-            errors.append(error)
+            outcomes.put(error)
+        else:
+            outcomes.put(None)
 
     threads = [threading.Thread(target=guarded, args=(task,), daemon=True) for task in tasks]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join(120)
-        holds(not thread.is_alive(), "after two minutes a thread still waits: is there a deadlock?")
-    if errors:
-        raise errors[0]
+    deadline = time.monotonic() + DEADLOCK_SECONDS
+    for _ in threads:
+        try:
+            error = outcomes.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            raise AssertionError("after four minutes a thread still waits: is there a deadlock?") from None
+        if error is not None:
+            for thread in threads:  # so that the store is not closed under those that are about to end
+                thread.join(2)
+            raise error
 
 
 class SharingContract(Harness):
@@ -90,6 +103,7 @@ class SharingContract(Harness):
     def watch(self, writer: BlockingBackend, reader: BlockingBackend) -> None:
         """One writes, one reads all the time: what is visible implies the rest of its commit."""
         done = threading.Event()
+        seen: list[int] = []
 
         def write() -> None:
             try:
@@ -112,7 +126,8 @@ class SharingContract(Harness):
 
         def read() -> None:
             last = 0
-            while last < STEPS and not (done.is_set() and last == 0):
+            while last < STEPS:
+                was_done = done.is_set()  # before looking: then all that was ever written is there
                 newest = reader.session_records(b"run-001", limit=1)
                 number = newest[0].sequence if newest else 0
                 holds(number >= last, f"record {last} was there, and is not any more")
@@ -120,8 +135,12 @@ class SharingContract(Harness):
                 (row,) = reader.rows([HEAD])
                 self.check_visible(reader, int(row.value) if row else 0)
                 last = number
+                if was_done:  # has failed, or there is nothing left to see
+                    break
+            seen.append(last)
 
         in_threads(write, read)
+        equal(seen, [STEPS], "what was committed is there for who looks afterwards")
 
     def check_visible(self, reader: BlockingBackend, number: int) -> None:
         """Asserts that all of commit `number` can be read, and that the log is whole up to it."""
