@@ -185,7 +185,7 @@ def messages(count: int, start: int = 0, size: int = 500) -> list[dict[str, Any]
     ]
 
 
-def python(code: str, *arguments: str, timeout: float = 60, check: bool = True) -> subprocess.CompletedProcess[str]:
+def python(code: str, *arguments: str, timeout: float = 240, check: bool = True) -> subprocess.CompletedProcess[str]:
     """Runs code in a Python of its own; its arguments are in `sys.argv[1:]`."""
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", textwrap.dedent(code), *arguments],

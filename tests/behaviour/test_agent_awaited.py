@@ -79,7 +79,7 @@ def test_what_a_thread_does_after_its_turn_was_cancelled_is_in_doubt(memory_stor
     @tool(kind="irreversible")
     def pay() -> str:
         entered.set()
-        assert leave.wait(60)
+        assert leave.wait(240)
         paid.append(1)
         return "paid"
 

@@ -414,7 +414,7 @@ def test_a_decision_of_another_process_ends_the_waiting(shared_store):
     waiting = python_process(WAITER, shared_store.url, "first")
     approval_id = waiting.stdout.readline().strip()
     python(DECIDER, shared_store.url, approval_id)
-    out, err = waiting.communicate(timeout=60)
+    out, err = waiting.communicate(timeout=240)
     assert (waiting.returncode, err) == (0, "")
     assert out == "modified {'to': 'bob', 'amount': 1} first\n"
 
@@ -425,11 +425,11 @@ def test_a_restart_while_waiting_waits_for_the_same_approval(shared_store):
     killed = python_process(WAITER, shared_store.url, "first")
     approval_id = killed.stdout.readline().strip()
     killed.kill()
-    killed.communicate(timeout=60)
+    killed.communicate(timeout=240)
     restarted = python_process(WAITER, shared_store.url, "second")
     assert restarted.stdout.readline().strip() == approval_id
     client.decide(approval_id, "approve", by="ann")
-    out, err = restarted.communicate(timeout=60)
+    out, err = restarted.communicate(timeout=240)
     assert (restarted.returncode, err) == (0, "")
     assert out == "approved {'to': 'bob', 'amount': 500} second\n"
     assert len(client.approvals(pending=False)) == 1
@@ -441,7 +441,7 @@ def test_a_thread_waits_for_another_ones_decision(client):
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(client.wait_for_approval, asked.approval_id)
         client.decide(asked.approval_id, "reject", by="ann")
-        assert waiting.result(timeout=60).status is ApprovalStatus.REJECTED
+        assert waiting.result(timeout=240).status is ApprovalStatus.REJECTED
 
 
 def test_waiting_for_so_many_seconds_leaves_it_waiting(client):

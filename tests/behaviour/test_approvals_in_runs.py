@@ -197,7 +197,7 @@ def test_a_decision_of_another_process_lets_a_waiting_run_go_on(shared_store):
         assert process.stdout.readline() == "begun\n"
         asked = asked_by(process, client)
         client.decide(asked.approval_id, "modify", by="ann", arguments={"to": "bob", "amount": 50})
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=240)
     finally:
         process.kill()
     assert (process.returncode, err) == (0, "")
@@ -212,10 +212,10 @@ def test_a_waiting_run_that_is_killed_is_gone_on_with_by_another(shared_store):
         asked = asked_by(killed, client)
     finally:
         killed.kill()
-        killed.communicate(timeout=60)
+        killed.communicate(timeout=240)
     client.decide(asked.approval_id, "approve", by="ann")
     again = python_process(WAITS, shared_store.url)
-    out, err = again.communicate(timeout=60)
+    out, err = again.communicate(timeout=240)
     assert (again.returncode, err) == (0, "")
     assert out == "begun\npaid bob 500\nreceipt\n"
     assert [one.status for one in client.approvals(pending=False)] == ["used"]

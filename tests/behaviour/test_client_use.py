@@ -36,7 +36,7 @@ class TestEventLoops:
             print(asyncio.run(client.restore(first)).execution_state)
             """,
             disk_store.url,
-            timeout=120,
+            timeout=240,
         )
         assert done.stdout == "{'x': 1}\n"
         assert len(disk_store.client().timeline(session_id="s")) == 2
@@ -68,7 +68,7 @@ class TestEventLoops:
         gate = threading.Event()
 
         async def scenario() -> int:
-            recorder.before_commit = lambda commits: gate.wait(10)
+            recorder.before_commit = lambda commits: gate.wait(240)
             saving = asyncio.create_task(client.save("a"))
             turns = 0
             while turns < 100:
@@ -97,7 +97,7 @@ class TestEventLoops:
 
         asyncio.run(scenario())
         for thread in set(threading.enumerate()) - before:
-            thread.join(timeout=60)
+            thread.join(timeout=240)
         assert set(threading.enumerate()) <= before
 
 
@@ -186,15 +186,15 @@ class TestConcurrency:
         def hold(commits) -> None:
             recorder.before_commit = None
             first_is_in.set()
-            others_wait.wait(60)
+            others_wait.wait(240)
 
         recorder.before_commit = hold
         threads = [threading.Thread(target=client.save, args=("a",), kwargs={"session_id": f"s{i}"}) for i in range(6)]
         threads[0].start()
-        assert first_is_in.wait(60)
+        assert first_is_in.wait(240)
         for thread in threads[1:]:
             thread.start()
-        queue, deadline = client._services.backend._queue, time.monotonic() + 60
+        queue, deadline = client._services.backend._queue, time.monotonic() + 240
         while queue.qsize() < 5 and time.monotonic() < deadline:
             time.sleep(0.001)
         others_wait.set()

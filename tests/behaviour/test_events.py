@@ -11,7 +11,7 @@ from holdfast.errors import CorruptError, StoreError, UsageError
 from holdfast.operations import events
 from support import Clock, Store, python
 
-WAIT = 60  # seconds until a test gives up; nothing waits for so long
+WAIT = 240  # seconds until a test gives up; nothing waits for so long
 
 
 @pytest.fixture

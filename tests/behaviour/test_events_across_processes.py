@@ -46,7 +46,7 @@ def writers(store: Store) -> list[subprocess.Popen[str]]:
 
 def ended(children: list[subprocess.Popen[str]]) -> None:
     for child in children:
-        _, errors = child.communicate(timeout=120)
+        _, errors = child.communicate(timeout=240)
         assert child.returncode == 0, errors
 
 
@@ -80,7 +80,7 @@ def test_a_follower_that_is_killed_goes_on_from_its_cursor(disk_store: Store):
         said = [follower.stdout.readline() for _ in range(min(5, WRITERS * SAVES - len(met)))]
         follower.send_signal(signal.SIGKILL)
         said += follower.stdout.readlines()  # not `communicate`: that would pass over what is buffered here
-        follower.communicate(timeout=60)
+        follower.communicate(timeout=240)
         kills += 1
         for line in said:
             if line.endswith("\n"):  # else it was never said

@@ -300,7 +300,7 @@ def test_of_an_expiry_and_a_pin_at_once_exactly_one_is_done(disk_store: Store, v
         racer.stdin.flush()
     outcomes = []
     for racer in racers:
-        out, err = racer.communicate(timeout=60)
+        out, err = racer.communicate(timeout=240)
         assert racer.returncode == 0, err
         outcomes.append([line == "True" for line in out.split()])
     expired, held = outcomes

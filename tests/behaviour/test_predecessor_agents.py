@@ -177,17 +177,17 @@ def test_two_at_once_in_one_session_do_not_overwrite_each_other(sqlite_store):
 
     def slow(messages, tools):
         inside.set()
-        assert leave.wait(60)
+        assert leave.wait(240)
         return "first"
 
     first = agent(model=slow, checkpoints=sqlite_store.client(), session_id="s")
     with ThreadPoolExecutor(1) as pool:
         turn = pool.submit(first.generate, "one")
-        assert inside.wait(60)
+        assert inside.wait(240)
         client = sqlite_store.client()
         with pytest.raises(LeaseHeldError), client.run("s", wait=0):
             pytest.fail("the session is the other's")
         leave.set()
-        assert turn.result(60).text == "first"
+        assert turn.result(240).text == "first"
     second = agent(model=Script("second"), checkpoints=sqlite_store.client(), session_id="s").generate("two")
     assert [message["content"] for message in second.state.messages] == ["one", "first", "two", "second"]

@@ -291,7 +291,7 @@ def test_c9_asyncio_run_without_closing_does_not_hang_at_exit(disk_store: Store)
         print(asyncio.run(client.save("a", session_id="s", execution_state={"x": 1})))
         """,
         disk_store.url,
-        timeout=120,
+        timeout=240,
     )
     assert disk_store.client().restore(done.stdout.strip()).execution_state == {"x": 1}
 
@@ -516,7 +516,7 @@ def test_processes_racing_on_one_session_lose_nothing_and_tear_nothing(disk_stor
         assert state["m"][:20] == messages(20)
     acknowledged = []
     for racer in racers:
-        out, err = racer.communicate(timeout=60)
+        out, err = racer.communicate(timeout=240)
         assert racer.returncode == 0, err
         acknowledged += out.split()
     line = client.timeline(session_id="shared", limit=1000)

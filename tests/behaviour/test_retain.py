@@ -201,7 +201,7 @@ class TestSharing:
         while writer.poll() is None and rounds < 200:
             client.retain(keep_last=2, dry_run=False)
             rounds += 1
-        out, err = writer.communicate(timeout=60)
+        out, err = writer.communicate(timeout=240)
         assert writer.returncode == 0, err
         assert rounds >= 2
         assert out == "done\n"

@@ -45,7 +45,7 @@ def run_process(tmp_path):
             encoding="utf-8",
             cwd=tmp_path,
             env={**os.environ, **environment},
-            timeout=60,
+            timeout=240,
             check=False,
         )
 

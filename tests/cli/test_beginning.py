@@ -23,7 +23,7 @@ class TestInit:
         (tmp_path / "pasted.py").write_text(result.stdout)
         import subprocess
 
-        subprocess.run([sys.executable, "pasted.py"], cwd=tmp_path, check=True, timeout=60)
+        subprocess.run([sys.executable, "pasted.py"], cwd=tmp_path, check=True, timeout=240)
         assert "my-run" in run("sessions").stdout
 
     def test_again_it_leaves_what_is_there(self, run, made):

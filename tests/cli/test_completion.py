@@ -159,7 +159,7 @@ def test_in_a_real_bash(made, tmp_path):
         env={**os.environ, "PATH": f"{HOLDFAST.parent}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert done.stderr == ""

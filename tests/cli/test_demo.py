@@ -22,7 +22,7 @@ def told(tmp_path_factory):
         text=True,
         encoding="utf-8",
         cwd=directory,
-        timeout=120,
+        timeout=240,
         check=False,
     )
     return result, directory / "kept"
@@ -57,7 +57,7 @@ def test_the_five_lines_run_as_they_are_and_the_next_command_works(told, tmp_pat
     assert len(block) == 5
     (tmp_path / "mine.py").write_text("\n".join(block))
     for _ in range(2):
-        subprocess.run([sys.executable, "-W", "error", "mine.py"], cwd=tmp_path, check=True, timeout=60)
+        subprocess.run([sys.executable, "-W", "error", "mine.py"], cwd=tmp_path, check=True, timeout=240)
     with SyncClient.sqlite(tmp_path / ".holdfast" / "store.db") as client:
         assert len(client.timeline(session_id="my-run")) == 2
 

@@ -80,7 +80,7 @@ def test_following_until_interrupted(made):
                 saved = client.save(agent_id="worker", session_id="main", step_name=f"later {number}")
                 assert json.loads(follower.stdout.readline())["checkpoint"]["checkpoint_id"] == saved
         follower.send_signal(signal.SIGINT)
-        assert follower.wait(60) == 130
+        assert follower.wait(240) == 130
         assert follower.stderr.read() == "holdfast: interrupted\n"
 
 
@@ -97,7 +97,7 @@ def test_a_reader_that_goes_away_ends_it(made):
     follower.stdout.close()
     with SyncClient.sqlite(made.path) as client:
         client.save(agent_id="worker", session_id="main")
-    assert follower.wait(60) == 141
+    assert follower.wait(240) == 141
     assert follower.stderr is not None
     assert follower.stderr.read() == ""
     follower.stderr.close()

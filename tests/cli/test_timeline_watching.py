@@ -43,7 +43,7 @@ def watching(tmp_path):
 
 def ended(process: subprocess.Popen[str]) -> tuple[str, str]:
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=240)
     assert process.returncode == 130
     assert "Traceback" not in err
     return out, err

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import SyncClient
 
-PATIENCE = 60
+PATIENCE = 240
 pytestmark = pytest.mark.slow
 
 

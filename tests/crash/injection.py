@@ -13,7 +13,7 @@ from acknowledged import Said
 
 HERE = Path(__file__).parent
 STORY = HERE / "story_writer.py"
-TIMEOUT = 120
+TIMEOUT = 240
 
 # Everything that changes what is on a disk. `write` is also how a writer speaks. Of `openat`, what creates a file is
 # followed by one of these: a kill there is a kill right after the file was created.

@@ -254,7 +254,7 @@ def test_a_claimant_that_was_paused_beyond_its_lease_is_refused(shared_store: St
         with client.claim(handed, AGENT, wait=60, holder="the other") as claim:  # the lease runs out meanwhile
             saved = client.save(AGENT, execution_state={"by": "the other"}, lease=claim.lease)
             paused.send_signal(signal.SIGCONT)
-            heard, _ = paused.communicate("go on\n", timeout=60)
+            heard, _ = paused.communicate("go on\n", timeout=240)
             assert heard == "refused\n"
             last = client.save(AGENT, execution_state={"by": "the other", "n": 2}, lease=claim.lease)
     finally:

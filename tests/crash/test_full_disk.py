@@ -115,7 +115,7 @@ def test_a_disk_without_inodes_is_a_clear_error_and_no_loss(tmp_path: Path):
 def test_a_limit_on_file_sizes_is_a_clear_error_and_no_loss(kind: str, tmp_path: Path):
     """The same without root: the process may not write files beyond a size (RLIMIT_FSIZE), and then it may again."""
     done = subprocess.run(
-        [sys.executable, str(LIMITED), kind, str(tmp_path / "store")], capture_output=True, check=False, timeout=120
+        [sys.executable, str(LIMITED), kind, str(tmp_path / "store")], capture_output=True, check=False, timeout=240
     )
     assert done.returncode == 0, done.stderr.decode()
     said = Said().hear(done.stdout)

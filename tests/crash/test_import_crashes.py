@@ -138,13 +138,13 @@ def test_collected_while_it_commits(store: Store, quick: SyncClient, staged) -> 
     def wait_before_deleting(commits) -> None:
         if any(commit.delete_runs or commit.delete_blobs for commit in commits):
             about_to_delete.set()
-            go_on.wait(60)
+            go_on.wait(240)
 
     def the_collection_begins(commits) -> None:
         if any(commit.more_records for commit in commits):  # all parts of the tree are staged
             importing_.before_commit = None
             thread.start()
-            assert about_to_delete.wait(60)
+            assert about_to_delete.wait(240)
 
     collecting.before_commit = wait_before_deleting
     importing_.before_commit = the_collection_begins

@@ -73,7 +73,7 @@ def test_example(name, tmp_path):
             text=True,
             encoding="utf-8",
             cwd=tmp_path,
-            timeout=60,
+            timeout=240,
             check=False,
         )
         assert result.returncode == 0, result.stderr
@@ -100,7 +100,7 @@ def _lines(*processes):
     """What they printed, sorted; none of them complained."""
     lines = []
     for process in processes:
-        said, complained = process.communicate(timeout=60)
+        said, complained = process.communicate(timeout=240)
         assert (process.returncode, complained) == (0, ""), complained
         lines += said.splitlines()
     return sorted(lines)
@@ -200,7 +200,7 @@ def test_the_issue_about_langgraph_dev_is_reproduced_and_gone(tmp_path):
     assert "Every checkpoint verified: True" in lines
     look = shlex.split(lines[-1].partition("holdfast ")[2])
     shown = subprocess.run(
-        [sys.executable, "-m", "holdfast", *look], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-m", "holdfast", *look], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=True
     )
     assert "input -1" in shown.stdout
 

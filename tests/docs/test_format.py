@@ -152,7 +152,7 @@ def test_the_script_prints_a_checkpoint(path):
     with SyncClient.sqlite(path) as client:
         id_ = client.save("writer", execution_state={"draft": 1})
     done = subprocess.run(
-        [sys.executable, DOCS / "read_store.py", path, id_], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, DOCS / "read_store.py", path, id_], capture_output=True, text=True, timeout=240, check=True
     )
     assert "{'draft': 1}" in done.stdout
 

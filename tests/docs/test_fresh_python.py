@@ -17,7 +17,7 @@ def _version(python: str) -> tuple[int, int] | None:
     """The version of an interpreter that really starts and can make a venv: a shim may lead nowhere."""
     code = "import sys, venv; print(*sys.version_info[:2], sys.version_info.releaselevel)"
     try:
-        done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=240, check=False)
     except OSError:
         return None
     found = re.fullmatch(r"(\d+) (\d+) final\n", done.stdout)

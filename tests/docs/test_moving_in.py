@@ -42,7 +42,7 @@ def test_every_command_runs(tmp_path, monkeypatch):
             check=False,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
         )
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
         assert done.stdout

@@ -58,7 +58,7 @@ def test_its_commands_print_what_it_says(tmp_path: Path):
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=120,
+            timeout=240,
             check=False,
         )
         assert done.returncode == FAILING.get(command, 0), f"{command}\n{done.stdout}"

@@ -189,7 +189,7 @@ def test_what_a_standby_lacks_is_not_acknowledged_by_repeating_it(postgres: Post
 
 def test_a_replica_takes_over_and_no_save_that_it_confirmed_is_lost():
     try:
-        cluster = ValkeyCluster()
+        cluster = ValkeyCluster("--cluster-node-timeout", "3000")
     except ServerUnavailable as reason:
         pytest.skip(str(reason))
     try:

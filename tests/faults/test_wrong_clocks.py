@@ -96,7 +96,7 @@ def test_a_process_with_a_wrong_clock_ends_nothing_of_others(shared_store: Store
             client.lease("its own", seconds=1)
         assert abs(held.value.expires_at.timestamp() - time.time() - 600) < PATIENCE
     finally:
-        process.communicate("end\n", timeout=60)
+        process.communicate("end\n", timeout=240)
 
 
 @pytest.mark.parametrize("days", [400, -400])

@@ -221,7 +221,7 @@ connection.execute("SELECT count(*) FROM checkpoints").fetchone()
     before = five.fingerprint()
     assert quick.import_checkpnt(five.path).imported == 4
     assert five.fingerprint() == before
-    writer.communicate("", timeout=60)
+    writer.communicate("", timeout=240)
     assert writer.returncode == 0
 
 

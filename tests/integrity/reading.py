@@ -44,7 +44,7 @@ def readers(store: SmallStore) -> dict[Part, list[Question]] | None:
     done = subprocess.run(
         [strace, "-f", "-qq", "-y", "-o", str(log), "-e", "trace=openat,pread64,write",
          sys.executable, __file__, store.kind, str(store.path), asked],
-        capture_output=True, check=False, timeout=120,
+        capture_output=True, check=False, timeout=240,
     )  # fmt: skip
     if done.returncode != 0:
         return None

@@ -152,7 +152,7 @@ def _branches_kept(saver: HoldfastSaver) -> int:
 
 
 def _wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 240
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.01)

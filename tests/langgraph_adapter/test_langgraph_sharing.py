@@ -70,7 +70,7 @@ def test_processes_that_put_to_one_store_lose_nothing(disk_store: Store) -> None
     here = str(Path(__file__).parent)
     children = [python_process(program, disk_store.url, str(number), str(STEPS), here) for number in range(PROCESSES)]
     for child in children:
-        said, complained = child.communicate(timeout=120)
+        said, complained = child.communicate(timeout=240)
         assert (said, complained) == ("done\n", "")
     found = list(saver_on(disk_store).list(None))
     values = sorted(one.checkpoint["channel_values"]["x"] for one in found)

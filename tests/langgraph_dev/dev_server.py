@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,7 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
-PATIENCE = 90  # seconds until a server that says nothing has failed: a busy machine is slow
+from servers.running import free_port
+
+PATIENCE = 240  # seconds until a server that says nothing has failed: a busy machine is slow
 HOLDFAST = {"path": "holdfast.langgraph.dev_checkpointer"}
 _QUIET = {
     "LANGSMITH_TRACING": "false",
@@ -123,7 +124,7 @@ class DevServer:
             self._process = subprocess.Popen(
                 [
                     sys.executable, "-m", "langgraph_cli", "dev", "--no-browser", "--host", "127.0.0.1",
-                    "--port", str(_free_port()), *([] if self._reload else ["--no-reload"]),
+                    "--port", str(free_port()), *([] if self._reload else ["--no-reload"]),
                 ],
                 cwd=self.directory,
                 env={**environment, **_QUIET, **self._environment},
@@ -219,12 +220,6 @@ def wait_until(holds: Callable[[], Any], what: str, log: Path) -> None:
     while not holds():
         assert time.monotonic() < deadline, f"waited in vain until {what}:\n{log.read_text()[-4000:]}"
         time.sleep(0.05)
-
-
-def _free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return listening.getsockname()[1]
 
 
 def _kill_group(group: int) -> None:

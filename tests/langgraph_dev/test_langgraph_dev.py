@@ -49,7 +49,7 @@ def store_of(server: DevServer) -> Path:
 
 def holdfast(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "holdfast", *arguments], capture_output=True, text=True, timeout=60, check=False,
+        [sys.executable, "-m", "holdfast", *arguments], capture_output=True, text=True, timeout=240, check=False,
         env={name: value for name, value in os.environ.items() if name != "HOLDFAST_URL"},
     )  # fmt: skip
 

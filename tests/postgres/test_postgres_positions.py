@@ -92,7 +92,7 @@ def test_trees_do_not_wait_for_each_other(postgres_url):
         await backend.setup()
         holder = OpenTransaction(postgres_url)
         holder.write([FIRST])
-        assert await asyncio.wait_for(backend.commit_all([SECOND]), 30) == [None]
+        assert await asyncio.wait_for(backend.commit_all([SECOND]), 240) == [None]
         same_tree = asyncio.ensure_future(backend.commit_all([Commit(TREE, record(3, session=b"three"))]))
         await asyncio.sleep(0.3)
         assert not same_tree.done()  # the control: the lock that was held is one

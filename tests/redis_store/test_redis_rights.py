@@ -131,7 +131,7 @@ class TlsFront:
         self._started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
         self._thread.start()
-        assert self._started.wait(60)
+        assert self._started.wait(240)
 
     async def _serve(self) -> None:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
@@ -158,7 +158,7 @@ class TlsFront:
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._end.set)
-        self._thread.join(60)
+        self._thread.join(240)
 
 
 @pytest.fixture

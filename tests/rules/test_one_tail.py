@@ -76,7 +76,7 @@ def test_a_fork_from_an_old_checkpoint_after_sealing_by_another_process_while_th
     expected[tell("parent")] = [*messages(20, size=BIG), *messages(3, 9000, BIG)]
     go_on(200)
     other.stdin.close()
-    assert other.wait(timeout=30) == 0
+    assert other.wait(timeout=240) == 0
     for stream in (other.stdout, other.stderr):
         stream.close()
     assert len(expected) == 4 + 1 + 16 + 1 + 1

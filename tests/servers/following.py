@@ -40,7 +40,7 @@ class Writer:
         self.saved += 1
 
     def end(self) -> None:
-        self._process.communicate(timeout=60)
+        self._process.communicate(timeout=240)
 
 
 def follow(url: str, count: int, told: list[int], *, with_await: bool) -> threading.Thread:

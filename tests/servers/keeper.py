@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 
-STOPPING_SECONDS = 10
+STOPPING_SECONDS = 120
 
 
 def main(directory: str, user: str, command: list[str]) -> None:

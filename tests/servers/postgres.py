@@ -57,7 +57,7 @@ class Postgres:
 
     def wait_until_ready(self) -> None:
         """The port is open before the server is: it recovers first."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while not is_ready(self.dsn):
             if time.monotonic() > deadline:
                 raise ServerUnavailable(f"PostgreSQL did not get ready:\n{self.server.log()}")

@@ -44,9 +44,11 @@ class Proxy:
             threading.Thread(target=self._pass_replies, args=(server, client, is_marked), daemon=True).start()
 
     def _pass_requests(self, client: socket.socket, server: socket.socket, is_marked: threading.Event) -> None:
+        before = b""
         try:
             while data := client.recv(65536):
-                found = self._found(data)
+                found = self._found(before, data)
+                before = data
                 if found == "request":
                     self.eaten += 1
                     break
@@ -68,11 +70,15 @@ class Proxy:
             pass
         _end(server, client)
 
-    def _found(self, data: bytes) -> str:
+    def _found(self, before: bytes, data: bytes) -> str:
         with self._lock:
-            if self._wanted is None or self._wanted[1] not in data:
+            if self._wanted is None:
                 return ""
-            (what, _), self._wanted = self._wanted, None
+            what, wanted = self._wanted
+            begun = before[-(len(wanted) - 1) :] if len(wanted) > 1 else b""  # it may come in two pieces
+            if wanted not in begun + data:
+                return ""
+            self._wanted = None
             return what
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -13,7 +14,8 @@ import time
 from pathlib import Path
 
 KEEPER = Path(__file__).with_name("keeper.py")
-STARTING_SECONDS = 60
+STARTING_SECONDS = 240
+PORTS = range(20_000, 32_000)
 OTHER_USER = "nobody"  # whom root lets its servers run as
 
 
@@ -22,10 +24,19 @@ class ServerUnavailable(Exception):  # noqa: N818 - a reason to skip tests, not 
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that stays this process's, also while its server is down: below those that the kernel gives to whoever asks for
+    any. Test runs tell each other by holding the UDP port of the same number, which no server of ours uses."""
+    for port in random.sample(PORTS, len(PORTS)):
+        with socket.socket(type=socket.SOCK_DGRAM) as held, socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: a connection may linger
+            try:
+                held.bind(("127.0.0.1", port))
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            held.detach()  # open for as long as this process lives
+            return port
+    raise ServerUnavailable(f"no port from {PORTS[0]} to {PORTS[-1]} is free")
 
 
 def new_directory(kind: str) -> Path:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
-PATIENCE = 120.0
+PATIENCE = 240.0
 
 
 class WriterProcess:

@@ -53,7 +53,7 @@ class Switchboard:
 
         self._run(end()).result(30)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(30)
+        self._thread.join(240)
         self._loop.close()
 
     def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:

@@ -12,7 +12,7 @@ from typing import Any, Self
 from holdfast import Client, StoreError, SyncClient
 
 WRITERS = 32
-PATIENCE = 120.0
+PATIENCE = 240.0
 
 
 def until(holds: Callable[[], Any], what: str = "this") -> None:

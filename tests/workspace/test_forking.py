@@ -29,7 +29,7 @@ def root(tmp_path: Path) -> Path:
 def settled_snapshot(workspace: SyncWorkspace, path: bytes) -> SnapshotReport:
     """A snapshot of files that were written long enough before it: those of the last moments might change again without
     their times changing, and are not taken for known."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while True:
         taken = workspace.snapshot()
         if Seen(workspace._opened.taker._loaded().directories).get(path) is not None:

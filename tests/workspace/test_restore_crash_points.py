@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 STORY = Path(__file__).with_name("restore_story.py")
 CALLS = ("rename", "renameat", "renameat2", "unlink", "unlinkat", "rmdir", "mkdirat", "symlinkat", "syncfs")
 SHARES = 2
-TIMEOUT = 120
+TIMEOUT = 240
 
 
 def story(folder: Path, *tracing: str) -> subprocess.CompletedProcess[str]:

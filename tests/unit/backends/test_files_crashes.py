@@ -164,7 +164,7 @@ for _ in range(25):
 def test_processes_racing_for_a_row_lose_no_update(where: Path):
     children = [python(COUNTER, str(where)) for _ in range(4)]
     for child in children:
-        child.communicate(timeout=60)
+        child.communicate(timeout=240)
         assert child.returncode == 0
     assert content(where).rows[RowKey("head", b"run-001", TREE)] == (b"100", 100)
 
@@ -246,8 +246,8 @@ def test_closing_while_others_wait(where: Path):
         waiting.start()
         time.sleep(0.02)
         closing.start()
-    waiting.join(60)
-    closing.join(60)
+    waiting.join(240)
+    closing.join(240)
     with pytest.raises(StoreError, match="was closed"):
         backend.rows([])
     assert backend._lock._descriptor is None
