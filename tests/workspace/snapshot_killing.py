@@ -8,10 +8,11 @@ from trees import remove, write
 
 from holdfast import SyncClient
 from holdfast.operations import staging
-from holdfast.workspace import taking, walk
+from holdfast.workspace import compressing, taking
 
-for module in (staging, taking, walk):
+for module in (staging, taking, compressing):
     module.STAGED_BYTES = 8_000  # so that most snapshots are written in parts
+compressing.BATCH_CONTENTS = 8  # and compressed by a thread
 
 store, root, seed = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
 chosen = random.Random(seed)

@@ -14,7 +14,7 @@ from holdfast.backends.port import Commit
 from holdfast.errors import HoldfastError
 from holdfast.model.workspace import WHOLE_BYTES
 from holdfast.operations import staging
-from holdfast.workspace import taking, walk
+from holdfast.workspace import compressing, taking
 from support import Clock, Store
 
 DAY = 24 * 3600
@@ -30,7 +30,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def small_parts(monkeypatch) -> None:
     """So small that a directory of some files is written in many parts."""
-    for module in (staging, taking, walk):
+    for module in (staging, taking, compressing):
         monkeypatch.setattr(module, "STAGED_BYTES", 4000)
 
 

@@ -23,6 +23,11 @@ from holdfast.backends.port import (
 from holdfast.backends.sqlite_pages import filling
 
 PUT_RUN = "INSERT INTO run VALUES (?, ?, ?)"
+PUT_BLOB = (
+    "INSERT INTO blob (hash, written_at_us, data) VALUES (?, ?, ?) ON CONFLICT (hash) DO UPDATE SET data = excluded.data, "
+    # Later than before, whatever the clock says: collection must see that it was written again.
+    "written_at_us = max(excluded.written_at_us, blob.written_at_us + 1)"
+)
 PUT_RECORD = (
     "INSERT INTO record (n, id, session, sequence, data, agent_id, framework, step_index, step_name, parent, "
     "created_at_us, expires_at_us, handoff_target) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -75,14 +80,9 @@ def carry_out(connection: sqlite3.Connection, commit: Commit, last: int) -> int:
 
     for run in commit.runs:
         _write_run(connection, run)
-    for hash_, data in filling(commit.blobs):
-        connection.execute(
-            "INSERT INTO blob (hash, written_at_us, data) VALUES (?, ?, ?) "
-            "ON CONFLICT (hash) DO UPDATE SET data = excluded.data, "
-            # Later than before, whatever the clock says: collection must see that it was written again.
-            "written_at_us = max(excluded.written_at_us, blob.written_at_us + 1)",
-            (hash_, time.time_ns() // 1000, data),
-        )
+    if commit.blobs:
+        now = time.time_ns() // 1000
+        connection.executemany(PUT_BLOB, [(hash_, now, data) for hash_, data in filling(commit.blobs)])
     if commit.record is not None:
         last += commit.record.replaces is None
         _write_record(connection, commit.record, last)

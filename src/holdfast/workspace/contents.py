@@ -9,25 +9,20 @@ from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import zstandard
-
 from holdfast.model.workspace import CHUNK_BYTES, EMPTY_CONTENT, WHOLE_BYTES
-from holdfast.objects import frame
 from holdfast.objects import snapshot as objects
+from holdfast.workspace.compressing import Contents
 from holdfast.workspace.guards import DIRECTORY_FLAGS, FILE_FLAGS, NO_FOLLOW
 
 ATTEMPTS = 3
 FEW = 32
-PROBE_BYTES = 4096
-PROBED_BYTES = 64 * 1024  # below it, finding out costs about what it saves
-WORTH_IT = 0.95  # a beginning that does not become smaller than this is not compressed: images, archives, keys
 
 
 class Read(NamedTuple):
     """A file that was read. `stat` is that of what was read, `is_torn` says that it changed all the while."""
 
     content: bytes
-    blobs: dict[bytes, tuple[bytes, int]]  # framed, and the size of what is in them
+    blobs: Contents  # that are to be stored
     stat: os.stat_result
     is_torn: bool
     chunks: bytes | None = None  # the list of chunks of a large file
@@ -46,9 +41,31 @@ class Reader:
         self._known: Container[bytes] | None = None
         self._given: set[bytes] = set()
         self._asked = 0
-        self._compressor = zstandard.ZstdCompressor(level=1, write_checksum=False)
 
-    def read(self, name: bytes, directory: int, had: bytes | None) -> Iterator[dict[bytes, tuple[bytes, int]] | Read]:
+    def read_new(self, name: bytes, directory: int) -> tuple[bytes, bytes, os.stat_result] | None:
+        """Reads a small file that is not known yet: its content, what of it is to be stored, its stat. None if it is no such
+        file, or changed meanwhile: `read` is for these. As few steps as there can be: a first look does this 100,000 times."""
+        descriptor = os.open(name, FILE_FLAGS, dir_fd=directory)
+        try:
+            before = os.fstat(descriptor)
+            size = before.st_size
+            if size > WHOLE_BYTES or not stat.S_ISREG(before.st_mode):
+                return None
+            data = os.pread(descriptor, size, 0)
+            after = os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+        if len(data) != size or not _same(before, after):
+            return None
+        if not data:
+            return EMPTY_CONTENT, b"", before
+        content = hashlib.sha256(data).digest()
+        if not self._is_new(content, small=True):
+            return content, b"", before
+        self._given.add(content)
+        return content, data, before
+
+    def read(self, name: bytes, directory: int, had: bytes | None) -> Iterator[Contents | Read]:
         """Reads a file of a directory: the blobs of a large one as they come, at last what it is. A file that changes while
         it is read is read again, a few times. `had` is the content by which it is known so far: the store has that."""
         for attempt in range(ATTEMPTS):
@@ -62,11 +79,7 @@ class Reader:
                 if before.st_size <= WHOLE_BYTES:
                     data = _read_whole(descriptor, before.st_size)
                     content, size = hashlib.sha256(data).digest() if data else EMPTY_CONTENT, len(data)
-                    blobs = (
-                        {content: (self._framed(data), size)}
-                        if data and content != had and self._is_new(content, small=True)
-                        else {}
-                    )
+                    blobs = {content: data} if data and content != had and self._is_new(content, small=True) else {}
                 else:
                     chunks: list[objects.Chunk] = []
                     for chunk, blob in self._chunks(descriptor, before.st_size):
@@ -76,7 +89,7 @@ class Reader:
                     size = sum(chunk.size for chunk in chunks)
                     listed = objects.pack_chunks(chunks)
                     content = hashlib.sha256(listed).digest()
-                    blobs = {content: (self._framed(listed), len(listed))} if self._is_new(content) else {}
+                    blobs = {content: listed} if self._is_new(content) else {}
                 after = os.fstat(descriptor)
             finally:
                 os.close(descriptor)
@@ -98,17 +111,7 @@ class Reader:
             self._known = self._stored()
         return hash_ not in self._known
 
-    def _framed(self, data: bytes) -> bytes:
-        if len(data) > PROBED_BYTES:
-            probe = self._compressor.compress(data[:PROBE_BYTES])
-            if len(probe) > WORTH_IT * PROBE_BYTES:
-                return frame.RAW + data
-        packed = self._compressor.compress(data)
-        return frame.ZSTD + packed if len(packed) < len(data) else frame.RAW + data
-
-    def _chunks(
-        self, descriptor: int, size: int
-    ) -> Iterator[tuple[objects.Chunk, dict[bytes, tuple[bytes, int]] | None]]:
+    def _chunks(self, descriptor: int, size: int) -> Iterator[tuple[objects.Chunk, Contents | None]]:
         """Chunks of a fixed size. Zeros are a hole, whether the file system knows it as one or not."""
         at = 0
         while at < size:
@@ -125,7 +128,7 @@ class Reader:
                 yield objects.Chunk(len(data), objects.HOLE), None
             else:
                 hash_ = hashlib.sha256(data).digest()
-                new = {hash_: (self._framed(data), len(data))} if self._is_new(hash_) else {}
+                new = {hash_: data} if self._is_new(hash_) else {}
                 self._given.add(hash_)
                 yield objects.Chunk(len(data), hash_), new or None
             at += len(data)

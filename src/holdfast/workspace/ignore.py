@@ -52,6 +52,11 @@ class Rules:
         self._use_defaults = use_defaults
         self.key = hashlib.sha256(b"%d %d %b" % (use_gitignore, use_defaults, seed)).digest()[:8]
 
+    @property
+    def are_written(self) -> bool:
+        """Whether there is an ignore file: without one, no file is left out."""
+        return bool(self._own or self._git)
+
     def below(self, directory: bytes, gitignore: bytes | None, holdfastignore: bytes | None) -> Rules:
         """The rules in a directory that has these files."""
         if not self._use_gitignore:

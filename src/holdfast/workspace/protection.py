@@ -16,7 +16,7 @@ from holdfast.operations import snapshots
 from holdfast.operations.services import Services
 from holdfast.workspace import ignore
 from holdfast.workspace.guards import is_secret
-from holdfast.workspace.walk import Scope
+from holdfast.workspace.scope import Scope
 
 MARKERS = frozenset((*ignore.FILES, *ignore.MARKED_INSIDE, *ignore.MARKED_BESIDE.values()))
 

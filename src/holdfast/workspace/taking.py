@@ -26,9 +26,11 @@ from holdfast.operations.arguments import FilesLostError, FilesWrite, SaveReques
 from holdfast.operations.reach import Reach
 from holdfast.operations.services import Services
 from holdfast.operations.staging import STAGED_BYTES, Staging
+from holdfast.workspace.compressing import Blobs, compressed
 from holdfast.workspace.guards import Budget, Limits, OverBudgetError, check_free_space
+from holdfast.workspace.scope import Scope
 from holdfast.workspace.statcache import CacheFile, Held, StatCache, file_entry
-from holdfast.workspace.walk import Blobs, Dirty, NeedsFullWalkError, Scope, Walk
+from holdfast.workspace.walk import Dirty, NeedsFullWalkError, Walk
 from holdfast.workspace.watch import Watch
 
 MAX_LISTED = 200  # of what was left out
@@ -256,7 +258,8 @@ class Taker:
             watch=self.watch,
             samples=staging is not None,
         )
-        steps = walk.run(dirty)
+        read = walk.run(dirty)
+        steps = compressed(read) if staging is not None else ({} for _ in read)  # nothing is stored by a look
         last: Blobs = {}
         while True:
             batch = await self.services.backend.apart(lambda: next(steps, None))

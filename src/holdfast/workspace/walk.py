@@ -20,22 +20,20 @@ from typing import NamedTuple
 
 from holdfast.errors import UsageError
 from holdfast.model.workspace import Entry
-from holdfast.operations.staging import STAGED_BYTES
 from holdfast.workspace import ignore
+from holdfast.workspace.compressing import Contents, is_batch
 from holdfast.workspace.contents import Changed, Read, Reader
-from holdfast.workspace.guards import DIRECTORY_FLAGS, FILE_FLAGS, NO_FOLLOW, Budget, Secrets, is_secret
+from holdfast.workspace.guards import DIRECTORY_FLAGS, FILE_FLAGS, NO_FOLLOW, Budget
 from holdfast.workspace.quick_look import differing, is_as_read, is_plain
+from holdfast.workspace.scope import Scope
 from holdfast.workspace.statcache import NOTHING, Directory, File, StatCache, Totals, file_entry
 
 RACY_NS = 100_000_000  # timestamps are as fine as the kernel's tick: 1 to 10 ms
 COARSE_NS = 2_500_000_000  # where they are whole seconds
 MAX_DEPTH = 400  # directories that are open at once
-MAX_BLOBS = 4000  # in a batch
 SAMPLED = 1009  # one file in so many is read again at each look, whatever its times say
 _OPENING = DIRECTORY_FLAGS | NO_FOLLOW
 _MARKERS = frozenset((*ignore.FILES, *ignore.MARKED_INSIDE, *ignore.MARKED_BESIDE.values()))
-
-Blobs = dict[bytes, tuple[bytes, int]]  # framed, and the size of what is in them
 
 
 class Dirty(NamedTuple):
@@ -43,22 +41,6 @@ class Dirty(NamedTuple):
 
     names: Mapping[bytes, frozenset[bytes]]
     replaced: frozenset[bytes] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """What belongs to a workspace."""
-
-    include_git: bool = False
-    use_gitignore: bool = True
-    use_defaults: bool = True
-    secrets: Secrets = "keep"
-    never: frozenset[bytes] = frozenset()  # paths that are left out in any case: the store
-
-    @property
-    def seed(self) -> bytes:
-        """What a verdict depends on beside the rules."""
-        return b"%d %b %b" % (self.include_git, self.secrets.encode(), b"\0".join(sorted(self.never)))
 
 
 class NeedsFullWalkError(Exception):
@@ -92,14 +74,14 @@ class Walk:
     released: list[bytes] = field(default_factory=list)  # contents that files had
     gained: list[bytes] = field(default_factory=list)  # contents that files have instead
     totals: Totals = NOTHING
-    _gathered: Blobs = field(default_factory=dict)
+    _gathered: Contents = field(default_factory=dict)
     _size: int = 0
     _reader: Reader | None = None
     _closer: dict[bytes, bool] | None = None  # what to look at: whether it differs, or something in it may
     _sampled: dict[bytes, list[bytes]] = field(default_factory=dict)  # names to read although they look as they did
 
-    def run(self, dirty: Dirty | None = None) -> Iterator[Blobs]:
-        """Looks at everything, or at what is dirty. Gives the blobs that are new, some MiB at a time."""
+    def run(self, dirty: Dirty | None = None) -> Iterator[Contents]:
+        """Looks at everything, or at what is dirty. Gives the contents that are new, some MiB at a time."""
         self.totals = self.cache.totals
         root = os.open(self.root, DIRECTORY_FLAGS)
         try:
@@ -119,7 +101,7 @@ class Walk:
 
     # -- the order of directories ------------------------------------------------------------------------------------
 
-    def _tree(self, descriptor: int, path: bytes, rules: ignore.Rules) -> Iterator[Blobs]:
+    def _tree(self, descriptor: int, path: bytes, rules: ignore.Rules) -> Iterator[Contents]:
         """A directory and all below it, those that are new or known."""
         stack = [(yield from self._entered(os.dup(descriptor), path, rules))]
         try:
@@ -178,7 +160,7 @@ class Walk:
             return None
         return known
 
-    def _entered(self, descriptor: int, path: bytes, rules: ignore.Rules) -> Generator[Blobs, None, _Open]:
+    def _entered(self, descriptor: int, path: bytes, rules: ignore.Rules) -> Generator[Contents, None, _Open]:
         try:
             here = yield from self._directory(descriptor, path, rules)
         except BaseException:
@@ -187,7 +169,7 @@ class Walk:
         directory = self.updated[path] if path in self.updated else self.cache.directories.get(path)
         return _Open(descriptor, path, here, iter(list(directory.directories) if directory else ()))
 
-    def _dirty(self, root: int, path: bytes, rules: ignore.Rules, dirty: Dirty) -> Iterator[Blobs]:
+    def _dirty(self, root: int, path: bytes, rules: ignore.Rules, dirty: Dirty) -> Iterator[Contents]:
         """The names of one directory that may have changed."""
         names = dirty.names[path]
         if names & _MARKERS:
@@ -231,7 +213,7 @@ class Walk:
 
     # -- one directory -----------------------------------------------------------------------------------------------
 
-    def _directory(self, descriptor: int, path: bytes, rules: ignore.Rules) -> Generator[Blobs, None, ignore.Rules]:
+    def _directory(self, descriptor: int, path: bytes, rules: ignore.Rules) -> Generator[Contents, None, ignore.Rules]:
         """Looks at the names of a directory; the rules that hold in it."""
         self.budget.check_time()
         if self.watch is not None:
@@ -248,7 +230,7 @@ class Walk:
             if here.key == old.rules and not self._marker_changed(descriptor, old):
                 yield from self._known_names(descriptor, path, old)
                 return here
-        names = [os.fsencode(name) for name in os.listdir(descriptor)]
+        names = _listed(descriptor)
         marked = rules.marked_inside(names) if path else None
         rules = self._rules(descriptor, path, rules, names)
         if marked is not None:
@@ -256,12 +238,61 @@ class Walk:
             return rules
         fresh = Directory(_settled(now.st_ctime_ns, looked), now.st_ino, now.st_mode, rules.key)
         self.updated[path] = fresh
-        yield from self._names(descriptor, path, rules, old, names, fresh)
+        known = old.files if old is not None else ()
+        new = [name for name, is_file in names.items() if is_file and name not in known]
+        left = yield from self._new_files(descriptor, path, rules, new, fresh)
+        others = [name for name, is_file in names.items() if not is_file or name in known]
+        yield from self._names(descriptor, path, rules, old, [*left, *others], fresh)
         if old is not None:
             self._gone(path, old, fresh)
         return rules
 
-    def _known_names(self, descriptor: int, path: bytes, old: Directory) -> Iterator[Blobs]:
+    def _new_files(
+        self, descriptor: int, path: bytes, rules: ignore.Rules, names: Collection[bytes], fresh: Directory
+    ) -> Generator[Contents, None, list[bytes]]:
+        """Reads the files of these names, which are not known yet: what a first look mostly does. Returns the names that are to
+        be looked at more closely: large files, and what is not what it was a moment ago."""
+        if self._reader is None:
+            self._reader = Reader(self.known)
+        read_new, check_file = self._reader.read_new, self.budget.check_file
+        files, changes, gained = fresh.files, self.changes, self.gained
+        base = path + b"/" if path else b""
+        is_judged = self.scope.may_leave_files_out(base, rules)
+        count = total = 0  # that the totals don't have yet
+        left = []
+        for name in names:
+            whole = base + name
+            why = self.scope.why_left_out(whole, name, False, rules, ()) if is_judged else None
+            if why is not None:
+                (fresh.skipped if why[0] else fresh.excluded)[name] = why[1]
+                continue
+            looked = time.time_ns()
+            try:
+                found = read_new(name, descriptor)
+            except OSError:
+                found = None
+            if found is None:
+                left.append(name)
+                continue
+            content, data, seen = found
+            size, mode = seen.st_size, seen.st_mode
+            check_file(whole, size)
+            files[name] = File(_settled(seen.st_ctime_ns, looked), size, seen.st_ino, mode, content)
+            changes[whole] = Entry(whole, "file", mode & 0o7777, size, content)
+            gained.append(content)
+            count += 1
+            total += size
+            if data:
+                self._gathered[content] = data
+                self._size += size
+                if is_batch(self._size, len(self._gathered)):
+                    self._add_files(count, total)
+                    count = total = 0
+                    yield self._taken()
+        self._add_files(count, total)
+        return left
+
+    def _known_names(self, descriptor: int, path: bytes, old: Directory) -> Iterator[Contents]:
         """The files of a directory whose names are as they were."""
         changed = []
         for name, file in old.files.items():
@@ -289,7 +320,7 @@ class Walk:
         self.unseen += [path + b"/" + name if path else name for name in unlike]
         return unlike
 
-    def _names_if_any(self, descriptor: int, path: bytes, old: Directory, changed: list[bytes]) -> Iterator[Blobs]:
+    def _names_if_any(self, descriptor: int, path: bytes, old: Directory, changed: list[bytes]) -> Iterator[Contents]:
         if changed:
             rules = ignore.Rules()  # not asked: these names were judged by the rules that still hold
             yield from self._names(descriptor, path, rules, old, changed, judge=False)
@@ -304,7 +335,7 @@ class Walk:
         fresh: Directory | None = None,
         *,
         judge: bool = True,
-    ) -> Iterator[Blobs]:
+    ) -> Iterator[Contents]:
         """Looks at these names. Without `fresh`, the directory keeps what is known of its other names."""
         if fresh is None:
             assert old is not None
@@ -315,7 +346,7 @@ class Walk:
             beside = {*fresh.files, *names} if judge else set()
             is_part = True
         else:
-            beside, is_part = set(names), False
+            beside, is_part = {*names, *fresh.files, *fresh.excluded, *fresh.skipped}, False
         base = path + b"/" if path else b""
         for name in names:
             looked = time.time_ns()
@@ -327,7 +358,7 @@ class Walk:
                 fresh.skipped[name] = _failure(error)
                 continue
             whole = base + name
-            why = self._left_out(whole, name, stat.S_ISDIR(now.st_mode), rules, beside) if judge else None
+            why = self.scope.why_left_out(whole, name, stat.S_ISDIR(now.st_mode), rules, beside) if judge else None
             if why is not None:
                 (fresh.skipped if why[0] else fresh.excluded)[name] = why[1]
             elif stat.S_ISDIR(now.st_mode):
@@ -351,7 +382,7 @@ class Walk:
         looked: int,
         old: Directory | None,
         fresh: Directory,
-    ) -> Iterator[Blobs]:
+    ) -> Iterator[Contents]:
         before = old.files.get(name) if old else None
         if (
             before is not None
@@ -384,15 +415,15 @@ class Walk:
         fresh.files[name] = file
         self._note(whole, entry_before, file_entry(whole, file))
 
-    def _read(self, descriptor: int, name: bytes, had: bytes | None) -> Generator[Blobs, None, Read]:
+    def _read(self, descriptor: int, name: bytes, had: bytes | None) -> Generator[Contents, None, Read]:
         if self._reader is None:
             self._reader = Reader(self.known)
         for found in self._reader.read(name, descriptor, had):
             blobs = found.blobs if isinstance(found, Read) else found
-            for hash_, (framed, size) in blobs.items():
-                self._gathered[hash_] = (framed, size)
-                self._size += len(framed)
-            if self._size >= STAGED_BYTES or len(self._gathered) >= MAX_BLOBS:
+            for hash_, data in blobs.items():
+                self._gathered[hash_] = data
+                self._size += len(data)
+            if is_batch(self._size, len(self._gathered)):
                 yield self._taken()
             if isinstance(found, Read):
                 if found.chunks is not None:
@@ -400,31 +431,11 @@ class Walk:
                 return found
         raise Changed
 
-    def _taken(self) -> Blobs:
+    def _taken(self) -> Contents:
         taken, self._gathered, self._size = self._gathered, {}, 0
         return taken
 
     # -- what is left out --------------------------------------------------------------------------------------------
-
-    def _left_out(
-        self, whole: bytes, name: bytes, is_directory: bool, rules: ignore.Rules, beside: set[bytes]
-    ) -> tuple[bool, str] | None:
-        """Why a path is not part of the snapshot, and whether that is to be called skipped."""
-        if whole in self.scope.never:
-            return False, "the store itself"
-        if whole == b".git" and not self.scope.include_git:
-            return False, "the repository of the workspace"
-        verdict = rules.verdict(whole, is_directory=is_directory, beside=beside)
-        if verdict is not None and verdict.is_ignored:
-            return False, verdict.rule
-        if not is_directory and self.scope.secrets != "keep" and is_secret(name):
-            if self.scope.secrets == "refuse":
-                raise UsageError(
-                    f"{os.fsdecode(whole)!r:.80} looks like a secret, and secrets='refuse': leave it out by a line in "
-                    ".holdfastignore, or choose 'skip' or 'keep'"
-                )
-            return True, "a secret"
-        return None
 
     def _rules(self, descriptor: int, path: bytes, rules: ignore.Rules, names: Collection[bytes]) -> ignore.Rules:
         """The rules in a directory that has those of these names that are ignore files."""
@@ -508,6 +519,11 @@ class Walk:
         self._count(before, after)
         self.budget.check_totals(self.totals.files, self.totals.size)
 
+    def _add_files(self, count: int, size: int) -> None:
+        files, directories, symlinks, sizes = self.totals
+        self.totals = Totals(files + count, directories, symlinks, sizes + size)
+        self.budget.check_totals(self.totals.files, self.totals.size)
+
     def _count(self, before: Entry | None, after: Entry | None) -> None:
         self.totals = self.totals.changed(before, after)
         if before is not None and before.kind != "dir":
@@ -527,6 +543,12 @@ def _settled(ctime_ns: int, looked_ns: int) -> int:
     """The time to compare with at the next look; 0 if something may happen after this look at the same time."""
     window = COARSE_NS if ctime_ns % 1_000_000_000 == 0 else RACY_NS
     return 0 if ctime_ns >= looked_ns - window else ctime_ns
+
+
+def _listed(descriptor: int) -> dict[bytes, bool]:
+    """The names in a directory, and whether each is a regular file's, as far as the listing tells."""
+    with os.scandir(descriptor) as listed:
+        return {os.fsencode(one.name): one.is_file(follow_symlinks=False) for one in listed}
 
 
 def _names_of(directory: Directory) -> list[bytes]:

@@ -22,8 +22,8 @@ from holdfast.workspace import watch as watching
 from holdfast.workspace.contents import read_now
 from holdfast.workspace.guards import SECRETS, Limits, Secrets, checked_root, left_out_for_store
 from holdfast.workspace.restores import Restorable, SyncRestorable
+from holdfast.workspace.scope import Scope
 from holdfast.workspace.taking import Progress, Taker, changes_between
-from holdfast.workspace.walk import Scope
 
 if TYPE_CHECKING:
     from holdfast.client import Client
