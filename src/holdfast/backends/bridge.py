@@ -283,7 +283,17 @@ class LoopBridge(Bridge):
     async def apart(self, call: Callable[[], T]) -> T:
         import asyncio
 
-        return await asyncio.to_thread(call)
+        running = asyncio.ensure_future(asyncio.to_thread(call))
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            # The thread goes on all the same, with files that whoever was cancelled would close: it is waited for.
+            while not running.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([running])
+            with suppress(BaseException):  # nobody asks any more what came of it
+                running.result()
+            raise
 
     async def sleep(self, seconds: float) -> None:
         import asyncio

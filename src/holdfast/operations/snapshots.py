@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ from holdfast.model.snapshot_reference import is_ours
 from holdfast.model.workspace import Entry, FileChange, Snapshot
 from holdfast.objects import filetree, frame
 from holdfast.objects import snapshot as objects
+from holdfast.objects.checking import checked
 from holdfast.objects.record import Stored
 from holdfast.operations import deltas, reading
 from holdfast.operations.services import Services
@@ -76,14 +76,6 @@ async def frames_of(services: Services, hashes: Sequence[bytes]) -> list[bytes]:
         if hash_ not in made:
             raise CorruptError(f"the blob {hash_.hex()[:16]}… of a snapshot is missing: run `verify`")
     return [frame.raw(made[hash_]) if framed is None else framed for hash_, framed in zip(hashes, stored, strict=True)]
-
-
-def checked(hash_: bytes, framed: bytes, inflate: frame.Inflater) -> bytes:
-    """The content of a blob, which is the one of this hash."""
-    content = frame.content(framed, inflate)
-    if hashlib.sha256(content).digest() != hash_:
-        raise CorruptError(f"the blob {hash_.hex()[:16]}… of a snapshot is damaged: run `verify`")
-    return content
 
 
 def loader(services: Services) -> filetree.Load:

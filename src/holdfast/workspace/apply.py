@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 
 from holdfast.model.restore_plan import Action, parents
 from holdfast.model.workspace import Entry
-from holdfast.workspace import descriptors
+from holdfast.workspace import descriptors, filling
 
 TEMPORARY = b".holdfast-"
 READABLE = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -67,7 +67,8 @@ class Applier:
         self, root: int, token: str, is_content: IsContent, known: Inodes | None = None, *, direct: bool = False
     ) -> None:
         """`direct` writes files in their places at once: for a directory that nobody can see yet."""
-        self._root = root
+        self.root = root
+        self.token = token
         self._direct = direct
         self._token = TEMPORARY + token.encode() + b"-"
         self._is_content = is_content
@@ -78,7 +79,7 @@ class Applier:
         self._made: dict[bytes, bytes] = {}  # directories of our own, and where they are until the end
         self._aside: dict[bytes, bytes] = {}  # those of them that are to be renamed, and their names until then
         self._open: tuple[bytes, int] | None = None  # the one of them that was used last, which stays open
-        self._written: dict[bytes, tuple[int, int, int]] = {}  # inode, size and mtime of files as we left them
+        self._written: dict[bytes, filling.Written] = {}  # files as we left them
 
     def close(self) -> None:
         """Lets go of what is still open."""
@@ -192,7 +193,7 @@ class Applier:
             raise ValueError(f"{path!r}: {len(data)} bytes came for {after.size}")
         above, _, last = path.rpartition(b"/")
         if above in self._made or (self._direct and not above):
-            self._put_unseen(self._unseen(above), last, path, after.mode, data)
+            self._written[path] = filling.make_file(self._unseen(above), last, after.mode, data)
             return
         with self._parent(action.path) as (directory, name):
             written = self._temporary_name()
@@ -217,25 +218,23 @@ class Applier:
         if kept is not None and kept[0] == above:
             return kept[1]
         if not above:
-            return self._root
-        opened = descriptors.open_directory(self._root, self._made[above])
+            return self.root
+        opened = descriptors.open_directory(self.root, self._made[above])
         self.close()
         self._open = (above, opened)
         return opened
 
-    def _put_unseen(self, directory: int, name: bytes, path: bytes, mode: int, data: bytes) -> None:
-        """A new file in a directory that nobody sees yet."""
-        opened = os.open(name, descriptors.NEW_FILE, mode & 0o777, dir_fd=directory)
-        try:
-            left = data
-            while left and (written := os.write(opened, left)) < len(left):
-                left = left[written:]
-            there = os.fstat(opened)
-            if there.st_mode != stat.S_IFREG | mode:  # what the umask took away
-                os.fchmod(opened, mode)
-        finally:
-            os.close(opened)
-        self._written[path] = (there.st_ino, there.st_size, there.st_mtime_ns)
+    def place_of_own(self, path: bytes) -> bytes | None:
+        """Where the directory of a path is now, if it is one of our own that nobody sees yet."""
+        return self._made.get(path.rpartition(b"/")[0])
+
+    def note_written(self, path: bytes, written: filling.Written) -> None:
+        """Somebody else has made that file for us."""
+        self._written[path] = written
+
+    def clear(self, path: bytes) -> None:
+        """Removes what may have been begun at a path in a directory of our own."""
+        _unlink_if_there(self._unseen(path.rpartition(b"/")[0]), path.rpartition(b"/")[2])
 
     def put_copy(self, action: Action, copy_into: Callable[[Entry, int], bool]) -> bool:
         """A file that is copied from another one on the disk; False if it could not be."""
@@ -273,7 +272,7 @@ class Applier:
 
     def sync(self) -> None:
         """Everything that was written so far is on the disk. It may be called while files are made in another thread."""
-        descriptors.sync_file_system(self._root)
+        descriptors.sync_file_system(self.root)
 
     @staticmethod
     def _reveal(directory: int, made: bytes, name: bytes, path: bytes) -> None:
@@ -300,7 +299,7 @@ class Applier:
         if wanted is None or (written is None and path not in self._made):
             return False
         try:
-            there = os.stat(path, dir_fd=self._root, follow_symlinks=False)
+            there = os.stat(path, dir_fd=self.root, follow_symlinks=False)
         except OSError:
             return False
         _, kind, mode, _, _ = wanted
@@ -311,7 +310,7 @@ class Applier:
     def is_at(self, path: bytes, wanted: Entry | None) -> bool:
         """Whether exactly this is at the path (None: nothing)."""
         try:
-            with descriptors.parent_of(self._root, path) as (directory, name):
+            with descriptors.parent_of(self.root, path) as (directory, name):
                 return self._found(directory, name, path, wanted) == ""
         except (FileNotFoundError, NotADirectoryError):
             return wanted is None
@@ -325,7 +324,7 @@ class Applier:
         swept = 0
         for above in sorted({path.rpartition(b"/")[0] for path in paths}):
             try:
-                listed = os.dup(self._root) if not above else descriptors.open_directory(self._root, above)
+                listed = os.dup(self.root) if not above else descriptors.open_directory(self.root, above)
             except OSError:
                 continue  # there is no such directory (any more), so there is nothing of ours in it
             try:
@@ -349,14 +348,14 @@ class Applier:
         """The directory of a path, as a descriptor, and the name in it."""
         above, _, name = path.rpartition(b"/")
         if not above:
-            yield self._root, name
+            yield self.root, name
             return
         if self._open is not None and self._open[0] == above:
             yield self._open[1], name
             return
         try:
             place = self._made.get(above, above)
-            descriptor = self._retried(path, lambda: descriptors.open_directory(self._root, place))
+            descriptor = self._retried(path, lambda: descriptors.open_directory(self.root, place))
         except OSError as error:
             if error.errno in NO_DIRECTORY:
                 raise ChangedUnder(path, "the directory that it is in is none any more") from None
@@ -384,7 +383,7 @@ class Applier:
         """Lets us into the directories above, and write there, until the end. True if that was missing."""
         changed = False
         for above in reversed(list(parents(path))):
-            with descriptors.parent_of(self._root, above) as (directory, name):
+            with descriptors.parent_of(self.root, above) as (directory, name):
                 there = os.stat(name, dir_fd=directory, follow_symlinks=False)
                 mode = stat.S_IMODE(there.st_mode)
                 if not stat.S_ISDIR(there.st_mode) or mode & 0o700 == 0o700 or there.st_uid != os.geteuid():

@@ -4,17 +4,20 @@ that an event loop goes on meanwhile."""
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from holdfast.model.restore_plan import Action, Left
 from holdfast.model.workspace import WHOLE_BYTES, Entry
 from holdfast.workspace.apply import Applier, NotEmpty
+from holdfast.workspace.sharing import Sharing
 from holdfast.workspace.writeback import Writeback
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
     from typing import Self
+
+    from holdfast.workspace.workers import Outcome
 
 PORTION_BYTES = 4_000_000
 PORTION_ACTIONS = 256
@@ -30,6 +33,9 @@ class Source(Protocol):
 
     async def whole(self, entries: Sequence[Entry]) -> Iterator[bytes]:
         """The contents of small files, in this order. What the iterator does is done aside, where files are written."""
+
+    async def framed(self, entries: Sequence[Entry]) -> Mapping[bytes, bytes]:
+        """The same contents as the store has them, unchecked, by their hashes."""
 
     def pieces(self, entry: Entry) -> AsyncIterator[tuple[int, bytes | None]]:
         """The content of a large file, piece by piece: sizes and bytes, None for a hole."""
@@ -59,49 +65,99 @@ async def carry_out(
 ) -> list[Left]:
     """Does everything, in order, and makes it durable. Returns the directories that could not go, because there is
     something in them which is not ours to delete. `ChangedUnder` ends it where it stands."""
-    made_again = {action.path for action in actions if action.doing == "create"}
-    left: list[Left] = []
-    done = 0
-    waiting: tuple[list[Action], Iterator[bytes]] | None = None
-
-    def count(more: int) -> None:
-        nonlocal done
-        done += more
-        if progress is not None and more:
-            progress(done, len(actions))
-
-    async def finish() -> None:
-        nonlocal waiting
-        if waiting is None:
-            return
-        portion, contents = waiting
-        waiting = None
-        left.extend(await backend.apart(functools.partial(_do, applier, portion, contents, made_again)))
-        count(len(portion))
-        writeback.wrote(sum(action[3][3] for action in portion if action[3] is not None))
-
-    with Writeback(applier.sync) as writeback, Ahead() as ahead:
+    with (
+        Writeback(applier.sync) as writeback,
+        Ahead() as ahead,
+        Sharing(applier, actions, PORTION_ACTIONS, PORTION_BYTES) as sharing,
+    ):
+        course = _Course(backend, applier, actions, source, progress, writeback, sharing)
         for portion in portions(actions):
             rest = portion
             if copies is not None:
-                await finish()
+                await course.finish()
                 rest = await _not_copied(backend, applier, portion, copies)
-                count(len(portion) - len(rest))
+                course.count(len(portion) - len(rest))
             if rest and _is_large(rest[0]):
-                await finish()
+                await course.finish()
                 await _write_large(backend, applier, rest[0], source, writeback)
-                count(1)
-            elif rest:
-                files = [action.after for action in rest if _has_content(action) and action.after is not None]
+                course.count(1)
+            elif rest and not await course.hand_over(rest):
+                files = _files(rest)
                 contents = await source.whole(files) if files else iter(())
                 # While the files of one portion are made, another thread unpacks those of the next.
                 contents = ahead.begun(contents, sum(entry.size for entry in files))
-                await finish()
-                waiting = (rest, contents)
-        await finish()
+                await course.finish()
+                course.waiting = (rest, contents)
+        await course.finish()
+        await course.judge(sharing.rest)
         await backend.apart(writeback.finish)
     await backend.apart(applier.settle)
-    return left
+    return course.left
+
+
+class _Course:
+    """A plan on its way: what is done, and what comes next."""
+
+    def __init__(
+        self,
+        backend: Apart,
+        applier: Applier,
+        actions: Sequence[Action],
+        source: Source,
+        progress: Progress | None,
+        writeback: Writeback,
+        sharing: Sharing,
+    ) -> None:
+        self.left: list[Left] = []
+        self.waiting: tuple[list[Action], Iterator[bytes]] | None = None
+        self._made_again = {action.path for action in actions if action.doing == "create"}
+        self._done = 0
+        self._all = len(actions)
+        self._backend = backend
+        self._applier = applier
+        self._source = source
+        self._progress = progress
+        self._writeback = writeback
+        self._sharing = sharing
+
+    def count(self, more: int) -> None:
+        self._done += more
+        if self._progress is not None and more:
+            self._progress(self._done, self._all)
+
+    async def finish(self) -> None:
+        """Does what waits."""
+        if self.waiting is None:
+            return
+        portion, contents = self.waiting
+        self.waiting = None
+        await self._do(portion, contents)
+
+    async def hand_over(self, portion: list[Action]) -> bool:
+        """Lets a worker do it, if one is there that has little to do."""
+        if not self._sharing.has_room_for(portion):
+            return False
+        frames = await self._source.framed(_files(portion))
+        is_taken = await self._backend.apart(lambda: self._sharing.give(portion, frames))
+        await self.judge(self._sharing.finished)
+        return is_taken
+
+    async def judge(self, outcomes: Callable[[], list[Outcome[list[Action]]]]) -> None:
+        """What workers have done counts; what was lost with one is done here."""
+        for portion, _, is_done in await self._backend.apart(outcomes):
+            if is_done:
+                self._note(portion)
+            else:
+                await self._do(portion, await self._source.whole(_files(portion)))
+
+    async def _do(self, portion: list[Action], contents: Iterator[bytes]) -> None:
+        doing = functools.partial(_do, self._applier, portion, contents, self._made_again)
+        self.left.extend(await self._backend.apart(doing))
+        self._note(portion)
+
+    def _note(self, portion: list[Action]) -> None:
+        self.count(len(portion))
+        self._writeback.wrote(sum(action[3][3] for action in portion if action[3] is not None))
 
 
 class Ahead:
@@ -167,6 +223,10 @@ def portions(actions: Iterable[Action]) -> Iterator[list[Action]]:
 def _has_content(action: Action) -> bool:
     doing, _, _, after = action
     return after is not None and after[1] == "file" and doing != "chmod"
+
+
+def _files(actions: Iterable[Action]) -> list[Entry]:
+    return [action.after for action in actions if _has_content(action) and action.after is not None]
 
 
 def _is_large(action: Action) -> bool:

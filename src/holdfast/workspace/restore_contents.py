@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from holdfast.model.workspace import WHOLE_BYTES, Entry
 from holdfast.objects import frame
 from holdfast.objects import snapshot as objects
+from holdfast.objects.checking import checked
 from holdfast.objects.snapshot import Chunk
 from holdfast.operations import snapshots
 from holdfast.operations.services import Services
@@ -23,15 +24,17 @@ class StoreSource:
         self._services = services
 
     async def whole(self, entries: Sequence[Entry]) -> Iterator[bytes]:
+        return self._unpacked(entries, await self.framed(entries))
+
+    async def framed(self, entries: Sequence[Entry]) -> dict[bytes, bytes]:
         wanted = list(dict.fromkeys(entry[4] for entry in entries if entry[3]))
-        frames = dict(zip(wanted, await snapshots.frames_of(self._services, wanted), strict=True))
-        return self._unpacked(entries, frames)
+        return dict(zip(wanted, await snapshots.frames_of(self._services, wanted), strict=True))
 
     @staticmethod
     def _unpacked(entries: Sequence[Entry], frames: Mapping[bytes, bytes]) -> Iterator[bytes]:
         """All of them when the first one is asked for: one by one, between system calls, unpacking takes half as long again."""
         inflate = frame.inflater()
-        contents = {hash_: snapshots.checked(hash_, framed, inflate) for hash_, framed in frames.items()}
+        contents = {hash_: checked(hash_, framed, inflate) for hash_, framed in frames.items()}
         yield from [contents[entry[4]] if entry[3] else b"" for entry in entries]
 
     async def pieces(self, entry: Entry) -> AsyncIterator[tuple[int, bytes | None]]:

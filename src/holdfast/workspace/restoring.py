@@ -37,7 +37,7 @@ from holdfast.objects.oplog import Entry as LogEntry
 from holdfast.objects.oplog import Origin
 from holdfast.objects.restore_journal import DONE, RUNNING, Journal
 from holdfast.operations import reading, snapshots
-from holdfast.workspace import descriptors, restore_log
+from holdfast.workspace import descriptors, restore_log, sharing
 from holdfast.workspace.apply import Applier, ChangedUnder
 from holdfast.workspace.carrying_out import Progress, carry_out
 from holdfast.workspace.restore_contents import StoreSource, comparison
@@ -47,6 +47,7 @@ TRIES = 3  # of a forced restore, each with a safety snapshot of its own
 LISTED = 12
 FEW = 16  # paths that are looked up one by one
 TURN = b"\xffrestore "  # no session: these are UTF-8
+LOOKS, PATIENCE = 600, 30.0  # how often, in how many seconds, it is looked whether workers of a dead process have ended
 KNOWN = 4  # so many snapshots back, a content is known not to be the user's own change
 
 
@@ -362,6 +363,15 @@ class Restoring:
     async def _sweep(self, journal: Journal, touched: Mapping[bytes, object]) -> None:
         root = descriptors.open_root(self._directory.root)
         try:
+            for _ in range(LOOKS):
+                if not sharing.is_at_work(root, journal.token):
+                    break
+                await self._services.backend.sleep(PATIENCE / LOOKS)
+            else:
+                raise ConflictError(
+                    "processes of the restore that was cut off still write to this directory. Wait until they have ended "
+                    "(`fuser DIRECTORY` lists them), then try again"
+                )
             applier = Applier(root, journal.token, lambda _descriptor, _entry: False)
             await self._services.backend.apart(lambda: applier.sweep(touched))
         finally:

@@ -81,11 +81,15 @@ class Workers(Generic[T]):
         self._taken = 0
         self._workers: list[_Worker[T]] = []
         first = messages.packed([setup, list(descriptors), os.getpid()])
-        while len(self._workers) < count:
-            worker = _started(job, descriptors, first, self._outcomes)
-            if worker is None:
-                break
-            self._workers.append(worker)
+        try:
+            while len(self._workers) < count:
+                worker = _started(job, descriptors, first, self._outcomes)
+                if worker is None:
+                    break
+                self._workers.append(worker)
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -144,6 +148,7 @@ class _Worker(Generic[T]):
         self._process = process
         self._outcomes = outcomes
         self._changing = threading.Lock()
+        self._writing = threading.Lock()  # so that no descriptor is closed, and used again, under who writes to it
         self._is_ready = False  # a worker that has not said anything yet might never
         self._is_dead = False
         self._thread = threading.Thread(target=self._hear, name="holdfast-worker", daemon=True)
@@ -159,8 +164,12 @@ class _Worker(Generic[T]):
                 return False
             self.waiting.append(portion)
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # it has just died: the thread hears of it, and gives the portion back
-            messages.write(self._process.stdin.fileno(), message)
+        with (
+            self._writing,
+            suppress(BrokenPipeError),
+        ):  # it has died: the thread hears of it, and gives the portion back
+            if not self._process.stdin.closed:
+                messages.write(self._process.stdin.fileno(), message)
         return True
 
     def _hear(self) -> None:
@@ -188,9 +197,10 @@ class _Worker(Generic[T]):
 
     def join(self) -> None:
         self._thread.join()
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            pipe.close()
+        with self._writing:
+            for pipe in (self._process.stdin, self._process.stdout):
+                assert pipe is not None
+                pipe.close()
 
 
 def _outcome(portion: T, answer: Any) -> Outcome[T] | BaseException:
