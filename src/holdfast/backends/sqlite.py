@@ -35,6 +35,7 @@ from holdfast.backends.port import (
     Usage,
 )
 from holdfast.backends.sqlite_batch import Batch, Known
+from holdfast.backends.sqlite_room import Room
 from holdfast.errors import CorruptError, HoldfastError, StoreError, UsageError
 
 T = TypeVar("T")
@@ -72,6 +73,7 @@ class SqliteBackend:
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         self._known = Known()
+        self._room: Room | None = None
         self._prepare_file()
         _backends.add(self)
         with self._writing, self._reading, self._translated("opened"):
@@ -96,7 +98,7 @@ class SqliteBackend:
             return [self._alone(commit) for commit in commits]
 
     def _together(self, connection: sqlite3.Connection, commits: Sequence[Commit]) -> list[BaseException | None]:
-        return Batch(connection, self._known).carry_out(commits)
+        return Batch(connection, self._known, self._room).carry_out(commits)
 
     def _alone(self, commit: Commit) -> BaseException | None:
         def carry_out(connection: sqlite3.Connection, commit: Commit) -> None:
@@ -343,6 +345,7 @@ class SqliteBackend:
         if connection is None:
             if role == "_writer":
                 self._known = Known()  # `data_version` only compares within one connection
+                self._room = Room(self._path) if self._durability == "full" else None  # the other one does not sync
             connection = sqlite3.connect(
                 self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False
             )

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from holdfast.backends import sqlite_commit, sqlite_index
 from holdfast.backends.port import ABSENT, ANY_VERSION, MAX_LOG_ELEMENTS, Commit, CommitConflict, RowKey
+from holdfast.backends.sqlite_room import Room
 
 REMEMBERED = 50_000
 
@@ -44,8 +45,9 @@ class Batch:
     contradict the tables that lead to them: then all of it must be rolled back, `Known` be forgotten, and each commit be
     carried out alone."""
 
-    def __init__(self, connection: sqlite3.Connection, known: Known) -> None:
+    def __init__(self, connection: sqlite3.Connection, known: Known, room: Room | None) -> None:
         self._connection = connection
+        self._room = room
         self._cursor = connection.cursor()  # for all that is done each time: making one takes as long as BEGIN does
         self._known = known
         self._runs: list[tuple[int, int, bytes]] = []
@@ -77,6 +79,8 @@ class Batch:
         self._write()
         if known.last_record is not None:
             known.newest.enter_due(connection, known.last_record)
+        if self._room is not None:
+            self._room.make()
         execute("COMMIT")
         return outcomes
 

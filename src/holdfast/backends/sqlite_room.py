@@ -1,0 +1,52 @@
+"""Room in the WAL, ahead of what will be committed.
+
+The sync of a commit that makes the WAL longer has to write down the file's new length and blocks, too, which on every file
+system we measured takes as long again as the pages do. So once commits follow each other, zeros are put behind the end of the
+WAL, some at a time, and the commits after that go over them. SQLite reads a WAL up to the first frame whose checksum is
+wrong: zeros end it as what an earlier round has left there does.
+
+Only who holds SQLite's write lock may do so: nobody else writes to the WAL then. And SQLite keeps no lock on this file, which closing
+a second descriptor would drop.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+LEAST_BYTES = 64 * 1024
+MOST_BYTES = 512 * 1024
+ENOUGH_BYTES = 1020 * 4120  # beyond 1,000 frames it begins again at its start
+_BLOCK = 4096
+
+
+class Room:
+    """Of one connection's WAL, which no one shortens while that is open."""
+
+    def __init__(self, store: Path) -> None:
+        self._wal = f"{store.resolve()}-wal"
+        self._size = -1  # when it was last looked at; a commit that has made it longer found no room
+        self._is_enough = False
+
+    def make(self) -> None:
+        """To be called with the write lock held, before the commit. A store that is saved to once gets none."""
+        if self._is_enough:
+            return
+        try:
+            size = os.stat(self._wal).st_size  # noqa: PTH116 - in every commit, and half as quick by a Path
+            if size >= ENOUGH_BYTES:
+                self._is_enough = True
+            elif size > self._size >= 0:
+                size = self._add(size)
+            self._size = size
+        except OSError:  # a full disk: then the commit says so, or finds room
+            self._is_enough = True
+
+    def _add(self, size: int) -> int:
+        """As much again as there is, within limits."""
+        end = (size + min(max(size, LEAST_BYTES), MOST_BYTES)) // _BLOCK * _BLOCK
+        descriptor = os.open(self._wal, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            return size + os.pwrite(descriptor, bytes(end - size), size)
+        finally:
+            os.close(descriptor)
