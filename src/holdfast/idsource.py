@@ -22,7 +22,8 @@ class IdSource:
         self._counter = 0
         # Randomness is fetched for many ids at once: each fetch gives up the interpreter lock, and getting it back
         # from a busy thread takes longer than all the rest.
-        self._noise: list[bytes] = []
+        self._noise = b""
+        self._used = 0  # of that
         os.register_at_fork(after_in_child=self._start_over)
 
     def new(self, tag: bytes | None = None) -> bytes:
@@ -35,12 +36,13 @@ class IdSource:
                 self._counter += 1
                 if self._counter == ids.COUNTER_LIMIT:
                     self._last_ms, self._counter = self._last_ms + 1, 0
-            if not self._noise:
-                noise = os.urandom(_NOISE * 128)
-                self._noise = [noise[start : start + _NOISE] for start in range(0, len(noise), _NOISE)]
-            return ids.make(self._last_ms, self._counter, self._noise.pop(), tag)
+            start = self._used
+            if start == len(self._noise):
+                self._noise, start = os.urandom(_NOISE * 128), 0
+            self._used = start + _NOISE
+            return ids.make(self._last_ms, self._counter, self._noise[start : self._used], tag)
 
     def _start_over(self) -> None:
         """In a forked child: its parent's randomness must not be used twice, nor its lock be waited for."""
         self._lock = threading.Lock()
-        self._noise = []
+        self._noise, self._used = b"", 0

@@ -47,14 +47,14 @@ class Lives:
             numbers = iter(range(1, 1 << 20))
             services.new_id = lambda tag: next(numbers).to_bytes(8, "big") + (tag or bytes(4)) + bytes(4)
             services.now_us = lambda: NOW_US
-            usual = continuing.go_on
+            usual = continuing.prepare
 
-            async def counted(*given: Any) -> Any:
-                stored = None if generally else await usual(*given)
-                self.went_on += stored is not None
-                return stored
+            def counted(*given: Any) -> Any:
+                prepared = None if generally else usual(*given)
+                self.went_on += prepared is not None
+                return prepared
 
-            patch.setattr(continuing, "go_on", counted)
+            patch.setattr(continuing, "prepare", counted)
             with client.run("s", **(options or {})) as run:
                 for number in range(20):
                     run.step("warm", str, "w" * 200 + str(number))

@@ -19,6 +19,7 @@ from weakref import WeakValueDictionary
 
 from holdfast.backends.inline import run_inline
 from holdfast.backends.port import (
+    AtOnce,
     Backend,
     BlobInfo,
     BlockingBackend,
@@ -73,6 +74,10 @@ class Bridge:
 
     async def together(self, read: Callable[[Backend], Coroutine[Any, Any, T]]) -> T:
         return await read(self)
+
+    @property
+    def at_once(self) -> AtOnce | None:
+        return None
 
     @property
     def is_idle(self) -> bool:
@@ -161,17 +166,17 @@ class Bridge:
 _Waiting = tuple[Commit, list[BaseException | None]]  # the outcome is an empty list until it is known
 
 
-class _ThreadTurn:
+class ThreadTurn:
     """A lock that is awaited like any other, and blocks."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
 
     async def __aenter__(self) -> None:
-        self._lock.acquire()
+        self.lock.acquire()
 
     async def __aexit__(self, *_: object) -> None:
-        self._lock.release()
+        self.lock.release()
 
 
 class Inline(Bridge):
@@ -183,7 +188,7 @@ class Inline(Bridge):
         self._leading = threading.Lock()
         self._queue: SimpleQueue[_Waiting] = SimpleQueue()
         self._leading_turns = threading.Lock()
-        self._turns: WeakValueDictionary[bytes, _ThreadTurn] = WeakValueDictionary()
+        self._turns: WeakValueDictionary[bytes, ThreadTurn] = WeakValueDictionary()
         self._listeners: set[threading.Event] = set()
 
     async def _call(self, method: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -194,10 +199,38 @@ class Inline(Bridge):
         self._queue.put((commit, outcome))
         return self._outcome(outcome)
 
-    def turn(self, key: bytes) -> AbstractAsyncContextManager[object]:
+    @property
+    def at_once(self) -> AtOnce:
+        return self
+
+    def commit_at_once(self, commit: Commit) -> None:
+        if not self._leading.acquire(blocking=False):
+            run_inline(self._in_line(commit))
+            return
+        try:
+            if not self._queue.empty():
+                outcome: list[BaseException | None] = []
+                self._queue.put((commit, outcome))
+                self._lead()
+            else:  # nobody else commits: then there is nobody to commit for, or to be told
+                try:
+                    outcome = self.backend.commit_all((commit,))
+                finally:
+                    self.committed += 1
+                    if self._listeners:
+                        self._tell()
+        finally:
+            self._leading.release()
+        if outcome[0] is not None:
+            raise outcome[0]
+
+    async def _in_line(self, commit: Commit) -> None:
+        await self.commit(commit)
+
+    def turn(self, key: bytes) -> ThreadTurn:
         with self._leading_turns:
             known = self._turns.get(key)
-            return self._turns.setdefault(key, _ThreadTurn()) if known is None else known
+            return self._turns.setdefault(key, ThreadTurn()) if known is None else known
 
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251 - there is no event loop

@@ -39,7 +39,7 @@ out as tests in `holdfast.testing`, which every backend runs.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -357,6 +357,23 @@ class AsyncBackend(Protocol):
 AnyBackend = BlockingBackend | AsyncBackend
 
 
+class AtOnce(Protocol):
+    """A store that is asked on the caller's thread: what it is asked to do is done when the call returns."""
+
+    def commit_at_once(self, commit: Commit) -> None:
+        """`Backend.commit`, awaited."""
+
+    def turn(self, key: bytes) -> LockedTurn:
+        """As `Backend.turn`. Who keeps it need not ask for it again."""
+
+
+class LockedTurn(AbstractAsyncContextManager[object], Protocol):
+    """A turn that is taken by this lock, whether it is awaited or not."""
+
+    @property
+    def lock(self) -> AbstractContextManager[object]: ...
+
+
 class Backend(Protocol):
     """The same verbs, awaitable: what operations see."""
 
@@ -378,6 +395,10 @@ class Backend(Protocol):
     async def together(self, read: Callable[[Backend], Coroutine[Any, Any, T]]) -> T:
         """Reads of which each depends on the one before, and a commit perhaps, of the store that `read` is given. Where a call goes to another
         thread and back, all of them go there once."""
+
+    @property
+    def at_once(self) -> AtOnce | None:
+        """The same store, where callers' threads ask it themselves; None where they wait for somebody else who does."""
 
     @property
     def is_idle(self) -> bool:

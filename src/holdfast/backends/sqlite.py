@@ -74,6 +74,7 @@ class SqliteBackend:
         self._reader: sqlite3.Connection | None = None
         self._known = Known()
         self._room: Room | None = None
+        self._batch: Batch | None = None  # of the writer, while that is as the last commit left it
         self._prepare_file()
         _backends.add(self)
         with self._writing, self._reading, self._translated("opened"):
@@ -89,7 +90,7 @@ class SqliteBackend:
     def commit_all(self, commits: Sequence[Commit]) -> list[BaseException | None]:
         with self._writing:
             try:
-                return self._transaction(self._together, commits)
+                return self._transaction((self._batch or self._new_batch()).carry_out, commits)
             except (*FAILURES, StoreError, CorruptError) as error:
                 self._known.forget()
                 if len(commits) == 1 and not isinstance(error, sqlite3.IntegrityError):
@@ -97,11 +98,14 @@ class SqliteBackend:
             # One of them can't be written as it is: each gets a transaction of its own, so that it fails alone.
             return [self._alone(commit) for commit in commits]
 
-    def _together(self, connection: sqlite3.Connection, commits: Sequence[Commit]) -> list[BaseException | None]:
-        return Batch(connection, self._known, self._room).carry_out(commits)
+    def _new_batch(self) -> Batch:
+        connection = self._connected("_writer")
+        self._batch = Batch(connection, self._known, self._room)
+        return self._batch
 
     def _alone(self, commit: Commit) -> BaseException | None:
-        def carry_out(connection: sqlite3.Connection, commit: Commit) -> None:
+        def carry_out(commit: Commit) -> None:
+            connection = self._connected("_writer")
             connection.execute("BEGIN IMMEDIATE")
             sqlite_commit.carry_out(connection, commit, sqlite_commit.last_record(connection))
             connection.execute("COMMIT")
@@ -114,12 +118,12 @@ class SqliteBackend:
             return self._translate(error, "written")
         return None
 
-    def _transaction(self, carry_out: Callable[[sqlite3.Connection, C], T], given: C) -> T:
-        connection = self._connected("_writer")
+    def _transaction(self, carry_out: Callable[[C], T], given: C) -> T:
         try:
-            return carry_out(connection, given)
+            return carry_out(given)
         except (CommitConflict, sqlite3.IntegrityError):
-            connection.execute("ROLLBACK")
+            self._batch = None
+            self._connected("_writer").execute("ROLLBACK")
             raise
         except BaseException:
             # After a failed fsync nobody knows what the connection believes: the next commit opens a new one.
@@ -361,6 +365,8 @@ class SqliteBackend:
     def _discard(self, role: str) -> None:
         connection: sqlite3.Connection | None = getattr(self, role)
         setattr(self, role, None)
+        if role == "_writer":
+            self._batch = None
         if connection is not None:
             try:
                 connection.close()

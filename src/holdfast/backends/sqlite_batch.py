@@ -2,8 +2,8 @@
 
 Nearly every commit is a plain save: a record, runs at the ends of logs, rows that are compared and set. Their conditions
 are about what this process wrote last, so it remembers that (`Known`), and checks them without asking; their changes
-are gathered and written with one statement a table. `PRAGMA data_version` says, once the write lock is held, whether
-anybody else has committed since: if so, what was remembered is forgotten.
+are gathered and written with one statement a table; one that comes alone is written at once. `PRAGMA data_version` says,
+once the write lock is held, whether anybody else has committed since: if so, what was remembered is forgotten.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from holdfast.backends.port import ABSENT, ANY_VERSION, MAX_LOG_ELEMENTS, Commit
 from holdfast.backends.sqlite_room import Room
 
 REMEMBERED = 50_000
+ROW_IS_GONE = "malformed: a row that was read is not there"
 
 
 class Known:
@@ -41,9 +42,9 @@ class Known:
 
 
 class Batch:
-    """One transaction. Raises `sqlite3.Error` when it can't be written, `sqlite3.IntegrityError` also when the records
-    contradict the tables that lead to them: then all of it must be rolled back, `Known` be forgotten, and each commit be
-    carried out alone."""
+    """Transactions of one connection, one after the other. Raises `sqlite3.Error` when one can't be written,
+    `sqlite3.IntegrityError` also when the records contradict the tables that lead to them: then all of it must be rolled
+    back, this and `Known` be forgotten, and each commit be carried out alone."""
 
     def __init__(self, connection: sqlite3.Connection, known: Known, room: Room | None) -> None:
         self._connection = connection
@@ -64,6 +65,49 @@ class Batch:
             known.forget()
             known.data_version = data_version
         outcomes: list[BaseException | None] = []
+        if len(commits) == 1 and self._add(commits[0]):
+            outcomes.append(None)
+        else:
+            self._carry_out_each(commits, outcomes)
+        last = known.last_record
+        if last is not None and known.newest.is_due(last):
+            known.newest.enter(connection, last)
+        if self._room is not None:
+            self._room.make()
+        execute("COMMIT")
+        return outcomes
+
+    def _add(self, commit: Commit) -> bool:
+        """Writes a plain commit, if all that its conditions are about is remembered, and holds. Else nothing is changed, and a
+        closer look has to be taken."""
+        known, record = self._known, commit.record
+        tails, rows, n = known.tails, known.rows, known.last_record
+        if record is None or n is None or record.replaces is not None or not _only_adds(commit):
+            return False
+        for log, first, _, _, tail in commit.runs:
+            if first != tail or tails.get(log) != tail:
+                return False
+        for key, value, expect, was in commit.rows:
+            now = rows.get(key)
+            if now is None or value is None or now[0] != expect or expect == ABSENT or was not in (None, now[1]):
+                return False
+        session = known.sessions.get(record.session)
+        if session is None or not known.newest.takes(record, session):
+            return False
+        execute = self._cursor.execute
+        for log, first, length, data, _ in commit.runs:
+            execute(sqlite_commit.PUT_RUN, (log * MAX_LOG_ELEMENTS + first, length, data))
+            tails[log] = first + length
+        known.last_record = n = n + 1
+        execute(sqlite_commit.PUT_RECORD, sqlite_commit.record_columns(record, n, session))
+        for key, value, version, _ in commit.rows:
+            if execute(sqlite_commit.CHANGE_ROW, (version + 1, value, *key)).rowcount != 1:
+                raise sqlite3.DatabaseError(ROW_IS_GONE)
+            rows[key] = (version + 1, value)
+        return True
+
+    def _carry_out_each(self, commits: Sequence[Commit], outcomes: list[BaseException | None]) -> None:
+        connection, known = self._connection, self._known
         for commit in commits:
             try:
                 if _is_plain(commit):
@@ -77,12 +121,6 @@ class Batch:
             else:
                 outcomes.append(None)
         self._write()
-        if known.last_record is not None:
-            known.newest.enter_due(connection, known.last_record)
-        if self._room is not None:
-            self._room.make()
-        execute("COMMIT")
-        return outcomes
 
     def _gather(self, commit: Commit) -> None:
         connection, known = self._connection, self._known
@@ -147,7 +185,7 @@ class Batch:
         if self._rows:
             cursor = executemany(sqlite_commit.CHANGE_ROW, [(*row, *key) for key, row in self._rows.items()])
             if cursor.rowcount != len(self._rows):
-                raise sqlite3.DatabaseError("malformed: a row that was read is not there")
+                raise sqlite3.DatabaseError(ROW_IS_GONE)
             self._rows = {}
         if self._new_rows:
             executemany(sqlite_commit.PUT_ROW, [(*key, *row) for key, row in self._new_rows.items()])
@@ -167,9 +205,7 @@ class Batch:
 
 def _is_plain(commit: Commit) -> bool:
     """Whether it only adds: a record, at most one run to each log's end, rows."""
-    if commit.blobs or commit.require or commit.delete_records or commit.delete_runs or commit.delete_blobs:
-        return False
-    if commit.record is None or commit.record.replaces is not None or commit.more_records or commit.require_rows:
+    if commit.record is None or commit.record.replaces is not None or not _only_adds(commit):
         return False
     for run in commit.runs:
         if run.first != run.tail:
@@ -178,3 +214,16 @@ def _is_plain(commit: Commit) -> bool:
         if write.value is None:
             return False
     return len(commit.runs) < 2 or len({run.log for run in commit.runs}) == len(commit.runs)
+
+
+def _only_adds(commit: Commit) -> bool:
+    """Whether there is nothing in it but a record, runs and rows."""
+    return not (
+        commit.blobs
+        or commit.require
+        or commit.require_rows
+        or commit.more_records
+        or commit.delete_records
+        or commit.delete_runs
+        or commit.delete_blobs
+    )

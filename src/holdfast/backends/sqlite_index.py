@@ -115,10 +115,22 @@ class Newest:
         self._id = max(self._id, record.id)
         self._sequences[session] = max(self._sequences.get(session, 0), record.sequence)
 
-    def enter_due(self, connection: sqlite3.Connection, last: int) -> None:
+    def takes(self, record: RecordWrite, session: int) -> bool:
+        """`is_above_all` and `add` in one, where nothing has to be asked for; else False, and nothing is added."""
+        highest = self._sequences.get(session)
+        if self._indexed is None or highest is None or record.id <= self._id or record.sequence <= highest:
+            return False
+        self._id = record.id
+        self._sequences[session] = record.sequence
+        return True
+
+    def is_due(self, last: int) -> bool:
+        """Whether there are many records, up to the last one, that are not in the tables: or that is not known."""
+        return self._indexed is None or last - self._indexed >= AT_ONCE
+
+    def enter(self, connection: sqlite3.Connection, last: int) -> None:
         """Puts the records up to the last one into the tables, once there are many."""
-        indexed = _indexed(connection) if self._indexed is None else self._indexed
-        if last - indexed < AT_ONCE:
+        if self._indexed is None and last - _indexed(connection) < AT_ONCE:
             return
         for statement in _ENTER:
             connection.execute(statement)

@@ -30,6 +30,7 @@ class Codec:
     def __init__(self, types: TypeRegistry | None = None, limits: Limits = _DEFAULT_LIMITS) -> None:
         self.types = default_types if types is None else types
         self.limits = limits
+        self._surely_allowed = min(limits.max_bytes, limits.max_items)  # bytes: each item takes at least one
 
     def encode(self, value: Any, path: str = "", *, parts: bool = False) -> bytes:
         """The bytes of `value`. Raises UnsupportedValueError, with the path of the culprit, if it can't be exact.
@@ -46,7 +47,7 @@ class Codec:
             if quick.interruption:
                 raise quick.interruption from None
             return self._encode_exactly(value, path, parts=parts)
-        if self._may_be_too_large(quick, data):
+        if (quick.nested_bytes or len(data) > self._surely_allowed) and self._may_be_too_large(quick, data):
             return self._encode_exactly(value, path, parts=parts)
         return data
 

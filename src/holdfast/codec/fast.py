@@ -136,7 +136,7 @@ class QuickEncoder:
         if room < 1 or len(values) > _MANY:
             self._prove_by_levels(values, room)
             return
-        seen, containers = [*values], 1
+        seen, containers, atoms = [*values], 1, 0
         for value in seen:  # to which the contents of the containers among them are added meanwhile
             kind = type(value)
             if kind is str or kind in ATOMS:
@@ -144,7 +144,10 @@ class QuickEncoder:
             if kind is dict:
                 seen += value.values()
             elif kind is list:
-                seen += value
+                if len(value) > _FEW and ATOMS.issuperset(map(type, value)):  # as in `_prove_by_levels`
+                    atoms += len(value)
+                else:
+                    seen += value
             elif kind in _NATIVE_TRAPS:
                 raise NotSureError
             else:
@@ -155,7 +158,7 @@ class QuickEncoder:
         if containers > room or len(seen) > _MANY:  # else there are too few containers for any to be too deep
             self._prove_by_levels(values, room)
             return
-        self._items_left -= len(seen)
+        self._items_left -= len(seen) + atoms
         if self._items_left < 0:
             raise NotSureError
 

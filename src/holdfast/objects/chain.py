@@ -49,10 +49,16 @@ class Chain:
     def digest(self) -> bytes:
         return self._open.digest()
 
-    def copy(self) -> Chain:
+    def followed_by(self, pieces: Sequence[bytes]) -> Chain:
+        """The chain over these as well; this one stays as it is."""
         copy = Chain.__new__(Chain)
         copy.link, copy._open, copy._room = self.link, self._open.copy(), self._room
+        for piece in pieces:
+            copy.update(piece)
         return copy
+
+    def copy(self) -> Chain:
+        return self.followed_by(())
 
 
 def chain_of(pieces: Iterable[bytes | memoryview]) -> Chain:

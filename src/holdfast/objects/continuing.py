@@ -20,11 +20,13 @@ from holdfast.codec.parts import Ref
 from holdfast.objects import runs
 from holdfast.objects.chain import NO_LINK, open_from
 from holdfast.objects.manifest import ROOT, ListEntry, Manifest, Skeleton, Tail
-from holdfast.objects.plan import INLINE_BYTES
+from holdfast.objects.plan import INLINE_BYTES, sealed
 from holdfast.objects.split import BLOB_LENGTH, LIST, LONG_BYTES, ROOTS, KnownList
 
 FEW = 15  # entries of a dict whose number, and one more, still fit into the first byte of its encoding
 _SMALL = min(LONG_BYTES, BLOB_LENGTH)
+_packb = ormsgpack.packb
+_NOTHING: Sequence[RunWrite] = ()
 _new = tuple.__new__  # a named tuple made without its own `__new__`, which takes longer than all that is in it
 _SIZES = struct.Struct(f"<{len(ROOT)}sQQQ32sQQ32s").pack  # what the root is a digest of, with one list and no blob
 
@@ -35,6 +37,20 @@ class Continued(NamedTuple):
     root: bytes  # its digest
     runs: list[RunWrite]
     known: KnownList  # of the list, for the save that follows
+
+
+class Trail:
+    """What was made for the last save of a run and is used again for the next one: the elements that are not sealed yet, and
+    the skeleton, packed. It only spares work: what is in it counts as long as the list is where that save left it."""
+
+    __slots__ = ("digest", "packed_skeleton", "skeleton", "tail", "unsealed")
+
+    def __init__(self) -> None:
+        self.digest = b""  # of the list
+        self.tail: Tail | None = None
+        self.unsealed: list[bytes] | None = None  # those from `tail.unsealed_from` on, if they are known
+        self.skeleton: Skeleton | None = None
+        self.packed_skeleton = b""
 
 
 def part_with_list(codec: Codec, key: str, part: dict[str, object], name: str) -> bytes:
@@ -56,43 +72,61 @@ def skeleton(codec: Codec, state: object, context: dict[str, object], part: byte
 
 
 def continued(
-    parent: Manifest, known: KnownList, content: bytes, fresh: Sequence[bytes], *, has_bytes: bool
+    trail: Trail, parent: Manifest, known: KnownList, content: bytes, fresh: Sequence[bytes], *, has_bytes: bool
 ) -> Continued | None:
     """`content` is the skeleton, `fresh` the elements that follow the list that is known; `has_bytes` says of these what
     `ListEntry` does."""
-    path, length, size, _, had_bytes, spans, tail, _, was_open_from = known.entry
+    path, length, size, digest, had_bytes, spans, tail, _, was_open_from = known.entry
     if known.chain is None or not fresh:
         return None
-    added = sum(map(len, fresh))
-    grown = _grown(tail, fresh, added)
-    if grown is None:
-        return None
-    tail, write = grown
-    writes = [write]
-    kept = parent.skeleton
+    kept, further = parent.skeleton, _NOTHING
     if content != kept.inline:
         found = _skeleton_of(kept, content)
         if found is None:
             return None
         kept, further = found
-        writes += further
-    chain = known.chain.copy()
-    for element in fresh:
-        chain.update(element)
+    log, end, unsealed_from, unsealed_bytes = tail
+    if trail.digest != digest or trail.tail != tail:
+        trail.unsealed = [] if unsealed_from == end else None
+    unsealed = trail.unsealed
+    added = sum(map(len, fresh))
+    after = end + len(fresh)
+    if after > MAX_LOG_ELEMENTS // 2:
+        return None
+    if unsealed_bytes + added < runs.SEAL_BYTES:
+        writes = [_new(RunWrite, (log, end, len(fresh), runs.pack(fresh, seal=False), end))]
+        tail = _new(Tail, (log, after, unsealed_from, unsealed_bytes + added))
+        if unsealed is not None:
+            unsealed += fresh
+    elif unsealed is not None:
+        writes, tail = sealed(log, unsealed_from, end, [*unsealed, *fresh])
+        trail.unsealed = [] if tail.unsealed_from == after else None
+    else:
+        return None
+    writes += further
+    chain = known.chain.followed_by(fresh)
     length += len(fresh)
     size += added
     has_bytes = had_bytes or has_bytes
-    spans = _followed(spans, write)
-    link, opened = chain.link, 0
+    last_log, first, last_end = spans[-1]
+    if last_log == log and last_end == end:
+        spans = (*spans[:-1], _new(Span, (log, first, after)))
+    else:
+        spans = (*spans, _new(Span, (log, end, after)))
+    digest, link, opened = chain.digest(), chain.link, 0
     if link != NO_LINK:
         opened = open_from(was_open_from, length, size, fresh)
-    digest = chain.digest()
     entry = _new(ListEntry, (path, length, size, digest, has_bytes, spans, tail, link, opened))
-    packed = [path, length, size, digest, has_bytes, [number for span in spans for number in span], [*tail]]
-    if link != NO_LINK:
-        packed += (link, opened)
-    of_skeleton = [kept.size, kept.digest, kept.inline, kept.span and [*kept.span], kept.tail and [*kept.tail]]
-    body = ormsgpack.packb([of_skeleton, [packed], []])
+    trail.digest, trail.tail = digest, tail
+    if kept is not trail.skeleton:
+        of_skeleton = [kept.size, kept.digest, kept.inline, kept.span and [*kept.span], kept.tail and [*kept.tail]]
+        trail.skeleton, trail.packed_skeleton = kept, _packb(of_skeleton)
+    places = [*spans[0]] if len(spans) == 1 else [number for span in spans for number in span]
+    if link == NO_LINK:
+        packed = _packb([path, length, size, digest, has_bytes, places, [*tail]])
+    else:
+        packed = _packb([path, length, size, digest, has_bytes, places, [*tail], link, opened])
+    body = b"\x93%b\x91%b\x90" % (trail.packed_skeleton, packed)  # three parts: the skeleton, one list, no blob
     root = hashlib.sha256(_SIZES(ROOT, kept.size, 1, 0, kept.digest, length, size, digest)).digest()
     manifest = _new(Manifest, (kept, (entry,), ()))
     return _new(Continued, (manifest, body, root, writes, KnownList(entry, None, chain)))
@@ -120,11 +154,3 @@ def _grown(tail: Tail, elements: Sequence[bytes], size: int) -> tuple[Tail, RunW
         return None
     write = _new(RunWrite, (log, end, len(elements), runs.pack(elements, seal=False), end))
     return _new(Tail, (log, after, unsealed_from, unsealed_bytes + size)), write
-
-
-def _followed(spans: tuple[Span, ...], write: RunWrite) -> tuple[Span, ...]:
-    log, first, end = spans[-1]
-    after = write.first + write.length
-    if log == write.log and end == write.first:
-        return (*spans[:-1], _new(Span, (log, first, after)))
-    return (*spans, Span(write.log, write.first, after))

@@ -183,16 +183,9 @@ class Planner:
             self._writes.append(RunWrite(log, end, len(elements), runs.pack(elements, seal=False), end))
             return span, Tail(log, span.end, unsealed_from, unsealed_bytes + size)
         first, unsealed = self._gathered(tail)
-        segments = runs.segments([*unsealed, *elements])
-        for number, segment in enumerate(segments):
-            size = sum(map(len, segment))
-            seal = size >= runs.SEAL_BYTES
-            tail_then = end if number == 0 else first
-            self._writes.append(RunWrite(log, first, len(segment), runs.pack(segment, seal=seal), tail_then))
-            first += len(segment)
-        if seal:
-            return span, Tail(log, span.end, span.end, 0)
-        return span, Tail(log, span.end, first - len(segments[-1]), size)
+        writes, tail = sealed(log, first, end, [*unsealed, *elements])
+        self._writes += writes
+        return span, tail
 
     def _gathered(self, tail: Tail) -> tuple[int, list[bytes]]:
         """The unsealed elements at the end of a log, and the number of their first: only those without a gap before
@@ -204,6 +197,21 @@ class Planner:
             first = run.first
             gathered.append(run)
         return first, [element for run in reversed(gathered) for element in runs.unpack(run)]
+
+
+def sealed(log: int, first: int, end: int, elements: Sequence[bytes]) -> tuple[list[RunWrite], Tail]:
+    """The elements of a log from `first` on, written anew: compressed, but for a rest that is too small. `end` is where the log
+    has ended so far."""
+    writes: list[RunWrite] = []
+    segments = runs.segments(elements)
+    for segment in segments:
+        size = sum(map(len, segment))
+        seal = size >= runs.SEAL_BYTES
+        writes.append(RunWrite(log, first, len(segment), runs.pack(segment, seal=seal), first if writes else end))
+        first += len(segment)
+    if seal:
+        return writes, Tail(log, first, first, 0)
+    return writes, Tail(log, first, first - len(segments[-1]), size)
 
 
 def _entry(image: Image, chain: Chain, open_before: int, spans: Sequence[Span], tail: Tail) -> ListEntry:

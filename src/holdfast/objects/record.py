@@ -37,6 +37,9 @@ _CUSTOM = Framework.CUSTOM.value
 _VERSION_BYTE = bytes((VERSION,))
 _CHECKED_FIRST = b"holdfast record %d %d\0"  # kind and version
 _LIVE_CHECKED_FIRST = _CHECKED_FIRST % (LIVE[2], VERSION)
+_LIVE_FIRST = LIVE + _VERSION_BYTE
+_packb = ormsgpack.packb
+_new = tuple.__new__  # see `continuing.py`
 
 
 class Stored(NamedTuple):
@@ -115,9 +118,13 @@ def pack(
 
 def pack_body(codec: Codec, header: dict[str, Any], body: bytes, root: bytes) -> tuple[bytes, Stored]:
     """The same, of a manifest that is packed already."""
-    packed = _packed(codec, header)
+    try:
+        packed = _packb(header)
+    except TypeError:
+        packed = _packed(codec, header)
     checksum = hashlib.sha256(_LIVE_CHECKED_FIRST + packed + root).digest()
-    return _joined(LIVE, packed, body, root, checksum), Stored(header, body, root, checksum, False)
+    head = b"".join((_LIVE_FIRST, len(packed).to_bytes(4, "little"), packed, body, root, checksum))
+    return head + zlib.crc32(head).to_bytes(4, "big"), _new(Stored, (header, body, root, checksum, False))
 
 
 def pack_tombstone(codec: Codec, stored: Stored, when_us: int, why: str) -> bytes:

@@ -102,6 +102,16 @@ class LineMemory:
             if self._bytes > self._max_bytes or len(lines) > LINES_REMEMBERED:
                 self._make_room()
 
+    def follow(self, session: bytes, before: Line, after: Line) -> bool:
+        """Puts a line of which no encodings are remembered in the place of such another one, if that is what is remembered."""
+        with self._lock:
+            found = self._lines.get(session)
+            if found is None or found[0] is not before or found[1]:
+                return False
+            self._lines[session] = (after, 0)
+            self._lines.move_to_end(session)
+            return True
+
     def drop(self, session: bytes) -> None:
         with self._lock:
             self._forget(session)

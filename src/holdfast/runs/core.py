@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -91,8 +91,11 @@ class Core:
         self._saved_digest: bytes | None = None
         self._session = rows.session_key(options.session_id)
         self._turn_key = b"\xfe" + self._session
-        self._turn: AbstractAsyncContextManager[object] | None = None
+        self._at_once = services.backend.at_once if options.save is None and not options.autosave.only_changed else None
+        self._thread_turn = self._at_once.turn(self._turn_key) if self._at_once is not None else None
+        self._turn: AbstractAsyncContextManager[object] | None = self._thread_turn
         self._way: continuing.Way | None = None
+        self._line: Line | None = None  # where the last save that went on in the journal has led, if it was the last
         self._encoded_part: tuple[dict[str, str], bytes] | None = None
 
     # -- the beginning -----------------------------------------------------------------------------------------------
@@ -174,7 +177,7 @@ class Core:
     def after_step(self, name: str, number: int) -> Awaitable[object]:
         """Saves, if the policy says so. `number` is that of the step's record."""
         if self.options.autosave.steps == 1:
-            return self._save_in_turn(name, number)
+            return _DONE if self._save_at_once(name, number) else self._save_in_turn(name, number)
         return self._save_if_due(name, number)
 
     async def _save_if_due(self, name: str, number: int) -> None:
@@ -193,6 +196,33 @@ class Core:
         id_ = await self._save_in_turn(arguments.optional_name("name", name), number)
         return None if id_ is None else ids.to_text(id_)
 
+    def _save_at_once(self, name: str | None, number: int) -> bool:
+        """What `_save_in_turn` does, where all that is new is in the journal, the session is known to stand where this run left
+        it, and the store is asked by this thread. False if that is not so, or somebody else was first: nothing was saved."""
+        if self._at_once is None or self._thread_turn is None:
+            return False
+        with self._thread_turn.lock:
+            kept, way, line = self.journal, self._way, self._line
+            if kept.saved >= number:
+                return True
+            if way is None or line is None or self._rows_in_doubt or journal.KEY in self.context:
+                return False
+            self._line = None
+            with self.lock:
+                end = len(kept.entries)
+                finished = list(self._rows.values()) if self._rows else ()
+            going = self._going(name, kept.entries[kept.saved : end], _beside(finished) if finished else None)
+            try:
+                prepared = continuing.go_on_at_once(self.services, self._at_once, way, line, going)
+            except StoreError as error:
+                self._not_saved(error)
+                return True
+            if prepared is None:
+                return False
+            self._line = prepared.line
+            self._is_saved(end, finished, None, prepared.stored)
+            return True
+
     async def _save_in_turn(self, name: str | None, number: int | None) -> bytes | None:
         self._turn = self.services.backend.turn(self._turn_key)  # kept: as long as somebody has it, it is the same one
         async with self._turn:
@@ -201,14 +231,15 @@ class Core:
             try:
                 await self._save(name)
             except StoreError as error:
-                self._rows_in_doubt, self._own_checkpoint = True, None
-                if self.options.on_save_error != "warn":
-                    raise
-                _log.warning(
-                    "the run of session %r goes on, though it could not be saved: %s", self.lease.session_id, error
-                )
+                self._not_saved(error)
                 return None
             return self.checkpoint
+
+    def _not_saved(self, error: StoreError) -> None:
+        self._rows_in_doubt, self._own_checkpoint, self._line = True, None, None
+        if self.options.on_save_error != "warn":
+            raise error
+        _log.warning("the run of session %r goes on, though it could not be saved: %s", self.lease.session_id, error)
 
     async def _save(self, name: str | None) -> None:
         if self._rows_in_doubt:
@@ -222,13 +253,19 @@ class Core:
         if nothing_new and digest == self._saved_digest and self.checkpoint is not None:
             return
         stored = await self._committed(name, end, _beside(finished) if finished else None)
+        self._is_saved(end, finished, digest, stored)
+
+    def _is_saved(
+        self, end: int, finished: Sequence[tuple[Entry, Entry | None]], digest: bytes | None, stored: Stored
+    ) -> None:
+        """The journal up to there, and the ledger's entries of what is finished, are in that checkpoint."""
         with self.lock:
             self.journal.saved = end
             for entry, _ in finished:
                 if self._rows.get(entry.id, (None,))[0] is entry:
                     del self._rows[entry.id]
             self._steps_since = 0
-            if options.autosave.seconds is not None:
+            if self.options.autosave.seconds is not None:
                 self._saved_at_us = self.services.now_us()
             self._saved_digest = digest
         self.checkpoint = self._own_checkpoint = stored.id
@@ -236,21 +273,22 @@ class Core:
     async def _committed(self, name: str | None, end: int, beside: Beside | None) -> Stored:
         """Saves with the journal up to there: its new records alone, if the session stands where this run saved last, and
         has all the others as a list of its own there; else all of it."""
-        tools = self.tools or self.stored_tools
-        tasks = self.task_lists or None
+        self._line = None
         line = reading.remembered_line(self.services, self._session)
         follows = line is not None and self._follows(line)
         fresh = self.journal.entries[self.journal.saved : end] if follows else []
         if line is not None and follows and self.options.save is None and journal.KEY not in self.context:
             way = self._way
             if way is None:
-                way = self._way = continuing.Way(self._request(), self.tree, journal.PATH)
-            going = continuing.Going(name, self.state, self.context, tasks, fresh, self._part(tools), beside)
-            stored = await continuing.go_on(self.services, way, line, going)
-            if stored is not None:
-                return stored
+                way = self._way = continuing.Way(self.services, self._request(), self.tree, journal.PATH)
+            prepared = await continuing.go_on(self.services, way, line, self._going(name, fresh, beside))
+            if prepared is not None:
+                self._line = prepared.line
+                return prepared.stored
+        tools = self.tools or self.stored_tools
         request = self._request()
-        request.execution_state, request.step_name, request.tasks, request.beside = self.state, name, tasks, beside
+        request.execution_state, request.step_name, request.beside = self.state, name, beside
+        request.tasks = self.task_lists or None
         if line is not None and follows:
             assert line.tip is not None
             request.agent_context = journal.into_context(self.context, None, tools)
@@ -266,6 +304,12 @@ class Core:
         request.agent_context = journal.into_context(self.context, self.journal.entries[:end], tools)
         return await self._saved(request)
 
+    def _going(self, name: str | None, fresh: Sequence[list[Any]], beside: Beside | None) -> continuing.Going:
+        tools = self.tools or self.stored_tools
+        part = self._encoded_part
+        encoded = part[1] if part is not None and part[0] == tools else self._part(tools)
+        return _new(continuing.Going, (name, self.state, self.context, self.task_lists or None, fresh, encoded, beside))
+
     def _request(self) -> SaveRequest:
         """With what is the same in all saves of the run."""
         options = self.options
@@ -280,11 +324,10 @@ class Core:
 
     def _part(self, tools: dict[str, str]) -> bytes:
         """The run's own part of the context as it is encoded: the same from save to save, until tools are declared."""
-        if self._encoded_part is None or self._encoded_part[0] != tools:
-            own = journal.own_part(tools)
-            encoded = parts_of_saves.part_with_list(self.services.codec, journal.KEY, own, journal.STEPS)
-            self._encoded_part = (dict(tools), encoded)
-        return self._encoded_part[1]
+        own = journal.own_part(tools)
+        encoded = parts_of_saves.part_with_list(self.services.codec, journal.KEY, own, journal.STEPS)
+        self._encoded_part = (dict(tools), encoded)
+        return encoded
 
     def _follows(self, line: Line) -> bool:
         """Whether what is not saved yet can be declared as an append to where the session stands."""
@@ -354,6 +397,18 @@ class Core:
 
     def effect(self, entry: Entry) -> Effect:
         return entry.effect(self.services.codec)
+
+
+class _Done:
+    """Awaited, it is over."""
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return
+        yield
+
+
+_DONE = _Done()
+_new = tuple.__new__  # see `objects/continuing.py`
 
 
 def _beside(finished: Sequence[tuple[Entry, Entry | None]]) -> Beside:

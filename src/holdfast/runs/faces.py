@@ -23,6 +23,7 @@ from holdfast.runs.subagents import Subagent
 from holdfast.runs.tasking import Depends, SyncTasks, Tasks
 
 F = TypeVar("F", bound=Callable[..., Any])
+_RESULTS = frozenset((type(None), bool, int, float, str, bytes, list, dict, tuple, set))  # what most functions return
 
 
 async def _call_awaited(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -38,8 +39,9 @@ async def _call_awaited(fn: Callable[..., Any], args: Sequence[Any], kwargs: dic
 async def _call_plainly(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     result = fn(*args, **kwargs)
     kind = type(result)
-    # Awaitables are these two; asking for them by their abstract class takes longer than the rest of this.
-    if (hasattr(kind, "__await__") or kind is GeneratorType) and inspect.isawaitable(result):
+    # Awaitables are these two; asking for them by their abstract class takes longer than the rest of this, and asking a
+    # class for what it has not takes long, too.
+    if kind not in _RESULTS and (hasattr(kind, "__await__") or kind is GeneratorType) and inspect.isawaitable(result):
         if inspect.iscoroutine(result):
             result.close()
         raise UsageError(f"{fn!r:.100} is async: a run of a SyncClient calls plain functions. Use `Client`, and await")

@@ -44,10 +44,9 @@ class Scope:
         formerly = None
         if was is not None:
             formerly = self._core.place(self._path, arguments.name("was", was), key)
-        return StepCall(
-            place=place, name=name, fn=fn, args=args, kwargs=kwargs, retry=stepping.checked_retry(retry),
-            raises=tuple(raises), formerly=formerly,
-        )  # fmt: skip
+        if retry is not None:
+            retry = stepping.checked_retry(retry)
+        return StepCall(place, name, fn, args, kwargs, retry, tuple(raises), formerly)
 
     async def _effect(self, call: EffectCall | StepCall) -> Any:
         if isinstance(call, StepCall):

@@ -15,7 +15,7 @@ from holdfast.runs import failures
 from holdfast.runs.core import Core
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class StepCall:
     """A step that is asked for: where in the program, and what is to be called."""
 
