@@ -14,6 +14,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import get_ident
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -75,11 +76,11 @@ class SqliteBackend:
         self._known = Known()
         self._room: Room | None = None
         self._batch: Batch | None = None  # of the writer, while that is as the last commit left it
+        self._only_thread: int | None = 0  # that has called so far; 0: none has, None: several have
         self._prepare_file()
         _backends.add(self)
-        with self._writing, self._reading, self._translated("opened"):
-            self._connected("_writer")
-            self._connected("_reader")  # now, not in the first save
+        with self._writing, self._translated("opened"):
+            self._connected("_writer")  # now, not in the first save
 
     @property
     def capabilities(self) -> Capabilities:
@@ -88,6 +89,7 @@ class SqliteBackend:
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def commit_all(self, commits: Sequence[Commit]) -> list[BaseException | None]:
+        self._is_shared()  # whoever reads while this one waits for another process must not wait, too
         with self._writing:
             try:
                 return self._transaction((self._batch or self._new_batch()).carry_out, commits)
@@ -207,12 +209,7 @@ class SqliteBackend:
 
     def rows(self, keys: Sequence[RowKey]) -> list[Row | None]:
         def read(connection: sqlite3.Connection) -> list[Row | None]:
-            found = [
-                connection.execute(
-                    "SELECT value, version FROM row WHERE space = ? AND key = ? AND tree = ?", key
-                ).fetchone()
-                for key in keys
-            ]
+            found = [connection.execute(sqlite_commit.ROW, key).fetchone() for key in keys]
             return [Row(*_typed(row, (bytes, int))) if row else None for row in found]
 
         return self._read(read)
@@ -338,8 +335,26 @@ class SqliteBackend:
             ) from error
 
     def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
-        with self._reading, self._translated("read"):
-            return query(self._connected("_reader"))
+        """As long as one thread does everything, it reads by the connection that it writes by: that is open, and what it wrote is
+        at hand. Where there are several, readers have a connection of their own, and wait for no writer."""
+        if self._is_shared():
+            with self._reading, self._translated("read"):
+                return query(self._connected("_reader"))
+        with self._writing, self._translated("read"):
+            try:
+                return query(self._connected("_writer"))
+            except BaseException:
+                # The error may keep a statement from ending, which then holds on to what the store was: on that, nothing can
+                # be written once somebody else has. So the connection goes.
+                self._discard("_writer")
+                raise
+
+    def _is_shared(self) -> bool:
+        """Whether more than one thread has called."""
+        me = get_ident()
+        if self._only_thread != me:
+            self._only_thread = me if self._only_thread == 0 else None
+        return self._only_thread is None
 
     def _connected(self, role: str) -> sqlite3.Connection:
         """The connection of that role; a new one if there is none."""

@@ -40,6 +40,9 @@ PUT_ROW = (
 CHANGE_ROW = "UPDATE row SET version = ?, value = ? WHERE space = ? AND key = ? AND tree = ?"
 
 
+ROW = "SELECT value, version FROM row WHERE space = ? AND key = ? AND tree = ?"
+
+
 def prepare(connection: sqlite3.Connection) -> None:
     """Has the connection prepare the statements of a plain save, which it keeps. Nothing is changed."""
     row_now(connection, RowKey("", b""))
@@ -109,10 +112,8 @@ def tail_of(connection: sqlite3.Connection, log: int) -> int:
 
 def row_now(connection: sqlite3.Connection, key: RowKey) -> tuple[int, bytes | None]:
     """The row's version and value; 0 and None if there is none."""
-    found = connection.execute(
-        "SELECT version, value FROM row WHERE space = ? AND key = ? AND tree = ?", key
-    ).fetchone()
-    return found or (ABSENT, None)
+    found = connection.execute(ROW, key).fetchone()
+    return (found[1], found[0]) if found else (ABSENT, None)
 
 
 def session_number(connection: sqlite3.Connection, session: bytes) -> int | None:

@@ -24,14 +24,14 @@ def prepared_by_a_save(path: Path, *, ready: bool) -> list[int]:
         actions.append(action)
         return sqlite3.SQLITE_OK
 
-    for connection in (backend._reader, backend._writer):
-        assert connection is not None
-        connection.set_authorizer(note)
+    assert backend._writer is not None
+    backend._writer.set_authorizer(note)
     if ready:
         backend.get_ready()
     actions.clear()
     with SyncClient(backend) as client:
         client.save("agent", execution_state={"n": 2}, session_id="s")
+        assert backend._reader is None  # all of it was done by the connection that is watched
     return [action for action in actions if action in (INSERT, SELECT)]
 
 
