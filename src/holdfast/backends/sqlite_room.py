@@ -26,7 +26,7 @@ class Room:
     def __init__(self, store: Path) -> None:
         self._wal = f"{store.resolve()}-wal"
         self._size = -1  # when it was last looked at; a commit that has made it longer found no room
-        self._is_enough = False
+        self._is_enough = not hasattr(os, "pwrite")  # Windows does without
 
     def make(self) -> None:
         """To be called with the write lock held, before the commit. A store that is saved to once gets none."""
@@ -45,7 +45,7 @@ class Room:
     def _add(self, size: int) -> int:
         """As much again as there is, within limits."""
         end = (size + min(max(size, LEAST_BYTES), MOST_BYTES)) // _BLOCK * _BLOCK
-        descriptor = os.open(self._wal, os.O_WRONLY | os.O_CLOEXEC)
+        descriptor = os.open(self._wal, os.O_WRONLY)
         try:
             return size + os.pwrite(descriptor, bytes(end - size), size)
         finally:
