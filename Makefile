@@ -16,8 +16,13 @@ test: $(VENV)/dev system-tools lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 ## The quick suite: under two minutes on two cores. It leaves out what takes a second or more, and what needs a server.
-check: $(VENV)/dev lint
-	HOLDFAST_EXAMPLES=20 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not servers"
+## Lint goes beside the tests: it is one long thread.
+check: $(VENV)/dev
+	@$(MAKE) --no-print-directory -j 2 lint quick-tests
+
+.PHONY: quick-tests
+quick-tests: $(VENV)/dev
+	HOLDFAST_EXAMPLES=10 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not servers"
 
 lint: $(VENV)/dev
 	$(BIN)/ruff format --check

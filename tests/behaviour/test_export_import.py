@@ -15,7 +15,7 @@ from holdfast.codec.types import TypeRegistry
 from support import BACKENDS, Store, messages
 
 
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture(params=[pytest.param(kind, marks=[pytest.mark.slow] * (kind != "sqlite")) for kind in BACKENDS])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     (tmp_path / "target").mkdir()
     opened = Store(request.param, tmp_path / "target")

@@ -41,6 +41,7 @@ class TestSqlite(BackendContract):
         return SqliteBackend(where / "store.db")
 
 
+@pytest.mark.slow
 class TestSqliteFast(BackendContract):
     def open_backend(self, where: Path) -> BlockingBackend:
         return SqliteBackend(where / "store.db", durability="fast")

@@ -64,6 +64,7 @@ def test_every_example_is_tested():
     assert {path.parent.name for path in EXAMPLES.glob("*/*.py")} == {"handoff", "invoice", "langgraph"}  # below
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPECTED)
 def test_example(name, tmp_path):
     for expected in EXPECTED[name]:

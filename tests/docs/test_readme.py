@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from snippets import DOCUMENTS, ROOT, all_snippets, links, snippets
+from snippets import DOCUMENTS, ROOT, Snippet, all_snippets, links, snippets
 
 # A path on somebody's machine has no place in a repository.
 _MACHINE_PATH = re.compile(r"/(?:home|Users|root|work)/[\w.-]+")
@@ -21,7 +21,12 @@ def run(code: str, where: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("snippet", all_snippets("python"), ids=str)
+def quick_if_in_the_readme(snippet: Snippet):
+    """Each takes a process: `make check` runs those of the README, `make test` all."""
+    return pytest.param(snippet, marks=[] if snippet.document.name == "README.md" else pytest.mark.slow)
+
+
+@pytest.mark.parametrize("snippet", [*map(quick_if_in_the_readme, all_snippets("python"))], ids=str)
 def test_every_python_snippet_runs_as_it_stands(snippet, tmp_path):
     done = run(snippet.code, tmp_path)
     assert done.returncode == 0, f"{snippet}\n{done.stderr}"

@@ -11,6 +11,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from holdfast import SyncClient
 from holdfast.objects import groups
 
@@ -60,7 +61,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_what_is_saved_is_what_the_list_was(steps: list[Any]) -> None:
     messages = [element(number) for number in range(ELEMENTS)]
     expected = []

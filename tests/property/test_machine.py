@@ -8,6 +8,7 @@ import pytest
 from machine import StoreMachine
 from machine_lengths import TIMEOUT, long, short
 
+from examples import examples
 from servers.schemas import drop_schemas
 
 pytestmark = pytest.mark.timeout(TIMEOUT)
@@ -30,15 +31,15 @@ class PostgresMachine(StoreMachine):
 
 
 class TestMemory(MemoryMachine.TestCase):
-    settings = short(examples=50, steps=35)
+    settings = short(examples=examples(50), steps=35)
 
 
 class TestFiles(FilesMachine.TestCase):
-    settings = short(examples=6, steps=20)
+    settings = short(examples=examples(6, least=2), steps=20)
 
 
 class TestSqlite(SqliteMachine.TestCase):
-    settings = short(examples=8, steps=25)
+    settings = short(examples=examples(8, least=2), steps=25)
 
 
 @pytest.mark.slow
