@@ -20,7 +20,7 @@ from servers.fixtures import (  # noqa: F401 - fixtures are found by their names
 )
 from servers.prefixes import delete_prefixes
 from servers.schemas import drop_schemas
-from support import BACKENDS, SERVED, Clock, Store
+from support import SERVED, Clock, Store
 
 # A test that takes long on a busy machine is no failure. The quick suite draws fewer examples than `make test`.
 settings.register_profile("holdfast", deadline=None, max_examples=EXAMPLES)
@@ -32,6 +32,8 @@ SERVERS = {  # the fixture that says where a kind's server is, and what clears i
 }
 
 
+# `make check` tells the stories on memory and SQLite; files take the contract there, and everything in `make test`.
+FILES = pytest.param("files", marks=pytest.mark.slow)
 WITH_SERVERS = [pytest.param(kind, marks=(pytest.mark.servers, pytest.mark.slow)) for kind in SERVED]
 
 
@@ -45,19 +47,19 @@ def opened_store(request: pytest.FixtureRequest, where: Path) -> Iterator[Store]
         clean(server)
 
 
-@pytest.fixture(params=(*BACKENDS, *WITH_SERVERS))
+@pytest.fixture(params=("memory", FILES, "sqlite", *WITH_SERVERS))
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A store of each kind. `store.client()` opens a client on it, as often as it is called."""
     yield from opened_store(request, tmp_path)
 
 
-@pytest.fixture(params=("files", "sqlite"))
+@pytest.fixture(params=(FILES, "sqlite"))
 def disk_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A store of each kind that processes can share, and that is on disk."""
     yield from opened_store(request, tmp_path)
 
 
-@pytest.fixture(params=("files", "sqlite", *WITH_SERVERS))
+@pytest.fixture(params=(FILES, "sqlite", *WITH_SERVERS))
 def shared_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A store of each kind that processes can share."""
     yield from opened_store(request, tmp_path)
