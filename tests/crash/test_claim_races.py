@@ -18,7 +18,7 @@ from campaign import BACKENDS, HANDOFFS, SOAK, randomness, tally
 from holdfast import HandoffStatus, SyncClient
 from support import Store
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500 if SOAK else 300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500 if SOAK else 900)]
 CLAIMER = Path(__file__).with_name("claimer.py")
 CLAIMERS = 4
 KILLS = 40 if SOAK else 8

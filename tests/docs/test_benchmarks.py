@@ -19,7 +19,7 @@ def test_the_quick_benchmarks_of_our_own_side_run(tmp_path: Path):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=800,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -35,7 +35,7 @@ def test_the_benchmarks_of_runs_run(tmp_path: Path):
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=800,
             check=False,
         )
         assert done.returncode == 0, done.stderr
@@ -52,7 +52,7 @@ def test_the_benchmark_of_commands_runs(tmp_path: Path):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=250,
+        timeout=800,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -69,7 +69,7 @@ def test_the_quick_benchmarks_on_servers_run_for_our_own_side(tmp_path: Path):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=250,
+        timeout=800,
         check=False,
     )
     if done.returncode and "ServerUnavailable" in done.stderr:

@@ -56,7 +56,9 @@ def test_the_quick_start_runs_on_a_fresh_installation(which, tmp_path):
         pytest.skip(f"Python 3.11 is not on this machine: {pythons}")
     python = pythons[OLDEST if which == "oldest" else max(pythons)]
     clone = tmp_path / "clone"
-    ignored = shutil.ignore_patterns(".git", ".venv*", ".*_cache", ".hypothesis", "__pycache__", "results")
+    ignored = shutil.ignore_patterns(
+        ".git", ".venv*", ".*_cache", ".hypothesis", "__pycache__", "results", "_build", "build", "dist"
+    )
     shutil.copytree(ROOT, clone, ignore=ignored)
     venv = tmp_path / "venv"
     _run(python, "-m", "venv", "--without-pip", venv, cwd=tmp_path)

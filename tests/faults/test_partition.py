@@ -25,7 +25,7 @@ from servers.writers import until
 pytestmark = [
     pytest.mark.servers,
     pytest.mark.slow,
-    pytest.mark.timeout(3000 if SOAK else 600),
+    pytest.mark.timeout(3000 if SOAK else 900),
     pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8"),
 ]
 WRITER = Path(__file__).with_name("writer.py")

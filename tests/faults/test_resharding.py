@@ -16,7 +16,7 @@ from servers.running import ServerUnavailable
 from servers.valkey import Valkey, ValkeyCluster
 from servers.writers import Writers
 
-pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.timeout(3000 if SOAK else 600)]
+pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.timeout(3000 if SOAK else 900)]
 SHARDS = 4
 MOVES = 60 if SOAK else 4
 

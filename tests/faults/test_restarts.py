@@ -12,7 +12,7 @@ from servers.running import ServerUnavailable
 from servers.valkey import Valkey, ValkeyCluster
 from servers.writers import Writers, until
 
-pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.timeout(3000 if SOAK else 600)]
+pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.timeout(3000 if SOAK else 900)]
 RESTARTS = 30 if SOAK else 2
 FAILOVERS = 20 if SOAK else 1
 MOST_CONTROLS = 8

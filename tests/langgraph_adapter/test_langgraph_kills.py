@@ -17,7 +17,7 @@ def test_which_nodes_run_again_after_a_kill() -> None:
     pytest.importorskip("langgraph.checkpoint.sqlite")
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "benchmarks.langgraph.kills", "--rounds", "3", "--json"],
-        cwd=ROOT, capture_output=True, text=True, timeout=240, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=800, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     counts = json.loads(done.stdout)

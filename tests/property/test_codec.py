@@ -170,10 +170,10 @@ def test_bytes_after_a_value_are_noticed(value, rest):
 def test_no_bytes_take_long_or_much_memory(unit, times):
     data = unit * times
     tracemalloc.start()
-    started = time.perf_counter()
+    started = time.thread_time()  # what others take of the machine does not count
     decode_or_told(data)
-    taken = time.perf_counter() - started
+    taken = time.thread_time() - started
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert taken < 5
+    assert taken < 5  # seconds of CPU: a hundred times what it takes, and nothing for what grows faster than its input
     assert peak < 20_000_000 + 200 * len(data)

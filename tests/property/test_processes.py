@@ -129,7 +129,7 @@ def run_together(store: Store, workers: int, steps: int) -> None:
         process.stdin.flush()
     expected, expired, shared = {}, set(), set()
     for process in processes:
-        out, err = process.communicate(timeout=300)
+        out, err = process.communicate(timeout=800)
         assert process.returncode == 0, err[-3000:]
         for line in map(json.loads, out.splitlines()):
             if "saved" in line:

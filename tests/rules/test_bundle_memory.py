@@ -45,9 +45,9 @@ MOVE = """
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_store(tmp_path: Path) -> None:
     source, target, file = (str(tmp_path / name) for name in ("source.db", "target.db", "x.holdfast"))
-    python(FILL, source, str(STORE_BYTES), timeout=200)
+    python(FILL, source, str(STORE_BYTES), timeout=800)
     for step, store in (("export", source), ("import", target)):
-        growth = int(python(MOVE, store, step, file, timeout=200).stdout)
+        growth = int(python(MOVE, store, step, file, timeout=800).stdout)
         assert growth < ALLOWED_GROWTH, f"{step} took {growth / 1e6:.0f} MB more"
     assert Path(file).stat().st_size > STORE_BYTES
     check = 'import sys; from holdfast import SyncClient; print(SyncClient.sqlite(sys.argv[1]).latest(session_id="s").sequence)'

@@ -15,7 +15,7 @@ from support import Store
 
 KILLS = 1000 if SOAK else 30  # over both stores
 WORKER = Path(__file__).with_name("batch_worker.py")
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200 if SOAK else 300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200 if SOAK else 900)]
 
 
 def test_every_task_is_done_once_and_none_is_lost(disk_store: Store):

@@ -25,7 +25,7 @@ def crashes(store: Store, *, points: int = 16, **how: Any) -> list[dict[str, Any
         [sys.executable, "-W", "error", str(WORKER), store.url, str(store.where), json.dumps({"name": "s", **how})],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=800,
         check=False,
     )
     assert done.returncode == 0, done.stderr

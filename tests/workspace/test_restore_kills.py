@@ -24,7 +24,7 @@ from restore_trees import on_disk
 from campaign import SOAK, randomness, tally
 from holdfast.backends.bridge import run_inline
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600 if SOAK else 300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600 if SOAK else 900)]
 KILLS = 2000 if SOAK else 100
 SHARES = 4 if SOAK else 2
 MOST = 10  # times as many kills, where restores are so quick, or the machine so busy, that few are met

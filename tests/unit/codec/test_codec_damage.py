@@ -142,13 +142,13 @@ BOMBS = {
 def test_bombs_do_no_harm(bomb):
     data = bomb()
     tracemalloc.start()
-    started = time.perf_counter()
+    started = time.thread_time()  # what others take of the machine does not count
     with contextlib.suppress(CorruptError, UnknownTypeError, NewerVersionError):
         codec.decode(data)
-    taken = time.perf_counter() - started
+    taken = time.thread_time() - started
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert taken < 5
+    assert taken < 5  # seconds of CPU: a hundred times what it takes, and nothing for what grows faster than its input
     assert peak < 10_000_000 + 60 * len(data)
 
 
