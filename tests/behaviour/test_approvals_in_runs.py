@@ -180,7 +180,7 @@ WAITS = """
 """
 
 
-def asked_by(process, client, seconds=60):
+def asked_by(process, client, seconds=240):
     """What the process asks for, once it does."""
     deadline = time.monotonic() + seconds
     while not (found := client.approvals()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
@@ -116,18 +117,24 @@ class TestTheCacheMovesOnlyOnAcknowledgement:
         recorder = Recorder(memory_store.backend())
         client = Client(recorder)
         failing = []
+        others_wait = threading.Event()
 
         def fail_first(commits) -> None:
             if not failing and any(commit.record for commit in commits):
                 failing.append(commits[0])
+                assert others_wait.wait(240)
                 raise StoreError("disk full")
 
         async def scenario() -> list:
             await client.save("a", session_id="s", execution_state={"m": messages(start)})
             recorder.before_commit = fail_first
             first = asyncio.create_task(client.save("a", session_id="s", append={"m": ["lost"]}))
-            await asyncio.sleep(0.05)
+            while not failing:  # noqa: ASYNC110 - it is set by another thread
+                await asyncio.sleep(0)
             rest = [asyncio.create_task(client.save("a", session_id="s", append={"m": [i]})) for i in range(5)]
+            for _ in range(20):
+                await asyncio.sleep(0)
+            others_wait.set()
             return await asyncio.gather(first, *rest, return_exceptions=True)
 
         outcomes = asyncio.run(scenario())

@@ -34,7 +34,7 @@ def make_project(root: Path) -> None:
             b"ro.txt": ("file", 0o444, b"read only\n"),
             b"grp.sh": ("file", 0o750, b"#!/bin/sh\n"),
             b"suid": ("file", 0o4755, b"\x7fELF"),
-            b"nobody": ("file", 0o000, b"not even the owner\n"),
+            b"nobody": ("file", 0o000 if os.geteuid() == 0 else 0o400, b"not even the owner\n"),  # only root reads it
             b"crlf.txt": ("file", 0o644, b"one\r\ntwo\r\n"),
             b"mixed.txt": ("file", 0o644, b"one\r\ntwo\nthree\r"),
             b".gitattributes": ("file", 0o644, b"* text=auto eol=lf\n*.ident ident\n"),
@@ -112,6 +112,7 @@ def shatter(root: Path) -> None:
     """Everything becomes something else, or nothing."""
     for place in sorted(root.iterdir(), reverse=True)[::2]:
         if place.is_dir() and not place.is_symlink():
+            place.chmod(0o700)  # who is not root can't empty a directory that may only be read
             shutil.rmtree(place)
             place.write_bytes(b"was a directory")
         else:
