@@ -174,21 +174,20 @@ def _write_record(connection: sqlite3.Connection, record: RecordWrite, n: int) -
 
 def record_columns(record: RecordWrite, n: int, session: int) -> tuple[object, ...]:
     """The values of `PUT_RECORD`."""
-    labels = record.labels
+    id_, _, sequence, data, labels, expires_at_us, _, _ = record
     if labels is None:
-        shown: tuple[object, ...] = (None, None, None, None, None, None, record.expires_at_us, None)
-    else:
-        shown = (
-            _label(labels.agent_id),
-            labels.framework,
-            labels.step_index,
-            labels.step_name and _label(labels.step_name),
-            labels.parent,
-            labels.created_at_us,
-            record.expires_at_us,
-            labels.handoff_target and _label(labels.handoff_target),
-        )
-    return (n, record.id, session, record.sequence, record.data, *shown)
+        return (n, id_, session, sequence, data, None, None, None, None, None, None, expires_at_us, None)
+    agent_id, framework, step_index, step_name, parent, created_at_us, target = labels
+    if not agent_id.isascii():
+        agent_id = _label(agent_id)
+    if step_name is not None and not step_name.isascii():
+        step_name = _label(step_name)
+    if target is not None:
+        target = _label(target)
+    return (
+        n, id_, session, sequence, data, agent_id, framework, step_index, step_name, parent, created_at_us,
+        expires_at_us, target,
+    )  # fmt: skip
 
 
 def _label(text: str) -> str:

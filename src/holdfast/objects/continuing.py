@@ -18,7 +18,7 @@ from holdfast.backends.port import MAX_LOG_ELEMENTS, RunWrite, Span
 from holdfast.codec.codec import Codec
 from holdfast.codec.parts import Ref
 from holdfast.objects import runs
-from holdfast.objects.chain import NO_LINK, open_from
+from holdfast.objects.chain import BLOCK, NO_LINK, open_from
 from holdfast.objects.manifest import ROOT, ListEntry, Manifest, Skeleton, Tail
 from holdfast.objects.plan import INLINE_BYTES, sealed
 from holdfast.objects.split import BLOB_LENGTH, LIST, LONG_BYTES, ROOTS, KnownList
@@ -41,9 +41,9 @@ class Continued(NamedTuple):
 
 class Trail:
     """What was made for the last save of a run and is used again for the next one: the elements that are not sealed yet, and
-    the skeleton, packed. It only spares work: what is in it counts as long as the list is where that save left it."""
+    the skeleton. It only spares work: what is in it counts as long as the list is where that save left it."""
 
-    __slots__ = ("digest", "packed_skeleton", "skeleton", "tail", "unsealed")
+    __slots__ = ("content", "digest", "encoded", "packed_skeleton", "skeleton", "tail", "unsealed")
 
     def __init__(self) -> None:
         self.digest = b""  # of the list
@@ -51,6 +51,8 @@ class Trail:
         self.unsealed: list[bytes] | None = None  # those from `tail.unsealed_from` on, if they are known
         self.skeleton: Skeleton | None = None
         self.packed_skeleton = b""
+        self.encoded: tuple[bytes, bytes, bytes] | None = None  # what the content of a skeleton is made from
+        self.content: bytes | None = None  # and what that comes to
 
 
 def part_with_list(codec: Codec, key: str, part: dict[str, object], name: str) -> bytes:
@@ -58,12 +60,18 @@ def part_with_list(codec: Codec, key: str, part: dict[str, object], name: str) -
     return codec.encode({key: {**part, name: Ref(LIST, 0)}}, ROOTS[1], parts=True)[1:]
 
 
-def skeleton(codec: Codec, state: object, context: dict[str, object], part: bytes) -> bytes | None:
+def skeleton(trail: Trail, codec: Codec, state: object, context: dict[str, object], part: bytes) -> bytes | None:
     """The skeleton of a state with a context that ends with `part`; None unless it is sure to hold no other long list, and
     no blob: all of it takes fewer bytes than either would."""
     encoded_state = codec.encode(state, ROOTS[0])
     encoded_context = codec.encode(context, ROOTS[1])
-    count = len(context)
+    encoded = encoded_state, encoded_context, part
+    if encoded != trail.encoded:
+        trail.encoded, trail.content = encoded, _joined(encoded_state, encoded_context, len(context), part)
+    return trail.content
+
+
+def _joined(encoded_state: bytes, encoded_context: bytes, count: int, part: bytes) -> bytes | None:
     if len(encoded_state) + len(encoded_context) + len(part) >= _SMALL:
         return None
     if count >= FEW or encoded_context[0] != 0x80 | count:
@@ -76,7 +84,7 @@ def continued(
 ) -> Continued | None:
     """`content` is the skeleton, `fresh` the elements that follow the list that is known; `has_bytes` says of these what
     `ListEntry` does."""
-    path, length, size, digest, had_bytes, spans, tail, _, was_open_from = known.entry
+    path, length, size, digest, had_bytes, spans, tail, was_link, opened = known.entry
     if known.chain is None or not fresh:
         return None
     kept, further = parent.skeleton, _NOTHING
@@ -105,7 +113,10 @@ def continued(
         return None
     writes += further
     chain = known.chain.followed_by(fresh)
+    digest, link = chain.digest(), chain.link
     length += len(fresh)
+    if link != was_link or not size % BLOCK:  # else the open block is still the same one, and begins where it did
+        opened = open_from(opened, length, size + added, fresh) if link != NO_LINK else 0
     size += added
     has_bytes = had_bytes or has_bytes
     last_log, first, last_end = spans[-1]
@@ -113,9 +124,6 @@ def continued(
         spans = (*spans[:-1], _new(Span, (log, first, after)))
     else:
         spans = (*spans, _new(Span, (log, end, after)))
-    digest, link, opened = chain.digest(), chain.link, 0
-    if link != NO_LINK:
-        opened = open_from(was_open_from, length, size, fresh)
     entry = _new(ListEntry, (path, length, size, digest, has_bytes, spans, tail, link, opened))
     trail.digest, trail.tail = digest, tail
     if kept is not trail.skeleton:

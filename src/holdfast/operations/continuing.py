@@ -148,7 +148,7 @@ def prepare(services: Services, way: Way, line: Line, going: Going) -> Prepared 
         if tasks is not None:
             header["tasks"] = codec.encode(tasks, "tasks")
         fresh = [_packb(element, None, tags.PACK_OPTIONS) for element in elements]
-        skeleton = continuing.skeleton(codec, state, context, part)
+        skeleton = continuing.skeleton(way.trail, codec, state, context, part)
     except (TypeError, ValueError, UnsupportedValueError):
         return None  # what is wrong with it is for the general way to say
     if way.last_fields:

@@ -268,7 +268,7 @@ class Core:
             if self.options.autosave.seconds is not None:
                 self._saved_at_us = self.services.now_us()
             self._saved_digest = digest
-        self.checkpoint = self._own_checkpoint = stored.id
+        self.checkpoint = self._own_checkpoint = stored.header["id"]
 
     async def _committed(self, name: str | None, end: int, beside: Beside | None) -> Stored:
         """Saves with the journal up to there: its new records alone, if the session stands where this run saved last, and
