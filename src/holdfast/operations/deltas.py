@@ -8,6 +8,7 @@ wins.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
@@ -19,7 +20,7 @@ from holdfast.operations.services import Services
 
 AT_ONCE = 64
 MOST_KEPT = 256  # of what was written or read last, and each of so many bytes at most
-KEPT_BYTES = 16 * 1024
+KEPT_BYTES = 32 * 1024
 MOST = 256  # blobs that a snapshot stores as differences: with more, reading what they replace takes too long
 
 Kept = TypeVar("Kept")
@@ -39,17 +40,35 @@ class Recent:
         self.contents: dict[bytes, bytes] = {}
         self.bases: dict[bytes, _Base] = {}
 
-    def loader(self, load: Load) -> Load:
-        """Loads what is not known here."""
+    def loader(self, services: Services, load: Load) -> Load:
+        """Loads what is not known here. What it reads is what is replaced next, mostly: so what differences from it are made
+        from is remembered, too. `load` says what is wrong with what can't be had so."""
 
         async def load_others(hashes: Sequence[bytes]) -> list[bytes]:
             others = [hash_ for hash_ in hashes if hash_ not in self.contents]
-            loaded = dict(zip(others, await load(others), strict=True)) if others else {}
+            loaded = await self._learned(services, others) if others else {}
+            left = [hash_ for hash_ in others if hash_ not in loaded]
+            loaded |= dict(zip(left, await load(left), strict=True)) if left else {}
             found = [loaded[hash_] if hash_ in loaded else self.contents[hash_] for hash_ in hashes]
             self.keep(loaded)
             return found
 
         return load_others
+
+    async def _learned(self, services: Services, hashes: Sequence[bytes]) -> dict[bytes, bytes]:
+        """The contents of those of these blobs that are there and undamaged."""
+        bases, differences = await _bases(services, hashes)
+        contents: dict[bytes, bytes] = {}
+        for hash_, base in bases.items():
+            if base.hash == hash_:
+                contents[hash_] = base.content
+                continue
+            with contextlib.suppress(CorruptError):
+                content = delta.unpack(differences[hash_], base.content)
+                if hashlib.sha256(content).digest() == hash_:
+                    contents[hash_] = content
+        self.replace(bases)
+        return contents
 
     def keep(self, contents: Mapping[bytes, bytes]) -> None:
         _keep(self.contents, {hash_: content for hash_, content in contents.items() if len(content) <= KEPT_BYTES})
@@ -57,7 +76,7 @@ class Recent:
     async def bases_of(self, services: Services, hashes: Collection[bytes]) -> dict[bytes, _Base]:
         known = {hash_: self.bases[hash_] for hash_ in hashes if hash_ in self.bases}
         others = [hash_ for hash_ in hashes if hash_ not in known]
-        return known | await _bases(services, others) if others else known
+        return known | (await _bases(services, others))[0] if others else known
 
     def replace(self, bases: Mapping[bytes, _Base]) -> None:
         """What differences from blobs that were written now are made from next."""
@@ -103,19 +122,19 @@ async def packed(
     return found
 
 
-async def _bases(services: Services, hashes: Sequence[bytes]) -> dict[bytes, _Base]:
-    """What differences from these blobs can be made from: themselves if they are whole, else what they are made from. What
-    is damaged or missing is left out."""
+async def _bases(services: Services, hashes: Sequence[bytes]) -> tuple[dict[bytes, _Base], dict[bytes, bytes]]:
+    """What differences from these blobs can be made from: themselves if they are whole, else what they are made from, and how.
+    What is damaged or missing is left out."""
     stored = dict(zip(hashes, await services.backend.blobs(hashes), strict=True))
     made = [hash_ for hash_, framed in stored.items() if framed is None]
     origin = {hash_: hash_ for hash_ in stored}
+    differences: dict[bytes, bytes] = {}
     if made:
-        differences = await services.backend.blobs([delta.key_of(hash_) for hash_ in made])
-        origin |= {
-            hash_: difference[1 : 1 + delta.HASH_BYTES]
-            for hash_, difference in zip(made, differences, strict=True)
-            if difference is not None
+        found = await services.backend.blobs([delta.key_of(hash_) for hash_ in made])
+        differences = {
+            hash_: difference for hash_, difference in zip(made, found, strict=True) if difference is not None
         }
+        origin |= {hash_: difference[1 : 1 + delta.HASH_BYTES] for hash_, difference in differences.items()}
         below = list({origin[hash_] for hash_ in made} - stored.keys())
         stored |= dict(zip(below, await services.backend.blobs(below), strict=True))
     bases: dict[bytes, _Base] = {}
@@ -130,7 +149,7 @@ async def _bases(services: Services, hashes: Sequence[bytes]) -> dict[bytes, _Ba
             continue
         if hashlib.sha256(content).digest() == of:
             bases[hash_] = _Base(of, framed, content)
-    return bases
+    return bases, differences
 
 
 async def whole(services: Services, hashes: Sequence[bytes]) -> dict[bytes, bytes]:

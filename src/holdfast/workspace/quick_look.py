@@ -12,18 +12,11 @@ import stat
 from collections.abc import Callable
 
 from holdfast.model.workspace import WHOLE_BYTES
-from holdfast.workspace import ignore
 from holdfast.workspace.guards import DIRECTORY_FLAGS, FILE_FLAGS, NO_FOLLOW
-from holdfast.workspace.statcache import Directory, File, StatCache
+from holdfast.workspace.statcache import File, StatCache
 
 _PASSING = DIRECTORY_FLAGS | NO_FOLLOW | getattr(os, "O_PATH", 0)
 WORTH_OPENING = 24  # files: below, opening their directory takes longer than to find it each time
-_IGNORING = frozenset(ignore.FILES)
-
-
-def is_plain(known: Directory) -> bool:
-    """Whether nothing in the directory itself decides what is left out of it."""
-    return not known.excluded and not any(name in known.files for name in ignore.FILES)
 
 
 def differing(root: int, cache: StatCache, every: Callable[[], None]) -> list[bytes]:
@@ -33,8 +26,9 @@ def differing(root: int, cache: StatCache, every: Callable[[], None]) -> list[by
     One loop without calls of our own: with two or three for each directory it took an eighth longer. And each directory is
     reached from the one above it: by paths from the root, the kernel takes a fifth longer. (`statx` by ctypes takes longer than
     `lstat`: 4.5 to 4.9 µs of CPU for a file, against 4.4; two threads take longer than one, handing the GIL over.)"""
-    lstat, directories, found = os.lstat, cache.directories, []
-    for above, names in cache.by_parent().items():
+    lstat, (plain, deciding) = os.lstat, cache.layout()
+    found = list(deciding)
+    for above, names in plain.items():
         every()
         try:
             descriptor = os.open(above or b".", _PASSING, dir_fd=root)
@@ -43,19 +37,14 @@ def differing(root: int, cache: StatCache, every: Callable[[], None]) -> list[by
             continue
         prefix = above + b"/" if above else b""
         try:
-            for name in names:
-                path = prefix + name
-                known = directories[path]
-                files = known.files
-                if known.excluded or not _IGNORING.isdisjoint(files):
-                    found.append(path)
-                    continue
+            for name, known in names.items():
                 inner = None
                 try:
                     now = lstat(name, dir_fd=descriptor)
                     if now.st_ctime_ns != known.ctime_ns or now.st_ino != known.inode or now.st_mode != known.mode:
-                        found.append(path)
+                        found.append(prefix + name)
                         continue
+                    files = known.files
                     within, base = descriptor, name + b"/"
                     if len(files) > WORTH_OPENING:
                         within = inner = os.open(name, _PASSING, dir_fd=descriptor)
@@ -68,10 +57,10 @@ def differing(root: int, cache: StatCache, every: Callable[[], None]) -> list[by
                             or now.st_ino != inode
                             or now.st_mode != mode
                         ):
-                            found.append(path)
+                            found.append(prefix + name)
                             break
                 except OSError:
-                    found.append(path)
+                    found.append(prefix + name)
                 finally:
                     if inner is not None:
                         os.close(inner)

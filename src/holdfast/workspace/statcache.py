@@ -19,11 +19,14 @@ from typing import Any, NamedTuple
 import ormsgpack
 import zstandard
 
+from holdfast.codec.decoding import collector_paused
 from holdfast.model.workspace import Entry, Kind
+from holdfast.workspace import ignore
 
 FORMAT = 1
 REWRITE_BEYOND = 3  # once the additions are so many times as large as what they were added to
 MAX_INFLATED = 1 << 31
+_IGNORING = frozenset(ignore.FILES)
 
 
 class File(NamedTuple):
@@ -46,6 +49,11 @@ class Directory:
     directories: dict[bytes, int] = field(default_factory=dict)  # modes
     excluded: dict[bytes, str] = field(default_factory=dict)
     skipped: dict[bytes, str] = field(default_factory=dict)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing in the directory itself decides what is left out of it."""
+        return not self.excluded and _IGNORING.isdisjoint(self.files)
 
     def copy(self) -> Directory:
         return Directory(
@@ -90,6 +98,14 @@ class Totals(NamedTuple):
 NOTHING = Totals()
 
 
+class Layout(NamedTuple):
+    """All known directories but the root: the plain ones by name, by the path of the one that they are in; the paths of the
+    others."""
+
+    plain: dict[bytes, dict[bytes, Directory]]
+    deciding: list[bytes]
+
+
 @dataclass(slots=True)
 class StatCache:
     directories: dict[bytes, Directory] = field(default_factory=dict)
@@ -98,23 +114,31 @@ class StatCache:
     reference: str | None = None
     checkpoint: bytes | None = None  # that holds the snapshot
     reporting: set[bytes] = field(default_factory=set)  # the directories of which something was left out
-    _by_parent: dict[bytes, list[bytes]] | None = None
+    _layout: Layout | None = None
 
-    def by_parent(self) -> dict[bytes, list[bytes]]:
-        """The names of all directories but the root, by the path of the one that they are in."""
-        if self._by_parent is None:
-            self._by_parent = {}
-            for path in self.directories:
-                if path:
+    def layout(self) -> Layout:
+        if self._layout is None:
+            plain: dict[bytes, dict[bytes, Directory]] = {}
+            deciding = []
+            for path, directory in self.directories.items():
+                if path and directory.is_plain:
                     above, _, name = path.rpartition(b"/")
-                    self._by_parent.setdefault(above, []).append(name)
-        return self._by_parent
+                    plain.setdefault(above, {})[name] = directory
+                elif path:
+                    deciding.append(path)
+            self._layout = Layout(plain, deciding)
+        return self._layout
 
     def put(self, path: bytes, directory: Directory | None) -> None:
         """What is known of a directory from now on; None if it is gone."""
         self.reporting.discard(path)
-        if directory is None or path not in self.directories:
-            self._by_parent = None
+        if self._layout is not None and path:
+            before = self.directories.get(path)
+            if directory is None or before is None or directory.is_plain != before.is_plain:
+                self._layout = None
+            elif directory.is_plain:
+                above, _, name = path.rpartition(b"/")
+                self._layout.plain[above][name] = directory
         if directory is None:
             self.directories.pop(path, None)
             return
@@ -192,16 +216,17 @@ class CacheFile:
             return cache
         at = 0
         try:
-            while at < len(data):
-                size, checksum = int.from_bytes(data[at : at + 4], "big"), int.from_bytes(data[at + 4 : at + 8], "big")
-                packed = data[at + 8 : at + 8 + size]
-                if len(packed) != size or zlib.crc32(packed) != checksum:
-                    raise ValueError("a part is damaged")
-                if not 0 <= zstandard.frame_content_size(packed) <= MAX_INFLATED:
-                    raise ValueError("a part is too large")
-                self._read(cache, ormsgpack.unpackb(zstandard.ZstdDecompressor().decompress(packed)))
-                at += 8 + size
-                self._first = self._first or at
+            with collector_paused():
+                while at < len(data):
+                    size, checksum = (int.from_bytes(data[at + i : at + i + 4], "big") for i in (0, 4))
+                    packed = data[at + 8 : at + 8 + size]
+                    if len(packed) != size or zlib.crc32(packed) != checksum:
+                        raise ValueError("a part is damaged")
+                    if not 0 <= zstandard.frame_content_size(packed) <= MAX_INFLATED:
+                        raise ValueError("a part is too large")
+                    self._read(cache, ormsgpack.unpackb(zstandard.ZstdDecompressor().decompress(packed)))
+                    at += 8 + size
+                    self._first = self._first or at
         except (ValueError, TypeError, KeyError, zstandard.ZstdError):
             self._first = 0
             return StatCache()

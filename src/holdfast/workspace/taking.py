@@ -80,6 +80,7 @@ class Taker:
             self._file = CacheFile(store.with_name(f"{store.name}-workspaces") / f"{name}.cache", self.root)
         self._held: Held | frozenset[bytes] | None = None  # what the base's snapshot holds; None until it is asked for
         self._recent = deltas.Recent()
+        self._last: Snapshot | None = None  # that was taken here
         self.watch: Watch | None = None
 
     # -- saving ------------------------------------------------------------------------------------------------------
@@ -162,6 +163,7 @@ class Taker:
         else:
             self._held = None
         cache.reference, cache.checkpoint = look.snapshot.reference, checkpoint
+        self._last = look.snapshot
         if self.watch is not None:
             self.watch.settle(acknowledged=True)
         if self._file is not None:
@@ -207,7 +209,7 @@ class Taker:
         replaced: dict[bytes, bytes] = {}  # by what is new, what it is most like
         if base is not None and self._loaded().reference is not None:
             assert base.snapshot.tree is not None
-            load = self._recent.loader(snapshots.loader(self.services))
+            load = self._recent.loader(self.services, snapshots.loader(self.services))
             built = await filetree.update(base.snapshot.tree, walk.changes, load, replaced)
         else:
             made = await apart(lambda: filetree.build(entry for entry in walk.changes.values() if entry is not None))
@@ -337,7 +339,9 @@ class Taker:
         if cache.reference is not None and cache.checkpoint is not None:
             held = await self._live(cache.checkpoint)
             if held is not None and snapshots.reference_of(held) == cache.reference:
-                return Base(await snapshots.load(self.services, cache.reference), held.id, held.tree)
+                if self._last is None or self._last.reference != cache.reference:
+                    self._last = await snapshots.load(self.services, cache.reference)
+                return Base(self._last, held.id, held.tree)
         self._cache, self._held = StatCache(), None
         if self._file is not None:
             self._file.start_over()

@@ -24,7 +24,7 @@ from holdfast.workspace import ignore
 from holdfast.workspace.compressing import Contents, is_batch
 from holdfast.workspace.contents import Changed, Read, Reader
 from holdfast.workspace.guards import DIRECTORY_FLAGS, FILE_FLAGS, NO_FOLLOW, Budget
-from holdfast.workspace.quick_look import differing, is_as_read, is_plain
+from holdfast.workspace.quick_look import differing, is_as_read
 from holdfast.workspace.scope import Scope
 from holdfast.workspace.statcache import NOTHING, Directory, File, StatCache, Totals, file_entry
 
@@ -156,7 +156,7 @@ class Walk:
         that decides what is left out, its rules are those of the directory above it; so are those of all below it that are
         passed over with it."""
         known = self.cache.directories.get(path)
-        if known is None or known.rules != rules.key or path in self.updated or not is_plain(known):
+        if known is None or known.rules != rules.key or path in self.updated or not known.is_plain:
             return None
         return known
 
