@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import random
@@ -229,6 +230,32 @@ def test_a_new_file_that_is_another_once_it_is_read(
     assert [one.path for one in report.snapshot.skipped] == ([b"d1/f33"] if change is a_pipe else [])
     files = [entry for entry in workspace.entries(report.checkpoint_id) if entry.kind == "file"]
     assert (report.snapshot.files, report.snapshot.size) == (len(files), sum(entry.size for entry in files))
+
+
+def test_a_listing_that_does_not_tell_what_is_a_file(quick: SyncClient, root: Path, monkeypatch) -> None:
+    """Some file systems list names only, and asking for each may fail."""
+    fill(root)
+    inner = os.scandir
+
+    class Name:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def is_file(self, *, follow_symlinks: bool) -> bool:
+            if self.name.startswith("f1"):
+                raise PermissionError(13, "Permission denied")
+            return False
+
+    @contextlib.contextmanager
+    def names_only(directory: int) -> Iterator[list[Name]]:
+        with inner(directory) as listed:
+            yield [Name(one.name) for one in listed]
+
+    workspace = quick.workspace(root)
+    monkeypatch.setattr(os, "scandir", names_only)
+    report = workspace.snapshot()
+    monkeypatch.undo()
+    assert in_snapshot(workspace, report.checkpoint_id) == on_disk(root)
 
 
 def test_a_new_file_that_can_not_be_opened_is_said_to_be(quick: SyncClient, root: Path, monkeypatch) -> None:

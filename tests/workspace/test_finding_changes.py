@@ -17,6 +17,7 @@ from examples import examples
 from holdfast import SyncClient
 from holdfast.backends.memory import MemoryBackend
 from holdfast.backends.sqlite import SqliteBackend
+from holdfast.workspace import compressing
 from holdfast.workspace import walk as walking
 from holdfast.workspace import watch as watching
 from holdfast.workspace.statcache import CacheFile
@@ -80,8 +81,13 @@ def edit(root: Path, doing: str, path: bytes, value) -> None:
     steps=st.lists(st.lists(EDITS, max_size=6), min_size=1, max_size=4),
     watch=st.booleans(),
     reopen=st.booleans(),
+    batch=st.sampled_from([2, compressing.BATCH_CONTENTS]),
 )
-def test_after_any_edits_a_snapshot_is_the_directory(tmp_path_factory, steps, watch, reopen) -> None:
+def test_after_any_edits_a_snapshot_is_the_directory(
+    tmp_path_factory, steps, watch, reopen, batch, monkeypatch
+) -> None:
+    monkeypatch.setattr(compressing, "BATCH_CONTENTS", batch)  # with 2, by a thread
+    monkeypatch.setattr(compressing, "_processors", lambda: 2)
     where = tmp_path_factory.mktemp("edits")
     root = where / "project"
     root.mkdir()

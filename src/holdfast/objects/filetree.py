@@ -224,7 +224,10 @@ def _check_paths(paths: Sequence[bytes]) -> None:
 
 def _reach(path: bytes) -> int:
     """Up to which level a path begins a node: at level k, if the result is greater than k."""
-    number = int.from_bytes(hashlib.sha256(path).digest()[:8], "big")
+    digest = hashlib.sha256(path).digest()
+    if digest[7] & _FANOUT_MASK:  # 31 times out of 32
+        return 0
+    number = int.from_bytes(digest[:8], "big")
     level = 0
     while level < 10 and number & _FANOUT_MASK == 0:
         level += 1

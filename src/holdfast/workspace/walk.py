@@ -547,8 +547,15 @@ def _settled(ctime_ns: int, looked_ns: int) -> int:
 
 def _listed(descriptor: int) -> dict[bytes, bool]:
     """The names in a directory, and whether each is a regular file's, as far as the listing tells."""
+    names = {}
     with os.scandir(descriptor) as listed:
-        return {os.fsencode(one.name): one.is_file(follow_symlinks=False) for one in listed}
+        for one in listed:
+            try:
+                is_file = one.is_file(follow_symlinks=False)
+            except OSError:  # it does not tell, and can't be asked either: that is found out later, and said
+                is_file = False
+            names[os.fsencode(one.name)] = is_file
+    return names
 
 
 def _names_of(directory: Directory) -> list[bytes]:
