@@ -14,14 +14,17 @@ from typing import Any
 import odd_filling
 import pytest
 import sharing_setting
-from restore_trees import on_disk
+from hypothesis import given
+from restore_trees import Tree, changes, entries, on_disk, trees
 from sharing_setting import Prompt, empty, fill
 
 from crash.volumes import small_disk
 from holdfast import Client
 from holdfast.errors import ConflictError, CorruptError, StoreError
+from holdfast.model.restore_plan import make_plan
 from holdfast.objects import frame
 from holdfast.workspace import apply, descriptors, filling, restoring, sharing
+from holdfast.workspace.carrying_out import as_needed
 from support import Store
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs /proc")
@@ -311,3 +314,18 @@ def test_cancelling_ends_the_workers(
 
     asyncio.run(go())
     assert on_disk(root) == before
+
+
+@given(trees(), trees())
+def test_every_directory_is_made_before_what_goes_into_it_and_nothing_is_forgotten(before: Tree, after: Tree) -> None:
+    plan = make_plan(changes(entries(before), entries(after)))
+    ordered = list(as_needed(plan.actions, 2))
+    assert sorted(map(repr, ordered)) == sorted(map(repr, plan.actions))
+    made: set[bytes] = {path for path, content in before.items() if content[0] == "dir"}
+    for action in ordered:
+        above = action.path.rpartition(b"/")[0]
+        if action.doing == "create":
+            assert not above or above in made
+            made |= {action.path} if action.after is not None and action.after.kind == "dir" else set()
+    is_removal = [action.doing == "delete" for action in ordered]
+    assert is_removal == sorted(is_removal, reverse=True)

@@ -71,7 +71,7 @@ async def carry_out(
         Sharing(applier, actions, PORTION_ACTIONS, PORTION_BYTES) as sharing,
     ):
         course = _Course(backend, applier, actions, source, progress, writeback, sharing)
-        for portion in portions(actions):
+        for portion in portions(as_needed(actions, PORTION_ACTIONS) if sharing.is_on else actions):
             rest = portion
             if copies is not None:
                 await course.finish()
@@ -88,6 +88,8 @@ async def carry_out(
                 contents = ahead.begun(contents, sum(entry.size for entry in files))
                 await course.finish()
                 course.waiting = (rest, contents)
+                if not files:
+                    await course.finish()
         await course.finish()
         await course.judge(sharing.rest)
         await backend.apart(writeback.finish)
@@ -193,6 +195,29 @@ async def _not_copied(backend: Apart, applier: Applier, portion: list[Action], c
     there = [one for one in portion if _has_content(one) and one.after is not None and copies.has(one.after)]
     copied = await backend.apart(functools.partial(_copy, applier, there, copies)) if there else set()
     return [action for action in portion if action.path not in copied]
+
+
+def as_needed(actions: Sequence[Action], at_once: int) -> Iterator[Action]:
+    """The same actions, but that a directory is made only when the files that come next go into it, or behind it: so others can
+    begin with the first ones while there are more to be made. A plan has all directories before the files, both in order."""
+    first = next((at for at, action in enumerate(actions) if _is_new_directory(action)), len(actions))
+    end = next((at for at in range(first, len(actions)) if not _is_new_directory(actions[at])), len(actions))
+    last = next((at for at in range(end, len(actions)) if actions[at].doing == "chmod"), len(actions))
+    yield from actions[:first]
+    made = first
+    for start in range(end, last, at_once):
+        group = actions[start : min(start + at_once, last)]
+        furthest = max(action.path.rpartition(b"/")[0] for action in group)
+        while made < end and actions[made].path <= furthest:
+            yield actions[made]
+            made += 1
+        yield from group
+    yield from actions[made:end]
+    yield from actions[last:]
+
+
+def _is_new_directory(action: Action) -> bool:
+    return action.doing == "create" and action.after is not None and action.after.kind == "dir"
 
 
 def portions(actions: Iterable[Action]) -> Iterator[list[Action]]:

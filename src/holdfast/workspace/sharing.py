@@ -71,6 +71,11 @@ class Sharing:
             os.close(self._lock)
             self._lock = None
 
+    @property
+    def is_on(self) -> bool:
+        """Whether there are, or were, workers."""
+        return self._workers is not None
+
     def has_room_for(self, portion: Sequence[Action]) -> bool:
         """Whether it can be handed over, and somebody is there who takes it."""
         return (
