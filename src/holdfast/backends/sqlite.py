@@ -89,7 +89,7 @@ class SqliteBackend:
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def commit_all(self, commits: Sequence[Commit]) -> list[BaseException | None]:
-        self._is_shared()  # whoever reads while this one waits for another process must not wait, too
+        self._is_shared()  # one that only writes counts, too: nobody else may then read by its connection
         with self._writing:
             try:
                 return self._transaction((self._batch or self._new_batch()).carry_out, commits)
@@ -336,18 +336,21 @@ class SqliteBackend:
 
     def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """As long as one thread does everything, it reads by the connection that it writes by: that is open, and what it wrote is
-        at hand. Where there are several, readers have a connection of their own, and wait for no writer."""
-        if self._is_shared():
+        at hand. Where there are several, readers have a connection of their own, and wait for no writer. Nor does a signal
+        handler that reads in the middle of a commit."""
+        if self._is_shared() or not self._writing.acquire(blocking=False):
             with self._reading, self._translated("read"):
                 return query(self._connected("_reader"))
-        with self._writing, self._translated("read"):
-            try:
+        try:
+            with self._translated("read"):
                 return query(self._connected("_writer"))
-            except BaseException:
-                # The error may keep a statement from ending, which then holds on to what the store was: on that, nothing can
-                # be written once somebody else has. So the connection goes.
-                self._discard("_writer")
-                raise
+        except BaseException:
+            # The error may keep a statement from ending, which then holds on to what the store was: on that, nothing can be
+            # written once somebody else has. So the connection goes.
+            self._discard("_writer")
+            raise
+        finally:
+            self._writing.release()
 
     def _is_shared(self) -> bool:
         """Whether more than one thread has called."""

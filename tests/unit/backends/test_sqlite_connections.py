@@ -59,6 +59,19 @@ def test_who_reads_in_another_thread_does_not_wait_for_a_commit_that_waits(backe
     assert backend.rows([KEY]) == [(b"second", 2)]
 
 
+def test_who_reads_in_the_middle_of_a_commit_of_its_own_does_not_wait_for_itself(backend: SqliteBackend):
+    """As a signal handler may."""
+    assert backend.commit_all([saved(1, RowWrite(KEY, b"first", ABSENT))]) == [None]
+    assert backend._writer is not None
+    seen: list[object] = []
+    backend._writer.set_trace_callback(lambda statement: seen.append(backend.rows([KEY])))
+    assert backend.commit_all([saved(2, RowWrite(KEY, b"second", 1))]) == [None]
+    backend._writer.set_trace_callback(None)
+    assert seen
+    assert all(rows == [(b"first", 1)] for rows in seen)
+    assert backend.rows([KEY]) == [(b"second", 2)]
+
+
 def test_a_query_that_failed_holds_on_to_nothing(backend: SqliteBackend, path: Path):
     """Else the connection would stay at what the store was then, where nothing can be written once another process has."""
     runs = [RunWrite(7, n, 1, b"element", n) for n in range(3)]
