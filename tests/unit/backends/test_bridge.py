@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from holdfast import Client
 from holdfast.backends.bridge import Inline, Offload, run_inline
 from holdfast.backends.memory import MemoryBackend
-from holdfast.backends.port import Backend, Commit, Row, RowKey, RowWrite
+from holdfast.backends.port import Backend, Commit, CommitConflict, Row, RowKey, RowWrite
 from holdfast.errors import CorruptError
 
 FIRST, SECOND = RowKey("tag", b"first"), RowKey("tag", b"second")
@@ -190,3 +191,56 @@ def test_who_waits_for_commits_hears_of_one_that_was_made_in_the_thread():
         await bridge.close()
 
     asyncio.run(main())
+
+
+class Slow(MemoryBackend):
+    """Says when it commits a batch, and waits to be told to go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[int] = []
+        self.began, self.may_go_on = threading.Event(), threading.Event()
+
+    def commit_all(self, commits: Sequence[Commit]) -> list[BaseException | None]:
+        self.batches.append(len(commits))
+        self.began.set()
+        assert self.may_go_on.wait(60)
+        return super().commit_all(commits)
+
+
+def test_a_commit_at_once_says_what_was_wrong_with_it():
+    bridge = Inline(MemoryBackend())
+    bridge.at_once.commit_at_once(ROWS)
+    assert bridge.committed == 1
+    with pytest.raises(CommitConflict):
+        bridge.at_once.commit_at_once(Commit(tree=b"", rows=[RowWrite(FIRST, b"other", 7)]))
+    assert bridge.committed == 2
+    [row] = run_inline(bridge.rows([FIRST]))
+    assert row == Row(SECOND.key, 1)
+
+
+def test_a_commit_at_once_waits_for_those_who_commit_and_goes_with_those_who_wait():
+    slow = Slow()
+    bridge = Inline(slow)
+    keys = [RowKey("tag", b"%d" % number) for number in range(4)]
+
+    def commit(key: RowKey) -> None:
+        bridge.commit_at_once(Commit(tree=b"", rows=[RowWrite(key, b"value")]))
+
+    threads = [threading.Thread(target=commit, args=(key,)) for key in keys]
+    threads[0].start()
+    assert slow.began.wait(60)
+    for thread in threads[1:]:
+        thread.start()
+    deadline = time.monotonic() + 60
+    while bridge._queue.qsize() < 3 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    slow.may_go_on.set()
+    for thread in threads:
+        thread.join(60)
+    assert slow.batches == [1, 3]
+    assert [row.value for row in run_inline(bridge.rows(keys)) if row] == [b"value"] * 4
+
+
+def test_stores_that_are_asked_by_others_offer_no_commit_at_once():
+    assert Offload(MemoryBackend()).at_once is None
