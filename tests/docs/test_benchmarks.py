@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.slow
 def test_the_quick_benchmarks_of_our_own_side_run(tmp_path: Path):
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.run", "--quick", "--ours", "--only", "B,fork,import", "--results", tmp_path],
+        [sys.executable, "-m", "benchmarks.run", "--quick", "--ours", "--only", "B,cold,fork,import", "--results", tmp_path],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -24,7 +24,9 @@ def test_the_quick_benchmarks_of_our_own_side_run(tmp_path: Path):
     )
     assert done.returncode == 0, done.stderr
     results = json.loads((tmp_path / "results.json").read_text())
-    assert {"B", "fork", "import"} <= results.keys()
+    assert {"B", "cold", "fork", "import"} <= results.keys()
+    assert results["cold"].keys() == {"undeclared", "declared", "undeclared_beside", "declared_beside", "floor"}
+    assert "the least of a save" in (tmp_path / "results.md").read_text("utf-8")
 
 
 @pytest.mark.slow
