@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -72,7 +72,9 @@ class Bridge:
     async def apart(self, call: Callable[[], T]) -> T:
         return call()
 
-    async def together(self, read: Callable[[Backend], Coroutine[Any, Any, T]]) -> T:
+    async def together(
+        self, read: Callable[[Backend], Coroutine[Any, Any, T]], beside: Callable[[T], Iterator[None]] | None = None
+    ) -> T:
         return await read(self)
 
     @property
@@ -294,6 +296,7 @@ class _Job(NamedTuple):
     future: asyncio.Future[Any]
     commit: Commit | None
     call: Callable[[], Any] | None
+    beside: Callable[[Any], Iterator[None]] | None = None  # what the thread goes on with, once the answer was given
 
 
 _Answer = tuple[_Job, Any, BaseException | None]
@@ -387,8 +390,10 @@ class Offload(LoopBridge):
         answer: T = await self._submit(None, lambda: method(*args, **kwargs))
         return answer
 
-    async def together(self, read: Callable[[Backend], Coroutine[Any, Any, T]]) -> T:
-        answer: T = await self._submit(None, lambda: run_inline(read(self._inline)))
+    async def together(
+        self, read: Callable[[Backend], Coroutine[Any, Any, T]], beside: Callable[[T], Iterator[None]] | None = None
+    ) -> T:
+        answer: T = await self._submit(None, lambda: run_inline(read(self._inline)), beside)
         return answer
 
     @property
@@ -407,10 +412,15 @@ class Offload(LoopBridge):
         self._queue.put(None)  # ends the thread; a call after this starts another, which says that it is closed
         self._thread_of = None
 
-    def _submit(self, commit: Commit | None, call: Callable[[], Any] | None) -> asyncio.Future[Any]:
+    def _submit(
+        self,
+        commit: Commit | None,
+        call: Callable[[], Any] | None,
+        beside: Callable[[Any], Iterator[None]] | None = None,
+    ) -> asyncio.Future[Any]:
         loop = _running_loop()
         future = loop.create_future()
-        job = _Job(loop, future, commit, call)
+        job = _Job(loop, future, commit, call, beside)
         gathered = self._gathered.get(loop)
         if gathered is not None:
             gathered.append(job)
@@ -456,16 +466,21 @@ class Offload(LoopBridge):
                 _deliver(answers)
                 del answers
                 self._count()
-            for number, job in enumerate(calls, start=1):
-                answer = _answer(job)
-                self._is_idle = number == len(calls)
-                _deliver([answer])
-                del answer
+            self._carry_out(calls, queue)
             if self._inline.committed != committed:
                 self._count()
             if None in waiting:
                 return
             del waiting, jobs, commits, calls
+
+    def _carry_out(self, calls: list[_Job], queue: SimpleQueue[list[_Job] | None]) -> None:
+        for number, job in enumerate(calls, start=1):
+            answer = _answer(job)
+            self._is_idle = number == len(calls)
+            _deliver([answer])
+            if job.beside is not None and self._is_idle and answer[2] is None:
+                _go_on(job.beside(answer[1]), queue)
+            del answer
 
     def _count(self) -> None:
         self.committed += 1
@@ -478,6 +493,15 @@ class Offload(LoopBridge):
         except BaseException as error:
             outcomes = [error] * len(jobs)
         return [(job, None, outcome) for job, outcome in zip(jobs, outcomes, strict=True)]
+
+
+def _go_on(work: Iterator[None], queue: SimpleQueue[Any]) -> None:
+    """Steps through work that nobody waits for, until somebody waits for something else."""
+    # What fails here fails again where it is needed, and is heard of there.
+    with suppress(Exception):
+        for _ in work:
+            if not queue.empty():
+                return
 
 
 def _answer(job: _Job) -> _Answer:

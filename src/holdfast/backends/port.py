@@ -38,7 +38,7 @@ out as tests in `holdfast.testing`, which every backend runs.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -392,9 +392,12 @@ class Backend(Protocol):
     async def apart(self, call: Callable[[], T]) -> T:
         """The same for what may take long: calls of the store do not wait for it."""
 
-    async def together(self, read: Callable[[Backend], Coroutine[Any, Any, T]]) -> T:
+    async def together(
+        self, read: Callable[[Backend], Coroutine[Any, Any, T]], beside: Callable[[T], Iterator[None]] | None = None
+    ) -> T:
         """Reads of which each depends on the one before, and a commit perhaps, of the store that `read` is given. Where a call goes to another
-        thread and back, all of them go there once."""
+        thread and back, all of them go there once; and that thread then steps through `beside`, while the caller has the
+        answer already. Nobody waits for that: it may be cut short, or never be begun."""
 
     @property
     def at_once(self) -> AtOnce | None:

@@ -6,30 +6,35 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from zstandard import ZstdDecompressor
-
 from holdfast.backends.port import Run, Span
 from holdfast.codec.codec import Codec
 from holdfast.errors import CorruptError
 from holdfast.objects import frame, runs, split
-from holdfast.objects.chain import Chain, chain_of
+from holdfast.objects.chain import Chain
+from holdfast.objects.inflating import Inflating
 from holdfast.objects.manifest import BlobEntry, ListEntry, Manifest
 
 
 def assemble(
-    codec: Codec, manifest: Manifest, stored: Sequence[Sequence[Run]], blobs: Sequence[bytes | None], *, verify: bool
+    codec: Codec,
+    manifest: Manifest,
+    stored: Sequence[Sequence[Run]],
+    blobs: Sequence[bytes | None],
+    inflating: Inflating | None = None,
+    *,
+    verify: bool,
 ) -> tuple[Any, Any]:
     """The two parts of the state. `stored` answers `manifest.spans()`, `blobs` its blobs, each in order."""
-    inflate = frame.inflater()
+    inflating = inflating or Inflating()
     answers = iter(zip(manifest.spans(), stored, strict=True))
     skeleton = manifest.skeleton
     content = skeleton.inline
     if content is None:
         span, found = next(answers)
-        content = b"".join(data for _, data in runs.payload(span, found, inflate))
+        content = b"".join(data for _, data in runs.payload(span, found, inflating))
     _check("the skeleton", content, skeleton.size, skeleton.digest, verify=verify)
     lists = [
-        list_of(codec, entry, [next(answers)[1] for _ in entry.spans], inflate, verify=verify)
+        list_of(codec, entry, [next(answers)[1] for _ in entry.spans], inflating, verify=verify)
         for entry in manifest.lists
     ]
     return put_together(codec, manifest, content, lists, blobs, verify=verify)
@@ -39,15 +44,23 @@ def list_of(
     codec: Codec,
     entry: ListEntry,
     stored: Sequence[Sequence[Run]],
-    inflate: ZstdDecompressor | None = None,
+    inflating: Inflating | None = None,
     *,
     verify: bool = True,
 ) -> list[Any]:
     """A list. `stored` answers the entry's spans."""
-    pieces: list[tuple[int, memoryview]] = []
+    pieces: list[tuple[int, runs.Payload]] = []
+    length = size = 0
+    chain = Chain()
     for span, found in zip(entry.spans, stored, strict=True):
-        pieces += runs.payload(span, found, inflate)
-    _check_list(entry, pieces, verify=verify)
+        for count, data in runs.payload(span, found, inflating):
+            pieces.append((count, data))
+            length += count
+            size += len(data)
+            if verify:
+                chain.update(data)
+    if length != entry.length or size != entry.size or (verify and chain.digest() != entry.digest):
+        list_mismatch(entry)
     return codec.decode_joined(pieces)
 
 
@@ -160,16 +173,6 @@ def _blob(hash_: bytes, size: int, found: bytes | None, *, verify: bool) -> byte
 def _check(what: str, content: bytes, size: int, digest: bytes, *, verify: bool) -> None:
     if len(content) != size or (verify and hashlib.sha256(content).digest() != digest):
         _mismatch(what)
-
-
-def _check_list(entry: ListEntry, pieces: Sequence[tuple[int, memoryview]], *, verify: bool) -> None:
-    contents = [data for _, data in pieces]
-    if (
-        sum(count for count, _ in pieces) != entry.length
-        or sum(map(len, contents)) != entry.size
-        or (verify and chain_of(contents).digest() != entry.digest)
-    ):
-        list_mismatch(entry)
 
 
 def list_mismatch(entry: ListEntry) -> NoReturn:

@@ -36,15 +36,15 @@ class Chain:
             self._open.update(data)
             self._room -= len(data)
             return
-        view = memoryview(data)
-        while len(view) >= self._room:
-            self._open.update(view[: self._room])
-            view = view[self._room :]
-            self.link = self._open.digest()
-            self._open = hashlib.sha256(self.link)
-            self._room = BLOCK
-        self._open.update(view)
-        self._room -= len(view)
+        view, size = memoryview(data), len(data)
+        link, block, start, end = self.link, self._open, 0, self._room
+        while end <= size:
+            block.update(view[start:end])
+            link = block.digest()
+            block = hashlib.sha256(link)
+            start, end = end, end + BLOCK
+        block.update(view[start:])
+        self.link, self._open, self._room = link, block, end - size
 
     def digest(self) -> bytes:
         return self._open.digest()

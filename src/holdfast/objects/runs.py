@@ -11,16 +11,18 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
-
-from zstandard import ZstdDecompressor
 
 from holdfast.backends.port import Run, Span
 from holdfast.errors import CorruptError
 from holdfast.objects import frame
+from holdfast.objects.inflating import Inflating
 
 SEAL_BYTES = 64 * 1024
+_SMALL = 8 * 1024
+
+Payload = bytes | memoryview
 
 
 def pack(elements: Sequence[bytes], *, seal: bool) -> bytes:
@@ -36,37 +38,45 @@ def unpack(run: Run) -> list[bytes]:
     data = run.data
     if run.length == 1 and data[:1] == frame.RAW and int.from_bytes(data[1:5], "little") == len(data) - 5 >= 0:
         return [data[5:]]  # as most are that a save has appended
-    content, ends = _table(run)
+    content, ends = _table(run, memoryview(frame.content(data)))
     return [bytes(content[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def payload(span: Span, runs: Iterable[Run], inflate: ZstdDecompressor | None = None) -> list[tuple[int, memoryview]]:
+def payload(span: Span, runs: Iterable[Run], inflating: Inflating | None = None) -> Iterator[tuple[int, Payload]]:
     """The bytes of all elements of a span, in pieces: how many elements, and their bytes. The runs must cover it without
-    a gap."""
-    pieces, reached = [], span.first
+    a gap; that they do is known at the end."""
+    inflating = inflating or Inflating()
+    small: list[memoryview] = []  # of runs that are not sealed yet: many, and quicker to work through as one
+    count, reached = 0, span.first
     for run in runs:
         if run.first > reached:
             break
         end = min(run.first + run.length, span.end)
         if end <= reached:  # what it says it has was read already: its place is damaged
             continue
-        pieces.append((end - reached, _piece(run, reached, end, inflate)))
+        piece = _piece(run, reached, end, inflating.content(run.data))
+        small.append(piece)
+        count += end - reached
         reached = end
+        if len(piece) >= _SMALL:
+            yield count, piece if len(small) == 1 else b"".join(small)
+            small, count = [], 0
+    if small:
+        yield count, b"".join(small)
     if reached != span.end:
         raise CorruptError(
             f"elements {reached} to {span.end} of log {span.log} are missing: the store is damaged. Run `verify` "
             "to see which checkpoints it concerns"
         )
-    return pieces
 
 
-def _piece(run: Run, first: int, end: int, inflate: ZstdDecompressor | None) -> memoryview:
+def _piece(run: Run, first: int, end: int, content: memoryview) -> memoryview:
     """The bytes of the elements `[first, end)` of the log, which lie in this run."""
     low, high = first - run.first, end - run.first
     if low == 0 and high == run.length:
-        return memoryview(frame.content(run.data, inflate))[4 * run.length :]  # all: the table need not be read
-    content, ends = _table(run, inflate)
-    return content[ends[low - 1] if low else 0 : ends[high - 1]]
+        return content[4 * run.length :]  # all: the table need not be read
+    elements, ends = _table(run, content)
+    return elements[ends[low - 1] if low else 0 : ends[high - 1]]
 
 
 def elements(span: Span, runs: Iterable[Run]) -> list[bytes]:
@@ -92,8 +102,7 @@ def segments(elements: Sequence[bytes]) -> list[list[bytes]]:
     return cut
 
 
-def _table(run: Run, inflate: ZstdDecompressor | None = None) -> tuple[memoryview, list[int]]:
-    content = memoryview(frame.content(run.data, inflate))
+def _table(run: Run, content: memoryview) -> tuple[memoryview, list[int]]:
     table_size = 4 * run.length
     sizes = array("I")
     if len(content) < table_size or run.length < 0:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from holdfast.backends.port import Backend, Run, Span
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.migrations import Step
 from holdfast.objects import assemble, record, rows
+from holdfast.objects.inflating import Inflating
 from holdfast.objects.manifest import Manifest
 from holdfast.objects.record import Stored
 from holdfast.operations import reading, state_versions
@@ -22,7 +23,11 @@ async def restore(services: Services, id_: bytes, *, verify: bool = True, migrat
         stored, at_hand = await reading.live_record_and_runs(services.over(backend), id_)
         return await _read(services, backend, stored, migrate=migrate, at_hand=at_hand)
 
-    return _assembled(services, await services.backend.together(read), verify=verify)
+    return _assembled(services, await services.backend.together(read, beside=_inflate), verify=verify)
+
+
+def _inflate(found: _Read) -> Iterator[None]:
+    return found.inflating.help()
 
 
 async def loaded(services: Services, stored: Stored, *, verify: bool = True, migrate: bool = True) -> Checkpoint:
@@ -36,6 +41,7 @@ class _Read(NamedTuple):
     stored: Stored
     manifest: Manifest
     parts: reading.Parts
+    inflating: Inflating
     steps: tuple[Step, ...]
 
 
@@ -50,12 +56,14 @@ async def _read(
     # Before the state is decoded: a newer one may hold types that are not known here, which says less.
     steps = state_versions.steps_of(services, stored) if migrate else ()
     manifest = stored.manifest()
-    return _Read(stored, manifest, await reading.load_parts(backend, manifest, at_hand), steps)
+    parts = await reading.load_parts(backend, manifest, at_hand)
+    inflating = Inflating([run.data for of_span in parts[0] for run in of_span])
+    return _Read(stored, manifest, parts, inflating, steps)
 
 
 def _assembled(services: Services, found: _Read, *, verify: bool) -> Checkpoint:
-    stored, manifest, (runs, blobs), steps = found
-    state = assemble.assemble(services.codec, manifest, runs, blobs, verify=verify)
+    stored, manifest, (runs, blobs), inflating, steps = found
+    state = assemble.assemble(services.codec, manifest, runs, blobs, inflating, verify=verify)
     if not steps:
         return record.checkpoint(services.codec, stored, state)
     state = state_versions.migrated(steps, state)
