@@ -20,6 +20,8 @@ class Plan:
     history_saves: dict[int, int]
     """Workload H: bytes of history -> saves of each contender."""
     restores: int
+    """Of each contender and size; those of a random checkpoint are half as many."""
+    timelines: int
     cold_processes: int
     memory_sessions: int
     fork_steps: tuple[int, ...]
@@ -38,7 +40,8 @@ def full_plan(stores: Path, *, with_peers: bool, rounds: int | None) -> Plan:
         writers=(1, 32),
         writes_total=10_000,
         history_saves={MEGABYTE: 40, 10 * MEGABYTE: 15},
-        restores=9,
+        restores=31,
+        timelines=9,
         cold_processes=11,
         memory_sessions=1000,
         fork_steps=(100, 3000),
@@ -58,7 +61,8 @@ def quick_plan(stores: Path, *, with_peers: bool, rounds: int | None) -> Plan:
         writers=(1, 32),
         writes_total=640,
         history_saves={MEGABYTE: 8},
-        restores=3,
+        restores=4,
+        timelines=3,
         cold_processes=3,
         memory_sessions=100,
         fork_steps=(100, 300),

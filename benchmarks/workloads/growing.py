@@ -14,7 +14,6 @@ from benchmarks.plan import Plan
 
 SESSION = "growing"
 TIMELINE_LIMIT = 20
-RANDOM_RESTORES = 5
 CURVE_POINTS = 40
 BYTES_PER_STEP = 1250
 SPARE_DISK = 4_000_000_000
@@ -109,10 +108,11 @@ class Race:
             for one, collected in self._in_turn():
                 settle()
                 await collected.latest.time(one.restore(SESSION, self._ids[one.key][-1]))
+        for _ in range(self._plan.timelines):
             for one, collected in self._in_turn():
                 settle()
                 await collected.timeline.time(one.timeline(SESSION, TIMELINE_LIMIT))
-        for _ in range(RANDOM_RESTORES):
+        for _ in range(self._plan.restores // 2):
             share = self._order.random()
             for one, collected in self._in_turn():
                 ids = self._ids[one.key]

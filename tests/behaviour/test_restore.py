@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import decimal
 import math
+import random
 import sqlite3
 import uuid
 import zlib
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -214,3 +218,48 @@ class TestRegisteredTypes:
         saved = store.client(types=self.types()).save("a", execution_state={"chat": Chat("t")})
         with pytest.raises(UnknownTypeError, match="chat"):
             store.client(types=TypeRegistry()).restore(saved)
+
+
+def sealed_state() -> dict[str, Any]:
+    """A state of some sealed runs that zstd can only halve."""
+    digits = random.Random(1)
+    return {"messages": [{"id": number, "text": digits.randbytes(500).hex()} for number in range(900)]}
+
+
+class TestALargeState:
+    def test_is_restored_exactly_beside_other_calls(self, store: Store):
+        state = sealed_state()
+
+        async def main() -> None:
+            async with store.async_client() as client:
+                id_ = await client.save(agent_id="a", session_id="s", execution_state=state)
+                restored = await asyncio.gather(
+                    *(client.restore(id_) for _ in range(4)), client.timeline("a", "s"), client.restore(id_)
+                )
+                assert [one.execution_state == state for one in (*restored[:4], restored[5])] == [True] * 5
+                assert (await client.restore(id_)).execution_state == state
+
+        asyncio.run(main())
+
+    @pytest.mark.parametrize("end", ["first", "last"])
+    def test_damage_is_told_whichever_thread_meets_it_first(self, tmp_path: Path, end: str):
+        store = Store("sqlite", tmp_path)
+        with store.client() as client:
+            id_ = client.save(agent_id="a", session_id="s", execution_state=sealed_state())
+        with sqlite3.connect(tmp_path / "store.db") as database:
+            sealed = database.execute("SELECT k, data FROM run WHERE length(data) > 16384 ORDER BY k").fetchall()
+            assert len(sealed) > 4
+            key, data = sealed[0 if end == "first" else -1]
+            middle = len(data) // 2
+            changed = data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+            database.execute("UPDATE run SET data = ? WHERE k = ?", (changed, key))
+        database.close()
+
+        async def main() -> None:
+            async with store.async_client() as client:
+                for _ in range(3):
+                    with pytest.raises(CorruptError):
+                        await client.restore(id_)
+                assert (await client.get(id_)).session_id == "s"
+
+        asyncio.run(main())

@@ -73,7 +73,9 @@ class Bridge:
         return call()
 
     async def together(
-        self, read: Callable[[Backend], Coroutine[Any, Any, T]], beside: Callable[[T], Iterator[None]] | None = None
+        self,
+        read: Callable[[Backend], Coroutine[Any, Any, T]],
+        beside: Callable[[T], Iterator[None]] | None = None,  # noqa: ARG002 - there is no thread to do it
     ) -> T:
         return await read(self)
 

@@ -49,11 +49,12 @@ def list_of(
     verify: bool = True,
 ) -> list[Any]:
     """A list. `stored` answers the entry's spans."""
+    inflating = inflating or Inflating()
     pieces: list[tuple[int, runs.Payload]] = []
     length = size = 0
     chain = Chain()
     for span, found in zip(entry.spans, stored, strict=True):
-        for count, data in runs.payload(span, found, inflating):
+        for count, data in runs.pieces(span, found, inflating):
             pieces.append((count, data))
             length += count
             size += len(data)

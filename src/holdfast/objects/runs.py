@@ -42,10 +42,14 @@ def unpack(run: Run) -> list[bytes]:
     return [bytes(content[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def payload(span: Span, runs: Iterable[Run], inflating: Inflating | None = None) -> Iterator[tuple[int, Payload]]:
+def payload(span: Span, runs: Iterable[Run], inflating: Inflating | None = None) -> list[tuple[int, Payload]]:
     """The bytes of all elements of a span, in pieces: how many elements, and their bytes. The runs must cover it without
-    a gap; that they do is known at the end."""
-    inflating = inflating or Inflating()
+    a gap."""
+    return list(pieces(span, runs, inflating or Inflating()))
+
+
+def pieces(span: Span, runs: Iterable[Run], inflating: Inflating) -> Iterator[tuple[int, Payload]]:
+    """The same one by one, so that each can be hashed as it comes. Whether there is a gap is known only at the end."""
     small: list[memoryview] = []  # of runs that are not sealed yet: many, and quicker to work through as one
     count, reached = 0, span.first
     for run in runs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -27,10 +27,10 @@ class Counting(Offload):
         self.calls = 0
         self.commits = 0
 
-    def _submit(self, commit: Commit | None, call: Callable[[], Any] | None) -> asyncio.Future[Any]:
+    def _submit(self, commit: Commit | None, call: Callable[[], Any] | None, *more: Any) -> asyncio.Future[Any]:
         self.calls += call is not None
         self.commits += commit is not None
-        return super()._submit(commit, call)
+        return super()._submit(commit, call, *more)
 
 
 async def follow(backend: Backend) -> tuple[bytes, int]:
@@ -53,6 +53,65 @@ def test_reads_that_depend_on_each_other_go_to_the_thread_once():
         assert value == b"found"
         assert thread != threading.get_ident()
         assert bridge.calls == 1
+        await bridge.close()
+
+    asyncio.run(main())
+
+
+def test_the_thread_goes_on_with_what_nobody_waits_for():
+    async def main() -> None:
+        bridge = Offload(MemoryBackend())
+        await bridge.commit(ROWS)
+        steps: list[tuple[bytes, int]] = []
+        is_over = threading.Event()
+
+        def beside(answer: tuple[bytes, int]) -> Iterator[None]:
+            steps.append((answer[0], threading.get_ident()))
+            yield
+            is_over.set()
+
+        value, thread = await bridge.together(follow, beside)
+        assert await asyncio.to_thread(is_over.wait, 60)
+        assert steps == [(value, thread)]
+        await bridge.close()
+
+    asyncio.run(main())
+
+
+def test_what_nobody_waits_for_ends_when_somebody_waits_for_something_else():
+    async def main() -> None:
+        bridge = Offload(MemoryBackend())
+        await bridge.commit(ROWS)
+        has_begun = threading.Event()
+
+        def endless(_: object) -> Iterator[None]:
+            while True:
+                has_begun.set()
+                yield
+
+        await bridge.together(follow, endless)
+        assert await asyncio.to_thread(has_begun.wait, 60)
+        [row] = await asyncio.wait_for(bridge.rows([SECOND]), 60)
+        assert row is not None
+        await bridge.close()
+
+    asyncio.run(main())
+
+
+def test_what_nobody_waits_for_may_fail():
+    async def main() -> None:
+        bridge = Offload(MemoryBackend())
+        await bridge.commit(ROWS)
+        has_failed = threading.Event()
+
+        def fail(_: object) -> Iterator[None]:
+            has_failed.set()
+            raise CorruptError("nobody hears of this")
+            yield
+
+        value, _ = await bridge.together(follow, fail)
+        assert await asyncio.to_thread(has_failed.wait, 60)
+        assert (value, (await bridge.together(follow))[0]) == (b"found", b"found")
         await bridge.close()
 
     asyncio.run(main())
