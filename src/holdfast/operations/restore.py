@@ -27,12 +27,17 @@ async def restore(services: Services, id_: bytes, *, verify: bool = True, migrat
 
 
 def _inflate(found: _Read) -> Iterator[None]:
+    """For the store's thread, which is done, while the caller's begins to hash: zstd holds no lock of Python's."""
     return found.inflating.help()
 
 
 async def loaded(services: Services, stored: Stored, *, verify: bool = True, migrate: bool = True) -> Checkpoint:
     """The checkpoint of a record, with its state in the newest version that this program's migrations lead to."""
-    return _assembled(services, await _read(services, services.backend, stored, migrate=migrate), verify=verify)
+
+    async def read(backend: Backend) -> _Read:
+        return await _read(services, backend, stored, migrate=migrate)
+
+    return _assembled(services, await services.backend.together(read, beside=_inflate), verify=verify)
 
 
 class _Read(NamedTuple):
