@@ -35,8 +35,10 @@ _END_ENCODED = b"\xc4\x10" + _END
 # ormsgpack goes 1024 levels deep by itself. Up to here payloads are decoded without a look at their structure;
 # deeper ones are looked through once, which keeps the C stack within a few thousand levels.
 _UNCHECKED_NESTING = 3
-# Below this, the collector looks at what is new while the cache still has it: pausing it would cost more than it spares.
-_LARGE = 2 * 1024 * 1024
+# Below both, the collector looks at what is new while the cache still has it: pausing it would cost more than it spares.
+# Of a hundred thousand small elements, on the other hand, it would look through all of them again and again.
+_MANY = 40_000
+_LARGE = 32 * 1024 * 1024
 _WORTH_A_CALL = 32 * 1024
 _SMALL_PAYLOAD = 256  # no payload is nested deeper than it is long
 
@@ -75,7 +77,7 @@ class Decoder:
         return self._run(b"".join((b"\x92", data, _END_ENCODED)), 1, 1)[0]
 
     def decode_joined(self, pieces: Sequence[Joined]) -> list[Any]:
-        if sum(len(data) for _, data in pieces) < _LARGE:
+        if sum(count for count, _ in pieces) < _MANY and sum(len(data) for _, data in pieces) < _LARGE:
             return self._decode_pieces(pieces)
         with collector_paused():
             return self._decode_pieces(pieces)
