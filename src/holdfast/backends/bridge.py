@@ -481,7 +481,7 @@ class Offload(LoopBridge):
             self._is_idle = number == len(calls)
             _deliver([answer])
             if job.beside is not None and self._is_idle and answer[2] is None:
-                _go_on(job.beside(answer[1]), queue)
+                _go_on(job.beside, answer[1], queue)
             del answer
 
     def _count(self) -> None:
@@ -497,11 +497,11 @@ class Offload(LoopBridge):
         return [(job, None, outcome) for job, outcome in zip(jobs, outcomes, strict=True)]
 
 
-def _go_on(work: Iterator[None], queue: SimpleQueue[Any]) -> None:
+def _go_on(beside: Callable[[Any], Iterator[None]], answer: Any, queue: SimpleQueue[Any]) -> None:
     """Steps through work that nobody waits for, until somebody waits for something else."""
     # What fails here fails again where it is needed, and is heard of there.
     with suppress(Exception):
-        for _ in work:
+        for _ in beside(answer):
             if not queue.empty():
                 return
 
