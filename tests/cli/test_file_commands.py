@@ -78,10 +78,10 @@ class TestStatus:
         (project / "a.txt").write_text("one\n2\n")
         (project / "d" / "b.py").unlink()
         (project / "new\x1b[31m").mkdir()
-        (project / ".gitignore").chmod(0o600)
+        (project / ".gitignore").chmod(0o640)
         assert run("status").stdout == "P .gitignore\nM a.txt\nD d/b.py\nA new\\x1b[31m/\n"
         changes = {one["path"]: one for one in json.loads(run("status", "--json").stdout)["changes"]}
-        assert changes[".gitignore"]["after"]["mode"] == "0600"
+        assert changes[".gitignore"]["after"]["mode"] == "0640"
         assert changes["d/b.py"]["after"] is None
         snap(run)
         assert run("status").stdout == ""

@@ -166,7 +166,8 @@ def test_on_a_terminal_a_restore_shows_how_far_it_is(project, tmp_path):
 
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "holdfast", "restore", project[0], "--yes"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs, cwd=tmp_path) as process:
+    environment = {**os.environ, "TERM": "xterm-256color"}
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs, cwd=tmp_path, env=environment) as process:
         os.close(theirs)
         said = b""
         with contextlib.suppress(OSError):  # how Linux says that the other end is closed

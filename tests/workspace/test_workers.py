@@ -20,7 +20,7 @@ from holdfast.errors import CorruptError
 from holdfast.workspace import workers as module
 from holdfast.workspace.workers import AT_ONCE, Outcome, Workers, worth_starting
 
-PATIENCE = 60.0
+PATIENCE = 240.0
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="workers inherit descriptors")
 
 
@@ -31,7 +31,7 @@ def nothing_left() -> Iterator[None]:
     yield
     assert children() <= processes
     assert not [one for one in threading.enumerate() if one.name == "holdfast-worker"]
-    assert open_descriptors() == before
+    assert set(open_descriptors()) <= set(before)  # what others left before may go meanwhile
 
 
 def open_descriptors() -> list[str]:
@@ -51,7 +51,7 @@ def ready(workers: Workers[Any]) -> Workers[Any]:
 def wait(condition: Any) -> None:
     deadline = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < deadline, "nothing happened for a minute"
+        assert time.monotonic() < deadline, "nothing happened for minutes"
         time.sleep(0.005)
 
 
@@ -208,6 +208,10 @@ def test_where_there_are_too_many_threads_the_process_is_gone(
         assert not workers._workers
 
 
+@pytest.mark.skipif(
+    sys.version_info < (3, 11, 4),
+    reason="when Popen of this Python can't make its second pipe, the first one stays open",
+)
 def test_where_there_are_too_few_descriptors_there_are_no_workers(nothing_left: None) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(open_descriptors()) + 2, hard))

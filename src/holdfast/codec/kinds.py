@@ -230,9 +230,14 @@ class EnumKind:
             return self._members[parts]
         if type(parts) is int and issubclass(self._cls, Flag) and parts.bit_length() <= _MAX_FLAG_BITS:
             try:
-                return self._cls(parts)
+                combined = self._cls(parts)
             except ValueError as error:
                 raise changed(self._name, f"it has no flags of the value {parts}") from error
+            # By its boundary a class may drop the bits that it does not know, or give an int: that is not what was saved.
+            # Before Python 3.11.4 dropping them is what a Flag does by default.
+            if not isinstance(combined, self._cls) or combined.value != parts:
+                raise changed(self._name, f"it has no flags of the value {parts}")
+            return combined
         raise changed(self._name, f"it has no member {str(parts)[:80] if type(parts) is str else 'as stored'!r}")
 
 

@@ -114,6 +114,14 @@ class Perm(enum.Flag):
     RW = 3
 
 
+class Conforming(enum.Flag, boundary=enum.CONFORM):
+    R = 1
+
+
+class Ejecting(enum.Flag, boundary=enum.EJECT):
+    R = 1
+
+
 class IntPerm(enum.IntFlag):
     R = 1
     W = 2
@@ -143,7 +151,7 @@ class Custom:
 
 ALL = [
     Plain, FrozenSlots, Generic, Attrs, AttrsFrozen, AttrsFrozenSlots, Inner, Model, FrozenModel, Root, RootWithPrivate, PydanticData,
-    Color, Level, Word, Perm, IntPerm, Point, Old,
+    Color, Level, Word, Perm, Conforming, Ejecting, IntPerm, Point, Old,
 ]  # fmt: skip
 
 
@@ -324,6 +332,8 @@ def test_new_fields_take_their_defaults(codec):
         ("Perm", 1 << 5000),
         ("Perm", 64),
         ("Perm", None),
+        ("Conforming", 3),  # by itself it would be Conforming.R
+        ("Ejecting", 3),  # and this one 3
     ],
     ids=repr,
 )
