@@ -1,4 +1,4 @@
-"""A writer process that goes on until it is killed, on a store that others write to as well.
+"""A writer process that goes on until it is killed, or left alone, on a store that others write to as well.
 
     python endless_writer.py sqlite|files PATH NAME full|fast [HOW IT IS BROKEN]
 
@@ -7,6 +7,7 @@ every acknowledged token, once. In sessions of its own it saves whole states, fo
 """
 
 import itertools
+import os
 import random
 import sys
 import time
@@ -56,6 +57,7 @@ def take_turn(client: SyncClient, session: str, turn: int, messages: list[str], 
 
 
 def main() -> None:
+    parent = os.getppid()
     kind, path, name, durability, *how_broken = sys.argv[1:]
     break_(*how_broken or [""])
     client = open_client(kind, path, durability=durability)
@@ -63,6 +65,8 @@ def main() -> None:
     for number in itertools.count():
         session, messages, mine = f"{name} {number}", list[str](), list[str]()
         for turn in range(TURNS):
+            if os.getppid() != parent:  # nobody is left to kill it
+                return
             for _ in range(rng.randrange(4)):
                 add_token(client, f"{name} {number} {turn} {rng.random()} {'-' * 150}", early=EARLY in how_broken)
             take_turn(client, session, turn, messages, mine)

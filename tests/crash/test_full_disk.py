@@ -104,7 +104,7 @@ def test_a_disk_without_inodes_is_a_clear_error_and_no_loss(tmp_path: Path):
         assert "full" in str(error), error
         client.close()
         # Room is made by something else that goes away: a bigger disk.
-        subprocess.run(["mount", "-o", "remount,nr_inodes=1000", disk], check=True, timeout=60)
+        subprocess.run(["mount", "-o", "remount,nr_inodes=1000", disk], check=True, timeout=240)
         client = open_client("files", disk / "store")
         said.saved[save(client, number, error.checkpoint_id)] = digest(numbered_state(number), {})
         assert findings(client, said, in_flight=0) == []

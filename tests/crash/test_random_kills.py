@@ -4,6 +4,7 @@
 """
 
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -22,10 +23,11 @@ SHARES = 4 if SOAK else 1
 
 def round_of_kills(crowd: Crowd, rng: object) -> list[str]:
     """Kills writers while others write, checks what each of them said, and at the end everything."""
-    names = [crowd.start() for _ in range(WRITERS)]
-    checker = open_client(crowd.kind, crowd.store)
     found: list[str] = []
-    try:
+    with ExitStack() as ending:
+        ending.callback(crowd.end)
+        names = [crowd.start() for _ in range(WRITERS)]
+        checker = ending.enter_context(open_client(crowd.kind, crowd.store))
         for _ in range(KILLS_PER_ROUND - WRITERS):
             victim = rng.choice(crowd.names)
             if rng.random() < 0.8:  # else it may be killed while it starts, and opens a store in use
@@ -39,9 +41,6 @@ def round_of_kills(crowd: Crowd, rng: object) -> list[str]:
         time.sleep(rng.random() * 0.2)
         for name in crowd.names:
             crowd.kill(name)
-    finally:
-        checker.close()
-        crowd.end()
     return found + judge(crowd, in_flight=crowd.killed)
 
 

@@ -26,13 +26,13 @@ def need_mounts(*programs: str) -> None:
 
 
 def run(*command: str | Path) -> None:
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    subprocess.run(command, check=True, capture_output=True, timeout=240)
 
 
 def unmount(at: Path) -> None:
     """Waits for those that were killed to let go of their files."""
-    for _ in range(200):
-        if subprocess.run(["umount", at], check=False, capture_output=True, timeout=60).returncode == 0:
+    for _ in range(2000):
+        if subprocess.run(["umount", at], check=False, capture_output=True, timeout=240).returncode == 0:
             return
         time.sleep(0.05)
     run("umount", at)

@@ -20,8 +20,8 @@ def say(*what: object) -> None:
 
 
 async def write(client: Client, session: str, name: str) -> None:
-    step = 0
-    while True:
+    step, parent = 0, os.getppid()
+    while os.getppid() == parent:  # else nobody is left to kill it
         id_ = None
         while True:
             try:
