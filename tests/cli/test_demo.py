@@ -2,13 +2,14 @@
 
 import json
 import re
+import signal
 import subprocess
 import sys
 
 import pytest
 
 from holdfast import SyncClient
-from holdfast.cli.demo import agent, story
+from holdfast.cli.demo import agent, lives, story
 from holdfast.cli.demo.lives import Life, live
 
 
@@ -110,3 +111,22 @@ def test_what_does_not_hold_is_told_and_exits_with_1(run, monkeypatch):
     assert result.exit_code == 1
     assert "FAIL the final state is not that of a run which nobody interrupted" in result.stdout
     assert "NOT everything held" in result.stdout
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_ctrl_c_while_a_process_is_being_started_leaves_none(monkeypatch, tmp_path):
+    started = []
+
+    class Interrupted(subprocess.Popen):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            started.append(self)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(lives.subprocess, "Popen", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        lives.live(tmp_path / "store.db", "s", "cheapest")
+    [process] = started
+    assert process.returncode is not None
+    with pytest.raises(KeyboardInterrupt):  # and from now on it comes at once
+        signal.raise_signal(signal.SIGINT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -14,7 +15,7 @@ import holdfast
 from holdfast.errors import StoreError
 
 PAUSE = 0.05  # seconds that each step of the agent takes
-LONGEST_LIFE = 60.0  # seconds, after which something must be wrong
+LONGEST_LIFE = 300.0  # seconds, after which something must be wrong
 
 
 @dataclass(slots=True)
@@ -41,18 +42,24 @@ def live(store: Path, session: str, policy: str, *, kill_when: str | None = None
     Raises `StoreError` if it failed by itself.
     """
     started = time.monotonic()
-    process = subprocess.Popen(  # noqa: S603 - our own module, with arguments of ours
-        [sys.executable, "-P", "-m", "holdfast.cli.demo.agent", str(store), session, policy, str(PAUSE)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-        env=_environment(),
-    )
+    interrupts = _HeldBack()
+    try:
+        process = subprocess.Popen(  # noqa: S603 - our own module, with arguments of ours
+            [sys.executable, "-P", "-m", "holdfast.cli.demo.agent", str(store), session, policy, str(PAUSE)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            env=_environment(),
+        )
+    except BaseException:
+        interrupts.let_through()
+        raise
     life = Life(process_id=process.pid)
     alarm = threading.Timer(LONGEST_LIFE, process.kill)
-    alarm.start()
     try:
+        interrupts.let_through()
+        alarm.start()
         assert process.stdout is not None
         for line in process.stdout:
             said = line.strip()
@@ -74,6 +81,26 @@ def live(store: Path, session: str, policy: str, *, kill_when: str | None = None
         last = complaint.strip().splitlines()[-1:] or [f"exit code {life.exit_code}"]
         raise StoreError(f"the agent's process failed by itself: {last[0]}. Please report this, with `holdfast doctor`")
     return life
+
+
+class _HeldBack:
+    """Ctrl-C, until it is let through: in the middle of starting a process it would leave one that nobody knows, which goes on
+    writing to a directory that is being removed."""
+
+    def __init__(self) -> None:
+        self._came = False
+        handler = signal.getsignal(signal.SIGINT)
+        is_ours = callable(handler) and threading.current_thread() is threading.main_thread()
+        self._handler = signal.signal(signal.SIGINT, self._note) if is_ours else None
+
+    def _note(self, *_: object) -> None:
+        self._came = True
+
+    def let_through(self) -> None:
+        if self._handler is not None:
+            signal.signal(signal.SIGINT, self._handler)
+        if self._came:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _note(life: Life, said: str) -> None:
