@@ -275,6 +275,7 @@ def test_who_finishes_a_restore_waits_for_workers_of_a_process_that_died(
             workspace.restore(saved)
     assert workspace.interrupted() is not None
     files = on_disk(root)
+    monkeypatch.setattr(restoring, "LOOKS", 3)
     monkeypatch.setattr(restoring, "PATIENCE", 0.01)
     for finish in (workspace.resume, workspace.roll_back):
         with pytest.raises(ConflictError, match="still write to this directory"):
