@@ -28,18 +28,6 @@ THREAD = "holdfast-compressing"
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "project"
-    made.mkdir()
-    return made
-
-
-@pytest.fixture
-def quick(memory_store: Store) -> SyncClient:
-    return memory_store.client()
-
-
-@pytest.fixture
 def by_threads(monkeypatch) -> set[str]:
     """Batches of a few files, and two processors to work on them; the names of the threads that did."""
     monkeypatch.setattr(compressing, "BATCH_CONTENTS", 3)

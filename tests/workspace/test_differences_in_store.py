@@ -20,13 +20,6 @@ from support import Store
 WORDS = b"alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu".split()
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "project"
-    made.mkdir()
-    return made
-
-
 def text(seed: int, lines: int = 400) -> bytes:
     chosen = random.Random(seed)
     return b"".join(b"%s %d\n" % (b" ".join(chosen.choices(WORDS, k=6)), chosen.randrange(10**6)) for _ in range(lines))

@@ -26,18 +26,6 @@ from support import Store
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "project"
-    made.mkdir()
-    return made
-
-
-@pytest.fixture
-def quick(memory_store: Store) -> SyncClient:
-    return memory_store.client()
-
-
 NAMES = st.sampled_from([b"a", b"b", b"c", b"\xff", b"long name", b"x.log"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map(b"/".join)
 EDITS = st.one_of(

@@ -15,18 +15,6 @@ from holdfast.workspace.guards import Limits
 from support import Store
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "project"
-    made.mkdir()
-    return made
-
-
-@pytest.fixture
-def quick(memory_store: Store) -> SyncClient:
-    return memory_store.client()
-
-
 def test_the_root_of_the_file_system_is_refused(quick: SyncClient) -> None:
     with pytest.raises(UsageError, match="root of the file system"):
         quick.workspace("/")

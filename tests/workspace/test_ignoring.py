@@ -14,21 +14,8 @@ from trees import remove, write
 
 from examples import examples
 from holdfast import SyncClient
-from support import Store
 
 with_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "project"
-    made.mkdir()
-    return made
-
-
-@pytest.fixture
-def quick(memory_store: Store) -> SyncClient:
-    return memory_store.client()
 
 
 def kept(client: SyncClient, root: Path, **options) -> list[bytes]:

@@ -13,19 +13,6 @@ from holdfast import SyncClient
 from holdfast.model.workspace import CHUNK_BYTES, WHOLE_BYTES
 from support import Store
 
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "project"
-    made.mkdir()
-    return made
-
-
-@pytest.fixture
-def quick(memory_store: Store) -> SyncClient:
-    return memory_store.client()
-
-
 ODD_NAMES = (
     b"with space", b"new\nline", b"\xff\xfe not utf-8", "\u00e9".encode(), "e\u0301".encode(), b"*", b"-rf", b"'\"\\", b"\x01",
     b"a" * 255,

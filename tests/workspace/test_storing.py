@@ -21,13 +21,6 @@ DAY = 24 * 3600
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "project"
-    made.mkdir()
-    return made
-
-
-@pytest.fixture
 def small_parts(monkeypatch) -> None:
     """So small that a directory of some files is written in many parts."""
     for module in (staging, taking, compressing):
