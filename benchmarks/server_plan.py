@@ -64,6 +64,7 @@ class ServerPlan:
     growing_tail: int
     """How many of the last saves make "the save at step N"."""
     restores: int
+    timelines: int
     turns: dict[int, int]
     """Workload B: writers -> turns of each contender."""
     saves_per_turn: int
@@ -80,7 +81,8 @@ def full_plan(field: Field) -> ServerPlan:
         field=field,
         growing_steps={100: 5, 1000: 2},
         growing_tail=50,
-        restores=7,
+        restores=14,
+        timelines=7,
         turns={1: 120, 32: 24},
         saves_per_turn=25,
         warm_up=320,
@@ -96,6 +98,7 @@ def quick_plan(field: Field) -> ServerPlan:
         growing_steps={100: 1},
         growing_tail=20,
         restores=2,
+        timelines=2,
         turns={1: 3, 32: 2},
         saves_per_turn=20,
         warm_up=64,
