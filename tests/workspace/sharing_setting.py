@@ -38,7 +38,7 @@ class Prompt(workers.Workers[Any]):
 SETTINGS: tuple[tuple[ModuleType, str, object], ...] = (
     (sharing, "LEAST_FILES", 1),
     (carrying_out, "PORTION_ACTIONS", FILES_AT_ONCE),
-    (workers, "_processors", lambda: PROCESSES),
+    (workers, "usable_processors", lambda: PROCESSES),
     (workers, "Workers", Prompt),
 )
 

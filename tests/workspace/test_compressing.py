@@ -31,7 +31,7 @@ THREAD = "holdfast-compressing"
 def by_threads(monkeypatch) -> set[str]:
     """Batches of a few files, and two processors to work on them; the names of the threads that did."""
     monkeypatch.setattr(compressing, "BATCH_CONTENTS", 3)
-    monkeypatch.setattr(compressing, "_processors", lambda: 2)
+    monkeypatch.setattr(compressing, "usable_processors", lambda: 2)
     inner, names = compressing._framed, set()
 
     def framed(contents: Contents) -> Blobs:
@@ -88,7 +88,7 @@ def test_a_compressor_that_takes_one_at_a_time_gives_the_same() -> None:
 @pytest.mark.parametrize("processors", [1, 2])
 @pytest.mark.parametrize("size", [1, 3, 7, 1000])
 def test_everything_arrives_once_and_as_it_was(by_threads, monkeypatch, processors: int, size: int) -> None:
-    monkeypatch.setattr(compressing, "_processors", lambda: processors)
+    monkeypatch.setattr(compressing, "usable_processors", lambda: processors)
     monkeypatch.setattr(compressing, "STAGED_BYTES", 5000)
     contents = contents_of(size, 200)
     portions = list(compressing.compressed(in_batches(contents, size)))

@@ -75,7 +75,7 @@ def test_after_any_edits_a_snapshot_is_the_directory(
     tmp_path_factory, steps, watch, reopen, batch, monkeypatch
 ) -> None:
     monkeypatch.setattr(compressing, "BATCH_CONTENTS", batch)  # with 2, by a thread
-    monkeypatch.setattr(compressing, "_processors", lambda: 2)
+    monkeypatch.setattr(compressing, "usable_processors", lambda: 2)
     where = tmp_path_factory.mktemp("edits")
     root = where / "project"
     root.mkdir()

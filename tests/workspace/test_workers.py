@@ -306,9 +306,9 @@ def runs(pid: int) -> bool:
 
 
 def test_there_are_as_many_as_there_are_processors_and_portions_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_processors", lambda: 4)
+    monkeypatch.setattr(module, "usable_processors", lambda: 4)
     assert [worth_starting(portions) for portions in (0, 1, 2, 4, 100)] == [0, 0, 1, 2, 3]
-    monkeypatch.setattr(module, "_processors", lambda: 64)
+    monkeypatch.setattr(module, "usable_processors", lambda: 64)
     assert worth_starting(1000) == module.MOST
-    monkeypatch.setattr(module, "_processors", lambda: 1)
+    monkeypatch.setattr(module, "usable_processors", lambda: 1)
     assert worth_starting(1000) == 0

@@ -7,13 +7,13 @@ few batches are ever in memory.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from holdfast.objects import frame
 from holdfast.operations.staging import STAGED_BYTES
+from holdfast.workspace.processors import usable_processors
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -54,7 +54,7 @@ def compressed(batches: Iterator[Contents]) -> Iterator[Blobs]:
 def _pressed(batches: Iterator[Contents]) -> Iterator[Blobs]:
     threads: ThreadPoolExecutor | None = None
     under_way: deque[Future[Blobs]] = deque()
-    may_help = _processors() > 1
+    may_help = usable_processors() > 1
     try:
         for batch in batches:
             while under_way and under_way[0].done():
@@ -87,10 +87,3 @@ def _framed(contents: Contents) -> Blobs:
     for hash_ in raw:
         blobs[hash_] = (frame.raw(contents[hash_]), len(contents[hash_]))
     return blobs
-
-
-def _processors() -> int:
-    """Those that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

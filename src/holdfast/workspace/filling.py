@@ -16,9 +16,8 @@ from holdfast.workspace import descriptors
 
 Written = tuple[int, int, int]  # inode, size and mtime of a file as we left it
 Frames = Sequence[tuple[bytes, bytes]]  # hashes and frames
-File = tuple[
-    int, bytes, int, int, int
-]  # of which directory, its name, mode, size, and of which frame; -1 if it is empty
+# Of which directory, its name, mode, size, and of which frame; -1 if it is empty.
+File = tuple[int, bytes, int, int, int]
 Request = tuple[Frames, Sequence[bytes], Sequence[File]]
 
 

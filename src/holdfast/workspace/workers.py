@@ -43,6 +43,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from holdfast.workspace import messages
+from holdfast.workspace.processors import usable_processors
 
 if TYPE_CHECKING:
     from typing import Self
@@ -65,12 +66,7 @@ class Outcome(NamedTuple, Generic[T]):
 
 def worth_starting(portions: int) -> int:
     """How many workers a job of so many portions can use on this machine, beside the caller, who works, too."""
-    return max(min(_processors() - 1, MOST, portions // AT_ONCE), 0)
-
-
-def _processors() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(min(usable_processors() - 1, MOST, portions // AT_ONCE), 0)
 
 
 class Workers(Generic[T]):
