@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from holdfast.backends.inline import run_inline
+from holdfast.backends.stepping import run_inline
 from holdfast.errors import UsageError
 from holdfast.model import ids
 from holdfast.opening import Opening

@@ -50,7 +50,7 @@ class Client(Keeping, Moving, Asking, Travelling, Undoing):
             from holdfast.backends.direct import Direct
 
             return Direct(cast("AsyncBackend", backend))
-        from holdfast.backends.bridge import Offload
+        from holdfast.backends.offload import Offload
 
         return Offload(cast("BlockingBackend", backend))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from holdfast.backends.bridge import run_inline
+from holdfast.backends.stepping import run_inline
 from holdfast.model.event import Cursor, Event
 from holdfast.operations import arguments
 from holdfast.operations.events import EventStream

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
-from holdfast.backends.bridge import run_inline
+from holdfast.backends.stepping import run_inline
 from holdfast.errors import HoldfastError, LeaseLostError
 from holdfast.model.lease import LeaseTerms
 from holdfast.operations import arguments

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from holdfast.backends.bridge import run_inline
+from holdfast.backends.stepping import run_inline
 
 if TYPE_CHECKING:
     from holdfast.client import Client

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast, overload
 
 from holdfast.asking import SyncAsking
-from holdfast.backends.inline import run_inline
+from holdfast.backends.stepping import run_inline
 from holdfast.client import Client
 from holdfast.errors import UsageError
 from holdfast.model.framework import Framework
@@ -68,7 +68,7 @@ class _Inline(Client):
     _tidying_thread: threading.Thread | None = None
 
     def _bridge(self, backend: AnyBackend) -> Bridge:
-        from holdfast.backends.bridge import Inline
+        from holdfast.backends.inline import Inline
 
         if backend.capabilities.awaitable:
             from holdfast.backends.loop_thread import blocking

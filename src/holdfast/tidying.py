@@ -54,7 +54,7 @@ async def stop(task: asyncio.Task[None]) -> None:
 def in_a_thread(services: Services, bridge: Bridge) -> threading.Thread:
     import threading
 
-    from holdfast.backends.bridge import run_inline
+    from holdfast.backends.stepping import run_inline
 
     # A daemon: a program does not wait for it, and what it leaves half done is as good as not begun.
     thread = threading.Thread(target=lambda: run_inline(tidy(services, bridge)), name="holdfast-tidying", daemon=True)

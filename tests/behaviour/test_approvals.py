@@ -20,8 +20,8 @@ from holdfast import (
     CorruptError,
     UsageError,
 )
-from holdfast.backends.bridge import run_inline
 from holdfast.backends.port import Commit, CommitConflict, RowWrite
+from holdfast.backends.stepping import run_inline
 from holdfast.objects import approvals as entries
 from holdfast.operations import approvals as operations
 from support import SOME_ID, python, python_process

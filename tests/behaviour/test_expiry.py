@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast import CheckpointExpiredError, CheckpointNotFoundError, SyncClient, UsageError
-from holdfast.backends.bridge import run_inline
+from holdfast.backends.stepping import run_inline
 from holdfast.model import ids
 from holdfast.objects import record
 from holdfast.operations.expire import BY_HAND, bury_all

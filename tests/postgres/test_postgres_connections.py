@@ -18,11 +18,11 @@ import pytest
 from open_transaction import OpenTransaction, connected, opened, schema_of
 
 from holdfast import Client, StoreError, SyncClient
-from holdfast.backends.inline import run_inline
 from holdfast.backends.loop_thread import blocking
 from holdfast.backends.port import Commit, Row, RowKey, RowWrite
 from holdfast.backends.postgres import open_url
 from holdfast.backends.postgres.backend import PostgresBackend
+from holdfast.backends.stepping import run_inline
 from holdfast.objects import rows
 from servers.writers import until
 from support import python, python_process

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from holdfast.backends.inline import run_inline
 from holdfast.backends.port import Commit, RowKey, RowWrite
 from holdfast.backends.postgres import open_url
 from holdfast.backends.postgres.backend import PostgresBackend
+from holdfast.backends.stepping import run_inline
 from holdfast.testing.harness import TREE
 
 pytestmark = pytest.mark.servers

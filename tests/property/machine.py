@@ -25,7 +25,7 @@ from machine_model import Kept
 from machine_saving import Saving
 
 from holdfast import SyncClient
-from holdfast.backends.bridge import run_inline
+from holdfast.backends.stepping import run_inline
 from holdfast.model import ids
 from holdfast.objects import rows
 from strategies import same

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.backends.bridge import run_inline
+from holdfast.backends.stepping import run_inline
 from holdfast.model import ids
 from holdfast.objects import record
 from holdfast.operations.expire import BY_HAND, bury_all

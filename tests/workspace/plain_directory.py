@@ -11,8 +11,8 @@ from pathlib import Path
 from restore_trees import Content, on_disk
 
 from holdfast import SyncClient
-from holdfast.backends.bridge import run_inline
 from holdfast.backends.port import Commit
+from holdfast.backends.stepping import run_inline
 from holdfast.model.workspace import CHUNK_BYTES, WHOLE_BYTES, Entry, Snapshot
 from holdfast.objects import filetree, frame, snapshot
 from holdfast.objects.snapshot import Chunk

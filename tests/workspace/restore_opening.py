@@ -28,7 +28,7 @@ class OpenDirectory:
         return Restoring(Here(self.workspace._opened))
 
     def entries(self, reference: str) -> dict[bytes, Entry]:
-        from holdfast.backends.bridge import run_inline
+        from holdfast.backends.stepping import run_inline
         from holdfast.operations import snapshots
 
         snapshot = run_inline(snapshots.load(self.client._services, reference))

@@ -96,7 +96,7 @@ def test_beyond_a_limit_the_state_is_saved_and_says_why_the_files_are_not(
     assert client.restore(saved).execution_state == {"n": 1}
     reference = client.get(saved).workspace
     assert reference is not None
-    from holdfast.backends.bridge import run_inline
+    from holdfast.backends.stepping import run_inline
     from holdfast.operations import snapshots
 
     snapshot = run_inline(snapshots.load(client._services, reference))

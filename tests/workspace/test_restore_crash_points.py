@@ -14,7 +14,7 @@ import pytest
 import restore_opening
 from restore_trees import on_disk
 
-from holdfast.backends.bridge import run_inline
+from holdfast.backends.stepping import run_inline
 
 sys.path.append(str(Path(__file__).parents[1] / "crash"))
 from injection import need_strace

@@ -22,7 +22,7 @@ from restore_killing import EDITING, RESTORING
 from restore_trees import on_disk
 
 from campaign import SOAK, randomness, tally
-from holdfast.backends.bridge import run_inline
+from holdfast.backends.stepping import run_inline
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600 if SOAK else 900)]
 KILLS = 2000 if SOAK else 100

@@ -12,7 +12,7 @@ from plain_directory import PlainDirectory
 from restore_trees import Tree, on_disk, put, trees
 
 from holdfast import SyncClient
-from holdfast.backends.bridge import run_inline
+from holdfast.backends.stepping import run_inline
 from holdfast.errors import CheckpointNotFoundError, RestoreInterruptedError, WorkspaceChangedError
 from holdfast.workspace import apply, carrying_out
 from holdfast.workspace.restore_terms import Wishes

@@ -17,7 +17,7 @@ import restore_opening
 from restore_trees import Tree, on_disk
 
 from campaign import SOAK, randomness, tally
-from holdfast.backends.bridge import run_inline
+from holdfast.backends.stepping import run_inline
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600 if SOAK else 300)]
 KILLS = 200 if SOAK else 12

@@ -14,8 +14,8 @@ from holdfast import (
     SyncClient,
     UsageError,
 )
-from holdfast.backends.bridge import run_inline
 from holdfast.backends.port import Commit, RowWrite
+from holdfast.backends.stepping import run_inline
 from holdfast.errors import WorkspaceChangedError
 from holdfast.workspace import apply, here
 from support import Store

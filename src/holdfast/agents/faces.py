@@ -11,7 +11,7 @@ from typing import Any, overload
 from holdfast.agents.keepers import RunKeeper, StoreKeeper
 from holdfast.agents.loop import USAGE, AgentEvent, Loop
 from holdfast.agents.tools import Tool, as_tool, by_name
-from holdfast.backends.bridge import run_inline
+from holdfast.backends.stepping import run_inline
 from holdfast.client import Client
 from holdfast.errors import UsageError
 from holdfast.model.agentstate import AgentState

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary, ref
 
-from holdfast.backends.bridge import LoopBridge
+from holdfast.backends.loop_bridge import LoopBridge
 from holdfast.backends.port import AsyncBackend, Commit
 from holdfast.errors import StoreError
 
@@ -186,11 +186,6 @@ class Direct(LoopBridge):
         except Exception as error:
             return [error] * len(batch)
         return outcomes
-
-    def _count(self) -> None:
-        self.committed += 1
-        if self._listeners:
-            self._tell()
 
 
 class _Own:

@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
-from holdfast.backends.inline import run_inline
 from holdfast.backends.port import AsyncBackend, BlockingBackend, Capabilities
+from holdfast.backends.stepping import run_inline
 from holdfast.errors import StoreError
 
 T = TypeVar("T")

@@ -30,7 +30,7 @@ each other, a counter does. Where they don't, a position that is drawn before it
 after higher ones: then `changes` and `last_change` must stop below the lowest position that is drawn and not decided.
 Readers may be made to wait, never to skip.
 
-Blocking backends implement `BlockingBackend`, `bridge.py` makes them awaitable; those behind a network implement
+Blocking backends implement `BlockingBackend`, the bridges (`bridge.py`) make them awaitable; those behind a network implement
 `AsyncBackend`, `direct.py` is their bridge, and `loop_thread.py` makes them blocking for who has no event loop. Identifiers from outside (sessions,
 row keys) are any bytes: they are data, never part of SQL, of a path or of a key's structure. The contract is spelled
 out as tests in `holdfast.testing`, which every backend runs.

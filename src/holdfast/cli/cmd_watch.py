@@ -90,7 +90,7 @@ def _steps(workspace: SyncWorkspace, quiet: float, longest: float) -> Iterator[S
 
 def _reference(workspace: SyncWorkspace) -> str:
     """What a snapshot of the directory as it is would be called."""
-    from holdfast.backends.bridge import run_inline
+    from holdfast.backends.stepping import run_inline
 
     _, look = run_inline(workspace._opened.taker.look())
     return look.snapshot.reference

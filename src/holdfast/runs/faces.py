@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from types import GeneratorType, TracebackType
 from typing import Any, Self, TypeVar
 
-from holdfast.backends.bridge import run_inline
+from holdfast.backends.stepping import run_inline
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.leases import Lease, SyncLease
 from holdfast.leases import acquire as acquire_lease

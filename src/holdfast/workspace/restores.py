@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from holdfast import processes
-from holdfast.backends.bridge import run_inline
+from holdfast.backends.stepping import run_inline
 from holdfast.errors import UsageError
 from holdfast.model import ids
 from holdfast.model.restore_report import AdoptReport, RestoreReport

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.backends.bridge import run_inline
+from holdfast.backends.stepping import run_inline
 from holdfast.errors import CheckpointNotFoundError, CorruptError, UsageError
 from holdfast.model import ids
 from holdfast.model.workspace import Entry, FileChange, FilesReport, LeftOut, Snapshot, SnapshotReport

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from holdfast import Client
-from holdfast.backends.bridge import Inline, Offload, run_inline
+from holdfast.backends.inline import Inline
 from holdfast.backends.memory import MemoryBackend
+from holdfast.backends.offload import Offload
 from holdfast.backends.port import Backend, Commit, CommitConflict, Row, RowKey, RowWrite
+from holdfast.backends.stepping import run_inline
 from holdfast.errors import CorruptError
 
 FIRST, SECOND = RowKey("tag", b"first"), RowKey("tag", b"second")

@@ -28,9 +28,12 @@ from holdfast.adapters.langgraph.keys import Place
 from holdfast.adapters.langgraph.retention import Shortening, checked
 from holdfast.adapters.langgraph.threads import Threads, config_of
 from holdfast.adapters.langgraph.types import SaverTypes
-from holdfast.backends.bridge import Bridge, Inline, Offload, run_inline
+from holdfast.backends.bridge import Bridge
 from holdfast.backends.direct import Direct
+from holdfast.backends.inline import Inline
 from holdfast.backends.loop_thread import awaited, blocking
+from holdfast.backends.offload import Offload
+from holdfast.backends.stepping import run_inline
 from holdfast.client import Client
 from holdfast.codec.codec import Codec
 from holdfast.errors import UsageError

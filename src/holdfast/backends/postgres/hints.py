@@ -18,12 +18,12 @@ from weakref import WeakKeyDictionary
 
 import psycopg
 
-from holdfast.backends.inline import run_inline
 from holdfast.backends.postgres.blocking import BlockingConnections
 from holdfast.backends.postgres.commit import lock_number
 from holdfast.backends.postgres.connections import Connections, Ear
 from holdfast.backends.postgres.failures import translate
 from holdfast.backends.postgres.link import Links
+from holdfast.backends.stepping import run_inline
 from holdfast.errors import HoldfastError
 
 ASK_AGAIN_SECONDS = 1.0
