@@ -85,3 +85,28 @@ def test_a_damaged_frame_is_told_to_the_one_who_needs_it(number, at, flip):
     for content, one in zip(LARGE, frames, strict=True):
         if one is not frames[number]:
             assert bytes(inflating.content(one)) == content
+
+
+def test_who_needs_a_frame_does_not_wait_for_the_other_one_who_is_at_it(monkeypatch):
+    me, begun, over = threading.get_ident(), threading.Event(), threading.Event()
+    inflate, by_me = frame.content, []
+
+    def content(framed, *more):
+        if threading.get_ident() == me:
+            by_me.append(framed)
+        else:
+            begun.set()
+            over.wait(60)
+        return inflate(framed, *more)
+
+    monkeypatch.setattr(frame, "content", content)
+    frames = framed(LARGE)
+    inflating = Inflating(frames)
+    other = threading.Thread(target=lambda: list(inflating.help()))
+    other.start()
+    assert begun.wait(60)
+    given = [bytes(inflating.content(one)) for one in frames]
+    over.set()
+    other.join()
+    assert given == LARGE
+    assert [frames.index(one) for one in by_me] == [1, 2, 3, 4, 5, 6, 7, 0]  # what the other one is at, last

@@ -1,52 +1,63 @@
 """Inflating: the frames of one restore, of which another thread may take some.
 
-zstd runs outside of Python's lock. So while the thread that wants a state works from its first frame on, hashing what it
-inflates, one that has nothing to do can inflate from the last frame backwards. Neither waits for the other: a frame that the
-other one is still at is inflated twice, and whoever needs it takes what is there.
+zstd runs outside of Python's lock. So while the thread that wants a state works from its first frame on, hashing what was
+inflated, one that has nothing to do can inflate, too. Each takes the next frame that nobody has taken. The one who wants a
+frame that the other is still at takes another one meanwhile, so both are busy until the last. Neither waits for the other:
+what the other is at when there is nothing else to do is inflated twice.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 
+from holdfast.errors import CorruptError
 from holdfast.objects import frame
 
 _LARGE = 16 * 1024  # a compressed frame of that size takes longer to inflate than to hand over
 _MANY = 4
 
-_Content = bytes | None  # None: somebody who needs it has come to it
-
 
 class Inflating:
     """Gives what frames hold. Those it is told of beforehand may be inflated by `help`, in another thread."""
 
-    __slots__ = ("_ahead", "_inflate", "_large")
+    __slots__ = ("_inflate", "_ready", "_untaken")
 
     def __init__(self, frames: Sequence[bytes] = ()) -> None:
         self._inflate: frame.Inflater | None = None
         large = [one for one in frames if len(one) >= _LARGE and one[:1] == frame.ZSTD]
-        self._large = large if len(large) >= _MANY else []
-        # By the identity of a frame, which stays its own as long as it is kept here.
-        self._ahead: dict[int, _Content] = {}
+        # A frame is kept with what it holds: that is found by the frame's identity, which is its own only as long.
+        self._ready: dict[int, tuple[bytes, bytes]] = {}
+        self._untaken = deque(large if len(large) >= _MANY else ())  # whoever pops a frame has taken it
 
     def content(self, framed: bytes) -> memoryview:
         """What was framed, without a copy where it is stored as it is."""
         if framed[:1] == frame.RAW:
             return memoryview(framed)[1:]
-        ready = self._ahead.get(id(framed)) if self._large else None
-        if ready is None:
-            if self._large:
-                self._ahead[id(framed)] = None
-            if self._inflate is None:
-                self._inflate = frame.inflater()
-            ready = frame.content(framed, self._inflate)
-        return memoryview(ready)
+        if self._inflate is None:
+            self._inflate = frame.inflater()
+        while True:
+            ready = self._ready.pop(id(framed), None)
+            if ready is not None:
+                return memoryview(ready[1])
+            other = self._take()
+            if other is None or other is framed:
+                return memoryview(frame.content(framed, self._inflate))
+            # What can't be read is told to the one who asks for it.
+            try:
+                self._ready[id(other)] = other, frame.content(other, self._inflate)
+            except CorruptError:
+                continue
 
     def help(self) -> Iterator[None]:
-        """Inflates from the end, a frame for each step, until it meets the one who needs them."""
-        inflate = frame.inflater() if self._large else None
-        for framed in reversed(self._large):
-            if id(framed) in self._ahead:
-                return
-            self._ahead[id(framed)] = frame.content(framed, inflate)
+        """Inflates a frame for each step, until all are taken."""
+        inflate = frame.inflater() if self._untaken else None
+        while (framed := self._take()) is not None:
+            self._ready[id(framed)] = framed, frame.content(framed, inflate)
             yield
+
+    def _take(self) -> bytes | None:
+        try:
+            return self._untaken.popleft()
+        except IndexError:
+            return None

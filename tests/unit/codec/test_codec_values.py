@@ -154,6 +154,13 @@ def test_joined_lists_of_every_header_size(count):
         codec.decode_joined([(count, joined + b"\x07")])
 
 
+def test_joined_pieces_of_all_sizes_are_taken_out_in_order():
+    lists = [[], [1], ["x" * 50_000], ["y" * 10] * 3, [2.5, "z" * 40_000], [None]]
+    pieces = [(len(items), memoryview(codec.encode_joined(items))) for items in lists]
+    assert codec.decode_joined(pieces) == [item for items in lists for item in items]
+    assert pieces == []
+
+
 def nest(depth, wrap):
     value = 1
     for _ in range(depth):
