@@ -420,6 +420,7 @@ class Client(Keeping, Moving, Asking, Travelling, Undoing):
         on_save_error: str = "raise",
         policy: Any = None,
         approval_wait: float | None = 0.0,
+        approval_seconds: float | None = None,
         seconds: float = DEFAULT_SECONDS,
         wait: float = DEFAULT_SECONDS,
         holder: str | None = None,
@@ -432,7 +433,8 @@ class Client(Keeping, Moving, Asking, Travelling, Undoing):
         exists; `state` and `context` are for the first time. With `workspace` each checkpoint has a snapshot of these files. Saves after each step: `autosave` is "step", a number of
         steps, an `Autosave`, or None. A save that fails raises; with `on_save_error="warn"` it is logged, and the run
         goes on. `policy` decides which effects wait for approval, for at most `approval_wait` seconds (None: as long as it
-        takes); then `ApprovalPendingError` ends the run, and the next one goes on from there.
+        takes); then `ApprovalPendingError` ends the run, and the next one goes on from there. An approval counts for
+        `approval_seconds` from when it was asked for (None: a day).
         """
         from holdfast import leases, runopening
         from holdfast.runs import faces
@@ -444,7 +446,7 @@ class Client(Keeping, Moving, Asking, Travelling, Undoing):
             save = opened(self._services, self._workspaces, workspace).save
         options = runopening.options(
             session_id, agent_id, framework, state, context, save, app_version, state_version, autosave,
-            on_save_error, policy, approval_wait,
+            on_save_error, policy, approval_wait, approval_seconds,
         )  # fmt: skip
         return leases.Acquiring(lambda: faces.opened(self._services, options, seconds, wait, holder))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.errors import UsageError
+from holdfast.model.approval import DEFAULT_SECONDS
 from holdfast.model.framework import Framework
 from holdfast.objects import journal
 from holdfast.operations import arguments
@@ -24,6 +25,7 @@ def options(
     on_save_error: Any,
     policy: Any,
     approval_wait: Any,
+    approval_seconds: Any,
 ) -> core.Options:
     if context is not None and (not isinstance(context, dict) or journal.KEY in context):
         raise UsageError(f"context must be a dict without the key {journal.KEY!r}, which is the run's own")
@@ -40,4 +42,7 @@ def options(
         on_save_error=arguments.one_of("on_save_error", on_save_error, ("raise", "warn")),
         policy=policy,
         approval_wait=None if approval_wait is None else arguments.seconds("approval_wait", approval_wait, least=0),
+        approval_seconds=DEFAULT_SECONDS
+        if approval_seconds is None
+        else arguments.seconds("approval_seconds", approval_seconds, least=0.001),
     )

@@ -474,6 +474,7 @@ class SyncClient(SyncAsking, Opening):
         on_save_error: str = "raise",
         policy: Any = None,
         approval_wait: float | None = 0.0,
+        approval_seconds: float | None = None,
         seconds: float = DEFAULT_SECONDS,
         wait: float = DEFAULT_SECONDS,
         holder: str | None = None,
@@ -489,7 +490,7 @@ class SyncClient(SyncAsking, Opening):
             save = opened(self._services, self._client._workspaces, workspace).save
         options = runopening.options(
             session_id, agent_id, framework, state, context, save, app_version, state_version, autosave,
-            on_save_error, policy, approval_wait,
+            on_save_error, policy, approval_wait, approval_seconds,
         )  # fmt: skip
         return run_inline(faces.sync_opened(self._services, options, seconds, wait, holder))
 

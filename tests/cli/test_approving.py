@@ -73,6 +73,13 @@ def test_modify_changes_the_arguments_that_it_names(run, client, asked):
     assert client.approval(asked.approval_id).arguments == {"to": "bob", "amount": 50}
 
 
+def test_a_modification_of_an_argument_that_the_call_has_not_decides_nothing(run, client, asked):
+    result = run("approve", asked.short_id, "--modify", '{"amonut": 50}', "--by", "ann", "--yes")
+    assert result.exit_code == 2
+    assert "no argument 'amonut': it has 'to', 'amount'" in result.stderr
+    assert client.approvals() == [asked]
+
+
 @pytest.mark.parametrize("given", ["{", "[1]", '"text"'])
 def test_a_modification_that_is_no_object_changes_nothing(run, client, asked, given):
     result = run("approve", asked.short_id, "--modify", given, "--yes")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from holdfast import (
+    ApprovalError,
     ApprovalPendingError,
     ApprovalRejectedError,
     EffectBlockedError,
@@ -14,6 +15,7 @@ from holdfast import (
     StakesPolicy,
     SyncClient,
     SyncRun,
+    UsageError,
 )
 from support import Clock, Store
 
@@ -96,11 +98,63 @@ def test_a_crash_in_a_modified_call_is_in_doubt_and_nobody_is_asked_again(store:
     assert bank.paid == [("bob", 450)]
 
 
+@pytest.mark.parametrize("arguments", [{"to": "bob", "amonut": 450}, {"amount": 450}, {}])
+def test_arguments_that_the_tool_does_not_take_are_not_tried_and_leave_nothing_in_doubt(
+    client: SyncClient, bank: Bank, arguments: dict[str, object]
+):
+    first = asked(client, bank)
+    client.decide(first, "modify", by="ann", arguments=arguments)
+    with pytest.raises(ApprovalError, match=r"It takes .*asks anew") as refused, client.run("s") as run:
+        pay(run, bank)
+    assert refused.value.approval_id == first
+    assert (client.effects(), client.approval(first).status) == ([], "void")
+    client.decide(asked(client, bank), "modify", by="ann", arguments={"to": "bob", "amount": 450})
+    with client.run("s") as run:
+        assert pay(run, bank) == "450 to bob"
+    assert bank.paid == [("bob", 450)]
+
+
+def test_a_tool_that_takes_its_arguments_by_place_gets_the_modified_ones_so(client: SyncClient):
+    told: list[tuple[object, ...]] = []
+
+    def tell(to: str, /, *lines: str, urgent: bool = False) -> int:
+        told.append((to, *lines, urgent))
+        return len(told)
+
+    def life(run: SyncRun) -> object:
+        return run.effect("tell", tell, "bob", "one", "two", approve="ann")
+
+    with pytest.raises(ApprovalPendingError), client.run("s") as run:
+        life(run)
+    [waiting] = client.approvals("s")
+    client.decide(waiting.approval_id, "modify", by="ann", arguments={**waiting.call.arguments, "lines[1]": "2"})
+    for _ in range(2):
+        with client.run("s") as run:
+            assert life(run) == 1
+    assert told == [("bob", "one", "2", False)]
+
+
 def test_an_approval_does_not_outlive_its_time(client: SyncClient, bank: Bank, clock: Clock):
     clock.rules(client)
     client.decide(asked(client, bank), "approve", by="ann")
     clock.forward(25 * 3600)
     asked(client, bank)  # for another one
+    assert bank.paid == []
+
+
+def test_how_long_an_approval_counts_is_said_by_the_run(client: SyncClient, bank: Bank, clock: Clock):
+    clock.rules(client)
+    for seconds in (60, 3600):
+        with pytest.raises(ApprovalPendingError), client.run("s", approval_seconds=seconds) as run:
+            pay(run, bank)
+        [waiting] = client.approvals("s")
+        assert (waiting.expires_at - waiting.requested_at).total_seconds() == seconds
+        clock.forward(seconds - 1)
+        client.decide(waiting.approval_id, "approve", by="ann")
+        clock.forward(2)
+    with pytest.raises(UsageError, match="approval_seconds"):
+        client.run("t", approval_seconds=0)
+    asked(client, bank)  # for a third one
     assert bank.paid == []
 
 

@@ -172,6 +172,7 @@ def agent(
     on_open_call: str = "execute",
     policy: Any = None,
     approval_wait: float | None = 0.0,
+    approval_seconds: float | None = None,
     app_version: str | None = None,
     workspace: Any = None,
     sync: bool | None = None,
@@ -191,6 +192,7 @@ def agent(
     on_open_call: str = "execute",
     policy: Any = None,
     approval_wait: float | None = 0.0,
+    approval_seconds: float | None = None,
     app_version: str | None = None,
     workspace: Any = None,
     sync: None = None,
@@ -209,6 +211,7 @@ def agent(
     on_open_call: str = "execute",
     policy: Any = None,
     approval_wait: float | None = 0.0,
+    approval_seconds: float | None = None,
     app_version: str | None = None,
     workspace: Any = None,
     sync: bool | None = None,
@@ -222,7 +225,7 @@ def agent(
     "execute" what was not started, "error" answers with what is known, "raise" (`OpenToolCallError`).
     `workspace` is a directory whose files are kept with each checkpoint.
     `approval_wait` is how many seconds a turn waits for somebody's decision (None: as long as it takes) before it ends with
-    `ApprovalPendingError`; the next `generate()` goes on from there.
+    `ApprovalPendingError`; the next `generate()` goes on from there. An approval counts for `approval_seconds` (None: a day).
     """
     if not callable(model):
         raise UsageError(f"model is {model!r:.60}: it must be something to call with (messages, tools)")
@@ -249,7 +252,8 @@ def agent(
         invoke=_call_plainly if is_sync else _call_awaited,
         schemas=[tool.schema() for tool in named.values()],
     )
-    options = {"policy": policy, "approval_wait": approval_wait, "app_version": app_version, "workspace": workspace}
+    options = {"policy": policy, "approval_wait": approval_wait, "approval_seconds": approval_seconds,
+               "app_version": app_version, "workspace": workspace}  # fmt: skip
     session_id = str(uuid.uuid4()) if session_id is None else arguments.name("session_id", session_id)
     kind = SyncAgent if is_sync else Agent
     return kind(loop, checkpoints, session_id, arguments.name("agent_id", agent_id), options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -46,6 +47,7 @@ def approve(
         show_call(found)
         arguments: dict[str, Any] | None = None
         if changes is not None:
+            _check_names(changes, found.call.arguments)
             arguments = {**found.call.arguments, **changes}
             click.echo(f"  with {json.dumps(changes)}", err=True)
         is_asked = found.is_pending and found.gate is Gate.APPROVE
@@ -54,6 +56,14 @@ def approve(
         answer = "approve" if arguments is None else "modify"
         decided = client.decide(found.approval_id, answer, by=who(by), note=note, arguments=arguments)
     say_decided(decided, as_json=as_json)
+
+
+def _check_names(changes: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
+    """A decision is final, so a mistyped name is refused before it is one."""
+    for name in changes:
+        if name not in arguments:
+            has = ", ".join(map(repr, arguments)) or "none"
+            raise click.BadParameter(f"the call has no argument {name!r:.60}: it has {has}", param_hint="--modify")
 
 
 def _changes(text: str) -> dict[str, Any]:

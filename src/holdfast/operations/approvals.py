@@ -245,6 +245,16 @@ async def void_after(
     return voided, writes
 
 
+async def withdraw(services: Services, held: Held) -> None:
+    """Makes an open approval void, unless somebody has used it or made it void by now."""
+    try:
+        await services.backend.commit(
+            Commit(tree=held.tree, rows=entries.voided(services.codec, held, services.now_us()))
+        )
+    except CommitConflict:
+        return
+
+
 async def forget(services: Services) -> None:
     """Removes the approvals of trees that were collected. Part of `gc`."""
     alive: set[bytes] = set()
@@ -355,8 +365,8 @@ def _refusal(approval: Approval) -> ApprovalError:
         )
     if approval.status is ApprovalStatus.VOID:
         return ApprovalError(
-            f"approval {approval.short_id} is void: its session was rolled back, or asked for another call in its place. "
-            "Ask again",
+            f"approval {approval.short_id} is void: its session was rolled back or asked for another call in its place, or it "
+            "was given with arguments that the tool does not take. Ask again",
             id_,
         )
     return ApprovalError(

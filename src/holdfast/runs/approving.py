@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.backends.port import RowWrite
-from holdfast.errors import UsageError
+from holdfast.errors import ApprovalError, UsageError
 from holdfast.model import ids
-from holdfast.model.approval import DEFAULT_SECONDS, Call, Gate
+from holdfast.model.approval import Call, Gate
 from holdfast.objects import approvals as entries
-from holdfast.objects.approvals import Asked
+from holdfast.objects.approvals import Asked, Held
 from holdfast.objects.ledger import Entry
 from holdfast.operations import approvals
 from holdfast.runs import calling
@@ -51,7 +51,7 @@ async def admitted(core: Core, call: EffectCall, effect_id: bytes, suspects: Seq
             gate=gate,
             approvers=approvers,
             summary=_summary(call, suspects),
-            seconds=DEFAULT_SECONDS,
+            seconds=core.options.approval_seconds,
             request_key=effect_id,
         ),
     )
@@ -59,11 +59,27 @@ async def admitted(core: Core, call: EffectCall, effect_id: bytes, suspects: Seq
         held = await approvals.wait(services, held, seconds=core.options.approval_wait)
     approval = approvals.granted(held.approval)
     changed = approval.decision.arguments if approval.decision is not None else None
+    if changed is not None:
+        await _check_it_can_be_called(core, call, held, changed)
     arguments = approval.arguments
     identity = approvals.identity_with(asked_for, arguments)
     digest = entries.call_digest(services.codec, call.name, identity, arguments, asked_for.schema)
     use = await approvals.use(services, held, session_id=session_id, digest=digest, by=ids.to_text(effect_id))
     return Admission(approval.approval_id, changed, [use])
+
+
+async def _check_it_can_be_called(core: Core, call: EffectCall, held: Held, changed: Mapping[str, Any]) -> None:
+    """Before anything is written down as started: a mistyped name must not leave an effect in doubt."""
+    try:
+        calling.bound(call.fn, *calling.spread(call.fn, changed))
+    except UsageError as error:
+        await approvals.withdraw(core.services, held)
+        approval = held.approval
+        raise ApprovalError(
+            f"approval {approval.short_id} was given with other arguments ({', '.join(map(repr, changed)) or 'none'}), but "
+            f"{error}. Nothing was carried out. That approval is void: the run asks anew when it goes on",
+            approval.approval_id,
+        ) from None
 
 
 def _who(core: Core, call: EffectCall, asked_for: Call) -> tuple[Gate, str | None]:

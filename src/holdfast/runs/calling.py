@@ -10,6 +10,7 @@ from typing import Any
 
 from holdfast.errors import UsageError
 
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _PLAIN = frozenset((str, bytes, int, float, bool, type(None)))
 PROVIDER_KEY = "idempotency_key"
 """A function with a parameter of this name is given the effect's provider key."""
@@ -39,6 +40,27 @@ def bound(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
             named[name] = value
     named.pop(PROVIDER_KEY, None)
     return named
+
+
+def spread(fn: Callable[..., Any], named: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """`bound` the other way round: how a function is called with arguments by these names. Whether it takes them is for
+    `bound` to say."""
+    left = dict(named)
+    given: list[Any] = []
+    signature = _signature(fn)
+    if signature is None:
+        while str(len(given)) in left:
+            given.append(left.pop(str(len(given))))
+        return given, left
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            start = len(given)
+            while (numbered := f"{name}[{len(given) - start}]") in left:
+                given.append(left.pop(numbered))
+        if name not in left or parameter.kind not in _POSITIONAL:
+            break
+        given.append(left.pop(name))
+    return given, left
 
 
 def chosen(

@@ -17,6 +17,7 @@ from typing import Any
 from holdfast.backends.port import RowWrite
 from holdfast.errors import ConflictError, HoldfastError, LeaseHeldError, LeaseLostError, StoreError, UsageError
 from holdfast.model import ids
+from holdfast.model.approval import DEFAULT_SECONDS
 from holdfast.model.effects import Effect
 from holdfast.model.framework import Framework
 from holdfast.model.lease import LeaseTerms
@@ -57,6 +58,7 @@ class Options:
     policy: Any = None
     save: Save | None = None  # another way to save than without files
     approval_wait: float | None = 0.0
+    approval_seconds: float = DEFAULT_SECONDS
 
 
 class Core:

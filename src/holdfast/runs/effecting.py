@@ -360,7 +360,8 @@ class _Effect:
     def _become(self, arguments: dict[str, Any]) -> None:
         """The call is made with other arguments: those are its identity, too."""
         core, call = self.core, self.call
-        call.args, call.kwargs, call.arguments = (), arguments, arguments
+        call.args, call.kwargs = calling.spread(call.fn, arguments)
+        call.arguments = arguments
         call.identified = {name: arguments.get(name, value) for name, value in call.identified.items()}
         call.digest = entries.digest(self.services.codec, call.identified)
         call.ordinal = core.ordinal(call.name, call.digest, call.place)
