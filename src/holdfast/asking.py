@@ -68,7 +68,7 @@ class Asking(Opening):
         """One approval, as it stands."""
         from holdfast.operations import approvals
 
-        return (await approvals.find(self._services, ids.from_text(approval_id))).approval
+        return (await approvals.find(self._services, _id(approval_id))).approval
 
     async def decide(
         self,
@@ -93,7 +93,7 @@ class Asking(Opening):
             )
         return await approvals.decide(
             self._services,
-            ids.from_text(approval_id),
+            _id(approval_id),
             Answer(answer),
             by=checking.name("by", by),
             note=checking.optional_name("note", note),
@@ -107,7 +107,7 @@ class Asking(Opening):
         `seconds` raises `ApprovalPendingError`; the approval waits on, and so can another process, later."""
         from holdfast.operations import approvals
 
-        held = await approvals.find(self._services, ids.from_text(approval_id))
+        held = await approvals.find(self._services, _id(approval_id))
         waited = await approvals.wait(
             self._services,
             held,
@@ -133,7 +133,7 @@ class Asking(Opening):
 
         return await approvals.use_alone(
             self._services,
-            ids.from_text(approval_id),
+            _id(approval_id),
             call_of(tool, arguments, identity, "irreversible"),
             session_id=checking.name("session_id", session_id),
             by=checking.name("by", by),
@@ -230,3 +230,7 @@ def _named(what: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise UsageError(f"{what} is a {type(value).__name__}: it must map names to values, such as {{'amount': 500}}")
     return dict(value)
+
+
+def _id(approval_id: str) -> bytes:
+    return ids.from_text(approval_id, "an approval's id", "`approvals` lists them")

@@ -332,10 +332,15 @@ class Client(Keeping, Moving, Asking, Travelling, Undoing):
         if compensate and not dry_run:
             from holdfast.runs import compensating
 
-            planned = await rolling_back.rollback(self._services, name, target, lease=lease, dry_run=True)
+            compensating.check(compensate)
+            looked = terms | {"strict": False}  # what is undone need not be acknowledged
+            planned = await rolling_back.rollback(self._services, name, target, **looked, dry_run=True)
+            if strict:
+                compensating.refuse_the_rest(planned, compensate, given)
             if files is not None:
                 await files.refuse()  # before anything is undone for it
             undone = await compensating.compensate(self._services, planned, compensate, self._calling(), decider)
+            terms["acknowledge"] = given - {one.effect_id for one in undone}
         origin = self._origin(by)
         if files is not None:
             report = await files.rollback(terms, origin, dry_run=dry_run)
@@ -468,7 +473,7 @@ class Client(Keeping, Moving, Asking, Travelling, Undoing):
 
         return await ledger.resolve(
             self._services,
-            ids.from_text(effect_id),
+            ids.from_text(effect_id, "an effect's id", "`effects` lists them"),
             outcome=arguments.one_of("outcome", outcome, ("done", "not_done", "acknowledge")),
             result=result,
             by=arguments.name("by", by),

@@ -40,9 +40,19 @@ def options(
         state_version=arguments.state_version(state_version),
         autosave=core.autosave(autosave),
         on_save_error=arguments.one_of("on_save_error", on_save_error, ("raise", "warn")),
-        policy=policy,
+        policy=_policy(policy),
         approval_wait=None if approval_wait is None else arguments.seconds("approval_wait", approval_wait, least=0),
         approval_seconds=DEFAULT_SECONDS
         if approval_seconds is None
         else arguments.seconds("approval_seconds", approval_seconds, least=0.001),
     )
+
+
+def _policy(given: Any) -> Any:
+    """Before anything is done: what can't be asked later would stop an effect in the middle of the run."""
+    is_one = not isinstance(given, type) and callable(getattr(given, "gate", None)) and hasattr(given, "approvers")
+    if given is not None and not is_one:
+        raise UsageError(
+            f"policy is {given!r:.60}: it must be an object with `gate(call)` and `approvers`, such as StakesPolicy()"
+        )
+    return given

@@ -11,6 +11,7 @@ from holdfast import (
     AgentState,
     ApprovalPendingError,
     FileCheckpoints,
+    ModelError,
     OpenToolCallError,
     Reply,
     StakesPolicy,
@@ -162,6 +163,25 @@ def test_an_awaited_plain_store_is_used_as_it_is(tmp_path):
         assert await bot.load() == turn.state
 
     asyncio.run(story())
+
+
+def test_a_model_that_streams_nothing_but_text_has_said_that(client):
+    class Speaks:
+        said = ("take ", "an ", "umbrella")
+
+        def __call__(self, messages, tools):
+            raise AssertionError("it was to be streamed")
+
+        def stream(self, messages, tools):
+            yield from self.said
+
+    bot = agent(model=Speaks(), checkpoints=client, session_id="s")
+    assert [event.kind for event in bot.stream("rain?")] == ["text", "text", "text", "message", "end"]
+    assert client.latest(session_id="s").execution_state["messages"][-1]["content"] == "take an umbrella"
+    Speaks.said = ()
+    with pytest.raises(ModelError, match="without a word"):
+        list(bot.stream("and tomorrow?"))
+    assert len(bot.load().messages) == 3  # the prompt is kept, and can be asked again
 
 
 def test_a_model_that_streams_is_heard_as_it_speaks(client):

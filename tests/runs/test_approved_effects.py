@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -217,6 +219,28 @@ def test_a_suspect_is_shown_to_who_decides(client: SyncClient, bank: Bank):
         pay(run, bank, 501)
     [waiting] = client.approvals("s")
     assert "may have been carried out already" in waiting.summary
+
+
+@pytest.mark.parametrize("wrong", [3, "finance", StakesPolicy])
+def test_what_is_no_policy_is_refused_before_anything_is_done(quick: SyncClient, wrong: object):
+    with pytest.raises(UsageError, match="gate"):
+        quick.run("s", policy=wrong)
+
+
+def test_an_effect_is_written_down_as_started_when_it_was_not_when_it_was_asked_for(quick: SyncClient, bank: Bank):
+    def decided() -> None:
+        deadline = time.monotonic() + 60
+        while not (waiting := quick.approvals("s")):
+            assert time.monotonic() < deadline
+        quick.decide(waiting[0].approval_id, "approve", by="ann")
+
+    with ThreadPoolExecutor(1) as others, quick.run("s", approval_wait=None) as run:
+        deciding = others.submit(decided)
+        pay(run, bank)
+        deciding.result()
+    [approval], [effect] = quick.approvals("s", pending=False), quick.effects("s")
+    assert effect.history[0].what == "started"
+    assert effect.history[0].at >= approval.decision.at
 
 
 def test_a_policy_decides_which_calls_ask(client: SyncClient, bank: Bank):

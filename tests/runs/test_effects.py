@@ -520,7 +520,7 @@ def test_arguments_that_can_not_be_right(quick: SyncClient, bank: Bank):
     with quick.run("s") as run:
         for wrong in (
             {"kind": "maybe"}, {"on_repeat": "sometimes"}, {"identity": ("whom",)}, {"volatile": ("whom",)},
-            {"on_suspect": "shrug"}, {"too": 1},
+            {"on_suspect": "shrug"}, {"too": 1}, {"probe": "bank.find"}, {"undo": "bank.refund"},
         ):  # fmt: skip
             with pytest.raises(UsageError):
                 pay(run, bank, **wrong)
@@ -530,3 +530,18 @@ def test_arguments_that_can_not_be_right(quick: SyncClient, bank: Bank):
     assert bank.paid == []
     with pytest.raises(UsageError):
         quick.resolve_effect("01939c5e-7c1b-7000-8a2f-0c4c1d9be2f1", "perhaps", by="me")
+    with pytest.raises(UsageError, match="not an effect's id"):
+        quick.resolve_effect("c1d9be2f1", "done", by="me")
+
+
+def test_a_call_again_in_the_run_that_saw_it_fail_is_told_that_this_run_made_it(quick: SyncClient):
+    def send(to: str) -> None:
+        raise TimeoutError("no answer")
+
+    with quick.run("s") as run:
+        with pytest.raises(TimeoutError):
+            run.effect("send", send, "bob")
+        [in_doubt] = quick.effects("s", in_doubt=True)
+        with pytest.raises(EffectBlockedError, match=r"this run has called, .* has the same arguments") as told:
+            run.effect("send", send, "bob")
+    assert told.value.effects == (in_doubt,)

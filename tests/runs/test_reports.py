@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from holdfast import EffectBlockedError, SyncClient, UnacknowledgedError, UsageError
+from holdfast import ConflictError, EffectBlockedError, SyncClient, UnacknowledgedError, UsageError
 from holdfast.model.handoff import HandoffStatus
 from support import Recorder, Store
 
@@ -134,6 +134,26 @@ def test_an_undo_that_fails_leaves_the_session_where_it_was(client: SyncClient, 
         client.rollback("s", before, compensate={"pay": fails})
     assert client.latest(session_id="s").checkpoint_id == head
     assert tools(client.effects("s", in_doubt=True)) == ["pay", "order"]
+
+
+def test_a_strict_rollback_that_is_refused_has_undone_nothing(client: SyncClient, world: World):
+    before = worked(client, world)
+    head = client.latest(session_id="s").checkpoint_id
+    undos = {"pay": world.undo}
+    with pytest.raises(UnacknowledgedError, match="Nothing was changed") as refused:
+        client.rollback("s", before, strict=True, compensate=undos)
+    left = [*refused.value.report.effects, *refused.value.report.unknown]
+    assert tools(left) == ["mail", "order"]
+    with pytest.raises(ConflictError, match="moved"):
+        client.rollback("s", before, expect_head=before, compensate=undos)
+    with pytest.raises(UsageError, match="not among"):
+        client.rollback("s", before, acknowledge=[before], compensate=undos)
+    with pytest.raises(UsageError, match="can't be called"):
+        client.rollback("s", before, compensate={**undos, "mail": "unsend"})
+    assert (world.undone, client.latest(session_id="s").checkpoint_id) == ([], head)
+    every = [one.effect_id for one in client.effects("s") if one.tool in ("pay", "mail", "order")]
+    report = client.rollback("s", before, strict=True, compensate=undos, acknowledge=every)
+    assert (tools(report.compensated), tools(report.effects), world.undone) == (["pay"], ["mail"], ["did pay"])
 
 
 def test_compensation_of_an_awaited_client(store: Store, world: World):

@@ -17,7 +17,7 @@ from typing import Any
 from holdfast.agents.keepers import SUBAGENTS, ChildKeeper, Invoke, Keeper
 from holdfast.agents.replies import Reply, added_usage, for_model, reply_of
 from holdfast.agents.tools import Tool
-from holdfast.errors import ApprovalPendingError, LeaseLostError, StoreError
+from holdfast.errors import ApprovalPendingError, LeaseLostError, ModelError, StoreError
 from holdfast.model import repair, transcript
 from holdfast.model.agentstate import AgentState, moment_text, now
 from holdfast.model.repair import Fate, OnOpenCall, Outcome
@@ -92,15 +92,17 @@ class Loop:
             yield AgentEvent(kind="end", text=place.state.text, state=place.state, stop="end")
             return
         for _ in range(self.max_steps):
-            reply = None
+            reply, spoken = None, ""
             async with aclosing(self._asked(place.state, is_streamed=is_streamed)) as events:
                 async for piece in events:
                     if isinstance(piece, str):
+                        spoken += piece
                         yield AgentEvent(kind="text", text=piece, state=place.state)
                     else:
                         reply = piece
-            assert reply is not None
-            place.state = _answered(place.state, reply)
+            if reply is None and not spoken:
+                raise ModelError("the model's stream ended without a word: it must yield text, or a message at its end")
+            place.state = _answered(place.state, reply or reply_of(spoken))  # text alone is what the model said
             await keeper.save(place.state, "model")
             said = place.state.messages[-1]
             yield AgentEvent(kind="message", text=str(said.get("content") or ""), message=said, state=place.state)

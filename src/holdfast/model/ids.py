@@ -25,16 +25,18 @@ def to_text(raw: bytes) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
-def from_text(text: str) -> bytes:
-    """The 16 bytes of an id given in any form that `uuid.UUID` reads."""
+def from_text(
+    text: str, what: str = "a checkpoint id", listed: str = "`save` returns it, `timeline` lists it"
+) -> bytes:
+    """The 16 bytes of an id given in any form that `uuid.UUID` reads. `what` it should be, and where it is `listed`, is for
+    who gave something else."""
     import uuid  # few programs that import holdfast have it yet, and it is slow to import
 
     try:
         return uuid.UUID(text).bytes
     except (ValueError, AttributeError, TypeError) as error:
         raise UsageError(
-            f"{text!r:.80} is not a checkpoint id: an id is a UUID such as "
-            "'01939c5e-7c1b-7000-8a2f-0c4c1d9be2f1'; `save` returns it, `timeline` lists it"
+            f"{text!r:.80} is not {what}: an id is a UUID such as '01939c5e-7c1b-7000-8a2f-0c4c1d9be2f1'; {listed}"
         ) from error
 
 

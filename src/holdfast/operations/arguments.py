@@ -104,7 +104,7 @@ def new_session_id() -> str:
 
 def one_of(what: str, value: Any, choices: Sequence[str]) -> str:
     if value not in choices:
-        raise UsageError(f"{what} is {value!r:.60}: it must be one of {', '.join(map(repr, choices))}")
+        raise UsageError(f"{what} is {value!r:.60}: it must be one of {', '.join(repr(str(one)) for one in choices)}")
     return str(value)
 
 
@@ -148,7 +148,7 @@ def ids_of(what: str, given: Any) -> frozenset[str]:
     """Ids in their usual form."""
     if isinstance(given, str):
         raise UsageError(f"{what} is a str: it must be a list of ids, such as {what}=[{given!r:.60}]")
-    return frozenset(ids.to_text(ids.from_text(one)) for one in given)
+    return frozenset(ids.to_text(ids.from_text(one, "an id", f"{what} names what a report lists")) for one in given)
 
 
 def session_under(lease: LeaseTerms | None, session_id: str | None) -> str | None:

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from holdfast.backends.port import Commit, CommitConflict
-from holdfast.errors import ConflictError
+from holdfast.errors import ConflictError, UsageError
 from holdfast.model import ids
 from holdfast.model.effects import Effect, EffectState
 from holdfast.model.reports import RollbackReport
 from holdfast.objects.ledger import Entry
-from holdfast.operations import ledger
+from holdfast.operations import aftermath, ledger
 from holdfast.operations.services import Services
 from holdfast.runs import calling
 from holdfast.runs.core import Call
+
+
+def check(undos: Mapping[str, Callable[..., Any]]) -> None:
+    """Before anything is written down as being undone."""
+    for tool, undo in undos.items():
+        if not callable(undo):
+            raise UsageError(f"compensate: {undo!r:.60}, for {tool!r:.60}, can't be called. Give a function")
+
+
+def refuse_the_rest(
+    planned: RollbackReport, undos: Mapping[str, Callable[..., Any]], acknowledge: Collection[str]
+) -> None:
+    """A strict rollback undoes nothing, if it will be refused for something else."""
+    left = replace(planned, effects=tuple(effect for effect in planned.effects if effect.tool not in undos))
+    aftermath.refuse_unacknowledged(left, acknowledge, "the rollback")
 
 
 async def compensate(

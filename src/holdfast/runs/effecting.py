@@ -78,6 +78,9 @@ def asked(
     of_kind = _one_of("kind", kind, EffectKind)
     wanted = None if on_repeat is None else _one_of("on_repeat", on_repeat, OnRepeat)
     _one_of("on_suspect", on_suspect, ("block", "go"))
+    for what in ("probe", "undo"):
+        if (given := others.get(what)) is not None and not callable(given):
+            raise UsageError(f"effect {name!r:.60}: {what} is {given!r:.60}, which can't be called. Give a function")
     named = calling.bound(fn, args, kwargs)
     identity = (identity,) if isinstance(identity, str) else identity
     volatile = (volatile,) if isinstance(volatile, str) else volatile
@@ -203,6 +206,7 @@ class _Effect:
 
     async def _intent(self, entry: Entry | None) -> Entry:
         core, call, codec = self.core, self.call, self.services.codec
+        self.started_us = self.services.now_us()  # it may have waited for an approval, or for an undo, until now
         line = await ledger.line_under(self.services, core.lease)
         again = entry is not None and entry.state in (EffectState.DONE, EffectState.COMPENSATED)
         try:
@@ -409,13 +413,18 @@ class _Effect:
     def _suspected(self, suspects: Sequence[Entry]) -> EffectBlockedError:
         codec = self.services.codec
         same = entries.loose_digest(codec, self.call.identified)
+        equal = [one for one in suspects if one.identity == self.call.digest]
         alike = [one for one in suspects if one.loose == same]
-        first = (alike or list(suspects))[0]
-        how = "differs only in what is new in every call" if alike else "has other arguments"
+        first = (equal or alike or list(suspects))[0]
+        how = "has other arguments"
+        if equal or alike:
+            how = "has the same arguments" if equal else "differs only in what is new in every call"
+        where = "was carried out (or may have been) on another branch or before a rollback"
+        if (first.session, first.token) == (self.core.options.session_id, self.core.lease.token):
+            where = "this run has called, and of which nobody knows whether it was carried out,"
         return EffectBlockedError(
-            f"effect {self.call.name!r:.60} is irreversible, and one that was carried out (or may have been) on another "
-            f"branch or before a rollback {how}: {ids.to_text(first.id)}. This may be the same one, regenerated, so it is "
-            f"not carried out. Look at both; then `holdfast resolve {ids.short(ids.to_text(first.id))} --acknowledge` lets "
+            f"effect {self.call.name!r:.60} is irreversible, and one that {where} {how}: {ids.to_text(first.id)}. This may be "
+            f"the same one, regenerated, so it is not carried out. Look at both; then `holdfast resolve {ids.short(ids.to_text(first.id))} --acknowledge` lets "
             "this one go on, and identity=(...) says which arguments make out the effect",
             tuple(self.core.effect(one) for one in suspects),
         )
