@@ -30,6 +30,12 @@ def _cpu() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in map(resource.getrusage, who))
 
 
+def kernel_time() -> float:
+    """The part of the CPU time so far that the kernel took for this process and those that it has started."""
+    who = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return sum(usage.ru_stime for usage in map(resource.getrusage, who))
+
+
 def allocated(where: Path) -> int:
     """The bytes on disk, by blocks."""
     return sum(

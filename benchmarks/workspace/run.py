@@ -29,7 +29,7 @@ from typing import Any
 
 from benchmarks import environment
 from benchmarks.subprocesses import ROOT
-from benchmarks.workspace import filesystem, report, syncs, trees
+from benchmarks.workspace import bare, filesystem, report, syncs, trees
 from benchmarks.workspace.contenders import (
     Contender,
     Git,
@@ -38,9 +38,11 @@ from benchmarks.workspace.contenders import (
     Watching,
     allocated,
     installed,
+    kernel_time,
     measured,
 )
 from holdfast import Client
+from holdfast.workspace import descriptors
 
 RESULTS = ROOT / "benchmarks" / "results"
 SLOW_ROUNDS = 2
@@ -170,23 +172,41 @@ def in_place(contenders: list[Contender], costs: Costs, edited: list[Path], roun
 
 
 def anew(contenders: list[Contender], costs: Costs, directory: Path) -> None:
-    """Everything, into an empty directory, another one each time."""
+    """Everything, into an empty directory, another one each time; and what it takes to have it on the disk then. Beside them
+    the floor."""
     names = {contender.name: contender.snapshot() for contender in contenders}
+    floors: list[Contender] = [kind(contenders[0].root, directory) for kind in (bare.Bare, bare.BareByTwo)]
+    costs.update({floor.name: {} for floor in floors})
     for number in range(FULL_ROUNDS):
-        for contender in shuffled(contenders, random.Random(number)):
+        for contender in shuffled([*contenders, *floors], random.Random(number)):
             if contender.is_slow and number:
                 continue
             place = directory / f"{number}-{contender.name}"
             place.mkdir(parents=True)
             quieted()
-            costs[contender.name].setdefault("full restore", []).append(
-                measured(
+            if isinstance(contender, bare.Bare):
+                cost, in_kernel = contender.made(place)
+            else:
+                before = kernel_time()
+                cost = measured(
                     lambda contender=contender, place=place: contender.restore_into(names[contender.name], place)  # type: ignore[misc]  # as above
                 )
-            )
+                in_kernel = kernel_time() - before
+            noted = {"full restore": cost, report.IN_KERNEL: in_kernel, report.SYNC_AFTER: synced(place)}
+            for what, taken in noted.items():
+                costs[contender.name].setdefault(what, []).append(taken)
             made = sum(len(names_) for _, _, names_ in os.walk(place))
             there = sum(len(names_) for _, _, names_ in os.walk(contender.root))
             assert made == there, f"{contender.name}: {made} files of {there}"
+
+
+def synced(place: Path) -> float:
+    """How long it takes until all that is on the file system of a directory is on the disk."""
+    root = descriptors.open_root(place)
+    try:
+        return measured(lambda: descriptors.sync_file_system(root))[0]
+    finally:
+        os.close(root)
 
 
 def change(path: Path) -> None:
