@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from holdfast.model.handoff import Handoff
     from holdfast.model.listing import Session, Timeline, Tree
     from holdfast.model.reports import RollbackReport
+    from holdfast.model.runs import SubagentTrace
     from holdfast.runs.faces import Run
     from holdfast.store import ClientStore
     from holdfast.workspace.rolling_back import FilesGoBack
@@ -462,6 +463,13 @@ class Client(Keeping, Moving, Asking, Travelling, Undoing):
 
         name = arguments.optional_name("session_id", session_id)
         return await ledger.effects(self._services, session_id=name, in_doubt=in_doubt)
+
+    async def traces(self, ref: str) -> tuple[SubagentTrace, ...]:
+        """What had become of a run's sub-agents by a checkpoint, which is named as for `fork`: by its id, a tag, or a session,
+        which stands for its head. Within the run, `run.traces` has them."""
+        from holdfast.runs import subagents
+
+        return await subagents.stored_traces(self._services, await self._id_of(ref))
 
     async def resolve_effect(
         self, effect_id: str, outcome: str, *, result: Any = None, by: str, note: str | None = None

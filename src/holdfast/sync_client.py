@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     )
     from holdfast.model.restore_report import AdoptReport, UndoReport
     from holdfast.model.retention import Retention
+    from holdfast.model.runs import SubagentTrace
     from holdfast.runs.faces import SyncRun
     from holdfast.store import SyncClientStore
     from holdfast.travelling import Directory
@@ -496,6 +497,9 @@ class SyncClient(SyncAsking, Opening):
 
     def effects(self, session_id: str | None = None, *, in_doubt: bool = False) -> list[Effect]:
         return run_inline(self._client.effects(session_id, in_doubt=in_doubt))
+
+    def traces(self, ref: str) -> tuple[SubagentTrace, ...]:
+        return run_inline(self._client.traces(ref))
 
     def resolve_effect(
         self, effect_id: str, outcome: str, *, result: Any = None, by: str, note: str | None = None

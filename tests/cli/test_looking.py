@@ -121,14 +121,23 @@ def test_show_prints_the_context(run, made):
 
 
 @pytest.mark.parametrize(
-    ("path", "value"), [("messages.0", "one"), ("messages.-1.content", "two"), ("7", "seven"), ("pair.1", 2)]
+    ("path", "value"),
+    [
+        ("messages.0", "one"),
+        ("messages.-1.content", "two"),
+        ("7", "seven"),
+        ("pair.1", 2),
+        ("messages[1].content", "two"),
+        ("messages[-1].content", "two"),
+    ],
 )
 def test_show_goes_along_a_path(run, made, path, value):
     assert json.loads(run("show", made.second, "--path", path).stdout) == value
 
 
 @pytest.mark.parametrize(
-    ("path", "said"), [("nothing", "messages, due"), ("messages.9", "list of 2"), ("total.x", "Decimal")]
+    ("path", "said"),
+    [("nothing", "messages, due"), ("messages.9", "list of 2"), ("messages[9]", "list of 2"), ("total.x", "Decimal")],
 )
 def test_a_path_that_leads_nowhere_says_what_is_there(run, made, path, said):
     result = run("show", made.second, "--path", path)

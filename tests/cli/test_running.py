@@ -127,3 +127,25 @@ def test_resume_goes_on_where_the_run_stopped_and_exits_with_6_while_it_waits(ru
         assert run("resume", "order", "resumed_program:main").exit_code == 4
     with pytest.raises(RuntimeError, match="own code"):
         run("resume", "order", "resumed_program:breaks")
+
+
+def test_show_tells_what_a_run_recorded_and_what_became_of_its_sub_agents(run, client):
+    with client.run("s", context={"invoice": "INV-1"}) as life:
+        life.step("plan", lambda: 1)
+        with pytest.raises(ValueError), life.subagent("reader", prompt="read it") as reader:
+            reader.effect("fetch", lambda: 1, kind="idempotent")
+            reader.add_usage({"tokens": 12})
+            raise ValueError("torn page")
+        life.save("end")
+    shown = run("show", "s").stdout
+    for line in (
+        "context     dict of 1",
+        "run         1 step, 1 effect recorded",
+        "sub-agents  1",
+        "  reader               failed: builtins.ValueError: torn page, 1 call, 12 tokens",
+    ):
+        assert line in shown.splitlines()
+    [trace] = json.loads(run("show", "s", "--json").stdout)["traces"]
+    assert (trace["prompt"], trace["success"], trace["usage"]) == ("read it", False, {"tokens": 12})
+    assert [one["name"] for one in trace["tool_calls"]] == ["fetch"]
+    assert json.loads(run("show", "main", "--json").stdout)["traces"] is None

@@ -49,9 +49,28 @@ def test_a_rollback_takes_the_trace_back(client: SyncClient):
     with client.run("s") as run:
         before = run.save("before")
         research(run, [])
+        with_it = run.traces
+    assert client.traces("s") == with_it
     client.rollback("s", before)
     with client.run("s") as run:
         assert run.traces == ()
+    assert client.traces("s") == client.traces(before) == ()
+
+
+def test_traces_are_read_from_any_checkpoint_while_somebody_else_runs(store: Store):
+    client = store.client()
+    with client.run("s") as run:
+        research(run, [])
+        assert store.client().traces(run.checkpoint_id) == run.traces
+    plain = client.save("agent", session_id="t", execution_state={}, context=["no run"])
+    assert client.traces(plain) == ()
+
+    async def awaited() -> object:
+        async with store.async_client() as other:
+            return await other.traces("s")
+
+    known = client.traces("s")
+    assert asyncio.run(awaited()) == known
 
 
 def test_one_that_failed_says_so_and_is_tried_again(client: SyncClient):

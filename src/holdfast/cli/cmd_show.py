@@ -9,7 +9,10 @@ import click
 from holdfast.cli.options import json_option, store_option
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from holdfast.model.checkpoint import Checkpoint
+    from holdfast.model.runs import SubagentTrace
 
 VALUE_LIMIT = 60
 KEYS_SHOWN = 40
@@ -51,10 +54,12 @@ def show(
     _check(state=state, context=context, path=path, wanted=wanted, messages=messages, raw=raw)
     from holdfast.cli.pager import paged
     from holdfast.cli.refs import restore_ref
+    from holdfast.cli.run_output import trace_fields, traces_of
     from holdfast.cli.store_location import open_store
 
     with open_store(store) as client:
         checkpoint = restore_ref(client, ref)
+        traces = traces_of(client, checkpoint)
     if wanted is not None:
         with paged():
             _print_found(checkpoint, wanted, as_json=as_json)
@@ -73,11 +78,12 @@ def show(
                 **checkpoint_fields(checkpoint),
                 "execution_state": shown(checkpoint.execution_state),
                 "agent_context": shown(checkpoint.agent_context),
+                "traces": None if traces is None else [trace_fields(one) for one in traces],
             }
         )
     else:
         with paged():
-            _print(checkpoint)
+            _print(checkpoint, traces)
 
 
 def _check(*, state: bool, context: bool, path: str | None, wanted: str | None, messages: bool, raw: bool) -> None:
@@ -155,9 +161,14 @@ def _print_messages(whole: Any, path: str | None, *, as_json: bool) -> None:
         click.echo(click.style(line, bold=True) if role and colored else line)
 
 
-def _print(checkpoint: Checkpoint) -> None:
+def _print(checkpoint: Checkpoint, traces: Sequence[SubagentTrace] | None) -> None:
     from holdfast.cli.printable import printable
+    from holdfast.cli.run_output import print_run
+    from holdfast.model.runs import JOURNAL_KEY
 
+    context = checkpoint.agent_context
+    if traces is not None:
+        context = {key: value for key, value in context.items() if key != JOURNAL_KEY}
     step = "" if checkpoint.step_index is None else str(checkpoint.step_index)
     facts = {
         "checkpoint": checkpoint.checkpoint_id,
@@ -178,12 +189,14 @@ def _print(checkpoint: Checkpoint) -> None:
             click.echo(f"{title:<12}{text}")
     for title, value in (
         ("state", checkpoint.execution_state),
-        ("context", checkpoint.agent_context),
+        ("context", context),
         ("metadata", dict(checkpoint.metadata)),
     ):
         if value or title == "state":
             click.echo(f"{title:<12}{_summary(value)}")
             _print_keys(value)
+    if traces is not None:
+        print_run(checkpoint.agent_context, traces, VALUE_LIMIT)
     _print_tasks(checkpoint.tasks)
 
 

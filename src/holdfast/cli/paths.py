@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from holdfast.cli.printable import printable
@@ -12,7 +13,18 @@ NAMES_LISTED = 12
 
 
 def value_at(whole: Any, path: str) -> Any:
-    """What is at `path`. Raises `CheckpointNotFoundError`, which says how far it came and what is there instead."""
+    """What is at `path`, with positions as in `messages.3`, or as differences show them: `messages[3]`. Raises
+    `CheckpointNotFoundError`, which says how far it came and what is there instead."""
+    dotted = re.sub(r"\[(-?\d+)\]", r".\1", path)
+    if dotted == path:
+        return _value_at(whole, path)
+    try:
+        return _value_at(whole, path)  # a key may have brackets in it
+    except CheckpointNotFoundError:
+        return _value_at(whole, dotted)
+
+
+def _value_at(whole: Any, path: str) -> Any:
     value = whole
     reached: list[str] = []
     for part in path.split("."):

@@ -123,7 +123,7 @@ class Scope:
     @property
     def traces(self) -> tuple[SubagentTrace, ...]:
         """What became of the run's sub-agents, restored ones included."""
-        return subagents.traces(self._core)
+        return subagents.traces(self._core.services.codec, self._core.journal)
 
     @property
     def changed_tools(self) -> tuple[str, ...]:

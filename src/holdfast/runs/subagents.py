@@ -7,11 +7,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from holdfast.codec.codec import Codec
 from holdfast.model import ids
 from holdfast.model.runs import SubagentTrace, ToolCall
 from holdfast.objects import journal
-from holdfast.objects.journal import EFFECT, FAILED, OK, STEP, TRACE, Record
+from holdfast.objects.journal import EFFECT, FAILED, OK, STEP, TRACE, Journal, Record
 from holdfast.operations import arguments
+from holdfast.operations import restore as restoring
+from holdfast.operations.services import Services
 from holdfast.runs import failures
 from holdfast.runs.core import Core
 
@@ -39,7 +42,7 @@ class Subagent:
         self._result: Any = None
         self._usage: dict[str, Any] = {}
         if known is not None:
-            trace = _trace(self._core, known)
+            trace = _trace(self._core.services.codec, self._core.journal, known)
             self._result, self._usage = trace.result, dict(trace.usage)
 
     @property
@@ -87,13 +90,22 @@ class Subagent:
             await core.after_step(self.subagent_type, number)
 
 
-def traces(core: Core) -> tuple[SubagentTrace, ...]:
+async def stored_traces(services: Services, checkpoint: bytes) -> tuple[SubagentTrace, ...]:
+    """The traces that a checkpoint holds; none, if no run made it."""
+    found = await restoring.restore(services, checkpoint, migrate=False)
+    if not isinstance(found.agent_context, dict):
+        return ()
+    _, kept, _ = journal.from_context(found.agent_context, f"checkpoint {found.checkpoint_id}")
+    return traces(services.codec, kept)
+
+
+def traces(codec: Codec, kept: Journal) -> tuple[SubagentTrace, ...]:
     """What became of the sub-agents so far, in the order in which they ended."""
-    return tuple(_trace(core, record) for record in core.journal if record.kind == TRACE)
+    return tuple(_trace(codec, kept, record) for record in kept if record.kind == TRACE)
 
 
-def _trace(core: Core, record: Record) -> SubagentTrace:
-    kept = core.services.codec.decode(record.payload)
+def _trace(codec: Codec, recorded: Journal, record: Record) -> SubagentTrace:
+    kept = codec.decode(record.payload)
     path = record.place.removesuffix("trace")
     return SubagentTrace(
         subagent_id=kept["id"],
@@ -107,14 +119,14 @@ def _trace(core: Core, record: Record) -> SubagentTrace:
         error=kept["error"],
         usage=kept["usage"],
         tool_calls=tuple(
-            _tool_call(core, one)
-            for one in core.journal
+            _tool_call(codec, one)
+            for one in recorded
             if one.kind in (STEP, EFFECT) and one.place.startswith(path) and "/" not in one.place[len(path) :]
         ),
     )
 
 
-def _tool_call(core: Core, record: Record) -> ToolCall:
+def _tool_call(codec: Codec, record: Record) -> ToolCall:
     failed = record.status == FAILED
     name = journal.name_of(record.place)
     return ToolCall(
@@ -123,7 +135,7 @@ def _tool_call(core: Core, record: Record) -> ToolCall:
         started_at=_moment(record.started_us),
         ended_at=_moment(record.ended_us),
         failed=failed,
-        error=": ".join(core.services.codec.decode(record.payload)[:2]) if failed else None,
+        error=": ".join(codec.decode(record.payload)[:2]) if failed else None,
         effect_id=ids.to_text(bytes(record.about[0])) if record.kind == EFFECT else None,
     )
 
