@@ -2,7 +2,7 @@
 in on the way.
 
 A directory is opened with `openat2`, which the kernel lets leave neither the root nor pass a symbolic link; where there is
-none, name by name without following links. The descriptor is used at once and closed: it stays what it was even if the
+none, or where the path is longer than a call takes, name by name without following links. The descriptor is used at once and closed: it stays what it was even if the
 name comes to mean something else.
 """
 
@@ -26,6 +26,7 @@ NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) |
 SYS_OPENAT2 = 437  # the same on every architecture
 RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 0x02, 0x04, 0x08
 RENAME_NOREPLACE = 1
+PATH_MAX = 4096  # of one call, with the zero at its end; a tree may well be deeper
 
 
 class _How(ctypes.Structure):
@@ -71,7 +72,7 @@ def parent_of(root: int, path: bytes) -> Iterator[tuple[int, bytes]]:
 
 def open_directory(root: int, path: bytes) -> int:
     """A descriptor of a directory below the root. `OSError` if it is none, or if a link is on the way."""
-    if _openat2_works():
+    if len(path) < PATH_MAX and _openat2_works():
         return _openat2(root, path)
     return _name_by_name(root, path)
 
