@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import filecmp
 import os
 import time
 from pathlib import Path
@@ -55,6 +56,27 @@ def test_a_fork_is_the_same_directory_whichever_way_it_is_made(quick: SyncClient
     assert (forked.copied > 0) is (way != "from the store") or way == "as the file system can"
     assert quick.workspace(forked.directory).snapshot().snapshot.reference == taken.snapshot.reference
     assert sorted(os.listdir(tmp_path)) == ["fork", "project"]
+
+
+@pytest.mark.parametrize("way", ["copy_file_range", "from the store"])
+def test_a_fork_keeps_holes(quick: SyncClient, root, tmp_path, monkeypatch, way):
+    with (root / "image").open("wb") as image:
+        image.truncate(256 * 1024 * 1024)
+        for place in (0, 100_000_000, 200_000_000):
+            image.seek(place)
+            image.write(b"data" * 1000)
+    taken_up = (root / "image").stat().st_blocks
+    if taken_up > 10_000:
+        pytest.skip("this file system has no holes")
+    workspace = quick.workspace(root)
+    taken = settled_snapshot(workspace, b"image")
+    monkeypatch.setattr(copies, "_cloned", lambda *_given: False)
+    if way == "from the store":
+        monkeypatch.delattr(os, "copy_file_range")
+    forked = workspace.fork(taken.checkpoint_id, tmp_path / "fork")
+    assert forked.copied == (way == "copy_file_range")
+    assert filecmp.cmp(forked.directory / "image", root / "image", shallow=False)
+    assert (forked.directory / "image").stat().st_blocks < 10_000  # of 512 bytes
 
 
 def test_what_has_changed_here_since_comes_from_the_store(quick: SyncClient, root, tmp_path):

@@ -110,6 +110,52 @@ def test_beyond_a_limit_the_state_is_saved_and_says_why_the_files_are_not(
     assert in_snapshot(client.workspace(root), later) == on_disk(root)
 
 
+def test_where_none_was_taken_older_files_are_not_taken_for_those_of_then(
+    client: SyncClient, root: Path, tmp_path: Path
+) -> None:
+    write(root, b"a", b"1")
+    older = client.save("agent", session_id="s", workspace=root)
+    write(root, b"a", b"22")
+    saved = client.save("agent", session_id="s", workspace=client.workspace(root, limits=Limits(max_bytes=1)))
+    after = client.save("agent", session_id="s")  # which was asked for no files
+    workspace = client.workspace(root)
+    for at in (saved, after):
+        not_taken = workspace.snapshot_at(at).not_taken
+        assert not_taken is not None
+        assert "max_bytes" in not_taken.reason
+        for refused in (
+            lambda at=at: workspace.restore(at, force=True),
+            lambda at=at: client.rollback("s", at, workspace=workspace),
+            lambda at=at: workspace.fork(at, tmp_path / "fork"),
+            lambda at=at: workspace.diff(older, at),
+            lambda at=at: workspace.diff(at),
+            lambda at=at: workspace.entries(at),
+            lambda at=at: workspace.read(at, "a"),
+            lambda at=at: client.read_file(at, "a"),
+        ):
+            with pytest.raises(UsageError, match=r"not known: no snapshot was taken: .*max_bytes"):
+                refused()
+    assert on_disk(root) == {b"a": ("file", 0o644, b"22")}
+    assert not (tmp_path / "fork").exists()
+
+
+def test_directories_too_deep_to_be_looked_at_are_a_limit_too(quick: SyncClient, root: Path) -> None:
+    at = os.open(root, os.O_RDONLY)
+    for _ in range(401):
+        os.mkdir("d", dir_fd=at)
+        below = os.open("d", os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(at)
+    saved = quick.save("agent", session_id="s", execution_state={"n": 1}, workspace=quick.workspace(root))
+    assert quick.restore(saved).execution_state == {"n": 1}
+    not_taken = quick.workspace(root).snapshot_at(saved).not_taken
+    assert not_taken is not None
+    assert "deeper than 400 directories" in not_taken.reason
+    with pytest.raises(UsageError, match="deeper than 400 directories"):
+        quick.workspace(root).status()
+
+
 def test_a_limit_that_is_met_on_the_way_leaves_what_was_known(sqlite_store: Store, root: Path) -> None:
     client = sqlite_store.client()
     write(root, b"a", b"1")

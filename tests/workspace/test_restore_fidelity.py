@@ -354,3 +354,44 @@ def test_what_was_edited_after_the_agents_last_snapshot_is_refused(client: SyncC
     assert (root / "f").read_text() == "one"
     workspace.undo()
     assert (root / "f").read_text() == "by hand"
+
+
+def test_a_path_may_be_longer_than_the_system_takes_at_once(store: Store, tmp_path: Path):
+    """Programs get there step by step, and so must we."""
+    root = tmp_path / "project"
+    root.mkdir()
+
+    def descend(directory: int, *, make: bool) -> int:
+        for _ in range(30):
+            if make:
+                os.mkdir("d" * 200, dir_fd=directory)
+            below = os.open("d" * 200, os.O_RDONLY, dir_fd=directory)
+            os.close(directory)
+            directory = below
+        return directory
+
+    def bottom(text: bytes | None = None) -> bytes:
+        directory = descend(os.open(root, os.O_RDONLY), make=False)
+        try:
+            if text is not None:
+                with open(os.open("bottom", os.O_CREAT | os.O_WRONLY | os.O_TRUNC, dir_fd=directory), "wb") as file:
+                    file.write(text)
+            with open(os.open("bottom", os.O_RDONLY, dir_fd=directory), "rb") as file:
+                return file.read()
+        finally:
+            os.close(directory)
+
+    os.close(descend(os.open(root, os.O_RDONLY), make=True))
+    bottom(b"first")
+    workspace = store.client().workspace(root)
+    first = workspace.snapshot()
+    bottom(b"second")
+    workspace.snapshot()
+    workspace.restore(first.checkpoint_id)  # over what is there
+    assert bottom() == b"first"
+    shutil.rmtree(root / ("d" * 200))
+    workspace.snapshot()
+    workspace.restore(first.checkpoint_id)  # anew
+    assert bottom() == b"first"
+    assert workspace.fork(first.checkpoint_id, tmp_path / "fork").paths == 31
+    assert store.client().workspace(tmp_path / "fork").snapshot().snapshot.reference == first.snapshot.reference

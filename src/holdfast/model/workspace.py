@@ -114,6 +114,18 @@ class SnapshotSkipped:
     reason: str
 
 
+class Options(NamedTuple):
+    """What a snapshot was to take in. What one was not to have, it says nothing about."""
+
+    include_git: bool = False
+    gitignore: bool = True
+    default_excludes: bool = True
+    secrets: str = "keep"
+
+
+DEFAULT_OPTIONS = Options()
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """A directory at one moment. `tree` is the root of its tree of entries, None if it was skipped as a whole."""
@@ -129,6 +141,7 @@ class Snapshot:
     excluded_count: int = 0
     notes: tuple[str, ...] = ()
     not_taken: SnapshotSkipped | None = None
+    options: Options = DEFAULT_OPTIONS
 
     @property
     def hash(self) -> bytes:

@@ -11,7 +11,7 @@ import ormsgpack
 
 from holdfast.errors import CorruptError, NewerVersionError
 from holdfast.model.snapshot_reference import reference_to
-from holdfast.model.workspace import Excluded, Skipped, Snapshot, SnapshotSkipped
+from holdfast.model.workspace import DEFAULT_OPTIONS, Excluded, Options, Skipped, Snapshot, SnapshotSkipped
 
 VERSION = 1
 HOLE = b""  # in the place of a chunk's hash: nothing but zeros
@@ -36,6 +36,8 @@ def pack(snapshot: Snapshot) -> bytes:
         fields["notes"] = list(snapshot.notes)
     if snapshot.not_taken is not None:
         fields["not_taken"] = snapshot.not_taken.reason
+    if snapshot.options != DEFAULT_OPTIONS:
+        fields["options"] = list(snapshot.options)
     return ormsgpack.packb(fields)
 
 
@@ -62,6 +64,7 @@ def unpack(data: bytes) -> Snapshot:
             excluded_count=excluded_count,
             notes=tuple(fields.get("notes", ())),
             not_taken=SnapshotSkipped(not_taken) if not_taken is not None else None,
+            options=Options(*fields.get("options", DEFAULT_OPTIONS)),
         )
     except (ValueError, TypeError, KeyError) as error:
         raise CorruptError(f"a snapshot can't be read ({error}): the store is damaged. Run `verify`") from error

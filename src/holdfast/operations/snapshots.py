@@ -41,14 +41,13 @@ async def load(services: Services, reference: str) -> Snapshot:
 
 
 async def nearest(services: Services, stored: Stored) -> Snapshot | None:
-    """The snapshot of a checkpoint, or of the nearest one before it that has one; None if none has."""
+    """The snapshot of a checkpoint, or of the nearest one before it that has one; None if none has. One that was asked for and
+    not taken is an answer, too: the files of then are not known, and older ones are not what they were."""
     found: Stored | None = stored
     while found is not None:
         reference = reference_of(found)
         if reference is not None:
-            snapshot = await load(services, reference)
-            if snapshot.tree is not None:
-                return snapshot
+            return await load(services, reference)
         found = await reading.nearest_live(services, found.parent, found.tree) if found.parent else None
     return None
 
@@ -89,24 +88,25 @@ def loader(services: Services) -> filetree.Load:
 
 async def entries(services: Services, snapshot: Snapshot) -> AsyncIterator[Entry]:
     """All entries of a snapshot, in the order of their paths: a directory before what is in it."""
-    if snapshot.tree is not None:
-        async for entry in filetree.entries(snapshot.tree, loader(services)):
-            yield entry
+    async for entry in filetree.entries(tree_of(snapshot), loader(services)):
+        yield entry
+
+
+def tree_of(snapshot: Snapshot) -> bytes:
+    """The tree of a snapshot. If it was not taken, the error says why."""
+    if snapshot.tree is None:
+        why = snapshot.not_taken.reason if snapshot.not_taken else "no snapshot was taken"
+        raise UsageError(f"what the files were at that checkpoint is not known: {why}. Choose another one")
+    return snapshot.tree
 
 
 async def find(services: Services, snapshot: Snapshot, path: bytes) -> Entry | None:
-    return None if snapshot.tree is None else await filetree.find(snapshot.tree, path, loader(services))
+    return await filetree.find(tree_of(snapshot), path, loader(services))
 
 
 async def diff(services: Services, before: Snapshot, after: Snapshot) -> AsyncIterator[FileChange]:
     """What differs between two snapshots that were taken, in the order of paths."""
-    for one in (before, after):
-        if one.tree is None:
-            why = one.not_taken.reason if one.not_taken else "it was not taken"
-            raise UsageError(f"there is nothing to compare with: {why}")
-    assert before.tree is not None
-    assert after.tree is not None
-    async for change in filetree.diff(before.tree, after.tree, loader(services)):
+    async for change in filetree.diff(tree_of(before), tree_of(after), loader(services)):
         yield change
 
 

@@ -115,7 +115,7 @@ class Reader:
         """Chunks of a fixed size. Zeros are a hole, whether the file system knows it as one or not."""
         at = 0
         while at < size:
-            hole_end = _hole_at(descriptor, at, size)
+            hole_end = data_from(descriptor, at, size)
             hole = (hole_end - at) // CHUNK_BYTES * CHUNK_BYTES if hole_end < size else size - at
             if hole:
                 yield objects.Chunk(hole, objects.HOLE), None
@@ -134,8 +134,8 @@ class Reader:
             at += len(data)
 
 
-def _hole_at(descriptor: int, at: int, size: int) -> int:
-    """Where the hole that begins at that place ends; the place itself if there is none."""
+def data_from(descriptor: int, at: int, size: int) -> int:
+    """Where the hole that begins at a place of a file ends; the place itself if there is none."""
     if not hasattr(os, "SEEK_DATA"):
         return at
     try:

@@ -12,6 +12,7 @@ from typing import Protocol
 from holdfast.model.workspace import Entry
 from holdfast.workspace import descriptors
 from holdfast.workspace.apply import READABLE, StatKey
+from holdfast.workspace.contents import data_from
 
 FICLONE = 0x40049409
 CAN_NOT = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.ENOTTY, errno.EPERM, errno.ETXTBSY)
@@ -74,17 +75,30 @@ def _cloned(source: int, target: int) -> bool:
 
 
 def _copied(source: int, target: int, size: int) -> bool:
+    """Copies what is written of a file; its holes stay holes."""
     if not hasattr(os, "copy_file_range"):
         return False
-    done = 0
-    while done < size:
-        try:
-            more = os.copy_file_range(source, target, size - done, done, done)
-        except OSError as error:
-            if done == 0 and error.errno in CAN_NOT:
+    copied, at = 0, data_from(source, 0, size)
+    while at < size:
+        end = _data_until(source, at, size)
+        while at < end:
+            try:
+                more = os.copy_file_range(source, target, end - at, at, at)
+            except OSError as error:
+                if copied == 0 and error.errno in CAN_NOT:
+                    return False
+                raise
+            if not more:
                 return False
-            raise
-        if not more:
-            return False
-        done += more
+            at += more
+            copied += more
+        at = data_from(source, at, size)
     return True
+
+
+def _data_until(descriptor: int, at: int, size: int) -> int:
+    """Where the data that begins at that place ends."""
+    try:
+        return min(os.lseek(descriptor, at, os.SEEK_HOLE), size)
+    except (OSError, AttributeError):  # a system, or a file system, that can't tell
+        return size

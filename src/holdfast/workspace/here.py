@@ -112,7 +112,7 @@ class Here:
             changes,
             now.not_ours,
             (now.snapshot.tree, load),
-            (target.tree, load),
+            (target, target.tree, load),
         )
 
     async def last_known(self, target_id: str | None) -> list[str]:

@@ -223,11 +223,9 @@ class Restoring:
         self, now: Taken, target: Target, wishes: Wishes, known: Sequence[str]
     ) -> tuple[RestorePlan, set[bytes]]:
         """The plan, and all paths that differ."""
-        if target.snapshot.tree is None:
-            why = target.snapshot.not_taken.reason if target.snapshot.not_taken else "it was skipped"
-            raise UsageError(f"that checkpoint has no files to restore: its snapshot was not taken ({why})")
+        wanted = snapshots.tree_of(target.snapshot)
         load = _overlaid(now.nodes, snapshots.loader(self._services))
-        changes = [change async for change in _diff(now.snapshot.tree, target.snapshot.tree, load)]
+        changes = [change async for change in _diff(now.snapshot.tree, wanted, load)]
         differing = {change.path for change in changes}
         if wishes.only is not None:
             changes = [change for change in changes if change.path in wishes.only]

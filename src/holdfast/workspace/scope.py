@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from holdfast.errors import UsageError
+from holdfast.model.workspace import Options
 from holdfast.workspace import ignore
 from holdfast.workspace.guards import Secrets, is_secret
 
@@ -20,6 +21,11 @@ class Scope:
     use_defaults: bool = True
     secrets: Secrets = "keep"
     never: frozenset[bytes] = frozenset()  # paths that are left out in any case: the store
+
+    @property
+    def options(self) -> Options:
+        """What a snapshot says about it."""
+        return Options(self.include_git, self.use_gitignore, self.use_defaults, self.secrets)
 
     @property
     def seed(self) -> bytes:

@@ -323,6 +323,7 @@ class Taker:
             excluded=tuple(sorted(excluded)[:MAX_LISTED]),
             excluded_count=len(excluded),
             notes=tuple(notes),
+            options=self._scope.options,
         )
 
     # -- what is known -----------------------------------------------------------------------------------------------

@@ -18,12 +18,11 @@ from collections.abc import Callable, Collection, Container, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from holdfast.errors import UsageError
 from holdfast.model.workspace import Entry
 from holdfast.workspace import ignore
 from holdfast.workspace.compressing import Contents, is_batch
 from holdfast.workspace.contents import Changed, Read, Reader
-from holdfast.workspace.guards import DIRECTORY_FLAGS, FILE_FLAGS, NO_FOLLOW, Budget
+from holdfast.workspace.guards import DIRECTORY_FLAGS, FILE_FLAGS, NO_FOLLOW, Budget, OverBudgetError
 from holdfast.workspace.quick_look import differing, is_as_read
 from holdfast.workspace.scope import Scope
 from holdfast.workspace.statcache import NOTHING, Directory, File, StatCache, Totals, file_entry
@@ -117,7 +116,7 @@ class Walk:
                 if differs is None:
                     continue
                 if len(stack) >= MAX_DEPTH:
-                    raise UsageError(f"{os.fsdecode(below)!r:.80} is deeper than {MAX_DEPTH} directories")
+                    raise OverBudgetError(f"{os.fsdecode(below)!r:.80} is deeper than {MAX_DEPTH} directories")
                 try:
                     child = os.open(name, _OPENING, dir_fd=above.descriptor)
                 except OSError as error:

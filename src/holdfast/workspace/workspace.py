@@ -115,11 +115,12 @@ class Opened:
         first = await self.snapshot_at(before) if before is not None else None
         if after is not None:
             second = await self.snapshot_at(after)
-            return await self._changes(_tree(first) if first else None, _tree(second), {})
+            before_tree = snapshots.tree_of(first) if first else None
+            return await self._changes(before_tree, snapshots.tree_of(second), {})
         _, look = await self.taker.look(self.session_id)
         assert look.snapshot.tree is not None
         assert first is not None
-        return await self._changes(_tree(first), look.snapshot.tree, look.nodes)
+        return await self._changes(snapshots.tree_of(first), look.snapshot.tree, look.nodes)
 
     async def _changes(self, before: bytes | None, after: bytes, nodes: Any) -> list[FileChange]:
         if before is None:
@@ -220,13 +221,6 @@ async def _checked(services: Services, reference: str) -> tuple[int, list[str]]:
     return checked, problems
 
 
-def _tree(snapshot: Snapshot) -> bytes:
-    if snapshot.tree is None:
-        why = snapshot.not_taken.reason if snapshot.not_taken else "it was not taken"
-        raise UsageError(f"there is nothing to compare with: {why}")
-    return snapshot.tree
-
-
 class Workspace(Restorable):
     """The directory that an agent works in: `workspace = client.workspace("./project")`, then
     `client.save(..., workspace=workspace)`, or `workspace.snapshot("before the refactoring")`.
@@ -284,7 +278,8 @@ class Workspace(Restorable):
         return await self._opened.diff(before, after)
 
     async def snapshot_at(self, at: At) -> Snapshot:
-        """The snapshot that a checkpoint has, or the nearest one before it that has one."""
+        """The snapshot that a checkpoint has, or the nearest one before it that has one. `not_taken` says why there is none
+        although one was asked for."""
         return await self._opened.snapshot_at(at)
 
     async def entries(self, at: At) -> list[Entry]:
