@@ -5,11 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks import results_page
+from benchmarks import readme_figures, results_page
 from benchmarks.results_page import BENCHMARKS
 from benchmarks.subprocesses import ROOT
 
 PAGE = ROOT / "benchmarks" / "RESULTS.md"
+README = ROOT / "README.md"
 
 
 def main() -> None:
@@ -18,10 +19,15 @@ def main() -> None:
         prog="python -m benchmarks.all", description="Run every benchmark, one after the other."
     )
     parser.add_argument("--only", metavar="A,B,…", default=names, help=f"some of {names}")
-    parser.add_argument("--page", action="store_true", help="run none: only write the page from the last results")
+    parser.add_argument(
+        "--page",
+        action="store_true",
+        help="run none: only write the page, and the README's figures, from the last results",
+    )
     given = parser.parse_args()
     failed = [] if given.page else [name for name in given.only.split(",") if not _ran(name)]
     PAGE.write_text(results_page.markdown(PAGE.parent / "results"), "utf-8")
+    README.write_text(readme_figures.updated(README.read_text("utf-8"), PAGE.parent / "results"), "utf-8")
     print(f"written: {PAGE.relative_to(Path.cwd()) if PAGE.is_relative_to(Path.cwd()) else PAGE}")
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")

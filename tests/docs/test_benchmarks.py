@@ -90,3 +90,11 @@ def test_the_page_of_all_results_is_that_of_the_results_that_are_there():
 
     page = ROOT / "benchmarks" / "RESULTS.md"
     assert results_page.markdown(page.parent / "results") == page.read_text("utf-8"), "python -m benchmarks.all --page"
+
+
+def test_the_figures_of_the_readme_are_those_of_the_results_that_are_there():
+    from benchmarks import readme_figures
+
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert readme_figures.updated(text, ROOT / "benchmarks" / "results") == text, "python -m benchmarks.all --page"
+    assert readme_figures.updated(text.replace(" · ", " / "), ROOT / "benchmarks" / "results") == text
