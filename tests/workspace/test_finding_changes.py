@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from trees import in_snapshot, on_disk, remove, write
+from trees import in_snapshot, on_disk, remove, tick, write
 
 from examples import examples
 from holdfast import SyncClient
 from holdfast.backends.memory import MemoryBackend
 from holdfast.backends.sqlite import SqliteBackend
-from holdfast.workspace import compressing
+from holdfast.workspace import compressing, vantages
 from holdfast.workspace import walk as walking
 from holdfast.workspace import watch as watching
 from holdfast.workspace.statcache import CacheFile
@@ -70,10 +70,12 @@ def edit(root: Path, doing: str, path: bytes, value) -> None:
     watch=st.booleans(),
     reopen=st.booleans(),
     batch=st.sampled_from([2, compressing.BATCH_CONTENTS]),
+    worth_opening=st.sampled_from([2, vantages.WORTH_OPENING]),
 )
 def test_after_any_edits_a_snapshot_is_the_directory(
-    tmp_path_factory, steps, watch, reopen, batch, monkeypatch
+    tmp_path_factory, steps, watch, reopen, batch, worth_opening, monkeypatch
 ) -> None:
+    monkeypatch.setattr(vantages, "WORTH_OPENING", worth_opening)
     monkeypatch.setattr(compressing, "BATCH_CONTENTS", batch)  # with 2, by a thread
     monkeypatch.setattr(compressing, "usable_processors", lambda: 2)
     where = tmp_path_factory.mktemp("edits")
@@ -474,7 +476,7 @@ def test_a_change_among_much_that_is_as_it_was(quick: SyncClient, root: Path, mo
         write(root, b"large/f%d" % number, b"%d" % number)
     for path in (b"a/f", b"a/b/f", b"a/b/c/f", b"a/b/c/d/e/f", b"ruled/.gitignore", b"ruled/in/f", b"other/f"):
         write(root, path, b"x\n")
-    settled = _tick(root)
+    settled = tick(root)
     workspace = quick.workspace(root)
     workspace.snapshot()
     entered: list[bytes] = []
@@ -487,7 +489,7 @@ def test_a_change_among_much_that_is_as_it_was(quick: SyncClient, root: Path, mo
     monkeypatch.setattr(walking.Walk, "_directory", noted)
     assert workspace.snapshot().changed == 0
     assert set(entered) == {b"", b"ruled"}  # the root, and what decides about what is left out
-    assert _tick(root) > settled
+    assert tick(root) > settled
     change(root)
     taken = workspace.snapshot()
     expected = on_disk(root)
@@ -497,14 +499,3 @@ def test_a_change_among_much_that_is_as_it_was(quick: SyncClient, root: Path, mo
         }
     assert in_snapshot(workspace, taken.checkpoint_id) == expected
     assert taken.changed > 0
-
-
-def _tick(root: Path) -> int:
-    """A moment that the file system tells from those before it."""
-    probe = root.with_name("probe")
-    probe.write_bytes(b"")
-    before = now = probe.stat().st_ctime_ns
-    while now == before:
-        probe.write_bytes(b"")
-        now = probe.stat().st_ctime_ns
-    return now

@@ -71,3 +71,14 @@ def remove(root: Path | bytes, path: bytes) -> None:
 
 def session(client: SyncClient) -> str:
     return client.save("a", session_id="s", execution_state={"n": 1})
+
+
+def tick(root: Path) -> int:
+    """A moment that the file system tells from those before it."""
+    probe = root.with_name("probe")
+    probe.write_bytes(b"")
+    before = now = probe.stat().st_ctime_ns
+    while now == before:
+        probe.write_bytes(b"")
+        now = probe.stat().st_ctime_ns
+    return now

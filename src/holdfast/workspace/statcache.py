@@ -22,11 +22,11 @@ import zstandard
 from holdfast.codec.decoding import collector_paused
 from holdfast.model.workspace import Entry, Kind
 from holdfast.workspace import ignore
+from holdfast.workspace.vantages import Vantages
 
 FORMAT = 1
 REWRITE_BEYOND = 3  # once the additions are so many times as large as what they were added to
 MAX_INFLATED = 1 << 31
-_IGNORING = frozenset(ignore.FILES)
 
 
 class File(NamedTuple):
@@ -53,7 +53,7 @@ class Directory:
     @property
     def is_plain(self) -> bool:
         """Whether nothing in the directory itself decides what is left out of it."""
-        return not self.excluded and _IGNORING.isdisjoint(self.files)
+        return not self.excluded and self.files.keys().isdisjoint(ignore.FILES)
 
     def copy(self) -> Directory:
         return Directory(
@@ -98,14 +98,6 @@ class Totals(NamedTuple):
 NOTHING = Totals()
 
 
-class Layout(NamedTuple):
-    """All known directories but the root: the plain ones by name, by the path of the one that they are in; the paths of the
-    others."""
-
-    plain: dict[bytes, dict[bytes, Directory]]
-    deciding: list[bytes]
-
-
 @dataclass(slots=True)
 class StatCache:
     directories: dict[bytes, Directory] = field(default_factory=dict)
@@ -114,31 +106,19 @@ class StatCache:
     reference: str | None = None
     checkpoint: bytes | None = None  # that holds the snapshot
     reporting: set[bytes] = field(default_factory=set)  # the directories of which something was left out
-    _layout: Layout | None = None
+    _vantages: Vantages | None = None
 
-    def layout(self) -> Layout:
-        if self._layout is None:
-            plain: dict[bytes, dict[bytes, Directory]] = {}
-            deciding = []
-            for path, directory in self.directories.items():
-                if path and directory.is_plain:
-                    above, _, name = path.rpartition(b"/")
-                    plain.setdefault(above, {})[name] = directory
-                elif path:
-                    deciding.append(path)
-            self._layout = Layout(plain, deciding)
-        return self._layout
+    def vantages(self) -> Vantages:
+        """From where all that is known is looked at. It is kept up to date."""
+        if self._vantages is None or self._vantages.is_outgrown:
+            self._vantages = Vantages(self.directories)
+        return self._vantages
 
     def put(self, path: bytes, directory: Directory | None) -> None:
         """What is known of a directory from now on; None if it is gone."""
         self.reporting.discard(path)
-        if self._layout is not None and path:
-            before = self.directories.get(path)
-            if directory is None or before is None or directory.is_plain != before.is_plain:
-                self._layout = None
-            elif directory.is_plain:
-                above, _, name = path.rpartition(b"/")
-                self._layout.plain[above][name] = directory
+        if self._vantages is not None:
+            self._vantages.put(path, directory)
         if directory is None:
             self.directories.pop(path, None)
             return
