@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast import SyncClient, UsageError
 from holdfast.model import tasks as pure
-from holdfast.model.tasks import TaskStatus
+from holdfast.model.tasks import Agenda, TaskStatus
 from support import Store
 
 
@@ -132,18 +132,117 @@ def test_what_can_not_be_right_is_refused(quick: SyncClient, items, options):
         run.tasks("x", items, **options)
 
 
+class Plainly:
+    """What `Agenda` has to say, looked up among all tasks each time."""
+
+    def __init__(self, needed: dict[str, tuple[str, ...]], status: dict[str, TaskStatus]) -> None:
+        self.needed = needed
+        self.status = dict.fromkeys(needed, TaskStatus.PENDING) | status
+
+    def next(self) -> str | None:
+        able = [
+            id_
+            for id_, of in self.needed.items()
+            if not self.status[id_].is_over and all(self.status[one] is TaskStatus.COMPLETED for one in of)
+        ]
+        return min(able, key=lambda id_: self.status[id_] is not TaskStatus.IN_PROGRESS, default=None)
+
+    def hopeless(self) -> set[str]:
+        lost = {id_ for id_, now in self.status.items() if now in (TaskStatus.FAILED, TaskStatus.SKIPPED)}
+        found: set[str] = set()
+        for _ in self.needed:
+            found |= {
+                id_ for id_, of in self.needed.items() if not self.status[id_].is_over and (lost | found) & set(of)
+            }
+        return found
+
+    def summary(self) -> dict[str, object]:
+        counted = {str(one): list(self.status.values()).count(one) for one in TaskStatus}
+        current = [id_ for id_ in self.needed if self.status[id_] is TaskStatus.IN_PROGRESS]
+        return {"total": len(self.needed), **{one: n for one, n in counted.items() if n}, "current": current[:5]}
+
+
 @given(st.data())
-def test_whatever_fails_every_task_ends_and_none_before_what_it_depends_on(data):
+def test_whatever_becomes_of_them_every_task_ends_and_none_before_what_it_depends_on(data):
     count = data.draw(st.integers(0, 8))
     ids = [str(n) for n in range(count)]
     needed = {
         str(n): tuple(data.draw(st.sets(st.sampled_from(ids[n + 1 :])))) if n + 1 < count else () for n in range(count)
     }
-    pure.dependencies(ids, ids, needed)
-    status: dict[str, TaskStatus] = {}
-    while (id_ := pure.next_task(needed, status)) is not None:
-        assert all(status[one] is TaskStatus.COMPLETED for one in needed[id_])
-        status[id_] = data.draw(st.sampled_from([TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.SKIPPED]))
-        status |= dict.fromkeys(pure.hopeless(needed, status), TaskStatus.SKIPPED)
-    assert set(status) == set(ids)
-    assert pure.summary(ids, status)["total"] == count
+    assert pure.dependencies(ids, ids, needed) == needed
+    before = data.draw(st.dictionaries(st.sampled_from(ids), st.sampled_from(TaskStatus))) if ids else {}
+    agenda, plain = Agenda(needed, before), Plainly(needed, before)
+
+    def marked(id_: str, status: TaskStatus) -> None:
+        agenda.set(id_, status)
+        plain.status[id_] = status
+
+    def skipped() -> None:
+        hopeless = agenda.hopeless()
+        assert hopeless.keys() == plain.hopeless()
+        for id_, why in hopeless.items():
+            assert why.startswith("depends on ")
+            marked(id_, TaskStatus.SKIPPED)
+
+    skipped()
+    while (id_ := agenda.next()) is not None:
+        assert id_ == plain.next()
+        if data.draw(st.booleans()):
+            marked(id_, TaskStatus.IN_PROGRESS)
+            assert (agenda.next(), agenda.summary()) == (plain.next(), plain.summary())
+        marked(id_, data.draw(st.sampled_from(TaskStatus)))
+        if agenda.status(id_).is_over:
+            skipped()
+        else:
+            marked(id_, TaskStatus.COMPLETED)
+    assert plain.next() is None
+    assert all(agenda.status(id_).is_over for id_ in ids)
+    assert agenda.summary() == plain.summary()
+
+
+def test_what_is_added_later_and_depends_on_what_failed_is_skipped_not_forgotten(client: SyncClient):
+    with client.run("s") as run:
+        for task in run.tasks("x", ["a"]):
+            task.fail("no")
+    with client.run("s") as run:
+        later = run.tasks("x", ["a", "b", "c"], depends={"b": ["a"], "c": ["b"]})
+        assert list(later) == []
+        assert (later.status("c"), later.note("b")) == (TaskStatus.SKIPPED, "depends on a, which failed")
+    assert client.latest(session_id="s").tasks["x"] == {"total": 3, "failed": 1, "skipped": 2, "current": []}
+
+
+def test_a_sub_agents_list_of_the_same_name_is_told_beside_the_runs(client: SyncClient):
+    with client.run("s") as run:
+        for _ in run.tasks("files", ["a", "b"]):
+            with run.subagent("reader") as reader:
+                list(reader.tasks("files", ["page"]))
+    tasks = client.latest(session_id="s").tasks
+    assert {name: one["completed"] for name, one in tasks.items()} == {
+        "files": 2,
+        "reader#0/files": 1,
+        "reader#1/files": 1,
+    }
+
+
+def test_a_tasks_cost_does_not_grow_with_how_many_there_are():
+    looked = 0
+
+    class Counted(dict):
+        def __getitem__(self, key):
+            nonlocal looked
+            looked += 1
+            return super().__getitem__(key)
+
+    def per_task(count: int) -> float:
+        nonlocal looked
+        ids = [str(n) for n in range(count)]
+        agenda = Agenda({id_: (ids[n - 1],) if n else () for n, id_ in enumerate(ids)}, {})
+        agenda._status, agenda._unmet = Counted(agenda._status), Counted(agenda._unmet)
+        looked = 0
+        while (id_ := agenda.next()) is not None:
+            agenda.set(id_, TaskStatus.IN_PROGRESS)
+            agenda.set(id_, TaskStatus.COMPLETED)
+            agenda.hopeless(), agenda.summary()
+        return looked / count
+
+    assert per_task(2000) < 1.1 * per_task(200)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
+from heapq import heappop, heappush
 from typing import Any
 
 from holdfast.errors import UsageError
@@ -45,60 +47,111 @@ def dependencies(
     if len(set(ids)) != len(ids):
         twice = next(id_ for id_ in ids if ids.count(id_) > 1)
         raise UsageError(f"two tasks have the id {twice!r:.60}: each needs one of its own")
+    known = set(ids)
     needed: dict[str, tuple[str, ...]] = {}
     for id_, item in zip(ids, items, strict=True):
         found = () if depends is None else depends(item) if callable(depends) else depends.get(id_, ())
         needed[id_] = tuple(map(str, found))
-        unknown = [one for one in needed[id_] if one not in set(ids)]
-        if unknown:
-            raise UsageError(f"task {id_!r:.60} depends on {unknown[0]!r:.60}, which is not among the tasks")
+        unknown = next((one for one in needed[id_] if one not in known), None)
+        if unknown is not None:
+            raise UsageError(f"task {id_!r:.60} depends on {unknown!r:.60}, which is not among the tasks")
     _refuse_circles(needed)
     return needed
 
 
 def _refuse_circles(needed: Mapping[str, Sequence[str]]) -> None:
-    left = {id_: set(of) for id_, of in needed.items()}
-    while left:
-        ready = [id_ for id_, of in left.items() if not of & left.keys()]
-        if not ready:
-            raise UsageError(f"tasks that depend on each other in a circle: {', '.join(sorted(left)[:10])}")
-        for id_ in ready:
-            del left[id_]
+    unmet, dependents = {id_: len(set(of)) for id_, of in needed.items()}, _dependents(needed)
+    ready = [id_ for id_, count in unmet.items() if not count]
+    for id_ in ready:  # which grows
+        for one in dependents.get(id_, ()):
+            unmet[one] -= 1
+            if not unmet[one]:
+                ready.append(one)
+    if len(ready) < len(needed):
+        left = sorted(id_ for id_, count in unmet.items() if count)
+        raise UsageError(f"tasks that depend on each other in a circle: {', '.join(left[:10])}")
 
 
-def next_task(needed: Mapping[str, Sequence[str]], status: Mapping[str, TaskStatus]) -> str | None:
-    """The first task, in the order given, that is not over, and all of whose dependencies are completed. One that was in
-    progress comes before others: it is where the program stopped."""
-    candidates = [id_ for id_ in needed if not status.get(id_, TaskStatus.PENDING).is_over]
-    candidates.sort(key=lambda id_: status.get(id_) is not TaskStatus.IN_PROGRESS)
-    for id_ in candidates:
-        if all(status.get(one) is TaskStatus.COMPLETED for one in needed[id_]):
-            return id_
-    return None
-
-
-def hopeless(needed: Mapping[str, Sequence[str]], status: Mapping[str, TaskStatus]) -> dict[str, str]:
-    """The tasks that can't be done any more, and why: one that they depend on failed or was skipped."""
-    found: dict[str, str] = {}
-    changed = True
-    now = dict(status)
-    while changed:
-        changed = False
-        for id_, of in needed.items():
-            if now.get(id_, TaskStatus.PENDING).is_over:
-                continue
-            bad = next((one for one in of if now.get(one) in (TaskStatus.FAILED, TaskStatus.SKIPPED)), None)
-            if bad is not None:
-                found[id_] = f"depends on {bad}, which {'failed' if now[bad] is TaskStatus.FAILED else 'was skipped'}"
-                now[id_] = TaskStatus.SKIPPED
-                changed = True
+def _dependents(needed: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Which tasks depend on each."""
+    found: dict[str, list[str]] = {}
+    for id_, of in needed.items():
+        for one in dict.fromkeys(of):
+            found.setdefault(one, []).append(id_)
     return found
 
 
-def summary(ids: Sequence[str], status: Mapping[str, TaskStatus]) -> dict[str, Any]:
-    """What a checkpoint says of a list of tasks, however long that is."""
-    counted = {str(one): 0 for one in TaskStatus}
-    for id_ in ids:
-        counted[status.get(id_, TaskStatus.PENDING)] += 1
-    current = [id_ for id_ in ids if status.get(id_) is TaskStatus.IN_PROGRESS]
-    return {"total": len(ids), **{one: count for one, count in counted.items() if count}, "current": current[:5]}
+class Agenda:
+    """Where tasks stand, and which is next. What a task costs here does not grow with how many there are."""
+
+    def __init__(self, needed: Mapping[str, Sequence[str]], status: Mapping[str, TaskStatus]) -> None:
+        self._needed = needed
+        self._ids = list(needed)
+        self._place = {id_: place for place, id_ in enumerate(self._ids)}
+        self._dependents = _dependents(needed)
+        self._status = dict.fromkeys(self._ids, TaskStatus.PENDING)
+        self._count = Counter({TaskStatus.PENDING: len(self._ids)})
+        self._unmet = {id_: len(set(of)) for id_, of in needed.items()}  # dependencies that are not completed
+        self._in_progress: set[str] = set()
+        self._lost: list[str] = []  # what failed or was skipped, and whose dependents were not looked at since
+        self._ready = [
+            (True, place) for place, id_ in enumerate(self._ids) if not self._unmet[id_]
+        ]  # a heap, with leftovers
+        for id_, now in status.items():
+            if id_ in self._place:
+                self.set(id_, now)
+
+    def status(self, id_: str) -> TaskStatus:
+        return self._status.get(id_, TaskStatus.PENDING)
+
+    def set(self, id_: str, status: TaskStatus) -> None:
+        before, self._status[id_] = self._status[id_], status
+        self._count[before] -= 1
+        self._count[status] += 1
+        self._in_progress.discard(id_)
+        if status is TaskStatus.IN_PROGRESS:
+            self._in_progress.add(id_)
+        if status in (TaskStatus.FAILED, TaskStatus.SKIPPED):
+            self._lost.append(id_)
+        met = (status is TaskStatus.COMPLETED) - (before is TaskStatus.COMPLETED)
+        for one in self._dependents.get(id_, ()) if met else ():
+            self._unmet[one] -= met
+            self._offer(one)
+        self._offer(id_)
+
+    def _offer(self, id_: str) -> None:
+        if not self._unmet[id_] and not self._status[id_].is_over:
+            heappush(self._ready, (self._status[id_] is not TaskStatus.IN_PROGRESS, self._place[id_]))
+
+    def next(self) -> str | None:
+        """The first task, in the order given, that is not over, and all of whose dependencies are completed. One that was in
+        progress comes before others: it is where the program stopped."""
+        while self._ready:
+            is_new, place = self._ready[0]
+            id_ = self._ids[place]
+            status = self._status[id_]
+            if not self._unmet[id_] and not status.is_over and is_new == (status is not TaskStatus.IN_PROGRESS):
+                return id_
+            heappop(self._ready)
+        return None
+
+    def hopeless(self) -> dict[str, str]:
+        """The tasks that can't be done any more, and why: one that they depend on failed or was skipped. They stay so until
+        they are `set`."""
+        found: dict[str, str] = {}
+        while self._lost:
+            lost = self._lost.pop()
+            if lost not in found and self._status[lost] not in (TaskStatus.FAILED, TaskStatus.SKIPPED):
+                continue  # it is tried again
+            how = "failed" if self._status[lost] is TaskStatus.FAILED else "was skipped"
+            for one in self._dependents.get(lost, ()):
+                if one not in found and not self._status[one].is_over:
+                    found[one] = f"depends on {lost}, which {how}"
+                    self._lost.append(one)
+        return found
+
+    def summary(self) -> dict[str, Any]:
+        """What a checkpoint says of the tasks, however many they are."""
+        counted = {str(one): self._count[one] for one in TaskStatus if self._count[one]}
+        current = sorted(self._in_progress, key=self._place.__getitem__)
+        return {"total": len(self._ids), **counted, "current": current[:5]}

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from holdfast.backends.stepping import run_inline
 from holdfast.model import tasks as pure
-from holdfast.model.tasks import TaskStatus
+from holdfast.model.tasks import Agenda, TaskStatus
 from holdfast.objects import journal
 from holdfast.objects.journal import OK, TASK, Record
 from holdfast.operations import arguments
@@ -55,27 +55,29 @@ class TaskList:
         self._items = list(items)
         self._ids = [pure.id_of(item) if key is None else str(key(item)) for item in self._items]
         self._of_id = dict(zip(self._ids, self._items, strict=True))
-        self._needed = pure.dependencies(self._ids, self._items, depends)
+        needed = pure.dependencies(self._ids, self._items, depends)
         self._current: Task | None = None
-        self._status: dict[str, TaskStatus] = {}
+        status: dict[str, TaskStatus] = {}
         self._notes: dict[str, str | None] = {}
         self._attempts: dict[str, int] = {}
         for id_ in self._ids:
             record = core.journal.get(self._place_of(id_))
             if record is not None:
-                self._status[id_], self._notes[id_] = TaskStatus(record.about[0]), record.about[1]
+                status[id_], self._notes[id_] = TaskStatus(record.about[0]), record.about[1]
                 self._attempts[id_] = record.attempts
         if retry_failed:
-            again = {id_ for id_, status in self._status.items() if status is TaskStatus.FAILED}
-            skipped = {id_ for id_, status in self._status.items() if status is TaskStatus.SKIPPED}
+            again = {id_ for id_, known in status.items() if known is TaskStatus.FAILED}
+            skipped = {id_ for id_, known in status.items() if known is TaskStatus.SKIPPED}
             for id_ in again | {id_ for id_ in skipped if (self._notes[id_] or "").startswith("depends on ")}:
-                self._status[id_] = TaskStatus.PENDING
+                status[id_] = TaskStatus.PENDING
+        self._agenda = Agenda(needed, status)
+        self._label = f"{path.partition('/')[2]}{self.name}"  # a sub-agent's list may have the name of the run's
         self._tell()
 
     # -- what there is -----------------------------------------------------------------------------------------------
 
     def status(self, id_: Any) -> TaskStatus:
-        return self._status.get(str(id_), TaskStatus.PENDING)
+        return self._agenda.status(str(id_))
 
     def note(self, id_: Any) -> str | None:
         return self._notes.get(str(id_))
@@ -89,7 +91,7 @@ class TaskList:
         return len(self._ids)
 
     def __repr__(self) -> str:
-        over = sum(status is TaskStatus.COMPLETED for status in self._status.values())
+        over = self._agenda.summary().get(TaskStatus.COMPLETED, 0)
         return f"<{type(self).__name__} {self.name!r:.60}: {over} of {len(self)} completed>"
 
     # -- going on ----------------------------------------------------------------------------------------------------
@@ -98,7 +100,9 @@ class TaskList:
         """Ends the current task, and begins the first incomplete one; None if there is none that can be done."""
         if self._current is not None:
             await self._end(self._current)
-        id_ = pure.next_task(self._needed, self._status)
+        else:
+            self._skip_what_is_hopeless()  # what was added since, and depends on what failed then
+        id_ = self._agenda.next()
         if id_ is None:
             return None
         attempts = self._attempts.get(id_, 0) + 1
@@ -112,19 +116,25 @@ class TaskList:
         if task.status is TaskStatus.IN_PROGRESS:
             task.status = TaskStatus.COMPLETED
         number = self._mark(task.id, task.status, task.note, task.attempts)
-        for id_, why in pure.hopeless(self._needed, self._status).items():
-            number = self._mark(id_, TaskStatus.SKIPPED, why, self._attempts.get(id_, 0))
+        number = self._skip_what_is_hopeless() or number
         await self._core.after_step(f"{self.name}: {task.id}", number)
 
+    def _skip_what_is_hopeless(self) -> int:
+        number = 0
+        for id_, why in self._agenda.hopeless().items():
+            number = self._mark(id_, TaskStatus.SKIPPED, why, self._attempts.get(id_, 0))
+        return number
+
     def _mark(self, id_: str, status: TaskStatus, note: str | None, attempts: int) -> int:
-        self._status[id_], self._notes[id_], self._attempts[id_] = status, note, attempts
+        self._agenda.set(id_, status)
+        self._notes[id_], self._attempts[id_] = note, attempts
         self._tell()
         now = self._core.services.now_us()
         return self._core.record(Record(self._place_of(id_), TASK, OK, b"", attempts, now, now, [str(status), note]))
 
     def _tell(self) -> None:
         """What the checkpoints say of it."""
-        self._core.task_lists = self._core.task_lists | {self.name: pure.summary(self._ids, self._status)}
+        self._core.task_lists = self._core.task_lists | {self._label: self._agenda.summary()}
 
     def _place_of(self, id_: str) -> str:
         return f"{self._place}//{journal.part(id_)}"
