@@ -1,21 +1,25 @@
 """Inflating: the frames of one restore, of which another thread may take some.
 
-zstd runs outside of Python's lock. So while the thread that wants a state works from its first frame on, hashing what was
-inflated, one that has nothing to do can inflate, too. Each takes the next frame that nobody has taken. The one who wants a
-frame that the other is still at takes another one meanwhile, so both are busy until the last. Neither waits for the other:
-what the other is at when there is nothing else to do is inflated twice.
+zstd runs outside of Python's lock. So while the thread that wants a state works from its first frame on, hashing what it
+inflates, one that has nothing to do can inflate from the last frame backwards. It takes many at a time: handing the lock over
+after each takes as long as inflating it does. Neither waits for the other: a frame that the other one is still at is inflated
+twice, and whoever needs it takes what is there.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from math import ceil
 
 from holdfast.errors import CorruptError
 from holdfast.objects import frame
 
 _LARGE = 16 * 1024  # a compressed frame of that size takes longer to inflate than to hand over
 _MANY = 4
+_AT_ONCE = 8
+_SHARE = 0.6  # of what is left, for the one that only inflates: the other one also hashes
 
 
 class Inflating:
@@ -26,38 +30,42 @@ class Inflating:
     def __init__(self, frames: Sequence[bytes] = ()) -> None:
         self._inflate: frame.Inflater | None = None
         large = [one for one in frames if len(one) >= _LARGE and one[:1] == frame.ZSTD]
-        # A frame is kept with what it holds: that is found by the frame's identity, which is its own only as long.
-        self._ready: dict[int, tuple[bytes, bytes]] = {}
         self._untaken = deque(large if len(large) >= _MANY else ())  # whoever pops a frame has taken it
+        # A frame is kept beside what it holds: that is found by the frame's identity, which stays its own only as long.
+        self._ready: dict[int, tuple[bytes, memoryview]] = {}
 
     def content(self, framed: bytes) -> memoryview:
-        """What was framed, without a copy where it is stored as it is."""
+        """What was framed, without a copy where it is stored as it is. It is not kept."""
         if framed[:1] == frame.RAW:
             return memoryview(framed)[1:]
         if self._inflate is None:
             self._inflate = frame.inflater()
-        while True:
-            ready = self._ready.pop(id(framed), None)
-            if ready is not None:
-                return memoryview(ready[1])
-            other = self._take()
+        while (ready := self._ready.pop(id(framed), None)) is None:
+            other = self._take_first()
             if other is None or other is framed:
                 return memoryview(frame.content(framed, self._inflate))
-            # What can't be read is told to the one who asks for it.
-            try:
-                self._ready[id(other)] = other, frame.content(other, self._inflate)
-            except CorruptError:
-                continue
+            with suppress(CorruptError):  # which is for the one who asks for it
+                self._ready[id(other)] = other, memoryview(frame.content(other, self._inflate))
+        return ready[1]
 
     def help(self) -> Iterator[None]:
-        """Inflates a frame for each step, until all are taken."""
-        inflate = frame.inflater() if self._untaken else None
-        while (framed := self._take()) is not None:
-            self._ready[id(framed)] = framed, frame.content(framed, inflate)
+        """Inflates some frames for each step, until all are taken."""
+        if not self._untaken:
+            return
+        inflate = frame.inflater()
+        while taken := self._take_last(min(_AT_ONCE, ceil(len(self._untaken) * _SHARE))):
+            for framed, content in zip(taken, frame.contents(taken, inflate), strict=True):
+                self._ready[id(framed)] = framed, content
             yield
 
-    def _take(self) -> bytes | None:
-        try:
+    def _take_first(self) -> bytes | None:
+        with suppress(IndexError):
             return self._untaken.popleft()
-        except IndexError:
-            return None
+        return None
+
+    def _take_last(self, count: int) -> list[bytes]:
+        taken: list[bytes] = []
+        with suppress(IndexError):
+            while len(taken) < count:
+                taken.append(self._untaken.pop())
+        return taken
