@@ -83,7 +83,7 @@ class Core:
         self.ordinals: dict[tuple[str, bytes], dict[str, int]] = {}  # effects by tool and identity: place, ordinal
         self.in_flight: set[bytes] = set()
         self.on_path: set[bytes] = set()  # effects that this line of execution has a record of
-        self.foreign: dict[bytes, Entry] | None = None  # what the ledger had when the first effect looked
+        self.foreign: dict[bytes, Entry] | None = None  # what the ledger had beside them when the first effect looked
         self._rows: dict[bytes, tuple[Entry, Entry | None]] = {}  # of effects whose result is not saved yet
         self._rows_in_doubt = False
         self._own_checkpoint: bytes | None = None  # the last one that this run has made

@@ -319,7 +319,8 @@ class _Effect:
         if call.kind is not EffectKind.IRREVERSIBLE or entry is not None:
             return []
         if core.foreign is None:
-            core.foreign = {one.id: one for one in await ledger.of_tree(self.services, core.tree)}
+            found = await ledger.of_tree(self.services, core.tree)
+            core.foreign = {one.id: one for one in found if one.id not in core.on_path}
         own = (core.options.session_id, core.lease.token)
         suspects = []
         for one in list(core.foreign.values()):
