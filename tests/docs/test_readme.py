@@ -105,6 +105,18 @@ def test_the_readme_states_each_promise_once():
     assert re.findall(r"^\| (P\d+) \|", text, re.MULTILINE) == [f"P{number}" for number in range(1, 13)]
 
 
+def test_the_page_of_promises_has_each_and_names_tests_that_are_there():
+    text = (ROOT / "docs" / "promises.md").read_text("utf-8")
+    sections = re.split(r"^## (P\d+): ", text, flags=re.MULTILINE)[1:]
+    assert sections[::2] == [f"P{number}" for number in range(1, 13)]
+    for promise, section in zip(sections[::2], sections[1::2], strict=True):
+        named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", section)
+        assert named, promise
+        for path, name in named:
+            source = (ROOT / path).read_text("utf-8")
+            assert re.search(rf"^\s*(async def|def|class) {name}\b", source, re.MULTILINE), f"{promise}: {path}::{name}"
+
+
 def test_the_architecture_fits_on_a_few_pages():
     assert len((ROOT / "ARCHITECTURE.md").read_text("utf-8").splitlines()) <= 250
 
