@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,13 @@ from support import SERVED, Clock, Store
 # A test that takes long on a busy machine is no failure. The quick suite draws fewer examples than `make test`.
 settings.register_profile("holdfast", deadline=None, max_examples=EXAMPLES)
 settings.load_profile("holdfast")
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays until the end: no collection of garbage need go through it again, in every test."""
+    gc.collect()
+    gc.freeze()
+
 
 SERVERS = {  # the fixture that says where a kind's server is, and what clears it
     "postgres": ("postgres_dsn", drop_schemas),

@@ -1,4 +1,7 @@
-"""Hypothesis strategies for what an agent's state may hold, and equality that tells all of it apart."""
+"""Hypothesis strategies for what an agent's state may hold, and equality that tells all of it apart.
+
+Each is made once: what Hypothesis finds out about a strategy before the first example takes longer than a few examples do.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import zoneinfo
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 from pathlib import PosixPath, PurePath, PurePosixPath, PureWindowsPath
 from typing import Any
 from uuid import UUID
@@ -17,26 +21,31 @@ from hypothesis import strategies as st
 ZONES = ("UTC", "Europe/Paris", "America/New_York", "Asia/Kathmandu", "Etc/GMT+5")
 
 
+@cache
 def texts() -> st.SearchStrategy[str]:
     """Any str, lone surrogates and NUL included."""
     return st.text(st.characters(codec=None, exclude_categories=()), max_size=20)
 
 
+@cache
 def plain_texts() -> st.SearchStrategy[str]:
     return st.text(max_size=20)
 
 
+@cache
 def floats() -> st.SearchStrategy[float]:
     """Any bit pattern: every NaN, both zeros."""
     from_bits = st.integers(0, 2**64 - 1).map(lambda bits: struct.unpack(">d", bits.to_bytes(8))[0])
     return st.floats() | from_bits
 
 
+@cache
 def ints() -> st.SearchStrategy[int]:
     edges = [sign * 2**power + off for sign in (1, -1) for power in (7, 8, 15, 31, 63, 64, 127) for off in (-1, 0, 1)]
     return st.integers() | st.sampled_from(edges)
 
 
+@cache
 def zones() -> st.SearchStrategy[Any]:
     offsets = st.timedeltas(timedelta(hours=-23, minutes=-59), timedelta(hours=23, minutes=59))
     return st.one_of(
@@ -52,6 +61,7 @@ def _dated(moment: datetime, zone: Any, fold: int) -> datetime:
     return moment.replace(tzinfo=zone, fold=fold)
 
 
+@cache
 def paths() -> st.SearchStrategy[PurePath]:
     # Some odd Windows paths don't come back from their own text, and are refused: not what is asked for here.
     windows = st.text("abc.:\\/ é", max_size=12).filter(
@@ -60,6 +70,7 @@ def paths() -> st.SearchStrategy[PurePath]:
     return st.one_of(texts().map(PurePosixPath), windows.map(PureWindowsPath), texts().map(PosixPath))
 
 
+@cache
 def decimals() -> st.SearchStrategy[Decimal]:
     special = st.sampled_from(
         ["NaN", "-NaN123", "sNaN", "-sNaN7", "Infinity", "-Infinity", "-0", "0E+9", "-0E-9", "1E+999"]
@@ -67,6 +78,7 @@ def decimals() -> st.SearchStrategy[Decimal]:
     return st.decimals() | special.map(Decimal)
 
 
+@cache
 def atoms() -> st.SearchStrategy[Any]:
     """Every supported value without parts, all hashable."""
     return st.one_of(
@@ -96,6 +108,7 @@ def _is_hashable(value: Any) -> bool:
     return True
 
 
+@cache
 def keys() -> st.SearchStrategy[Any]:
     """Every supported value that can be a key or a member."""
     hashable = atoms().filter(_is_hashable)
@@ -106,6 +119,7 @@ def keys() -> st.SearchStrategy[Any]:
     )
 
 
+@cache
 def values() -> st.SearchStrategy[Any]:
     """Any supported value but registered objects."""
     return st.recursive(
@@ -122,6 +136,7 @@ def values() -> st.SearchStrategy[Any]:
     )
 
 
+@cache
 def json_values() -> st.SearchStrategy[Any]:
     return st.recursive(
         st.none()
@@ -134,6 +149,7 @@ def json_values() -> st.SearchStrategy[Any]:
     )
 
 
+@cache
 def states() -> st.SearchStrategy[dict[str, Any]]:
     """What agents keep: a dict with str keys, mostly JSON-like."""
     names = st.sampled_from(["messages", "plan", "memory", "user", "step", "notes"]) | plain_texts()

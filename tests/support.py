@@ -4,13 +4,18 @@ to turn, and child processes."""
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import textwrap
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from holdfast import Client, SyncClient
@@ -28,6 +33,28 @@ BACKENDS = ("memory", "files", "sqlite")
 SERVED = ("postgres", "redis", "redis:4")  # those that need a server; redis:4 has four shards
 SOME_ID = "01939c5e-7c1b-7000-8a2f-0c4c1d9be2f1"
 OTHER_ID = "01939c5e-7c1b-7000-8a2f-0c4c1d9be2f2"
+
+
+@cache
+def _empty_sqlite() -> bytes:
+    with TemporaryDirectory() as where:
+        path = Path(where, "store.db")
+        SqliteBackend(path, durability="fast").close()
+        return path.read_bytes()
+
+
+def copy_empty_sqlite(path: Path) -> None:
+    """Puts an empty SQLite store there, if there is none. Thousands of tests begin with one, and a copy costs a fraction of what
+    making it does; how one is made is tested where SQLite is."""
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")  # nobody opens half of one
+    whole.write_bytes(_empty_sqlite())
+    whole.chmod(0o600)
+    with suppress(FileExistsError):  # somebody else has made one meanwhile
+        os.link(whole, path)
+    whole.unlink()
 
 
 class Store:
@@ -71,6 +98,7 @@ class Store:
         elif self.kind == "files":
             opened = FilesBackend(self.where / "store", durability="fast")
         else:
+            copy_empty_sqlite(self.where / "store.db")
             opened = SqliteBackend(self.where / "store.db", durability="fast")
         self._opened.append(opened)
         return opened

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from holdfast import SyncClient
 from holdfast.cli.main import cli
+from support import copy_empty_sqlite
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +56,7 @@ def run_process(tmp_path):
 @pytest.fixture
 def made(tmp_path):
     """Session `main` with three steps and a handoff, and a fork of its first step. The ids, by what they are."""
+    copy_empty_sqlite(tmp_path / ".holdfast" / "store.db")
     with SyncClient.sqlite(tmp_path / ".holdfast" / "store.db") as client:
         first = client.save(
             agent_id="worker", session_id="main", execution_state={"messages": ["one"]}, step_name="read"
