@@ -10,7 +10,7 @@ from holdfast.backends.memory import MemoryBackend
 from holdfast.backends.port import AsyncBackend, BlockingBackend
 from holdfast.backends.sqlite import SqliteBackend
 from holdfast.testing import BackendContract
-from support import as_awaitable
+from support import as_awaitable, copy_empty_sqlite
 
 
 class TestMemory(BackendContract):
@@ -44,6 +44,7 @@ class TestSqlite(BackendContract):
 @pytest.mark.slow
 class TestSqliteFast(BackendContract):
     def open_backend(self, where: Path) -> BlockingBackend:
+        copy_empty_sqlite(where / "store.db")
         return SqliteBackend(where / "store.db", durability="fast")
 
 
@@ -55,6 +56,7 @@ class TestSqliteIndexedAtOnce(BackendContract):
         monkeypatch.setattr(sqlite_index, "AT_ONCE", 2)
 
     def open_backend(self, where: Path) -> BlockingBackend:
+        copy_empty_sqlite(where / "store.db")
         return SqliteBackend(where / "store.db", durability="fast")
 
 

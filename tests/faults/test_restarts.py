@@ -187,6 +187,11 @@ def test_what_a_standby_lacks_is_not_acknowledged_by_repeating_it(postgres: Post
 # -- Valkey: a replica takes over, or is missing -----------------------------------------------------------------------
 
 
+def role(node: Valkey) -> str:
+    said: str = node.ask("INFO", "replication")["role"]
+    return said
+
+
 def test_a_replica_takes_over_and_no_save_that_it_confirmed_is_lost():
     try:
         cluster = ValkeyCluster("--cluster-node-timeout", "3000")
@@ -194,12 +199,15 @@ def test_a_replica_takes_over_and_no_save_that_it_confirmed_is_lost():
         pytest.skip(str(reason))
     try:
         with Writers(f"{cluster.url}?durability=replicated&wait_ms=500", timeout=5) as writers:
-            victim = next(node for node in cluster.nodes[:3] if node.ask("DBSIZE"))
+            victim, replica = next(pair for pair in cluster.pairs if pair[0].ask("DBSIZE"))
             victim.server.kill()
-            # The first that takes the place of the dead has no replica of its own: it comes back as one.
+            until(lambda: role(replica) == "master", "the replica's taking over")
+            # Who takes the place of the dead has no replica of its own: the dead comes back as one.
             victim.restart()
+            until(lambda: role(victim) == "slave", "the return of the dead as a replica")
             writers.wait_for_more()
             writers.wait_for_more()
+        assert role(replica) == "master"  # what is read now is what the replica had, and was told since
         assert writers.failures
         writers.check()
     finally:

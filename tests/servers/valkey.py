@@ -81,7 +81,7 @@ class ValkeyCluster:
         return node
 
     def _join(self) -> None:
-        masters, replicas = self.nodes[:3], self.nodes[3:]
+        masters = self.nodes[:3]
         bounds = [0, 5461, 10923, 16384]
         for node, first, end in zip(masters, bounds, bounds[1:], strict=False):
             node.ask("CLUSTER", "ADDSLOTSRANGE", first, end - 1)
@@ -89,9 +89,14 @@ class ValkeyCluster:
         for node in self.nodes[1:]:
             node.ask("CLUSTER", "MEET", "127.0.0.1", *place)
         _until(lambda: all("cluster_known_nodes:6\r" in node.ask("CLUSTER", "INFO") for node in self.nodes))
-        for master, replica in zip(masters, replicas, strict=True):
+        for master, replica in self.pairs:
             replica.ask("CLUSTER", "REPLICATE", master.ask("CLUSTER", "MYID"))
         _until(lambda: all(self._is_ready(node) for node in self.nodes))
+
+    @property
+    def pairs(self) -> list[tuple[Valkey, Valkey]]:
+        """Each master of the beginning with its replica."""
+        return list(zip(self.nodes[:3], self.nodes[3:], strict=True))
 
     @property
     def url(self) -> str:
