@@ -28,10 +28,14 @@ settings.register_profile("holdfast", deadline=None, max_examples=EXAMPLES)
 settings.load_profile("holdfast")
 
 
-def pytest_collection_finish() -> None:
-    """What was collected stays until the end: no collection of garbage need go through it again, in every test."""
-    gc.collect()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is collected here stays until the end: no collection of garbage need go through it, now or in a test."""
+    gc.disable()
+    found = yield
     gc.freeze()
+    gc.enable()
+    return found
 
 
 SERVERS = {  # the fixture that says where a kind's server is, and what clears it

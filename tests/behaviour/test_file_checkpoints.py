@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from examples import examples
 from holdfast.backends.files.disk import Disk
 from holdfast.errors import CorruptError, NewerVersionError, StoreError, UnsupportedValueError, UsageError
 from holdfast.filecheckpoints import FileCheckpoints, SyncFileCheckpoints
@@ -86,7 +87,7 @@ def test_of_saves_that_were_not_awaited_the_one_started_last_stays(tmp_path):
         assert metadata.step == 2
 
     async def races() -> None:
-        await asyncio.gather(*map(race, range(100)))
+        await asyncio.gather(*map(race, range(examples(100, least=25))))
 
     asyncio.run(races())
 

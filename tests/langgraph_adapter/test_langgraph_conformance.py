@@ -13,7 +13,7 @@ from langgraph_savers import ThroughSync, saver_on
 
 from holdfast.langgraph import HoldfastSaver
 from servers.schemas import drop_schemas
-from support import BACKENDS, Store
+from support import Store
 
 TESTS = {
     "put": 17,
@@ -41,7 +41,17 @@ class Savers:
         return saver_on(Store(self.kind, where, self.server))
 
 
-@pytest.fixture(params=(*BACKENDS, *(pytest.param(kind, marks=pytest.mark.servers) for kind in ("postgres", "redis"))))
+FILES = pytest.param("files", marks=pytest.mark.slow)
+
+
+@pytest.fixture(
+    params=(
+        "memory",
+        FILES,
+        "sqlite",
+        *(pytest.param(kind, marks=pytest.mark.servers) for kind in ("postgres", "redis")),
+    )
+)
 def savers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Savers]:
     fixtures = {"postgres": "postgres_dsn", "redis": "redis_url"}
     server = request.getfixturevalue(fixtures[request.param]) if request.param in fixtures else ""

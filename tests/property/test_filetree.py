@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from holdfast.backends.stepping import run_inline
 from holdfast.model.workspace import Entry, FileChange
 from holdfast.objects import filetree
@@ -108,7 +109,7 @@ def test_every_boundary_may_come_and_go() -> None:
     entries = many(5000)
     nodes = Nodes()
     root = nodes.keep(filetree.build(entries.values()))
-    for path in sorted(entries, key=filetree._reach)[-120:]:
+    for path in sorted(entries, key=filetree._reach)[-examples(120, least=30) :]:
         without = run_inline(filetree.update(root, {path: None}, nodes.load))
         assert without.root == filetree.build(one for one in entries.values() if one.path != path).root
         nodes.keep(without)

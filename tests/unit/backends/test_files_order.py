@@ -69,7 +69,7 @@ def test_room_that_was_made_for_a_commit_that_never_came_is_used(where: Path):
     commit(FilesBackend(where), Commit(TREE, record(199)))
     assert numbers(backend)[-2:] == [(198, 198), (199, 199)]
     assert backend.last_change() == 199
-    commit(FilesBackend(where), *(Commit(TREE, record(number)) for number in range(200, 1000)))
+    commit(FilesBackend(where, "fast"), *(Commit(TREE, record(number)) for number in range(200, 1000)))
     assert numbers(backend, 0)[-1] == (999, 999)
 
 
@@ -172,8 +172,8 @@ class TestWhatIsLeftOut:
     @pytest.fixture
     def shortened(self, where: Path) -> FilesBackend:
         backend = FilesBackend(where, "fast")
-        for number in range(1, 501):
-            commit(backend, Commit(TREE, record(number)))
+        for first in range(1, 501, 100):
+            commit(backend, *(Commit(TREE, record(number)) for number in range(first, first + 100)))
         gone = [(record_id(number, TREE), record(number).data) for number in (*range(1, 451), 470)]
         commit(backend, Commit(TREE, delete_records=gone))
         before = (where / "order").stat().st_size
