@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from holdfast.model.restore_report import AdoptReport, UndoReport
     from holdfast.model.retention import Retention
     from holdfast.model.runs import SubagentTrace
+    from holdfast.model.workspace import Snapshot
     from holdfast.runs.faces import SyncRun
     from holdfast.store import SyncClientStore
     from holdfast.travelling import Directory
@@ -278,6 +279,9 @@ class SyncClient(SyncAsking, Opening):
 
     def compare(self, session_a: str, session_b: str) -> Comparison:
         return run_inline(self._client.compare(session_a, session_b))
+
+    def snapshot_of(self, ref: str) -> Snapshot | None:
+        return run_inline(self._client.snapshot_of(ref))
 
     def read_file(self, ref: str, path: str | bytes) -> bytes:
         return run_inline(self._client.read_file(ref, path))

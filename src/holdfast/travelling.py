@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from holdfast.model.editing import Edits
     from holdfast.model.replay import ReplayReport
     from holdfast.model.reports import ForkReport
+    from holdfast.model.workspace import Snapshot
 
 Directory = str | os.PathLike[str]
 SESSION_VERSION = 4  # of the UUIDs that sessions without a name are called by
@@ -169,6 +170,15 @@ class Travelling(Opening):
         from holdfast.operations import diff as differing
 
         return await differing.diff(self._services, await self._id_of(a), await self._id_of(b))
+
+    async def snapshot_of(self, ref: str) -> Snapshot | None:
+        """The snapshot of files that a checkpoint was saved with: how many there are, what was left out and why; `not_taken` if
+        one was asked for and a limit stood against it. None if it was saved without one."""
+        from holdfast.operations import reading, snapshots
+
+        stored = await reading.live_record(self._services, await self._id_of(ref))
+        reference = snapshots.reference_of(stored)
+        return None if reference is None else await snapshots.load(self._services, reference)
 
     async def read_file(self, ref: str, path: str | bytes) -> bytes:
         """The bytes of a file, by its path in the workspace, as the checkpoint or the nearest one before it with a snapshot

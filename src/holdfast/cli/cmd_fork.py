@@ -56,11 +56,12 @@ def fork(
     from holdfast.cli.json_input import assignment
     from holdfast.cli.progress import progress_bar
     from holdfast.cli.refs import id_of_ref
-    from holdfast.cli.store_location import open_store
+    from holdfast.cli.store_location import locate, open_store
     from holdfast.cli.workspace_option import open_workspace
 
     edits = dict(assignment(text) for text in assignments)
     made: Forked | None = None
+    location = locate(store).path
     with open_store(store) as client:
         source = id_of_ref(client, ref)
         if place is None:
@@ -103,5 +104,11 @@ def fork(
         click.echo(f"  changed here since the last snapshot, so not in the fork: {shown}", err=True)
     if len(changed) > SHOWN:
         click.echo(f"  … and {len(changed) - SHOWN} more", err=True)
+    if made is not None:
+        import shlex
+
+        if location is not None:
+            click.echo(f"its store is this one: in there, --store {shlex.quote(str(location))}", err=True)
+        click.echo(f"bring it back: holdfast adopt {shlex.quote(name)} {shlex.quote(str(made.directory))}", err=True)
     if edits:
         click.echo(f"see what is other: holdfast diff {source[-8:]} {id_[-8:]}", err=True)

@@ -137,9 +137,11 @@ def _serve(agent: str, store: str | None, *, as_json: bool) -> None:
 
 
 def _take(agent: str, point: Point, store: str | None) -> str:
+    from holdfast.cli.printable import printable_lines
     from holdfast.cli.store_location import DIRECTORY, open_or_make_store
+    from holdfast.cli.workspace_option import refuse_what_is_no_workspace, workspace_in
 
-    project = Path(point.directory) if point.directory else Path.cwd()
+    project = refuse_what_is_no_workspace(point.directory or Path.cwd())
     os.chdir(project)  # from there the store is found, or made
     with open_or_make_store(store) as client:
         _keep_out_of_git(project / DIRECTORY)
@@ -155,13 +157,18 @@ def _take(agent: str, point: Point, store: str | None) -> str:
             }.items()
             if value is not None
         }
-        return client.save(
+        made = client.save(
             agent,
             session_id=f"{agent} {point.session_id}",
             step_name=point.step,
-            workspace=client.workspace(project),
+            workspace=workspace_in(client, project),
             **metadata,
         )
+        snapshot = client.snapshot_of(made)
+        if snapshot is not None and snapshot.not_taken is not None:
+            click.echo(f"holdfast: {printable_lines(snapshot.not_taken.reason)}", err=True)
+            raise SystemExit(1)
+        return made
 
 
 def _short(value: Any) -> Any:

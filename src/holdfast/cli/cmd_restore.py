@@ -69,9 +69,9 @@ def restore(
 
 
 def _workspace(client: SyncClient, directory: str | None) -> SyncWorkspace:
-    from holdfast.cli.workspace_option import chosen_directory
+    from holdfast.cli.workspace_option import chosen_workspace
 
-    return client.workspace(chosen_directory(directory))
+    return chosen_workspace(client, directory)
 
 
 def _check_finishing(ref: str | None, *, resume: bool, rollback: bool) -> None:

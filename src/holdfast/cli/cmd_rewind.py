@@ -43,14 +43,14 @@ def rewind(
     from holdfast.cli.progress import progress_bar
     from holdfast.cli.restore_output import report_fields, say_report, summary
     from holdfast.cli.store_location import open_store
-    from holdfast.cli.workspace_option import chosen_directory, open_workspace
+    from holdfast.cli.workspace_option import chosen_workspace, open_workspace
 
     with open_store(store) as client:
         if ref is None:
             _list(client, _session(client, session), show_all=show_all, limit=limit, as_json=as_json)
             return
         target = _target(client, ref, before=before)
-        workspace = client.workspace(chosen_directory(directory)) if as_json else open_workspace(client, directory)
+        workspace = chosen_workspace(client, directory) if as_json else open_workspace(client, directory)
         keep = "user" if keep_user else None
         report = workspace.restore(target, keep=keep, force=force, dry_run=True)
         say_report(report)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from holdfast.model.checkpoint import Checkpoint
     from holdfast.model.runs import SubagentTrace
+    from holdfast.model.workspace import Snapshot
 
 VALUE_LIMIT = 60
 KEYS_SHOWN = 40
@@ -60,6 +61,7 @@ def show(
     with open_store(store) as client:
         checkpoint = restore_ref(client, ref)
         traces = traces_of(client, checkpoint)
+        files = client.snapshot_of(checkpoint.checkpoint_id)
     if wanted is not None:
         with paged():
             _print_found(checkpoint, wanted, as_json=as_json)
@@ -72,10 +74,12 @@ def show(
         _print_value(whole, path, raw=raw)
     elif as_json:
         from holdfast.cli.json_output import checkpoint_fields, print_json, shown
+        from holdfast.cli.workspaces import snapshot_fields
 
         print_json(
             {
                 **checkpoint_fields(checkpoint),
+                "files": None if files is None else snapshot_fields(files),
                 "execution_state": shown(checkpoint.execution_state),
                 "agent_context": shown(checkpoint.agent_context),
                 "traces": None if traces is None else [trace_fields(one) for one in traces],
@@ -83,7 +87,7 @@ def show(
         )
     else:
         with paged():
-            _print(checkpoint, traces)
+            _print(checkpoint, files, traces)
 
 
 def _check(*, state: bool, context: bool, path: str | None, wanted: str | None, messages: bool, raw: bool) -> None:
@@ -161,9 +165,10 @@ def _print_messages(whole: Any, path: str | None, *, as_json: bool) -> None:
         click.echo(click.style(line, bold=True) if role and colored else line)
 
 
-def _print(checkpoint: Checkpoint, traces: Sequence[SubagentTrace] | None) -> None:
+def _print(checkpoint: Checkpoint, files: Snapshot | None, traces: Sequence[SubagentTrace] | None) -> None:
     from holdfast.cli.printable import printable
     from holdfast.cli.run_output import print_run
+    from holdfast.cli.workspaces import snapshot_text
     from holdfast.model.runs import JOURNAL_KEY
 
     context = checkpoint.agent_context
@@ -182,6 +187,7 @@ def _print(checkpoint: Checkpoint, traces: Sequence[SubagentTrace] | None) -> No
         "framework": str(checkpoint.framework),
         "app version": printable(checkpoint.app_version or "", VALUE_LIMIT),
         "version": "" if checkpoint.state_version in (None, 1) else f"{checkpoint.state_version} (of the state)",
+        "files": printable(checkpoint.workspace or "", VALUE_LIMIT) if files is None else snapshot_text(files),
         "checksum": f"{checkpoint.checksum} (verified)",
     }
     for title, text in facts.items():

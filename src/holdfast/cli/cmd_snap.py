@@ -31,8 +31,9 @@ def snap(
     """
     from holdfast.cli.progress import counter
     from holdfast.cli.store_location import open_or_make_store
-    from holdfast.cli.workspace_option import open_workspace
+    from holdfast.cli.workspace_option import chosen_directory, open_workspace, refuse_what_is_no_workspace
 
+    refuse_what_is_no_workspace(chosen_directory(directory))
     with open_or_make_store(store) as client, counter("files") as counted:
         workspace = open_workspace(client, directory)
         report = workspace.snapshot(message, session_id=session, deep=deep, progress=counted)
@@ -48,7 +49,7 @@ def snap(
 
 def _print(report: SnapshotReport) -> None:
     from holdfast.cli.printable import byte_count
-    from holdfast.cli.workspaces import shown_path
+    from holdfast.cli.workspaces import counted, shown_path
 
     snapshot = report.snapshot
     if snapshot.not_taken is not None:
@@ -56,7 +57,7 @@ def _print(report: SnapshotReport) -> None:
         return
     click.echo(report.checkpoint_id)
     click.echo(
-        f"{snapshot.files} files, {byte_count(snapshot.size)}; {report.changed} changed since the last snapshot",
+        f"{counted(snapshot.files, 'file')}, {byte_count(snapshot.size)}; {report.changed} changed since the last snapshot",
         err=True,
     )
     if snapshot.excluded_count:
@@ -72,19 +73,11 @@ def _print(report: SnapshotReport) -> None:
 
 
 def _fields(report: SnapshotReport) -> dict[str, Any]:
-    snapshot = report.snapshot
+    from holdfast.cli.workspaces import snapshot_fields
+
     return {
         "checkpoint_id": report.checkpoint_id,
         "session_id": report.session_id,
-        "workspace": snapshot.reference,
         "changed": report.changed,
-        "files": snapshot.files,
-        "directories": snapshot.directories,
-        "symlinks": snapshot.symlinks,
-        "bytes": snapshot.size,
-        "excluded_count": snapshot.excluded_count,
-        "excluded": [{"path": one.text, "rule": one.rule} for one in snapshot.excluded],
-        "skipped": [{"path": one.text, "reason": one.reason} for one in snapshot.skipped],
-        "notes": list(snapshot.notes),
-        "not_taken": snapshot.not_taken.reason if snapshot.not_taken else None,
+        **snapshot_fields(report.snapshot),
     }

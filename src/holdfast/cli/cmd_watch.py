@@ -49,10 +49,12 @@ def watch(
     import os
 
     from holdfast.cli.store_location import open_or_make_store
+    from holdfast.cli.workspace_option import refuse_what_is_no_workspace, workspace_in
 
+    refuse_what_is_no_workspace(directory)
     os.chdir(directory)
     with open_or_make_store(store) as client:
-        workspace = client.workspace(".", watch=True, **({} if session is None else {"session_id": session}))
+        workspace = workspace_in(client, ".", watch=True, **({} if session is None else {"session_id": session}))
         click.echo(f"watching {workspace.path}; Ctrl-C ends it", err=True)
         taken = 0
         try:
@@ -104,7 +106,14 @@ def _say(report: SnapshotReport, *, as_json: bool) -> None:
     if as_json:
         import json
 
-        fields = {"checkpoint_id": report.checkpoint_id, "session_id": report.session_id, "changed": report.changed}
+        fields = {
+            "checkpoint_id": report.checkpoint_id,
+            "session_id": report.session_id,
+            "changed": report.changed,
+            "not_taken": report.snapshot.not_taken.reason if report.snapshot.not_taken else None,
+        }
         click.echo(json.dumps(fields))
+    elif report.snapshot.not_taken is not None:
+        click.echo(f"holdfast: {report.snapshot.not_taken.reason}", err=True)
     else:
         click.echo(f"{report.checkpoint_id[-8:]}  {report.changed} changed")

@@ -68,7 +68,8 @@ def say_report(report: RestoreReport) -> None:
         for handed in report.state.consumers:
             click.echo(f"  another agent has gone on from {handed.checkpoint.checkpoint_id}", err=True)
     if report.excluded:
-        click.echo(f"  {report.excluded} paths are excluded by rules: neither written nor deleted", err=True)
+        paths = "1 path is" if report.excluded == 1 else f"{report.excluded} paths are"
+        click.echo(f"  {paths} excluded by rules: neither written nor deleted", err=True)
 
 
 def summary(report: RestoreReport) -> str:
@@ -78,6 +79,8 @@ def summary(report: RestoreReport) -> str:
     parts = [f"{count} {words[sign]}" for sign, count in counts.items() if count]
     if report.state is not None:
         parts.append(f"session at {report.state.to_id[-8:]}")
+    if not parts and report.left:
+        return "nothing to do: what is not as in the checkpoint is left as it is"
     return ", ".join(parts) or "nothing to do: everything is as in the checkpoint"
 
 

@@ -88,11 +88,11 @@ def undo_files(
 
 def _workspace(client: SyncClient, directory: str | None) -> SyncWorkspace | None:
     """The directory that is meant, if one can be: not every place is one to work in."""
-    from holdfast.cli.workspace_option import chosen_directory
+    from holdfast.cli.workspace_option import chosen_workspace
     from holdfast.errors import UsageError
 
     try:
-        return client.workspace(chosen_directory(directory))
+        return chosen_workspace(client, directory)
     except UsageError:
         if directory is not None:
             raise

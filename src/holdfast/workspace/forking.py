@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from holdfast import processes
 from holdfast.backends.port import RowWrite
-from holdfast.errors import CheckpointNotFoundError, UsageError
+from holdfast.errors import CheckpointNotFoundError, StoreError, UsageError
 from holdfast.model import ids
 from holdfast.model.restore_plan import Action, make_plan
 from holdfast.model.restore_report import AdoptReport
@@ -178,8 +178,8 @@ async def make(
     actions: tuple[Action, ...] = make_plan(changes).actions
     apart = services.backend.apart
     unfinished = place.with_name(f".{place.name}.holdfast-{secrets.token_hex(4)}")
-    await apart(lambda: unfinished.mkdir(parents=True, mode=0o700))
     try:
+        await apart(lambda: unfinished.mkdir(parents=True, mode=0o700))
         source = descriptors.open_root(opened.path) if opened is not None else None
         root = descriptors.open_root(unfinished)
         applier = Applier(root, secrets.token_hex(6), Comparison({}), direct=True)
@@ -196,9 +196,13 @@ async def make(
         like = opened.path if opened is not None else place.parent
         unfinished.chmod(like.stat().st_mode & (0o7777 if opened is not None else 0o777))
         await apart(lambda: os.rename(unfinished, place))  # noqa: PTH104 - onto an empty directory, too
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             shutil.rmtree(unfinished)
+        if isinstance(error, OSError):
+            raise StoreError(
+                f"the fork could not be made at {str(place)!r:.120} ({error}): nothing of it is left"
+            ) from error
         raise
     return len(actions), copies.copied if copies is not None else 0
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from holdfast import processes
 from holdfast.backends.stepping import run_inline
-from holdfast.errors import UsageError
+from holdfast.errors import CheckpointNotFoundError, UsageError
 from holdfast.model import ids
 from holdfast.model.restore_report import AdoptReport, RestoreReport
 from holdfast.model.workspace import Forked, Snapshot
 from holdfast.objects.oplog import Origin
-from holdfast.operations import arguments, reading, rollback
+from holdfast.operations import arguments, reading, rollback, snapshots
 from holdfast.workspace.carrying_out import Progress
 from holdfast.workspace.here import Here
 from holdfast.workspace.restore_terms import Target, Wishes
@@ -67,12 +67,25 @@ class Restores:
         wishes = Wishes(
             keep="user" if keep else None,
             force=force,
-            paths=tuple(self._opened.relative(path) for path in paths),
+            paths=await self._named(paths, aim.snapshot),
             escape="refuse" if escape == "refuse" else "warn",
             progress=progress,
         )
         restoring = self._restoring()
         return await (restoring.plan(aim, wishes) if dry_run else restoring.restore(aim, wishes))
+
+    async def _named(self, paths: Sequence[Path], target: Snapshot) -> tuple[bytes, ...]:
+        """The paths as a plan takes them. One that is neither there nor in the target is a mistake; the root is all of it."""
+        if any(self._opened.is_root(path) for path in paths):
+            return ()
+        named = [self._opened.relative(path) for path in paths]
+        for path in named:
+            if await snapshots.find(self._opened.services, target, path) is None and not self._opened.is_there(path):
+                raise CheckpointNotFoundError(
+                    f"nothing was restored: {os.fsdecode(path)!r:.120} is neither among the files of that checkpoint nor in "
+                    f"{str(self._opened.path)!r:.120}"
+                )
+        return tuple(named)
 
     def _restoring(self) -> Restoring:
         return Restoring(Here(self._opened), Origin(processes.default_holder()))

@@ -174,11 +174,20 @@ class Opened:
 
     def relative(self, path: str | bytes | os.PathLike[str]) -> bytes:
         """A path as a snapshot names it; absolute ones, and ones relative to the root, are taken."""
-        given = Path(os.fsdecode(path))
-        whole = Path(os.path.normpath(given if given.is_absolute() else self.path / given))
+        whole = self._whole(path)
         if not whole.is_relative_to(self.path) or whole == self.path:
             raise UsageError(f"{os.fsdecode(path)!r:.120} is not in the workspace {str(self.path)!r:.120}")
         return os.fsencode(whole.relative_to(self.path))
+
+    def is_root(self, path: str | bytes | os.PathLike[str]) -> bool:
+        return self._whole(path) == self.path
+
+    def is_there(self, path: bytes) -> bool:
+        """Whether something is at a path that `relative` gave."""
+        return os.path.lexists(os.path.join(os.fsencode(self.path), path))  # noqa: PTH118 - pathlib knows no bytes
+
+    def _whole(self, path: str | bytes | os.PathLike[str]) -> Path:
+        return Path(os.path.normpath(self.path / os.fsdecode(path)))
 
     def close(self) -> None:
         if self.taker.watch is not None:
