@@ -348,7 +348,9 @@ class TestSaving:
 
     def test_after_so_many_seconds(self, quick: SyncClient, clock: Clock):
         clock.rules(quick)
-        with quick.run("s", autosave=Autosave(steps=None, seconds=10)) as run:
+        assert Autosave(seconds=10) == Autosave(steps=None, seconds=10) != Autosave(steps=1, seconds=10)
+        assert Autosave() == Autosave(steps=1)
+        with quick.run("s", autosave=Autosave(seconds=10)) as run:
             run.step("1", lambda: 1)
             assert self.checkpoints(quick) == 0
             clock.forward(11)

@@ -13,16 +13,22 @@ JOURNAL_KEY = "holdfast.run"
 """The key of the agent's context under which a run keeps its journal."""
 
 
+_UNSAID: Any = ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Autosave:
     """When a run saves by itself: after every `steps` steps, and after a step if `seconds` have passed since the last save;
-    with `only_changed` not if nothing is new. The result of an effect is always saved at once."""
+    with `only_changed` not if nothing is new. `Autosave(seconds=10)` goes by time alone, `Autosave()` saves after each step.
+    The result of an effect is always saved at once."""
 
-    steps: int | None = 1
+    steps: int | None = _UNSAID
     seconds: float | None = None
     only_changed: bool = False
 
     def __post_init__(self) -> None:
+        if self.steps is _UNSAID:
+            object.__setattr__(self, "steps", 1 if self.seconds is None else None)
         if self.steps is not None and (
             not isinstance(self.steps, int) or isinstance(self.steps, bool) or self.steps < 1
         ):
