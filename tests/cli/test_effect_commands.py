@@ -58,6 +58,10 @@ def test_resolve_says_what_happened_and_the_next_run_goes_by_it(run, client, dou
 
 def test_resolve_needs_to_know_what_and_which(run, doubted):
     assert run("resolve", doubted.short_id).exit_code == 2
+    contradicting = run("resolve", doubted.short_id, "--done", "--not-done")
+    assert contradicting.exit_code == 2
+    assert "one only" in contradicting.stderr
+    assert json.loads(run("effects", "--in-doubt", "--json").stdout)["effects"][0]["state"] == "started"
     assert run("resolve", doubted.short_id, "--not-done", "--result", "1").exit_code == 2
     assert run("resolve", doubted.short_id, "--done", "--result", "{").exit_code == 2
     assert run("resolve", "00000000", "--done").exit_code == 3

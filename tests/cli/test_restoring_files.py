@@ -83,6 +83,8 @@ class TestRestore:
         assert f"undo: holdfast restore {project[2][-8:]} --state" in result.stderr
         assert files(tmp_path) == AT[2]
         assert json.loads(run("show", "s", "--json").stdout)["checkpoint_id"] == project[1]
+        planned = json.loads(run("restore", project[0], "--files", "--state", "--dry-run", "--json").stdout)
+        assert planned["scope"] == "both"
         said = json.loads(run("restore", project[0], "--all", "--yes", "--json").stdout)
         assert said["state"] == {"session_id": "s", "from_id": project[1], "to_id": project[0]}
         assert files(tmp_path) == AT[0]

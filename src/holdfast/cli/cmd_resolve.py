@@ -13,18 +13,18 @@ from holdfast.cli.options import json_option, store_option
 
 @click.command(short_help="Say what became of an effect in doubt.")
 @click.argument("effect_id", metavar="ID")
-@click.option("--done", "outcome", flag_value="done", help="It was carried out.")
-@click.option("--not-done", "outcome", flag_value="not_done", help="It was not carried out: the next run may do so.")
-@click.option(
-    "--acknowledge", "outcome", flag_value="acknowledge", help="It may stay as it is, and stands in no other's way."
-)
+@click.option("--done", is_flag=True, help="It was carried out.")
+@click.option("--not-done", is_flag=True, help="It was not carried out: the next run may do so.")
+@click.option("--acknowledge", is_flag=True, help="It may stay as it is, and stands in no other's way.")
 @click.option("--result", metavar="JSON", help="With --done: what the call would have returned.")
 @deciding_options
 @store_option
 @json_option
 def resolve(
     effect_id: str,
-    outcome: str | None,
+    done: bool,
+    not_done: bool,
+    acknowledge: bool,
     result: str | None,
     by: str | None,
     note: str | None,
@@ -37,8 +37,10 @@ def resolve(
     effect's history, with your name, and the next run goes by it: after --done it is given the result, after --not-done it
     carries the effect out. ID is what `holdfast effects` lists, or the last 8 or more digits of it.
     """
-    if outcome is None:
-        raise click.UsageError("say which: --done, --not-done or --acknowledge")
+    said = [name for name, is_so in (("done", done), ("not_done", not_done), ("acknowledge", acknowledge)) if is_so]
+    if len(said) != 1:  # of two that contradict each other, none is taken: an effect may depend on it
+        raise click.UsageError("say which, and one only: --done, --not-done or --acknowledge")
+    [outcome] = said
     if result is not None and outcome != "done":
         raise click.UsageError("--result goes with --done")
     from holdfast.cli.deciding import who

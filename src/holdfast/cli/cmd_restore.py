@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 @click.command(short_help="Put files back as they were at a checkpoint, or a session, or both.")
 @click.argument("ref", required=False)
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@click.option("--files", "scope", flag_value="files", default=True, help="The files (the default).")
-@click.option("--state", "scope", flag_value="state", help="The session's state: its head moves to the checkpoint.")
-@click.option("--all", "scope", flag_value="both", help="Files and state.")
+@click.option("--files", is_flag=True, help="The files (the default).")
+@click.option("--state", is_flag=True, help="The session's state: its head moves to the checkpoint.")
+@click.option("--all", "both", is_flag=True, help="Files and state.")
 @click.option("--keep-user", is_flag=True, help="Leave what has changed since the last snapshot as it is.")
 @click.option("--force", is_flag=True, help="Overwrite also what has changed since the last snapshot.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @store_option
 @json_option
 def restore(
-    ref: str | None, paths: tuple[str, ...], scope: str, keep_user: bool, force: bool, dry_run: bool, resume: bool,
+    ref: str | None, paths: tuple[str, ...], files: bool, state: bool, both: bool, keep_user: bool, force: bool, dry_run: bool, resume: bool,
     rollback: bool, yes: bool, directory: str | None, store: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Put files back as they were at a checkpoint, or a session, or both.
@@ -58,7 +58,7 @@ def restore(
             client,
             ref,
             paths,
-            scope,
+            "both" if both or (files and state) else "state" if state else "files",
             directory,
             keep_user=keep_user,
             force=force,
