@@ -72,3 +72,35 @@ def test_resolve_needs_to_know_what_and_which(run, doubted):
 def test_show_tells_the_progress_of_tasks(run, doubted):
     shown = run("show", "orders").stdout
     assert "orders               0 of 1 completed, 1 in_progress (at o-1)" in shown
+
+
+def test_a_rollback_tells_what_it_leaves_behind_and_strict_takes_short_ids(run, client, doubted):
+    with client.run("orders", agent_id="buyer") as life:
+        life.effect("ship", lambda what: "s-1", what="pens", undo=print)
+    start = client.timeline(session_id="orders")[-1].checkpoint_id
+    shipped, paid = client.effects("orders")[0], client.effects("orders")[-1]
+    head = client.session("orders").head.checkpoint_id
+    for arguments in (["rollback", "orders", start, "--yes"], ["fork", start]):
+        refused = run(*arguments, "--strict")
+        assert (refused.exit_code, refused.stdout) == (4, "")
+    dry = run("rollback", "orders", start, "--dry-run")
+    assert f'stays done, and can be undone: ship(what="pens") ({shipped.short_id})' in dry.stderr
+    assert f'nobody knows whether it was done: pay(to="eve", amount=7) ({doubted.short_id})' in dry.stderr
+    planned = json.loads(run("rollback", "orders", start, "--dry-run", "--json").stdout)
+    assert (planned["undos"], planned["unknown"]) == ([shipped.effect_id], [doubted.effect_id])
+    few = run("rollback", "orders", start, "--strict", "--acknowledge", shipped.short_id, "--yes")
+    assert few.exit_code == 4
+    assert doubted.effect_id in few.stderr
+    assert client.session("orders").head.checkpoint_id == head
+    assert run("rollback", "orders", start, "--acknowledge", "00000000", "--yes").exit_code == 3
+    named = [part for one in (shipped, doubted, paid) if one.effect_id in (*planned["effects"], *planned["unknown"])
+             for part in ("--acknowledge", one.short_id)]  # fmt: skip
+    assert run("rollback", "orders", start, "--strict", *named, "--yes").exit_code == 0
+    assert client.session("orders").head.checkpoint_id == start
+    forked = run("fork", start, "--strict", "--json")  # what is acknowledged is so for the tree
+    assert forked.exit_code == 0
+    assert (json.loads(forked.stdout)["consumers"], shipped.effect_id in json.loads(forked.stdout)["effects"]) == (
+        [],
+        True,
+    )
+    assert run("fork", start, "elsewhere", "--strict").exit_code == 2

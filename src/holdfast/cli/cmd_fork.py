@@ -32,6 +32,10 @@ SHOWN = 20
     multiple=True,
     help="Another value in the state of the fork; as often as needed. VALUE is JSON; what is none is a text.",
 )
+@click.option(
+    "--strict", is_flag=True, help="Refuse if effects stay done, or other agents went on, unless acknowledged."
+)
+@click.option("--acknowledge", metavar="ID", multiple=True, help="An effect or handoff that may stay. Can be repeated.")
 @directory_option
 @store_option
 @json_option
@@ -40,6 +44,8 @@ def fork(
     place: str | None,
     session: str | None,
     assignments: tuple[str, ...],
+    strict: bool,
+    acknowledge: tuple[str, ...],
     directory: str | None,
     store: str | None,
     as_json: bool,
@@ -54,18 +60,22 @@ def fork(
     directory where the file system can do that.
     """
     from holdfast.cli.json_input import assignment
+    from holdfast.cli.left_behind import acknowledged, say_left_behind
     from holdfast.cli.progress import progress_bar
     from holdfast.cli.refs import id_of_ref
     from holdfast.cli.store_location import locate, open_store
     from holdfast.cli.workspace_option import open_workspace
 
+    if place is not None and (strict or acknowledge):
+        raise click.UsageError("--strict and --acknowledge are for a fork without a directory: make that first")
     edits = dict(assignment(text) for text in assignments)
     made: Forked | None = None
     location = locate(store).path
     with open_store(store) as client:
         source = id_of_ref(client, ref)
         if place is None:
-            forked = client.fork(source, session, set=edits or None)
+            may_stay = acknowledged(client, acknowledge)
+            forked = client.fork(source, session, set=edits or None, strict=strict, acknowledge=may_stay)
         else:
             workspace = open_workspace(client, directory)
             with progress_bar("forking") as progress:
@@ -87,6 +97,7 @@ def fork(
                 "source_id": source,
                 "effects": [one.effect_id for one in forked.effects],
                 "unknown": [one.effect_id for one in forked.unknown],
+                "consumers": [one.handoff_id for one in forked.consumers],
                 "files_changed": [path.decode("utf-8", "surrogateescape") for path in changed],
             }
         )
@@ -97,8 +108,7 @@ def fork(
         click.echo(f"{made.directory}: {made.paths} paths, session {printable(name)}")
     else:
         click.echo(f"session {printable(name)} at {id_}")
-    for effect in (*forked.effects, *forked.unknown):
-        click.echo(f"  stays done, or may: {printable(effect.tool, 60)} ({effect.effect_id})", err=True)
+    say_left_behind(forked)
     for path in changed[:SHOWN]:
         shown = printable(path.decode("utf-8", "backslashreplace"))
         click.echo(f"  changed here since the last snapshot, so not in the fork: {shown}", err=True)

@@ -39,7 +39,8 @@ def rollback(
     REF is an id, the last 8 or more digits of one, a tag, or a place such as SESSION@-, SESSION@~3 or SESSION@{12}. What was
     done to the outside world stays done, and is listed.
     """
-    from holdfast.cli.operation_output import say_how_to_undo, say_left_behind
+    from holdfast.cli.left_behind import acknowledged, say_left_behind
+    from holdfast.cli.operation_output import say_how_to_undo
     from holdfast.cli.refs import id_of_ref
     from holdfast.cli.restore_output import say_report
     from holdfast.cli.store_location import open_store
@@ -48,7 +49,7 @@ def rollback(
     if not files and (keep_user or force or directory is not None):
         raise click.UsageError("--keep-user, --force and --dir are about files: add --files")
     with open_store(store) as client:
-        how: dict[str, Any] = {"strict": strict, "acknowledge": acknowledge}
+        how: dict[str, Any] = {"acknowledge": acknowledged(client, acknowledge)}
         if files:
             workspace = open_workspace(client, directory)
             how |= {"workspace": workspace, "keep": "user" if keep_user else None, "force": force}
@@ -57,12 +58,14 @@ def rollback(
         if report.files is not None:
             say_report(report.files)
         say_left_behind(report)
+        if strict:
+            client.rollback(session, to, **how, strict=True, dry_run=True)  # refused before anybody is asked
         if not dry_run:
             refused = report.files is not None and report.files.conflicts and not force  # said by the rollback itself
             moves = report.from_id != report.to_id or (report.files is not None and report.files.actions)
             if moves and not refused and not confirmed(f"{_summary(report)}: go on?", yes=yes):
                 return
-            report = client.rollback(session, to, **how, expect_head=report.from_id)
+            report = client.rollback(session, to, **how, strict=strict, expect_head=report.from_id)
         if as_json:
             _print_json(report, dry_run=dry_run)
         else:
@@ -97,6 +100,7 @@ def _print_json(report: RollbackReport, *, dry_run: bool) -> None:
             "to_id": report.to_id,
             "effects": [one.effect_id for one in report.effects],
             "unknown": [one.effect_id for one in report.unknown],
+            "undos": [one.effect_id for one in report.undos],
             "consumers": [one.handoff_id for one in report.consumers],
             "approvals_voided": [one.approval_id for one in report.approvals_voided],
             "files": None if report.files is None else report_fields(report.files),

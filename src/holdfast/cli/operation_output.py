@@ -61,16 +61,6 @@ def state_fields(state: RollbackReport | None) -> dict[str, Any] | None:
     return {"session_id": state.session_id, "from_id": state.from_id, "to_id": state.to_id}
 
 
-def say_left_behind(state: RollbackReport) -> None:
-    """What the move of a head does not take back."""
-    for effect in (*state.effects, *state.unknown):
-        click.echo(f"  stays done, or may: {printable(str(effect.tool), 60)} ({effect.effect_id})", err=True)
-    for handed in state.consumers:
-        click.echo(f"  another agent has gone on from {handed.checkpoint.checkpoint_id}", err=True)
-    for approval in state.approvals_voided:
-        click.echo(f"  void: the approval {approval.approval_id} of {printable(str(approval.call.tool), 60)}", err=True)
-
-
 def say_how_to_undo(client: SyncClient, kind: str, session_id: str | None = None) -> None:
     """The command that undoes what was just done."""
     made = next((one for one in client.operations(session_id, limit=5) if one.kind == kind), None)

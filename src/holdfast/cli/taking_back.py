@@ -20,7 +20,8 @@ def take_back(
 ) -> None:  # fmt: skip
     """Says what will be done to files, asks, does it, and says how to take that back."""
     from holdfast.cli.json_output import print_json
-    from holdfast.cli.operation_output import say_left_behind, told, undo_fields
+    from holdfast.cli.left_behind import say_left_behind
+    from holdfast.cli.operation_output import told, undo_fields
     from holdfast.cli.restore_output import say_report, summary
     from holdfast.errors import CheckpointNotFoundError
 
