@@ -104,3 +104,13 @@ def test_a_rollback_tells_what_it_leaves_behind_and_strict_takes_short_ids(run, 
         True,
     )
     assert run("fork", start, "elsewhere", "--strict").exit_code == 2
+
+
+def test_an_agent_that_went_on_from_a_handoff_is_named_and_may_be_acknowledged_by_its_end(run, client, made):
+    with client.claim(made.handed, "approver", holder="desk 3") as claim:
+        client.save("approver", lease=claim.lease, execution_state={"ok": True})
+    dry = run("rollback", "main", made.first, "--dry-run")
+    assert f"agent approver (desk 3) has gone on from handoff {made.handed[-8:]}" in dry.stderr
+    assert run("rollback", "main", made.first, "--strict", "--yes").exit_code == 4
+    allowed = run("rollback", "main", made.first, "--strict", "--acknowledge", made.handed[-8:], "--yes")
+    assert allowed.exit_code == 0

@@ -26,8 +26,10 @@ def say_left_behind(report: RollbackReport | ForkReport) -> None:
         doubted = printable(call_text(effect), WIDTH)
         click.echo(f"  nobody knows whether it was done: {doubted} ({effect.short_id})", err=True)
     for handed in report.consumers:
-        by = name(handed.by or handed.target_agent_id)
-        click.echo(f"  {by} has gone on from handoff {handed.handoff_id[-8:]}", err=True)
+        by = f" ({printable(handed.by, 60)})" if handed.by else ""
+        click.echo(
+            f"  agent {name(handed.target_agent_id)}{by} has gone on from handoff {handed.handoff_id[-8:]}", err=True
+        )
     for approval in getattr(report, "approvals_voided", ()):
         click.echo(f"  void: the approval {approval.short_id} of {printable(approval.call.tool, 60)}", err=True)
 
