@@ -180,7 +180,7 @@ def test_agents_that_went_on_from_a_later_handoff_are_named(client: SyncClient):
     client.rollback("s", handed)
     with client.claim(handed, "b") as claim:
         client.save("b", lease=claim.lease, execution_state={"n": 2})
-    with pytest.raises(UnacknowledgedError, match="agent .b. has gone on from handoff"):
+    with pytest.raises(UnacknowledgedError, match=r"agent .b. has gone on from handoff"):
         client.rollback("s", first, strict=True)
     report = client.rollback("s", first, strict=True, acknowledge=[handed])
     [consumer] = report.consumers
