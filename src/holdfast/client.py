@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast.claims import Claim
     from holdfast.eventstreams import EventStream
     from holdfast.leases import Acquiring, Lease
+    from holdfast.model.approval import Policy
     from holdfast.model.checkpoint import Checkpoint
     from holdfast.model.effects import Effect
     from holdfast.model.handoff import Handoff
@@ -424,7 +425,7 @@ class Client(Keeping, Moving, Asking, Travelling, Undoing):
         state_version: int | None = None,
         autosave: Any = "step",
         on_save_error: str = "raise",
-        policy: Any = None,
+        policy: Policy | None = None,
         approval_wait: float | None = 0.0,
         approval_seconds: float | None = None,
         seconds: float = DEFAULT_SECONDS,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from holdfast.errors import UsageError
-from holdfast.model.approval import DEFAULT_SECONDS
+from holdfast.model.approval import DEFAULT_SECONDS, Policy
 from holdfast.model.framework import Framework
 from holdfast.objects import journal
 from holdfast.operations import arguments
@@ -48,11 +48,11 @@ def options(
     )
 
 
-def _policy(given: Any) -> Any:
+def _policy(given: Any) -> Policy | None:
     """Before anything is done: what can't be asked later would stop an effect in the middle of the run."""
     is_one = not isinstance(given, type) and callable(getattr(given, "gate", None)) and hasattr(given, "approvers")
     if given is not None and not is_one:
         raise UsageError(
             f"policy is {given!r:.60}: it must be an object with `gate(call)` and `approvers`, such as StakesPolicy()"
         )
-    return given
+    return cast("Policy | None", given)

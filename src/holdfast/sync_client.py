@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from holdfast.codec.types import TypeRegistry
     from holdfast.eventstreams import SyncEventStream
     from holdfast.leases import SyncLease
+    from holdfast.model.approval import Policy
     from holdfast.model.bisection import Bisection
     from holdfast.model.bundle import CopyReport, ExportReport, ImportReport
     from holdfast.model.checkpoint import Checkpoint
@@ -477,7 +478,7 @@ class SyncClient(SyncAsking, Opening):
         state_version: int | None = None,
         autosave: Any = "step",
         on_save_error: str = "raise",
-        policy: Any = None,
+        policy: Policy | None = None,
         approval_wait: float | None = 0.0,
         approval_seconds: float | None = None,
         seconds: float = DEFAULT_SECONDS,

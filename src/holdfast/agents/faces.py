@@ -15,6 +15,7 @@ from holdfast.backends.stepping import run_inline
 from holdfast.client import Client
 from holdfast.errors import UsageError
 from holdfast.model.agentstate import AgentState
+from holdfast.model.approval import Policy
 from holdfast.operations import arguments
 from holdfast.runs.faces import _call_awaited, _call_plainly
 from holdfast.sync_client import SyncClient
@@ -170,7 +171,7 @@ def agent(
     system: str | None = None,
     max_steps: int = 50,
     on_open_call: str = "execute",
-    policy: Any = None,
+    policy: Policy | None = None,
     approval_wait: float | None = 0.0,
     approval_seconds: float | None = None,
     app_version: str | None = None,
@@ -190,7 +191,7 @@ def agent(
     system: str | None = None,
     max_steps: int = 50,
     on_open_call: str = "execute",
-    policy: Any = None,
+    policy: Policy | None = None,
     approval_wait: float | None = 0.0,
     approval_seconds: float | None = None,
     app_version: str | None = None,
@@ -209,7 +210,7 @@ def agent(
     system: str | None = None,
     max_steps: int = 50,
     on_open_call: str = "execute",
-    policy: Any = None,
+    policy: Policy | None = None,
     approval_wait: float | None = 0.0,
     approval_seconds: float | None = None,
     app_version: str | None = None,

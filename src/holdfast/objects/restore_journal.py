@@ -68,10 +68,6 @@ def key(root: bytes, inode: int) -> RowKey:
     return RowKey(SPACE, root + b"\0" + inode.to_bytes(8, "big"), STORE)
 
 
-def root_of(key: RowKey) -> bytes:
-    return key.key[:-9]
-
-
 def unpack(key: RowKey, row: Row) -> Journal:
     return _journal(ormsgpack.unpackb(rows.content(key, row)))
 

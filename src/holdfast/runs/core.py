@@ -17,7 +17,7 @@ from typing import Any
 from holdfast.backends.port import RowWrite
 from holdfast.errors import ConflictError, HoldfastError, LeaseHeldError, LeaseLostError, StoreError, UsageError
 from holdfast.model import ids
-from holdfast.model.approval import DEFAULT_SECONDS
+from holdfast.model.approval import DEFAULT_SECONDS, Policy
 from holdfast.model.effects import Effect
 from holdfast.model.framework import Framework
 from holdfast.model.lease import LeaseTerms
@@ -55,7 +55,7 @@ class Options:
     state_version: int | None = None
     autosave: Autosave = field(default_factory=Autosave)
     on_save_error: str = "raise"
-    policy: Any = None
+    policy: Policy | None = None
     save: Save | None = None  # another way to save than without files
     approval_wait: float | None = 0.0
     approval_seconds: float = DEFAULT_SECONDS
