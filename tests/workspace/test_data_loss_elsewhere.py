@@ -11,7 +11,7 @@ import pytest
 from restore_trees import on_disk
 
 from holdfast import SyncClient
-from holdfast.errors import CorruptError, WorkspaceChangedError
+from holdfast.errors import CorruptError, UsageError, WorkspaceChangedError
 from holdfast.operations import snapshots
 from holdfast.workspace.workspace import SyncWorkspace
 
@@ -307,3 +307,111 @@ def test_gemini_and_opencode_files_that_are_not_in_git_are_not_covered(workspace
     workspace.snapshot()
     workspace.restore(first.checkpoint_id)
     assert (root / "large.bin").read_bytes() == data
+
+
+def test_opencode_3176_reverting_in_one_package_destroys_work_in_another(quick, tmp_path):
+    """A workspace is a directory, not the repository that it is in: what is beside it is nobody's business here."""
+    repository = tmp_path / "monorepo"
+    package, beside = repository / "packages" / "app", repository / "packages" / "library"
+    for one in (package, beside):
+        one.mkdir(parents=True)
+        (one / "code").write_text("committed")
+    (repository / "README").write_text("committed")
+    if shutil.which("git"):
+        git(repository, "init", "-q")
+        git(repository, "add", "-A")
+        git(repository, "commit", "-qm", "first")
+    workspace = quick.workspace(package)
+    first = workspace.snapshot()
+    (package / "code").write_text("the agent's")
+    workspace.snapshot()
+    for mine in (beside / "code", beside / "new", repository / "README"):
+        mine.write_text("my own work, in no commit")
+    outside = {path: kept for path, kept in on_disk(repository).items() if not path.startswith(b"packages/app/")}
+
+    workspace.restore(first.checkpoint_id)
+    assert (package / "code").read_text() == "committed"
+    workspace.undo()
+    assert (package / "code").read_text() == "the agent's"
+    after = {path: kept for path, kept in on_disk(repository).items() if not path.startswith(b"packages/app/")}
+    assert after == outside
+
+
+def test_opencode_31044_and_roo_10636_several_repositories_below_a_directory_that_is_none(workspace, root):
+    """No repository is needed, and those that are there are files like others."""
+    needs_git()
+    for name in ("backend", "web", "mobile"):
+        (root / name).mkdir()
+        git(root / name, "init", "-q")
+        (root / name / "code").write_text("one")
+        git(root / name, "add", "-A")
+        git(root / name, "commit", "-qm", "first")
+    before = on_disk(root)
+    first = workspace.snapshot()
+    for name in ("backend", "web"):
+        (root / name / "code").write_text("two")
+        git(root / name, "commit", "-qam", "second")
+    shutil.rmtree(root / "mobile")
+    workspace.snapshot()
+    workspace.restore(first.checkpoint_id)
+    assert on_disk(root) == before
+    for name in ("backend", "web", "mobile"):
+        assert git(root / name, "status", "--porcelain") == ""
+        assert git(root / name, "log", "--format=%s") == "first\n"
+
+
+def test_opencode_20442_and_claude_code_10107_the_snapshots_are_of_themselves(root):
+    """The store is in the directory, where it is by default: it does not grow by what it holds."""
+    (root / "data").write_bytes(os.urandom(200_000))
+    with SyncClient.sqlite(root / ".holdfast" / "store.db") as client:
+        workspace = client.workspace(root)
+        kept = [{entry.path for entry in workspace.entries(workspace.snapshot().checkpoint_id)} for _ in range(5)]
+        size = sum(file.stat().st_size for file in (root / ".holdfast").rglob("*") if file.is_file())
+    assert kept == [{b"data"}] * 5
+    assert size < 1_000_000
+
+
+def test_hermes_107149_a_lock_that_a_process_left_stops_every_snapshot_after_it(workspace, root):
+    """Nothing of git's is asked, so its locks, left in the root's repository or in one below, stop nothing."""
+    for repository in (root / ".git", root / "nested" / ".git"):
+        repository.mkdir(parents=True)
+        (repository / "HEAD").write_text("ref: refs/heads/main\n")
+        (repository / "index.lock").write_text("")
+    (root / "code").write_text("one")
+    first = workspace.snapshot()
+    (root / "code").write_text("two")
+    assert workspace.snapshot().changed == 1
+    workspace.restore(first.checkpoint_id)
+    assert (root / "code").read_text() == "one"
+    assert (root / ".git" / "index.lock").exists()
+
+
+def test_claude_code_94657_what_a_shell_did_can_not_be_taken_back(workspace, root):
+    """Moves, deletions, modes and links by a shell are found by looking, like everything else."""
+    (root / "kept").write_text("kept")
+    (root / "moved").write_text("moved")
+    (root / "d").mkdir()
+    (root / "d" / "deleted").write_text("deleted")
+    before = on_disk(root)
+    first = workspace.snapshot()
+    script = "mv moved elsewhere; rm -r d; chmod 755 kept; ln -s kept link; echo more >> elsewhere"
+    subprocess.run(["sh", "-c", script], cwd=root, check=True)
+    workspace.snapshot()
+    workspace.restore(first.checkpoint_id)
+    assert on_disk(root) == before
+
+
+def test_hermes_50000_files_are_too_many_and_nobody_is_told(quick, root):
+    """Too much is said in the checkpoint, and never taken for a snapshot."""
+    from holdfast.workspace.guards import Limits
+
+    for n in range(6):
+        (root / f"file-{n}").write_text("x")
+    limited = quick.workspace(root, limits=Limits(max_files=5))
+    saved = quick.save("agent", session_id="s", execution_state={"n": 1}, workspace=limited)
+    snapshot = quick.snapshot_of(saved)
+    assert snapshot is not None
+    assert snapshot.not_taken is not None
+    assert "more than 5 files" in snapshot.not_taken.reason
+    with pytest.raises(UsageError, match="more than 5 files"):
+        limited.restore(saved)
