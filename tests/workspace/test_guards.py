@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import resource
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,24 @@ def test_where_none_was_taken_older_files_are_not_taken_for_those_of_then(
                 refused()
     assert on_disk(root) == {b"a": ("file", 0o644, b"22")}
     assert not (tmp_path / "fork").exists()
+
+
+def test_too_many_open_files_are_a_limit_and_no_reason_to_keep_half_of_it(quick: SyncClient, root: Path) -> None:
+    for depth in range(1, 60):
+        write(root, b"d/" * depth + b"f", b"1")
+    workspace = quick.workspace(root)
+    first = workspace.snapshot()
+    was = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.open(root, os.O_RDONLY)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 30, was[1]))
+    try:
+        taken = workspace.snapshot(deep=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, was)
+    assert taken.snapshot.not_taken is not None
+    assert "no more files can be opened" in taken.snapshot.not_taken.reason
+    assert workspace.snapshot(deep=True).snapshot.reference == first.snapshot.reference
 
 
 def test_directories_too_deep_to_be_looked_at_are_a_limit_too(quick: SyncClient, root: Path) -> None:

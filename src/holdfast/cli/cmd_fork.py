@@ -103,9 +103,10 @@ def fork(
         )
         return
     from holdfast.cli.printable import printable
+    from holdfast.cli.workspaces import counted
 
     if made is not None:
-        click.echo(f"{made.directory}: {made.paths} paths, session {printable(name)}")
+        click.echo(f"{made.directory}: {counted(made.paths, 'path')}, session {printable(name)}")
     else:
         click.echo(f"session {printable(name)} at {id_}")
     say_left_behind(forked)

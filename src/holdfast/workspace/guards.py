@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import os
 import re
@@ -17,6 +18,7 @@ Secrets = Literal["keep", "skip", "refuse"]
 SECRETS = ("keep", "skip", "refuse")
 STORE_DIRECTORY = ".holdfast"
 # How things are opened. Where a system has no such flag, `checked_root` refuses before anything is.
+NO_MORE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # what these say is about us, not about the file
 NO_FOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
 DIRECTORY_FLAGS: int = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 FILE_FLAGS: int = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | NO_FOLLOW | getattr(os, "O_NONBLOCK", 0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -27,7 +27,7 @@ from holdfast.operations.reach import Reach
 from holdfast.operations.services import Services
 from holdfast.operations.staging import STAGED_BYTES, Staging
 from holdfast.workspace.compressing import Blobs, compressed
-from holdfast.workspace.guards import Budget, Limits, OverBudgetError, check_free_space
+from holdfast.workspace.guards import NO_MORE, Budget, Limits, OverBudgetError, check_free_space
 from holdfast.workspace.scope import Scope
 from holdfast.workspace.statcache import CacheFile, Held, StatCache, file_entry
 from holdfast.workspace.walk import Dirty, NeedsFullWalkError, Walk
@@ -264,7 +264,7 @@ class Taker:
         steps = compressed(read) if staging is not None else ({} for _ in read)  # nothing is stored by a look
         last: Blobs = {}
         while True:
-            batch = await self.services.backend.apart(lambda: next(steps, None))
+            batch = await self.services.backend.apart(lambda: _next(steps))
             if batch is None:
                 if self.watch is not None and dirty is None:
                     self.watch.covers_all()
@@ -382,6 +382,16 @@ class Taker:
         if self._held is None:
             self._held = Held(cache)
         return self._held
+
+
+def _next(steps: Iterator[Blobs]) -> Blobs | None:
+    """The next batch. Where no more files can be opened there is no snapshot, rather than one of those that could be."""
+    try:
+        return next(steps, None)
+    except OSError as error:
+        if error.errno in NO_MORE:
+            raise OverBudgetError(f"no more files can be opened: {error.strerror}") from error
+        raise
 
 
 def _not_taken(why: str) -> tuple[Snapshot, dict[bytes, bytes]]:

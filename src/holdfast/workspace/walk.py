@@ -22,7 +22,7 @@ from holdfast.model.workspace import Entry
 from holdfast.workspace import ignore
 from holdfast.workspace.compressing import Contents, is_batch
 from holdfast.workspace.contents import Changed, Read, Reader
-from holdfast.workspace.guards import DIRECTORY_FLAGS, FILE_FLAGS, NO_FOLLOW, Budget, OverBudgetError
+from holdfast.workspace.guards import DIRECTORY_FLAGS, FILE_FLAGS, NO_FOLLOW, NO_MORE, Budget, OverBudgetError
 from holdfast.workspace.quick_look import differing, is_as_read
 from holdfast.workspace.scope import Scope
 from holdfast.workspace.statcache import NOTHING, Directory, File, StatCache, Totals, file_entry
@@ -581,6 +581,8 @@ def _content_of(name: bytes, directory: int) -> bytes | None:
 
 
 def _failure(error: OSError) -> str:
+    if error.errno in NO_MORE:
+        raise error
     return f"it can't be read: {error.strerror}"
 
 
