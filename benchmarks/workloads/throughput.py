@@ -48,7 +48,7 @@ async def _run_writers(plan: Plan, writers: int) -> dict[str, Any]:
                 stack.callback(shutil.rmtree, directory / BareSqliteInThread.key)
                 stack.callback(hop.close)
                 tallies[hop.key] = Tally(hop.durability())
-                rounds[hop.key] = _HopRound(hop, tallies[hop.key])
+                rounds[hop.key] = _BareRound(hop, tallies[hop.key])
                 sync = _SyncRound(directory / _SyncRound.key, tallies)
                 stack.callback(shutil.rmtree, directory / _SyncRound.key)
                 stack.callback(sync.close)
@@ -116,7 +116,7 @@ class AsyncRound:
 
 
 class _BareRound:
-    def __init__(self, bare: BareSqlite, tally: Tally) -> None:
+    def __init__(self, bare: BareSqlite | BareSqliteInThread, tally: Tally) -> None:
         self._bare = bare
         self._tally = tally
         self._data = compact_json(small_state())
@@ -125,22 +125,9 @@ class _BareRound:
         cpu, wall = time.process_time(), time.perf_counter()
         for _ in range(saves):
             began = time.perf_counter()
-            self._bare.save(self._data)
-            self._tally.each.append(time.perf_counter() - began)
-        self._tally.add_turn(saves, time.perf_counter() - wall, time.process_time() - cpu)
-
-
-class _HopRound:
-    def __init__(self, bare: BareSqliteInThread, tally: Tally) -> None:
-        self._bare = bare
-        self._tally = tally
-        self._data = compact_json(small_state())
-
-    async def __call__(self, saves: int) -> None:
-        cpu, wall = time.process_time(), time.perf_counter()
-        for _ in range(saves):
-            began = time.perf_counter()
-            await self._bare.save(self._data)
+            saving = self._bare.save(self._data)
+            if saving is not None:  # by another thread
+                await saving
             self._tally.each.append(time.perf_counter() - began)
         self._tally.add_turn(saves, time.perf_counter() - wall, time.process_time() - cpu)
 

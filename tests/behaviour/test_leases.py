@@ -28,21 +28,6 @@ from holdfast.processes import has_ended, this_process
 from support import Clock, Store, messages, python_process
 
 
-@pytest.fixture
-def one(store: Store, clock: Clock) -> SyncClient:
-    client = store.client()
-    clock.rules(client)
-    return client
-
-
-@pytest.fixture
-def other(store: Store, clock: Clock) -> SyncClient:
-    """A second client on the same store, with a memory of its own."""
-    client = store.client()
-    clock.rules(client)
-    return client
-
-
 class TestWhileALeaseLives:
     def test_its_holder_saves_and_nobody_else_does(self, one: SyncClient, other: SyncClient):
         lease = one.lease("s", holder="worker 1")

@@ -12,17 +12,21 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.slow
-def test_the_quick_benchmarks_of_our_own_side_run(tmp_path: Path):
-    only = "B,cold,fork,import"
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.run", "--quick", "--ours", "--only", only, "--results", tmp_path],
+def run(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{name}", *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=800,
         check=False,
     )
+
+
+@pytest.mark.slow
+def test_the_quick_benchmarks_of_our_own_side_run(tmp_path: Path):
+    only = "B,cold,fork,import"
+    done = run("run", "--quick", "--ours", "--only", only, "--results", tmp_path)
     assert done.returncode == 0, done.stderr
     results = json.loads((tmp_path / "results.json").read_text())
     assert {"B", "cold", "fork", "import"} <= results.keys()
@@ -33,14 +37,7 @@ def test_the_quick_benchmarks_of_our_own_side_run(tmp_path: Path):
 @pytest.mark.slow
 def test_the_benchmarks_of_runs_run(tmp_path: Path):
     for module, arguments in (("runs", ("--ours", "--steps", "5", "--rounds", "1")), ("effects", ("--ours",))):
-        done = subprocess.run(
-            [sys.executable, "-m", f"benchmarks.{module}", *arguments, "--stores", tmp_path, "--results", tmp_path],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=800,
-            check=False,
-        )
+        done = run(module, *arguments, "--stores", tmp_path, "--results", tmp_path)
         assert done.returncode == 0, done.stderr
     assert "steps per second" in (tmp_path / "runs.md").read_text("utf-8")
     counts = json.loads((tmp_path / "effects.json").read_text())["counts"]
@@ -50,14 +47,7 @@ def test_the_benchmarks_of_runs_run(tmp_path: Path):
 @pytest.mark.slow
 def test_the_benchmark_of_commands_runs(tmp_path: Path):
     small = ("--sessions", "51", "--checkpoints", "10", "--rounds", "1")
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.large_store", *small, "--results", tmp_path],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=800,
-        check=False,
-    )
+    done = run("large_store", *small, "--results", tmp_path)
     assert done.returncode == 0, done.stderr
     results = json.loads((tmp_path / "cli.json").read_text())
     assert {"--help", "sessions", "timeline", "du"} <= results["commands"].keys()
@@ -67,14 +57,7 @@ def test_the_benchmark_of_commands_runs(tmp_path: Path):
 @pytest.mark.slow
 @pytest.mark.servers
 def test_the_quick_benchmarks_on_servers_run_for_our_own_side(tmp_path: Path):
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.servers", "--quick", "--ours", "--only", "A,B,R,S", "--results", tmp_path],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=800,
-        check=False,
-    )
+    done = run("servers", "--quick", "--ours", "--only", "A,B,R,S", "--results", tmp_path)
     if done.returncode and "ServerUnavailable" in done.stderr:
         pytest.skip(done.stderr.splitlines()[-1])
     assert done.returncode == 0, done.stderr
