@@ -6,13 +6,12 @@ import asyncio
 
 import pytest
 from agent_models import Script, calls
+from agent_tools import LOOK, Bank, look, steps
 
 from holdfast import (
     AgentState,
-    ApprovalPendingError,
     FileCheckpoints,
     ModelError,
-    OpenToolCallError,
     Reply,
     StakesPolicy,
     SyncClient,
@@ -22,37 +21,6 @@ from holdfast import (
     tool,
 )
 from support import Store
-
-LOOK = calls(("c1", "look", {"what": "x"}))
-
-
-@tool(kind="read")
-def look(what: str) -> str:
-    """Looks something up."""
-    return f"{what} is 7"
-
-
-class Bank:
-    """Counts what is really done."""
-
-    def __init__(self, **options):
-        self.paid = []
-        self.fails_with = None
-
-        @tool(**{"kind": "irreversible", "identity": ("to", "amount"), **options})
-        def pay(to: str, amount: int, note: str = "") -> dict:
-            """Pays somebody."""
-            self.paid.append((to, amount))
-            if self.fails_with is not None:
-                raise self.fails_with
-            return {"paid": amount}
-
-        self.pay = pay
-
-
-def steps(client, session_id="s"):
-    return [entry.step_name for entry in reversed(client.timeline(session_id=session_id, limit=None))]
-
 
 # -- a turn ------------------------------------------------------------------------------------------------------------
 
@@ -311,175 +279,6 @@ def test_who_stops_listening_keeps_what_was_told(client):
     events.close()
     assert len(bot.load().messages) == 3
     assert bot.generate().text == "7"  # the session is free, and goes on
-
-
-# -- effects -----------------------------------------------------------------------------------------------------------
-
-
-def test_an_exception_of_an_irreversible_tool_is_told_as_what_it_is(client):
-    bank = Bank()
-    bank.fails_with = TimeoutError("no answer")
-    pay = calls(("c1", "pay", {"to": "bob", "amount": 5}))
-    again = calls(("c2", "pay", {"to": "bob", "amount": 5}))
-    model = Script(pay, again, "I can't tell")
-    agent(model=model, tools=[bank.pay], checkpoints=client, session_id="s").generate("pay bob")
-    first, second = model.last_answers
-    assert "Nobody knows" in first
-    assert "TimeoutError: no answer" in first
-    assert bank.paid == [("bob", 5)]  # the model asked for it again: it was not repeated
-    assert "not carried out" in second
-    [effect] = client.effects("s")
-    assert effect.is_in_doubt
-
-
-def test_a_repeatable_tool_that_failed_may_be_tried_again(client):
-    bank = Bank(kind="idempotent")
-    bank.fails_with = TimeoutError("no answer")
-    model = Script(
-        calls(("c1", "pay", {"to": "bob", "amount": 5})), calls(("c2", "pay", {"to": "bob", "amount": 5})), "ok"
-    )
-    agent(model=model, tools=[bank.pay], checkpoints=client, session_id="s").generate("pay bob")
-    assert len(bank.paid) == 2
-    assert "failed" in model.last_answers[0]
-
-
-def test_after_a_rollback_the_same_payment_is_not_made_again(client):
-    bank = Bank()
-    bot = agent(
-        model=Script(calls(("c1", "pay", {"to": "bob", "amount": 5, "note": "first"})), "paid"),
-        tools=[bank.pay], checkpoints=client, session_id="s",
-    )  # fmt: skip
-    bot.generate("pay bob")
-    start = client.timeline(session_id="s", limit=None)[-1].checkpoint_id
-    client.rollback("s", to=start)
-    model = Script(calls(("new id", "pay", {"to": "bob", "amount": 5, "note": "regenerated"})), "hm")
-    agent(model=model, tools=[bank.pay], checkpoints=client, session_id="s").generate()
-    assert bank.paid == [("bob", 5)]
-    assert "carried out already" in model.last_answers[0]
-
-
-def test_approval_waits_and_goes_on_in_the_next_life(store):
-    bank = Bank()
-    policy = StakesPolicy({"pay": "high"}, approvers="finance")
-    pay = calls(("c1", "pay", {"to": "bob", "amount": 500}))
-
-    def bot(*replies):
-        return agent(
-            model=Script(*replies), tools=[bank.pay, look], checkpoints=store.client(), session_id="s", policy=policy
-        )
-
-    with pytest.raises(ApprovalPendingError):
-        bot(pay).generate("pay bob")
-    with pytest.raises(ApprovalPendingError):
-        bot().generate()
-    client = store.client()
-    [waiting] = client.approvals("s")
-    assert steps(client) == ["prompt", "model"]  # waiting is no failure, and saves nothing
-    assert (waiting.approvers, bank.paid) == ("finance", [])
-    client.decide(waiting.approval_id, "modify", by="ann", arguments={"to": "bob", "amount": 50, "note": ""})
-    turn = bot("paid 50").generate()
-    assert (turn.text, bank.paid) == ("paid 50", [("bob", 50)])
-    told = turn.state.messages[-2]["content"]
-    assert told == '{"paid": 50} (it was approved with other arguments: {"amount": 50})'
-    assert client.approval(waiting.approval_id).status == "used"
-
-
-def test_a_rejection_is_told_to_the_model(client):
-    bank = Bank(approve="finance")
-    bot = agent(
-        model=Script(calls(("c1", "pay", {"to": "bob", "amount": 5}))),
-        tools=[bank.pay],
-        checkpoints=client,
-        session_id="s",
-    )
-    with pytest.raises(ApprovalPendingError) as waiting:
-        bot.generate("pay bob")
-    client.decide(waiting.value.approval_id, "reject", by="ann", note="bob has left")
-    model = Script("I won't")
-    turn = agent(model=model, tools=[bank.pay], checkpoints=client, session_id="s").generate()
-    assert (turn.text, bank.paid) == ("I won't", [])
-    assert "bob has left" in model.last_answers[0]
-
-
-def test_a_result_that_can_not_be_kept_is_told_and_the_effect_is_done(client):
-    class Receipt:
-        def __str__(self):
-            return "receipt 7"
-
-    made = []
-
-    @tool(kind="irreversible")
-    def pay() -> object:
-        made.append(1)
-        return Receipt()
-
-    @tool(kind="read")
-    def peek() -> object:
-        return Receipt()
-
-    model = Script(calls(("c1", "pay", {}), ("c2", "peek", {})), "done")
-    turn = agent(model=model, tools=[pay, peek], checkpoints=client, session_id="s").generate("go")
-    assert (turn.text, made, model.last_answers) == ("done", [1], ['"receipt 7"', '"receipt 7"'])
-    assert [effect.state for effect in client.effects("s")] == ["done"]
-
-
-# -- open calls --------------------------------------------------------------------------------------------------------
-
-
-def cut_off(client, *, started):
-    """A session that was cut off with an open payment: before it was started, or in the middle of it."""
-    bank = Bank()
-    state = AgentState.initial().with_messages(
-        [{"role": "user", "content": "pay"}, calls(("c1", "pay", {"to": "bob", "amount": 5}))]
-    )
-    if started:
-        bank.fails_with = SystemExit("killed")
-        bot = agent(model=Script(state.messages[1]), tools=[bank.pay], checkpoints=client, session_id="s")
-        with pytest.raises(SystemExit):
-            bot.generate("pay")
-        bank.fails_with = None
-    else:
-        client.save(agent_id="agent", session_id="s", execution_state=state.to_json())
-    return bank
-
-
-@pytest.mark.parametrize("policy", ["execute", "error"])
-@pytest.mark.parametrize("started", [False, True], ids=["not started", "in the middle"])
-def test_an_open_call_is_closed_with_the_truth(client, policy, started):
-    bank = cut_off(client, started=started)
-    before = list(bank.paid)
-    model = Script("well")
-    turn = agent(model=model, tools=[bank.pay], checkpoints=client, session_id="s", on_open_call=policy).generate(
-        "what happened?"
-    )
-    assert [message["role"] for message in turn.state.messages] == ["user", "assistant", "tool", "user", "assistant"]
-    [answer] = model.last_answers
-    if started:
-        assert "Nobody knows" in answer
-        assert bank.paid == before == [("bob", 5)]
-    elif policy == "execute":
-        assert (answer, bank.paid) == ('{"paid": 5}', [("bob", 5)])
-    else:
-        assert "was not carried out" in answer
-        assert bank.paid == []
-
-
-@pytest.mark.parametrize("started", [False, True], ids=["not started", "in the middle"])
-def test_an_open_call_raises_if_it_is_to(client, started):
-    bank = cut_off(client, started=started)
-    bot = agent(model=Script("x"), tools=[bank.pay], checkpoints=client, session_id="s", on_open_call="raise")
-    with pytest.raises(OpenToolCallError, match="unknown" if started else "not started"):
-        bot.generate("what happened?")
-
-
-def test_an_open_call_in_the_middle_is_answered_where_it_belongs(client):
-    state = AgentState.initial().with_messages(
-        [{"role": "user", "content": "x?"}, LOOK, {"role": "user", "content": "hello?"}]
-    )
-    model = Script("7")
-    turn = agent(model=model, tools=[look], checkpoints=client, session_id="s").generate("anybody?", state)
-    roles = [message["role"] for message in turn.state.messages]
-    assert roles == ["user", "assistant", "tool", "user", "user", "assistant"]
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
