@@ -157,9 +157,9 @@ def _check_types(manifest: Manifest) -> None:
     for blob in manifest.blobs:
         numbers.append(blob.size)
         digests.append(blob.hash)
-    if not all(type(number) is int and number >= 0 for number in numbers):
+    if {*map(type, numbers)} != {int} or min(numbers) < 0:
         raise TypeError("a size or a place is no number")
-    if not all(type(digest) is bytes and len(digest) == 32 for digest in digests):
+    if {*map(type, digests)} != {bytes} or {*map(len, digests)} != {32}:
         raise TypeError("a digest is none")
 
 

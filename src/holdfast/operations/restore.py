@@ -26,9 +26,9 @@ async def restore(services: Services, id_: bytes, *, verify: bool = True, migrat
     return _assembled(services, await services.backend.together(read, beside=_inflate), verify=verify)
 
 
-def _inflate(found: _Read) -> Iterator[None]:
+def _inflate(found: _Read | None) -> Iterator[None]:
     """For the store's thread, which is done, while the caller's begins to hash: zstd holds no lock of Python's."""
-    return found.inflating.help()
+    return found.inflating.help() if found is not None else iter(())
 
 
 async def loaded(services: Services, stored: Stored, *, verify: bool = True, migrate: bool = True) -> Checkpoint:
@@ -85,9 +85,16 @@ async def latest(
 ) -> Checkpoint | None:
     """The checkpoint a session stands at, with its state; with `agent_id`, the nearest one up from there that the agent
     made or was handed. None if there is none."""
-    stored = (await reading.confirmed_line(services, rows.session_key(session_id))).tip
-    while stored is not None:
-        if agent_id is None or agent_id in (stored.header["agent"], stored.header.get("to")):
-            return await loaded(services, stored, migrate=migrate)
-        stored = await reading.nearest_live(services, stored.parent, stored.tree)
-    return None
+    session = rows.session_key(session_id)
+
+    async def read(backend: Backend) -> _Read | None:
+        there = services.over(backend)
+        stored = (await reading.confirmed_line(there, session)).tip
+        while stored is not None:
+            if agent_id is None or agent_id in (stored.header["agent"], stored.header.get("to")):
+                return await _read(services, backend, stored, migrate=migrate)
+            stored = await reading.nearest_live(there, stored.parent, stored.tree)
+        return None
+
+    found = await services.backend.together(read, beside=_inflate)
+    return _assembled(services, found, verify=True) if found is not None else None

@@ -207,6 +207,32 @@ def test_the_first_declared_append_of_a_process_to_a_session_goes_to_the_thread_
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("remembers", [True, False])
+def test_where_a_session_stands_is_looked_up_and_read_by_one_call_of_the_thread(remembers):
+    messages = [{"text": "words " * 100, "number": number} for number in range(400)]
+
+    async def main() -> None:
+        backend = MemoryBackend()
+        client = Client(backend)
+        await client.save("agent", execution_state={"messages": messages}, session_id="s")
+        await client.save("other", session_id="s", append={"messages": [{"text": "more"}]})
+        client = client if remembers else Client(backend)
+        client._services.backend = bridge = Counting(backend)
+        found = await client.latest(session_id="s")
+        assert found is not None
+        assert found.execution_state == {"messages": [*messages, {"text": "more"}]}
+        assert bridge.calls == 1
+        found = await client.latest("agent", session_id="s")  # further up
+        assert found is not None
+        assert found.execution_state == {"messages": messages}
+        assert bridge.calls == 2
+        assert await client.latest("nobody", session_id="s") is None
+        assert await client.latest(session_id="another") is None
+        assert bridge.calls == 4
+
+    asyncio.run(main())
+
+
 def test_a_thread_is_idle_unless_it_carries_something_out():
     async def main() -> None:
         bridge = Offload(MemoryBackend())
