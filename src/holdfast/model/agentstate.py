@@ -40,6 +40,8 @@ class PlanStep:
     status: PlanStatus = PlanStatus.PENDING
 
     def __post_init__(self) -> None:
+        if isinstance(self.depends_on, str):  # a tuple of it would be its letters
+            raise UsageError(f"plan step {self.id!r:.60}: depends_on is a str: give a list of ids")
         object.__setattr__(self, "depends_on", tuple(self.depends_on))
         try:
             object.__setattr__(self, "status", PlanStatus(self.status))
@@ -100,7 +102,7 @@ class AgentState:
     def with_plan(self, plan: Iterable[PlanStep | Mapping[str, Any]] | None) -> Self:
         if plan is None:
             return self._with(plan=None)
-        steps = tuple(one if isinstance(one, PlanStep) else PlanStep(**one) for one in plan)
+        steps = tuple(one if isinstance(one, PlanStep) else _planned(one) for one in plan)
         if len({one.id for one in steps}) != len(steps):
             raise UsageError("two steps of the plan have the same id")
         return self._with(plan=steps)
@@ -124,7 +126,8 @@ class AgentState:
     # -- as data -----------------------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
-        """Plain dicts and lists, the caller's own."""
+        """Plain dicts and lists, the caller's own. JSON can say all of it, if it can say what messages and metadata hold:
+        their values are as they were given."""
         return {
             "version": VERSION,
             "id": self.id,
@@ -159,7 +162,9 @@ class AgentState:
                 plan=None if plan is None else tuple(map(_plan_step, plan)),
                 subagent_traces=tuple(map(_trace, traces)),
             )
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
+        except KeyError as error:
+            raise UsageError(f"this is no state of an agent loop: it has no {error}") from error
+        except (TypeError, AttributeError, ValueError) as error:
             raise UsageError(f"this is no state of an agent loop: {error!r:.200}") from error
 
     # -- words -------------------------------------------------------------------------------------------------------
@@ -174,6 +179,15 @@ class AgentState:
 
     def __repr__(self) -> str:
         return f"<AgentState step {self.step}, {len(self.messages)} messages, {self.id[:8]}>"
+
+
+def _planned(given: Mapping[str, Any]) -> PlanStep:
+    try:
+        return PlanStep(**given)
+    except TypeError:
+        raise UsageError(
+            f"{given!r:.80} is no step of a plan: it has an id and a description, and may have tool, depends_on and status"
+        ) from None
 
 
 def _message(message: Mapping[str, Any]) -> FrozenDict:

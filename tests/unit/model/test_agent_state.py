@@ -169,3 +169,21 @@ def test_any_state_is_kept_whole(messages, value):
     assert AgentState.from_json(data) == state
     assert AgentState.from_json(data).to_json() == data
     assert [message["content"] for message in data["messages"]] == [message["content"] for message in messages]
+
+
+@pytest.mark.parametrize("wrong", [{"id": "a"}, {"id": "a", "description": "x", "dependsOn": []}, 7, "read it"])
+def test_what_is_no_step_of_a_plan_is_refused_with_what_one_is(wrong):
+    with pytest.raises(UsageError, match="an id and a description"):
+        AgentState.initial().with_plan([wrong])
+
+
+def test_a_text_is_no_list_of_dependencies():
+    with pytest.raises(UsageError, match="list of ids"):
+        AgentState.initial().with_plan([{"id": "b", "description": "x", "depends_on": "ab"}])
+
+
+def test_a_state_that_lacks_something_is_refused_by_its_name():
+    given = AgentState.initial().to_json()
+    del given["messages"]
+    with pytest.raises(UsageError, match="it has no 'messages'"):
+        AgentState.from_json(given)
