@@ -1,6 +1,7 @@
 """The demo is the first thing that people see. It really kills, and the lines it ends with really run."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -130,3 +131,27 @@ def test_ctrl_c_while_a_process_is_being_started_leaves_none(monkeypatch, tmp_pa
     assert process.returncode is not None
     with pytest.raises(KeyboardInterrupt):  # and from now on it comes at once
         signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_a_demo_that_is_ended_leaves_no_directory_behind(sent, tmp_path):
+    demo = subprocess.Popen(
+        [sys.executable, "-u", "-m", "holdfast", "demo"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    try:
+        assert any(line.strip().startswith("store ") for line in demo.stdout)
+        [directory] = tmp_path.iterdir()
+        assert directory.name.startswith("holdfast-demo-")
+        demo.send_signal(sent)
+        _, words = demo.communicate(timeout=240)
+    finally:
+        demo.kill()
+        demo.wait()
+    assert (demo.returncode, words) == (130, "holdfast: interrupted\n")
+    assert list(tmp_path.iterdir()) == []

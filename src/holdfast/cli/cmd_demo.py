@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,9 +42,31 @@ def demo(ctx: click.Context, keep: Path | None, no_color: bool, as_json: bool) -
             raise UsageError(f"{keep} has a store already: name a new directory. `cd {keep} && holdfast timeline`")
         holds = _perform(store, keep, color=color, as_json=as_json)
     else:
-        with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as directory:
+        with _terminating_as_ctrl_c(), tempfile.TemporaryDirectory(prefix="holdfast-demo-") as directory:
             holds = _perform(Path(directory) / ".holdfast" / "store.db", None, color=color, as_json=as_json)
     ctx.exit(0 if holds else 1)
+
+
+@contextmanager
+def _terminating_as_ctrl_c() -> Iterator[None]:
+    """SIGTERM would leave the directory behind, and the agent's process at work in it."""
+    import signal
+    import threading
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        if not callable(signal.getsignal(signal.SIGINT)):
+            raise KeyboardInterrupt  # ignored, as in the background of a shell
+        signal.raise_signal(signal.SIGINT)  # which is held back while a process is being started
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _perform(store: Path, kept: Path | None, *, color: bool, as_json: bool) -> bool:
