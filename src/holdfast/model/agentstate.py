@@ -36,7 +36,7 @@ class PlanStep:
     id: str
     description: str
     tool: str | None = None
-    depends_on: tuple[str, ...] = ()
+    depends_on: Sequence[str] = ()
     status: PlanStatus = PlanStatus.PENDING
 
     def __post_init__(self) -> None:
