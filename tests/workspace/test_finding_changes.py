@@ -17,7 +17,7 @@ from examples import examples
 from holdfast import SyncClient
 from holdfast.backends.memory import MemoryBackend
 from holdfast.backends.sqlite import SqliteBackend
-from holdfast.workspace import compressing, vantages
+from holdfast.workspace import compressing, sampling, vantages
 from holdfast.workspace import walk as walking
 from holdfast.workspace import watch as watching
 from holdfast.workspace.statcache import CacheFile
@@ -209,9 +209,9 @@ def test_what_no_time_tells_is_found_by_and_by(quick: SyncClient, root: Path, mo
     (root / "d1/f7").write_bytes(b"two")
     known = cache.directories[b"d1"].files
     known[b"f7"] = known[b"f7"]._replace(ctime_ns=(root / "d1/f7").stat().st_ctime_ns)  # as if nothing had happened
-    monkeypatch.setattr(walking, "SAMPLED", 10**9)
+    monkeypatch.setattr(sampling, "SAMPLED", 10**9)
     assert workspace.snapshot().changed == 0
-    monkeypatch.setattr(walking, "SAMPLED", 3)
+    monkeypatch.setattr(sampling, "SAMPLED", 3)
     for _ in range(200):  # which third it is, each checkpoint's id decides
         report = workspace.snapshot()
         if report.changed:

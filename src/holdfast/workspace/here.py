@@ -64,7 +64,7 @@ class Here:
 
     async def look(self) -> Taken:
         _, look = await self._opened.taker.look()
-        seen = {**self._opened.taker._loaded().directories, **look.walk.updated}
+        seen = {**self._opened.taker._loaded().directories, **look.walk.found.updated}
         there = {path: one for path, one in seen.items() if one is not None}
         return Taken(look.snapshot, nodes=look.nodes, seen=Seen(there), not_ours=_not_ours(there))
 

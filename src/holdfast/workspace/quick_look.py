@@ -6,15 +6,12 @@ of other inodes, and don't match; nothing is read by way of these paths.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import stat
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from holdfast.model.workspace import WHOLE_BYTES
-from holdfast.workspace.guards import DIRECTORY_FLAGS, FILE_FLAGS, NO_FOLLOW
-from holdfast.workspace.statcache import Directory, File, StatCache
+from holdfast.workspace.guards import DIRECTORY_FLAGS, NO_FOLLOW
+from holdfast.workspace.statcache import Directory, StatCache
 from holdfast.workspace.vantages import HERE, Vantage
 
 if TYPE_CHECKING:
@@ -83,25 +80,3 @@ def _unlike(descriptor: int, known: Mapping[bytes, Directory]) -> list[bytes]:
         except OSError:
             found.append(path)
     return found
-
-
-def is_as_read(descriptor: int, name: bytes, known: File) -> bool:
-    """Whether a small file that looks as it did has the content that it had. What can't be told counts as yes."""
-    if not stat.S_ISREG(known.mode) or known.size > WHOLE_BYTES:
-        return True
-    try:
-        opened = os.open(name, FILE_FLAGS, dir_fd=descriptor)
-    except OSError:
-        return True
-    try:
-        data = os.read(opened, WHOLE_BYTES + 1)
-        now = os.fstat(opened)
-    except OSError:
-        return True
-    finally:
-        os.close(opened)
-    if (now.st_ctime_ns, now.st_size, now.st_ino) != (known.ctime_ns, known.size, known.inode) or len(
-        data
-    ) != known.size:
-        return True  # it is changing: the next look sees that
-    return hashlib.sha256(data).digest() == known.content

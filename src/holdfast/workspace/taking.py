@@ -60,7 +60,7 @@ class Look:
 
     @property
     def changes(self) -> int:
-        return len(self.walk.changes)
+        return len(self.walk.found.changes)
 
 
 class Taker:
@@ -155,11 +155,11 @@ class Taker:
 
     def _acknowledge(self, look: Look, checkpoint: bytes) -> None:
         cache, walk = self._loaded(), look.walk
-        before = {path: cache.directories.get(path) for path in walk.updated}
-        cache.apply(walk.updated, walk.chunks, walk.totals)
+        before = {path: cache.directories.get(path) for path in walk.found.updated}
+        cache.apply(walk.found.updated, walk.found.chunks, walk.found.totals)
         # Only what the new snapshot holds is sure to stay: what it has replaced may be collected with the old one.
         if isinstance(self._held, Held):
-            self._held.change(walk.released, walk.gained)
+            self._held.change(walk.found.released, walk.found.gained)
         else:
             self._held = None
         cache.reference, cache.checkpoint = look.snapshot.reference, checkpoint
@@ -167,7 +167,7 @@ class Taker:
         if self.watch is not None:
             self.watch.settle(acknowledged=True)
         if self._file is not None:
-            self._file.save(cache, walk.updated, walk.chunks, before)
+            self._file.save(cache, walk.found.updated, walk.found.chunks, before)
 
     async def last(self, session_id: str) -> Snapshot | None:
         """The snapshot that was taken last, as far as it is known here, else that of the session."""
@@ -210,9 +210,11 @@ class Taker:
         if base is not None and self._loaded().reference is not None:
             assert base.snapshot.tree is not None
             load = self._recent.loader(self.services, snapshots.loader(self.services))
-            built = await filetree.update(base.snapshot.tree, walk.changes, load, replaced)
+            built = await filetree.update(base.snapshot.tree, walk.found.changes, load, replaced)
         else:
-            made = await apart(lambda: filetree.build(entry for entry in walk.changes.values() if entry is not None))
+            made = await apart(
+                lambda: filetree.build(entry for entry in walk.found.changes.values() if entry is not None)
+            )
             known = self._held_now()
             built = filetree.Built(made.root, {hash_: node for hash_, node in made.nodes.items() if hash_ not in known})
         snapshot = self._snapshot(walk, built.root)
@@ -237,7 +239,7 @@ class Taker:
     def _replaced(self, walk: Walk) -> dict[bytes, bytes]:
         """By the contents that files have now, those that they had."""
         replaced: dict[bytes, bytes] = {}
-        for path, entry in walk.changes.items() if len(walk.changes) <= deltas.MOST else ():
+        for path, entry in walk.found.changes.items() if len(walk.found.changes) <= deltas.MOST else ():
             above, _, name = path.rpartition(b"/")
             known = self._loaded().directories.get(above)
             before = known.files.get(name) if known is not None else None
@@ -275,7 +277,7 @@ class Taker:
                     await self.services.backend.apart(lambda: check_free_space(self._store, self._limits))
                 last = batch
             if progress is not None:
-                progress(walk.totals.files, walk.totals.size)
+                progress(walk.found.totals.files, walk.found.totals.size)
 
     def _dirty(self, hints: Sequence[bytes] | None) -> Dirty | None:
         """What is said to have changed: by the kernel, and by who knows what a tool did. None if everything must be
@@ -296,8 +298,8 @@ class Taker:
         skipped: list[Skipped] = []
         excluded: list[Excluded] = []
         cache = self._loaded()
-        for path in cache.reporting | walk.updated.keys():
-            directory = walk.updated[path] if path in walk.updated else cache.directories[path]
+        for path in cache.reporting | walk.found.updated.keys():
+            directory = walk.found.updated[path] if path in walk.found.updated else cache.directories[path]
             if directory is None:
                 continue
             base = path + b"/" if path else b""
@@ -307,18 +309,20 @@ class Taker:
 
     def _snapshot(self, walk: Walk, tree: bytes) -> Snapshot:
         skipped, excluded = self.left_out(walk)
-        notes = [f"{os.fsdecode(path)!r:.120} changed while it was read" for path in sorted(walk.torn)[:MAX_LISTED]]
+        notes = [
+            f"{os.fsdecode(path)!r:.120} changed while it was read" for path in sorted(walk.found.torn)[:MAX_LISTED]
+        ]
         notes += [
             f"{os.fsdecode(path)!r:.120} has other bytes than before, and no time tells: take one with `deep`"
-            for path in sorted(walk.unseen)[:MAX_LISTED]
+            for path in sorted(walk.found.unseen)[:MAX_LISTED]
         ]
         return Snapshot(
             reference="",
             tree=tree,
-            files=walk.totals.files,
-            directories=walk.totals.directories,
-            symlinks=walk.totals.symlinks,
-            size=walk.totals.size,
+            files=walk.found.totals.files,
+            directories=walk.found.totals.directories,
+            symlinks=walk.found.totals.symlinks,
+            size=walk.found.totals.size,
             skipped=tuple(sorted(skipped)),
             excluded=tuple(sorted(excluded)[:MAX_LISTED]),
             excluded_count=len(excluded),

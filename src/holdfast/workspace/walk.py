@@ -19,20 +19,20 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from holdfast.model.workspace import Entry
-from holdfast.workspace import ignore
+from holdfast.workspace import ignore, sampling
 from holdfast.workspace.compressing import Contents, is_batch
 from holdfast.workspace.contents import Changed, Read, Reader
-from holdfast.workspace.guards import DIRECTORY_FLAGS, FILE_FLAGS, NO_FOLLOW, NO_MORE, Budget, OverBudgetError
-from holdfast.workspace.quick_look import differing, is_as_read
+from holdfast.workspace.findings import Findings, failure
+from holdfast.workspace.guards import DIRECTORY_FLAGS, NO_FOLLOW, Budget, OverBudgetError
+from holdfast.workspace.ignore_files import DECIDING, has_lost_marker, known_in, rules_in
+from holdfast.workspace.quick_look import differing
 from holdfast.workspace.scope import Scope
-from holdfast.workspace.statcache import NOTHING, Directory, File, StatCache, Totals, file_entry
+from holdfast.workspace.statcache import Directory, File, StatCache, file_entry
 
 RACY_NS = 100_000_000  # timestamps are as fine as the kernel's tick: 1 to 10 ms
 COARSE_NS = 2_500_000_000  # where they are whole seconds
 MAX_DEPTH = 400  # directories that are open at once
-SAMPLED = 1009  # one file in so many is read again at each look, whatever its times say
 _OPENING = DIRECTORY_FLAGS | NO_FOLLOW
-_MARKERS = frozenset((*ignore.FILES, *ignore.MARKED_INSIDE, *ignore.MARKED_BESIDE.values()))
 
 
 class Dirty(NamedTuple):
@@ -65,23 +65,18 @@ class Walk:
     deep: bool = False
     watch: Watching | None = None
     samples: bool = False  # whether some files are read although they look as they did
-    changes: dict[bytes, Entry | None] = field(default_factory=dict)
-    updated: dict[bytes, Directory | None] = field(default_factory=dict)
-    chunks: dict[bytes, bytes] = field(default_factory=dict)
-    torn: list[bytes] = field(default_factory=list)
-    unseen: list[bytes] = field(default_factory=list)  # changed although nothing but their bytes tells
-    released: list[bytes] = field(default_factory=list)  # contents that files had
-    gained: list[bytes] = field(default_factory=list)  # contents that files have instead
-    totals: Totals = NOTHING
+    found: Findings = field(init=False)
     _gathered: Contents = field(default_factory=dict)
     _size: int = 0
     _reader: Reader | None = None
     _closer: dict[bytes, bool] | None = None  # what to look at: whether it differs, or something in it may
     _sampled: dict[bytes, list[bytes]] = field(default_factory=dict)  # names to read although they look as they did
 
+    def __post_init__(self) -> None:
+        self.found = Findings(self.cache, self.budget, totals=self.cache.totals)
+
     def run(self, dirty: Dirty | None = None) -> Iterator[Contents]:
         """Looks at everything, or at what is dirty. Gives the contents that are new, some MiB at a time."""
-        self.totals = self.cache.totals
         root = os.open(self.root, DIRECTORY_FLAGS)
         try:
             rules = ignore.Rules(
@@ -120,7 +115,7 @@ class Walk:
                 try:
                     child = os.open(name, _OPENING, dir_fd=above.descriptor)
                 except OSError as error:
-                    self._unreadable(above.path, name, error)
+                    self.found.note_unreadable(above.path, name, error)
                     continue
                 if known is None or differs:
                     stack.append((yield from self._entered(child, below, above.rules)))
@@ -133,13 +128,8 @@ class Walk:
 
     def _look_over(self, root: int) -> None:
         """Finds out what there is to look at more closely: everything else is as it was, and is passed over."""
-        if self.samples and self.cache.checkpoint is not None:
-            until = int.from_bytes(self.cache.checkpoint[-4:], "big") % SAMPLED  # another number each time
-            for path, known in self.cache.directories.items():
-                if until < len(known.files):
-                    self._sampled[path] = list(known.files)[until::SAMPLED]
-                    until += len(self._sampled[path]) * SAMPLED
-                until -= len(known.files)
+        if self.samples:
+            self._sampled = sampling.sampled(self.cache)
         if self.deep or self.watch is not None:
             return
         self._closer = dict.fromkeys(self._sampled, False)
@@ -155,7 +145,7 @@ class Walk:
         that decides what is left out, its rules are those of the directory above it; so are those of all below it that are
         passed over with it."""
         known = self.cache.directories.get(path)
-        if known is None or known.rules != rules.key or path in self.updated or not known.is_plain:
+        if known is None or known.rules != rules.key or path in self.found.updated or not known.is_plain:
             return None
         return known
 
@@ -165,34 +155,34 @@ class Walk:
         except BaseException:
             os.close(descriptor)
             raise
-        directory = self.updated[path] if path in self.updated else self.cache.directories.get(path)
+        directory = self.found.directory(path)
         return _Open(descriptor, path, here, iter(list(directory.directories) if directory else ()))
 
     def _dirty(self, root: int, path: bytes, rules: ignore.Rules, dirty: Dirty) -> Iterator[Contents]:
         """The names of one directory that may have changed."""
         names = dirty.names[path]
-        if names & _MARKERS:
+        if names & DECIDING:
             raise NeedsFullWalkError
-        old = self.updated[path] if path in self.updated else self.cache.directories.get(path)
+        old = self.found.directory(path)
         if old is None:
             return  # a directory that is new: its name is dirty in the one above it; or one that is left out
         descriptor = os.dup(root)
         try:
             at = b""
             for part in path.split(b"/") if path else ():
-                rules = self._rules(descriptor, at, rules, _names_of(self.cache.directories[at]))
+                rules = rules_in(descriptor, at, rules, known_in(self.cache.directories[at]))
                 try:
                     below = os.open(part, _OPENING, dir_fd=descriptor)
                 except OSError:
                     return  # gone meanwhile: that is news of the directory above it
                 os.close(descriptor)
                 descriptor, at = below, at + b"/" + part if at else part
-            rules = self._rules(descriptor, path, rules, _names_of(old))
+            rules = rules_in(descriptor, path, rules, known_in(old))
             if rules.key != old.rules:
                 raise NeedsFullWalkError
             before = set(old.directories)
             yield from self._names(descriptor, path, rules, old, names)
-            directory = self.updated[path]
+            directory = self.found.updated[path]
             assert directory is not None
             for name in sorted(directory.directories):
                 below_path = path + b"/" + name if path else name
@@ -201,7 +191,7 @@ class Walk:
                 try:
                     below = os.open(name, _OPENING, dir_fd=descriptor)
                 except OSError as error:
-                    self._unreadable(path, name, error)
+                    self.found.note_unreadable(path, name, error)
                     continue
                 try:
                     yield from self._tree(below, below_path, rules)
@@ -222,28 +212,28 @@ class Walk:
         old = self.cache.directories.get(path)
         if old is not None and path and old.mode != now.st_mode:
             above, _, name = path.rpartition(b"/")
-            self._changeable(above).directories[name] = now.st_mode
-            self._note(path, _directory_entry(path, old.mode), _directory_entry(path, now.st_mode))
+            self.found.changeable(above).directories[name] = now.st_mode
+            self.found.note_mode(path, old.mode, now.st_mode)
         if old is not None and (old.ctime_ns, old.inode, old.mode) == (now.st_ctime_ns, now.st_ino, now.st_mode):
-            here = self._rules(descriptor, path, rules, _names_of(old))
-            if here.key == old.rules and not self._marker_changed(descriptor, old):
+            here = rules_in(descriptor, path, rules, known_in(old))
+            if here.key == old.rules and not has_lost_marker(descriptor, old):
                 yield from self._known_names(descriptor, path, old)
                 return here
         names = _listed(descriptor)
         marked = rules.marked_inside(names) if path else None
-        rules = self._rules(descriptor, path, rules, names)
+        rules = rules_in(descriptor, path, rules, names)
         if marked is not None:
-            self._leave_out(path, f"by default: {marked[1]} ({marked[0].decode()})")
+            self.found.leave_out(path, f"by default: {marked[1]} ({marked[0].decode()})")
             return rules
         fresh = Directory(_settled(now.st_ctime_ns, looked), now.st_ino, now.st_mode, rules.key)
-        self.updated[path] = fresh
+        self.found.updated[path] = fresh
         known = old.files if old is not None else ()
         new = [name for name, is_file in names.items() if is_file and name not in known]
         left = yield from self._new_files(descriptor, path, rules, new, fresh)
         others = [name for name, is_file in names.items() if not is_file or name in known]
         yield from self._names(descriptor, path, rules, old, [*left, *others], fresh)
         if old is not None:
-            self._gone(path, old, fresh)
+            self.found.note_gone(path, old, fresh)
         return rules
 
     def _new_files(
@@ -254,7 +244,7 @@ class Walk:
         if self._reader is None:
             self._reader = Reader(self.known)
         read_new, check_file = self._reader.read_new, self.budget.check_file
-        files, changes, gained = fresh.files, self.changes, self.gained
+        files, changes, gained = fresh.files, self.found.changes, self.found.gained
         base = path + b"/" if path else b""
         is_judged = self.scope.may_leave_files_out(base, rules)
         count = total = 0  # that the totals don't have yet
@@ -285,10 +275,10 @@ class Walk:
                 self._gathered[content] = data
                 self._size += size
                 if is_batch(self._size, len(self._gathered)):
-                    self._add_files(count, total)
+                    self.found.add_files(count, total)
                     count = total = 0
                     yield self._taken()
-        self._add_files(count, total)
+        self.found.add_files(count, total)
         return left
 
     def _known_names(self, descriptor: int, path: bytes, old: Directory) -> Iterator[Contents]:
@@ -314,9 +304,9 @@ class Walk:
 
     def _unlike(self, descriptor: int, path: bytes, known: Directory, *, but: Collection[bytes] = ()) -> list[bytes]:
         """Of the files that are read although they look as they did, those that have other bytes."""
-        sampled = [name for name in self._sampled.get(path, ()) if name not in but]
-        unlike = [name for name in sampled if not is_as_read(descriptor, name, known.files[name])]
-        self.unseen += [path + b"/" + name if path else name for name in unlike]
+        names = [name for name in self._sampled.get(path, ()) if name not in but]
+        unlike = sampling.unlike(descriptor, known, names)
+        self.found.unseen += [path + b"/" + name if path else name for name in unlike]
         return unlike
 
     def _names_if_any(self, descriptor: int, path: bytes, old: Directory, changed: list[bytes]) -> Iterator[Contents]:
@@ -341,7 +331,7 @@ class Walk:
             fresh = old.copy()
             for name in names:
                 fresh.forget(name)
-            self.updated[path] = fresh
+            self.found.updated[path] = fresh
             beside = {*fresh.files, *names} if judge else set()
             is_part = True
         else:
@@ -354,7 +344,7 @@ class Walk:
             except FileNotFoundError:
                 continue
             except OSError as error:
-                fresh.skipped[name] = _failure(error)
+                fresh.skipped[name] = failure(error)
                 continue
             whole = base + name
             why = self.scope.why_left_out(whole, name, stat.S_ISDIR(now.st_mode), rules, beside) if judge else None
@@ -363,14 +353,14 @@ class Walk:
             elif stat.S_ISDIR(now.st_mode):
                 fresh.directories[name] = now.st_mode
                 before = old.directories.get(name) if old else None
-                self._note(whole, _directory_entry(whole, before), _directory_entry(whole, now.st_mode))
+                self.found.note_mode(whole, before, now.st_mode)
             elif stat.S_ISREG(now.st_mode) or stat.S_ISLNK(now.st_mode):
                 yield from self._file(descriptor, whole, name, now, looked, old, fresh)
             else:
                 fresh.skipped[name] = _special(now.st_mode)
         if is_part:
             assert old is not None
-            self._gone(path, old, fresh)
+            self.found.note_gone(path, old, fresh)
 
     def _file(
         self,
@@ -386,7 +376,7 @@ class Walk:
         if (
             before is not None
             and not self.deep
-            and whole not in self.unseen
+            and whole not in self.found.unseen
             and (before.ctime_ns, before.size, before.inode, before.mode)
             == (now.st_ctime_ns, now.st_size, now.st_ino, now.st_mode)
         ):
@@ -404,15 +394,15 @@ class Walk:
                 ctime = 0 if found.is_torn else _settled(seen.st_ctime_ns, looked)
                 file = File(ctime, seen.st_size, seen.st_ino, seen.st_mode, found.content)
                 if found.is_torn:
-                    self.torn.append(whole)
+                    self.found.torn.append(whole)
         except Changed:
             fresh.skipped[name] = "it changed all the while it was read"
             return
         except OSError as error:
-            fresh.skipped[name] = _failure(error)
+            fresh.skipped[name] = failure(error)
             return
         fresh.files[name] = file
-        self._note(whole, entry_before, file_entry(whole, file))
+        self.found.note(whole, entry_before, file_entry(whole, file))
 
     def _read(self, descriptor: int, name: bytes, had: bytes | None) -> Generator[Contents, None, Read]:
         if self._reader is None:
@@ -426,109 +416,13 @@ class Walk:
                 yield self._taken()
             if isinstance(found, Read):
                 if found.chunks is not None:
-                    self.chunks[found.content] = found.chunks
+                    self.found.chunks[found.content] = found.chunks
                 return found
         raise Changed
 
     def _taken(self) -> Contents:
         taken, self._gathered, self._size = self._gathered, {}, 0
         return taken
-
-    # -- what is left out --------------------------------------------------------------------------------------------
-
-    def _rules(self, descriptor: int, path: bytes, rules: ignore.Rules, names: Collection[bytes]) -> ignore.Rules:
-        """The rules in a directory that has those of these names that are ignore files."""
-        found = [_content_of(name, descriptor) if name in names else None for name in ignore.FILES]
-        return rules.below(path, *found)
-
-    def _marker_changed(self, descriptor: int, old: Directory) -> bool:
-        """Whether a directory that is left out for what is in it no longer has that."""
-        for name, rule in old.excluded.items():
-            marker = rule.rpartition("(")[2].rstrip(")") if rule.startswith("by default") else ""
-            if marker.encode() in ignore.MARKED_INSIDE:
-                try:
-                    os.stat(name + b"/" + marker.encode(), dir_fd=descriptor, follow_symlinks=False)
-                except OSError:
-                    return True
-        return False
-
-    def _leave_out(self, path: bytes, why: str) -> None:
-        """A directory turned out to be one that is left out: the one above it says so."""
-        above, _, name = path.rpartition(b"/")
-        parent = self._changeable(above)
-        parent.directories.pop(name, None)
-        parent.excluded[name] = why
-        self._remove(path)
-
-    def _unreadable(self, above: bytes, name: bytes, error: OSError) -> None:
-        parent = self._changeable(above)
-        parent.directories.pop(name, None)
-        parent.ctime_ns = 0
-        if not isinstance(error, FileNotFoundError):
-            parent.skipped[name] = _failure(error)
-        self._remove(above + b"/" + name if above else name)
-
-    def _changeable(self, path: bytes) -> Directory:
-        found = self.updated.get(path)
-        if found is None:
-            found = self.updated[path] = self.cache.directories[path].copy()
-        return found
-
-    # -- what changed ------------------------------------------------------------------------------------------------
-
-    def _gone(self, path: bytes, old: Directory, fresh: Directory) -> None:
-        base = path + b"/" if path else b""
-        for name in old.files.keys() - fresh.files.keys():
-            if name not in fresh.directories:
-                self._note(base + name, file_entry(base + name, old.files[name]), None)
-            else:  # a directory has taken its name, and the place in the changes
-                self._count(file_entry(base + name, old.files[name]), None)
-        for name in old.directories.keys() - fresh.directories.keys():
-            self._remove(base + name, keep=name in fresh.files)
-
-    def _remove(self, path: bytes, *, keep: bool = False) -> None:
-        """A directory and all that was below it. With `keep`, something else has taken its name."""
-        entry = Entry(path, "dir", 0, 0, b"")
-        if keep:
-            self.totals = self.totals.changed(entry, None)
-        elif path in self.changes and not self._was_known(path):
-            self.totals = self.totals.changed(self.changes.pop(path), None)
-        elif self._was_known(path):
-            self._note(path, entry, None)
-        known = self.cache.directories.get(path)
-        if path in self.updated:
-            self.updated[path] = None
-        if known is None:
-            return
-        self.updated[path] = None
-        for name, file in known.files.items():
-            self._note(path + b"/" + name, file_entry(path + b"/" + name, file), None)
-        for name in known.directories:
-            self._remove(path + b"/" + name)
-
-    def _was_known(self, path: bytes) -> bool:
-        above, _, name = path.rpartition(b"/")
-        known = self.cache.directories.get(above)
-        return known is not None and name in known.directories
-
-    def _note(self, path: bytes, before: Entry | None, after: Entry | None) -> None:
-        if before == after:
-            return
-        self.changes[path] = after
-        self._count(before, after)
-        self.budget.check_totals(self.totals.files, self.totals.size)
-
-    def _add_files(self, count: int, size: int) -> None:
-        files, directories, symlinks, sizes = self.totals
-        self.totals = Totals(files + count, directories, symlinks, sizes + size)
-        self.budget.check_totals(self.totals.files, self.totals.size)
-
-    def _count(self, before: Entry | None, after: Entry | None) -> None:
-        self.totals = self.totals.changed(before, after)
-        if before is not None and before.kind != "dir":
-            self.released.append(before.content)
-        if after is not None and after.kind != "dir":
-            self.gained.append(after.content)
 
 
 class Watching:
@@ -555,35 +449,6 @@ def _listed(descriptor: int) -> dict[bytes, bool]:
                 is_file = False
             names[os.fsencode(one.name)] = is_file
     return names
-
-
-def _names_of(directory: Directory) -> list[bytes]:
-    """Those of the ignore files that a known directory has."""
-    return [name for name in ignore.FILES if name in directory.files or name in directory.excluded]
-
-
-def _directory_entry(path: bytes, mode: int | None) -> Entry | None:
-    return None if mode is None else Entry(path, "dir", mode & 0o7777, 0, b"")
-
-
-def _content_of(name: bytes, directory: int) -> bytes | None:
-    """An ignore file's content; None if there is none that can be read, as git does."""
-    try:
-        descriptor = os.open(name, FILE_FLAGS, dir_fd=directory)
-    except OSError:
-        return None
-    try:
-        return os.read(descriptor, ignore.MAX_RULES_BYTES) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
-
-
-def _failure(error: OSError) -> str:
-    if error.errno in NO_MORE:
-        raise error
-    return f"it can't be read: {error.strerror}"
 
 
 def _special(mode: int) -> str:

@@ -161,7 +161,7 @@ class Opened:
         if deep:
             _, quick = await self.taker.look(self.session_id)
             _, read = await self.taker.look(self.session_id, deep=True)
-            unseen = sorted(path for path in read.walk.changes if path not in quick.walk.changes)
+            unseen = sorted(path for path in read.walk.found.changes if path not in quick.walk.found.changes)
         if at is None:
             at = await self.taker.last(self.session_id)
             if at is None:

@@ -1,0 +1,124 @@
+"""What a walk has found: how the directory differs from what was known of it, and what is known of it instead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from holdfast.model.workspace import Entry
+from holdfast.workspace.guards import NO_MORE, Budget
+from holdfast.workspace.statcache import NOTHING, Directory, StatCache, Totals, file_entry
+
+
+@dataclass(slots=True)
+class Findings:
+    """It only takes notes. What is in the cache stays as it is until the snapshot is acknowledged."""
+
+    cache: StatCache
+    budget: Budget
+    changes: dict[bytes, Entry | None] = field(default_factory=dict)
+    updated: dict[bytes, Directory | None] = field(default_factory=dict)
+    chunks: dict[bytes, bytes] = field(default_factory=dict)
+    torn: list[bytes] = field(default_factory=list)
+    unseen: list[bytes] = field(default_factory=list)  # changed although nothing but their bytes tells
+    released: list[bytes] = field(default_factory=list)  # contents that files had
+    gained: list[bytes] = field(default_factory=list)  # contents that files have instead
+    totals: Totals = NOTHING
+
+    def directory(self, path: bytes) -> Directory | None:
+        """What is known of a directory by now."""
+        return self.updated[path] if path in self.updated else self.cache.directories.get(path)
+
+    def changeable(self, path: bytes) -> Directory:
+        """The same, to be changed."""
+        found = self.updated.get(path)
+        if found is None:
+            found = self.updated[path] = self.cache.directories[path].copy()
+        return found
+
+    def note(self, path: bytes, before: Entry | None, after: Entry | None) -> None:
+        if before == after:
+            return
+        self.changes[path] = after
+        self._count(before, after)
+        self.budget.check_totals(self.totals.files, self.totals.size)
+
+    def note_mode(self, path: bytes, before: int | None, after: int) -> None:
+        """Of a directory."""
+        self.note(path, _directory_entry(path, before), _directory_entry(path, after))
+
+    def add_files(self, count: int, size: int) -> None:
+        """So many files that are new, in the changes already."""
+        files, directories, symlinks, sizes = self.totals
+        self.totals = Totals(files + count, directories, symlinks, sizes + size)
+        self.budget.check_totals(self.totals.files, self.totals.size)
+
+    def note_gone(self, path: bytes, old: Directory, fresh: Directory) -> None:
+        """What a directory had, and has no more."""
+        base = path + b"/" if path else b""
+        for name in old.files.keys() - fresh.files.keys():
+            if name not in fresh.directories:
+                self.note(base + name, file_entry(base + name, old.files[name]), None)
+            else:  # a directory has taken its name, and the place in the changes
+                self._count(file_entry(base + name, old.files[name]), None)
+        for name in old.directories.keys() - fresh.directories.keys():
+            self._remove(base + name, keep=name in fresh.files)
+
+    def leave_out(self, path: bytes, why: str) -> None:
+        """A directory turned out to be one that is left out: the one above it says so."""
+        above, _, name = path.rpartition(b"/")
+        parent = self.changeable(above)
+        parent.directories.pop(name, None)
+        parent.excluded[name] = why
+        self._remove(path)
+
+    def note_unreadable(self, above: bytes, name: bytes, error: OSError) -> None:
+        """A directory can't be opened. The one above it is looked at again the next time, whatever its time says."""
+        parent = self.changeable(above)
+        parent.directories.pop(name, None)
+        parent.ctime_ns = 0
+        if not isinstance(error, FileNotFoundError):
+            parent.skipped[name] = failure(error)
+        self._remove(above + b"/" + name if above else name)
+
+    def _remove(self, path: bytes, *, keep: bool = False) -> None:
+        """A directory and all that was below it. With `keep`, something else has taken its name."""
+        entry = Entry(path, "dir", 0, 0, b"")
+        if keep:
+            self.totals = self.totals.changed(entry, None)
+        elif path in self.changes and not self._was_known(path):
+            self.totals = self.totals.changed(self.changes.pop(path), None)
+        elif self._was_known(path):
+            self.note(path, entry, None)
+        known = self.cache.directories.get(path)
+        if path in self.updated:
+            self.updated[path] = None
+        if known is None:
+            return
+        self.updated[path] = None
+        for name, file in known.files.items():
+            self.note(path + b"/" + name, file_entry(path + b"/" + name, file), None)
+        for name in known.directories:
+            self._remove(path + b"/" + name)
+
+    def _was_known(self, path: bytes) -> bool:
+        above, _, name = path.rpartition(b"/")
+        known = self.cache.directories.get(above)
+        return known is not None and name in known.directories
+
+    def _count(self, before: Entry | None, after: Entry | None) -> None:
+        self.totals = self.totals.changed(before, after)
+        if before is not None and before.kind != "dir":
+            self.released.append(before.content)
+        if after is not None and after.kind != "dir":
+            self.gained.append(after.content)
+
+
+def failure(error: OSError) -> str:
+    """Why something is left out. It is not for what says nothing about the file: then there is no snapshot."""
+    if error.errno in NO_MORE:
+        raise error
+    return f"it can't be read: {error.strerror}"
+
+
+def _directory_entry(path: bytes, mode: int | None) -> Entry | None:
+    return None if mode is None else Entry(path, "dir", mode & 0o7777, 0, b"")
