@@ -30,6 +30,7 @@ from holdfast.errors import (
     NewerVersionError,
     NotRecordedError,
     OpenToolCallError,
+    RestoreInterruptedError,
     StateNotLoadedError,
     StepFailedError,
     StoreError,
@@ -37,6 +38,7 @@ from holdfast.errors import (
     UnknownTypeError,
     UnsupportedValueError,
     UsageError,
+    WorkspaceChangedError,
 )
 
 if TYPE_CHECKING:
@@ -84,14 +86,15 @@ if TYPE_CHECKING:
         StoreUsage,
         VerifyReport,
     )
-    from holdfast.model.restore_report import AdoptReport, UndoReport
+    from holdfast.model.restore_report import AdoptReport, RestoreReport, UndoReport
     from holdfast.model.retention import Retention
     from holdfast.model.runs import Autosave, Retry, SubagentTrace
-    from holdfast.model.workspace import FileChange, FilesReport, Snapshot, SnapshotReport, SnapshotSkipped
+    from holdfast.model.workspace import FileChange, FilesReport, Forked, Snapshot, SnapshotReport, SnapshotSkipped
     from holdfast.replays import program
     from holdfast.runs.faces import Run, SyncRun
     from holdfast.store import CheckpointData, CheckpointMetadata, CheckpointStore
     from holdfast.sync_client import SyncClient
+    from holdfast.workspace.guards import WorkspaceLimits
     from holdfast.workspace.workspace import SyncWorkspace, Workspace
 
 __version__ = "0.1.0"
@@ -137,6 +140,7 @@ __all__ = [
     "FileCheckpoints",
     "FilesReport",
     "ForkReport",
+    "Forked",
     "Framework",
     "Gate",
     "Handoff",
@@ -165,6 +169,8 @@ __all__ = [
     "Problem",
     "ReplayReport",
     "Reply",
+    "RestoreInterruptedError",
+    "RestoreReport",
     "Retention",
     "RetentionReport",
     "Retry",
@@ -205,6 +211,8 @@ __all__ = [
     "UsageError",
     "VerifyReport",
     "Workspace",
+    "WorkspaceChangedError",
+    "WorkspaceLimits",
     "__version__",
     "agent",
     "migration",
@@ -297,11 +305,14 @@ _LAZY = {
     "Tree": "holdfast.model.listing",
     "VerifyReport": "holdfast.model.reports",
     "FileChange": "holdfast.model.workspace",
+    "Forked": "holdfast.model.workspace",
+    "RestoreReport": "holdfast.model.restore_report",
     "FilesReport": "holdfast.model.workspace",
     "Snapshot": "holdfast.model.workspace",
     "SnapshotReport": "holdfast.model.workspace",
     "SnapshotSkipped": "holdfast.model.workspace",
     "Workspace": "holdfast.workspace.workspace",
+    "WorkspaceLimits": "holdfast.workspace.guards",
     "SyncWorkspace": "holdfast.workspace.workspace",
     "migration": "holdfast.model.migrations",
 }

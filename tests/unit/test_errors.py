@@ -31,3 +31,11 @@ def test_each_kind_arrives_whole(kind, carry):
     arrived = carry(error)
     assert type(arrived) is kind
     assert (str(arrived), arrived.__dict__) == (str(error), error.__dict__)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_each_kind_is_to_be_had_where_the_client_is(kind):
+    import holdfast
+
+    assert getattr(holdfast, kind.__name__) is kind
+    assert kind.__name__ in holdfast.__all__

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from trees import in_snapshot, on_disk, write
 
+import holdfast
 from holdfast import SyncClient, UsageError
 from holdfast.workspace import guards
 from holdfast.workspace.guards import Limits
@@ -138,6 +139,12 @@ def test_where_none_was_taken_older_files_are_not_taken_for_those_of_then(
                 refused()
     assert on_disk(root) == {b"a": ("file", 0o644, b"22")}
     assert not (tmp_path / "fork").exists()
+
+
+def test_limits_of_another_kind_are_told_apart(quick: SyncClient, root: Path) -> None:
+    with pytest.raises(UsageError, match=r"holdfast\.WorkspaceLimits"):
+        quick.workspace(root, limits=holdfast.Limits())
+    quick.workspace(root, limits=holdfast.WorkspaceLimits(max_files=1))
 
 
 def test_too_many_open_files_are_a_limit_and_no_reason_to_keep_half_of_it(quick: SyncClient, root: Path) -> None:

@@ -48,6 +48,9 @@ class Limits:
     min_free_bytes: int = 512 * 1024**2  # to be left on the disk of the store
 
 
+WorkspaceLimits = Limits  # by this name it is `holdfast`'s: the `Limits` there are those of a codec
+
+
 class OverBudgetError(Exception):
     """A signal: the snapshot is not taken. Its message says why."""
 

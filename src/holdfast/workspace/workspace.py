@@ -63,6 +63,10 @@ class Opened:
             never=left_out_for_store(self.path, store),
         )
         self.session_id = f"workspace {self.path}" if session_id is None else arguments.name("session_id", session_id)
+        if not (limits is None or isinstance(limits, Limits)):
+            raise UsageError(
+                f"limits is a {type(limits).__name__}: what a snapshot may be is said by holdfast.WorkspaceLimits"
+            )
         self.taker = Taker(services, self.path, store, scope, limits or Limits())
         if watch and watching.is_possible(self.path):
             with contextlib.suppress(OSError):  # too many of them on this machine: then the walk finds what changed
