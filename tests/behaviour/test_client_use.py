@@ -6,9 +6,11 @@ import asyncio
 import inspect
 import json
 import os
+import sqlite3
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -379,6 +381,32 @@ class TestOpening:
             SyncClient.open("mongodb://host/db")
         with pytest.raises(UsageError, match="options"):
             SyncClient.open("memory://", durability="fast")
+        with pytest.raises(UsageError, match="not by a PosixPath"):
+            SyncClient.open(Path("store.db"))
+
+    def test_options_are_no_part_of_a_files_name(self, tmp_path):
+        with pytest.raises(UsageError, match="durability='fast'"):
+            SyncClient.open(f"sqlite:///{tmp_path}/store.db?durability=fast")
+        assert list(tmp_path.iterdir()) == []
+        with SyncClient.sqlite(tmp_path / "why?.db") as client:
+            client.save("a")
+        assert (tmp_path / "why?.db").exists()
+
+    def test_of_a_directory_as_a_file_says_so(self, tmp_path):
+        with pytest.raises(StoreError, match="it is a directory"), SyncClient.sqlite(tmp_path) as client:
+            client.save("a")
+
+    def test_plain_sql_sees_the_headers(self, tmp_path):
+        with SyncClient.sqlite(tmp_path / "store.db") as client:
+            first = client.save("writer", session_id="s", step_name="read")
+            second = client.save("writer", session_id="s", step_name="check", framework="langgraph")
+            with closing(sqlite3.connect(tmp_path / "store.db")) as plain:
+                columns = "checkpoint_id, session_id, sequence, agent_id, framework, step_index, step_name, parent_id"
+                rows = plain.execute(f"SELECT {columns} FROM checkpoint ORDER BY sequence").fetchall()
+        assert rows == [
+            (first, "s", 1, "writer", "custom", 0, "read", None),
+            (second, "s", 2, "writer", "langgraph", 1, "check", first),
+        ]
 
     def test_from_the_environment(self, tmp_path, monkeypatch):
         monkeypatch.setenv("HOLDFAST_URL", f"sqlite:///{tmp_path}/env.db")

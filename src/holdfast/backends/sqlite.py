@@ -58,6 +58,11 @@ def open_url(url: str, **options: Any) -> SqliteBackend:
         raise UsageError(
             f"{url!r} is not a SQLite store: the URL is 'sqlite:///relative.db' or 'sqlite:////absolute/path.db'"
         )
+    if "?" in url:
+        raise UsageError(
+            f"{url!r} has a '?': options are given beside the URL, as in Client.open(url, durability='fast'). A file with "
+            "such a name is opened by its path: Client.sqlite(path)"
+        )
     return SqliteBackend(url.removeprefix(prefix), **options)
 
 
@@ -329,6 +334,8 @@ class SqliteBackend:
             make_directory(self._path.parent)
             with contextlib.suppress(FileExistsError):
                 os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            if self._path.is_dir():
+                raise StoreError(f"the store {self._path} can't be opened: it is a directory. Name a file in it")
         except OSError as error:
             raise StoreError(
                 f"the store {self._path} can't be opened: {error.strerror}. Check that its directory can be written"

@@ -28,6 +28,8 @@ OWN = {
 
 def open_backend(url: str, **options: Any) -> AnyBackend:
     """The store at that URL; options are the backend's own."""
+    if not isinstance(url, str):
+        raise UsageError(f"a store is named by its URL, such as 'sqlite:///store.db', not by a {type(url).__name__}")
     scheme, separator, _ = url.partition(":")
     if not separator:
         raise UsageError(f"{url!r} is not a store URL: it has no scheme. For a SQLite file write 'sqlite:///{url}'")

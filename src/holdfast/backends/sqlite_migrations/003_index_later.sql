@@ -55,9 +55,11 @@ SELECT
     record.framework,
     record.step_index,
     record.step_name,
-    lower(substr(hex(record.parent), 1, 8) || '-' || substr(hex(record.parent), 9, 4) || '-'
-        || substr(hex(record.parent), 13, 4) || '-' || substr(hex(record.parent), 17, 4) || '-'
-        || substr(hex(record.parent), 21)) AS parent_id,
+    CASE WHEN record.parent IS NOT NULL THEN
+        lower(substr(hex(record.parent), 1, 8) || '-' || substr(hex(record.parent), 9, 4) || '-'
+            || substr(hex(record.parent), 13, 4) || '-' || substr(hex(record.parent), 17, 4) || '-'
+            || substr(hex(record.parent), 21))
+    END AS parent_id,
     strftime('%Y-%m-%dT%H:%M:%fZ', record.created_at_us / 1e6, 'unixepoch') AS created_at,
     strftime('%Y-%m-%dT%H:%M:%fZ', record.expires_at_us / 1e6, 'unixepoch') AS expires_at,
     record.handoff_target,
