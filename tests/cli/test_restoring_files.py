@@ -145,6 +145,7 @@ class TestCutOff:
         refused = run("restore", cut_off[1], "--yes")
         assert refused.exit_code == 4
         assert "--resume" in refused.stderr
+        assert refused.stderr.count("\n") == 1  # and no plan, which would be one upon what is half done
         result = run("restore", "--resume")
         assert (result.exit_code, result.stdout) == (0, "1 replaced\n")
         assert files(tmp_path) == AT[0]

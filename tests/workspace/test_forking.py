@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import filecmp
 import os
 import time
@@ -56,6 +57,24 @@ def test_a_fork_is_the_same_directory_whichever_way_it_is_made(quick: SyncClient
     assert (forked.copied > 0) is (way != "from the store") or way == "as the file system can"
     assert quick.workspace(forked.directory).snapshot().snapshot.reference == taken.snapshot.reference
     assert sorted(os.listdir(tmp_path)) == ["fork", "project"]
+
+
+def test_what_a_fork_left_that_was_killed_is_swept_by_the_next_one_to_its_place(quick: SyncClient, root, tmp_path):
+    (root / "a").write_text("1")
+    taken = quick.workspace(root).snapshot()
+    left, at_work, other = (
+        tmp_path / name for name in (".fork.holdfast-0a", ".fork.holdfast-0b", ".forks.holdfast-0c")
+    )
+    for one in (left, at_work, other):
+        one.mkdir()
+        (one / "a").write_text("1")
+    filling = os.open(at_work, os.O_RDONLY)
+    try:
+        fcntl.flock(filling, fcntl.LOCK_EX)
+        quick.workspace(root).fork(taken.checkpoint_id, tmp_path / "fork")
+    finally:
+        os.close(filling)
+    assert sorted(os.listdir(tmp_path)) == [".fork.holdfast-0b", ".forks.holdfast-0c", "fork", "project"]
 
 
 @pytest.mark.parametrize("way", ["copy_file_range", "from the store"])

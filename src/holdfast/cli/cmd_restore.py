@@ -96,14 +96,15 @@ def _restore(
     keep = "user" if keep_user else None
     # A path is named from where one stands, as everywhere on the command line.
     named = [os.path.abspath(path) for path in paths]  # noqa: PTH100 - a link at the end is what is meant, not its target
-    planned = workspace.restore(target, scope=scope, keep=keep, force=force, paths=named, dry_run=True)
-    if dry_run:
-        _say(planned, directory, as_json=as_json, undo=False)
-        return
-    say_report(planned)
-    moves = scope != "files" or planned.actions
-    if moves and not (planned.conflicts and not force) and not confirmed(f"{summary(planned)}: go on?", yes=yes):
-        return
+    if dry_run or workspace.interrupted() is None:  # a plan upon what is half done would say nothing that holds
+        planned = workspace.restore(target, scope=scope, keep=keep, force=force, paths=named, dry_run=True)
+        if dry_run:
+            _say(planned, directory, as_json=as_json, undo=False)
+            return
+        say_report(planned)
+        moves = scope != "files" or planned.actions
+        if moves and not (planned.conflicts and not force) and not confirmed(f"{summary(planned)}: go on?", yes=yes):
+            return
     with progress_bar("restoring") as progress:
         report = workspace.restore(target, scope=scope, keep=keep, force=force, paths=named, progress=progress)
     _say(report, directory, as_json=as_json, undo=True, listed=False)

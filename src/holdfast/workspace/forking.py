@@ -7,6 +7,7 @@ from the store. The new directory appears whole, by a rename.
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import secrets
 import shutil
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from holdfast.workspace.workspace import Opened
 
 T = TypeVar("T")
+UNFINISHED = ".holdfast-"  # in the names of directories that are being filled
 
 
 async def fork(
@@ -177,11 +179,13 @@ async def make(
     changes = [FileChange(entry.path, None, entry) async for entry in snapshots.entries(services, snapshot)]
     actions: tuple[Action, ...] = make_plan(changes).actions
     apart = services.backend.apart
-    unfinished = place.with_name(f".{place.name}.holdfast-{secrets.token_hex(4)}")
+    unfinished = place.with_name(f".{place.name}{UNFINISHED}{secrets.token_hex(4)}")
+    await apart(lambda: _sweep(place))
     try:
         await apart(lambda: unfinished.mkdir(parents=True, mode=0o700))
         source = descriptors.open_root(opened.path) if opened is not None else None
         root = descriptors.open_root(unfinished)
+        _locked(root)  # whoever else looks can tell that it is being filled
         applier = Applier(root, secrets.token_hex(6), Comparison({}), direct=True)
         copies = None
         try:
@@ -205,6 +209,29 @@ async def make(
             ) from error
         raise
     return len(actions), copies.copied if copies is not None else 0
+
+
+def _sweep(place: Path) -> None:
+    """Removes what forks to this place have left that were killed: directories that nobody fills any more."""
+    for left in place.parent.glob(f".{glob.escape(place.name)}{UNFINISHED}*"):
+        with contextlib.suppress(OSError):  # it is not in the way
+            found = descriptors.open_root(left)
+            try:
+                if _locked(found):
+                    shutil.rmtree(left)
+            finally:
+                os.close(found)
+
+
+def _locked(directory: int) -> bool:
+    """Locks a directory by its descriptor, until that is closed; False if somebody else has."""
+    import fcntl
+
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 async def adopt(
