@@ -12,7 +12,7 @@ from typing import Any
 from holdfast.workspace import carrying_out, sharing, workers
 
 PATIENCE = 60.0
-PROCESSES = 3  # two workers, and the one that restores
+PROCESSORS = 6  # for two workers, and the one that restores
 FILES_AT_ONCE = 4
 
 
@@ -38,7 +38,7 @@ class Prompt(workers.Workers[Any]):
 SETTINGS: tuple[tuple[ModuleType, str, object], ...] = (
     (sharing, "LEAST_FILES", 1),
     (carrying_out, "PORTION_ACTIONS", FILES_AT_ONCE),
-    (workers, "usable_processors", lambda: PROCESSES),
+    (workers, "usable_processors", lambda: PROCESSORS),
     (workers, "Workers", Prompt),
 )
 

@@ -305,10 +305,11 @@ def runs(pid: int) -> bool:
         return False
 
 
-def test_there_are_as_many_as_there_are_processors_and_portions_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "usable_processors", lambda: 4)
+def test_there_are_as_many_as_there_are_cores_and_portions_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "usable_processors", lambda: 8)
     assert [worth_starting(portions) for portions in (0, 1, 2, 4, 100)] == [0, 0, 1, 2, 3]
     monkeypatch.setattr(module, "usable_processors", lambda: 64)
     assert worth_starting(1000) == module.MOST
-    monkeypatch.setattr(module, "usable_processors", lambda: 1)
-    assert worth_starting(1000) == 0
+    for few in (1, 2, 3):
+        monkeypatch.setattr(module, "usable_processors", lambda few=few: few)
+        assert worth_starting(1000) == 0

@@ -66,3 +66,59 @@ def test_who_fails_otherwise_does_not_wait_for_the_disk() -> None:
         assert disk.begun.acquire(timeout=DEADLINE)
         raise KeyError("something else")
     disk.go_on.release()
+
+
+def test_something_else_is_done_while_the_last_of_it_goes_to_the_disk() -> None:
+    disk = Disk()
+    seen: list[int] = []
+
+    def meanwhile() -> None:
+        assert disk.begun.acquire(timeout=DEADLINE)
+        seen.append(disk.calls)
+        disk.go_on.release()
+
+    with Writeback(disk.sync) as writeback:
+        writeback.wrote(ENOUGH)
+        assert disk.begun.acquire(timeout=DEADLINE)
+        disk.go_on.release()
+        writeback.finish()
+        writeback.all_of_it(meanwhile)  # it would never end if the disk came first
+    assert seen == [2]
+
+
+def test_little_is_on_the_disk_at_the_end_too() -> None:
+    order: list[str] = []
+    with Writeback(lambda: order.append("on the disk")) as writeback:
+        writeback.wrote(ENOUGH - 1)
+        writeback.all_of_it(lambda: order.append("looked at"))
+    assert sorted(order) == ["looked at", "on the disk"]
+
+
+@pytest.mark.parametrize("much", [True, False])
+def test_what_is_found_meanwhile_is_raised(much: bool) -> None:
+    synced: list[int] = []
+
+    def found() -> None:
+        raise KeyError("not as it was written")
+
+    with Writeback(lambda: synced.append(1)) as writeback:
+        writeback.wrote(ENOUGH if much else 1)
+        with pytest.raises(KeyError):
+            writeback.all_of_it(found)
+
+
+def test_a_disk_that_fails_at_last_is_heard_once_nobody_works_any_more() -> None:
+    ended: list[int] = []
+    calls: list[int] = []
+
+    def sync() -> None:
+        calls.append(1)
+        if len(calls) > 1:
+            raise OSError(5, "Input/output error")
+
+    with Writeback(sync) as writeback:
+        writeback.wrote(ENOUGH)
+        writeback.finish()
+        with pytest.raises(OSError, match="Input/output"):
+            writeback.all_of_it(lambda: ended.append(1))
+        assert ended

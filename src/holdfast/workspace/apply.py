@@ -255,7 +255,7 @@ class Applier:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """New directories come to their places, all get their modes, from below; then everything is on the disk."""
+        """New directories come to their places, and all get their modes, from below."""
         self.close()
         for path, made in self._aside.items():
             with self._parent(path) as (directory, name):
@@ -268,7 +268,6 @@ class Applier:
         self._modes.clear()
         self._was.clear()
         self.close()
-        self.sync()
 
     def sync(self) -> None:
         """Everything that was written so far is on the disk. It may be called while files are made in another thread."""

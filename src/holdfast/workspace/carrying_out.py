@@ -62,14 +62,32 @@ async def carry_out(
     source: Source,
     progress: Progress | None = None,
     copies: Copying | None = None,
+    check: Callable[[Sequence[Left]], None] | None = None,
 ) -> list[Left]:
     """Does everything, in order, and makes it durable. Returns the directories that could not go, because there is
-    something in them which is not ours to delete. `ChangedUnder` ends it where it stands."""
-    with (
-        Writeback(applier.sync) as writeback,
-        Ahead() as ahead,
-        Sharing(applier, actions, PORTION_ACTIONS, PORTION_BYTES) as sharing,
-    ):
+    something in them which is not ours to delete. `check` is called with them when everything is in its place, while it goes to the
+    disk. `ChangedUnder` ends it where it stands."""
+    with Writeback(applier.sync) as writeback:
+        left = await _carry_out(backend, applier, actions, source, progress, copies, writeback)
+        await backend.apart(applier.settle)
+        checked = functools.partial(check, left) if check is not None else _nothing
+        await backend.apart(functools.partial(writeback.all_of_it, checked))
+    return left
+
+
+def _nothing() -> None: ...
+
+
+async def _carry_out(
+    backend: Apart,
+    applier: Applier,
+    actions: Sequence[Action],
+    source: Source,
+    progress: Progress | None,
+    copies: Copying | None,
+    writeback: Writeback,
+) -> list[Left]:
+    with Ahead() as ahead, Sharing(applier, actions, PORTION_ACTIONS, PORTION_BYTES) as sharing:
         course = _Course(backend, applier, actions, source, progress, writeback, sharing)
         for portion in portions(as_needed(actions, PORTION_ACTIONS) if sharing.is_on else actions):
             rest = portion
@@ -92,8 +110,6 @@ async def carry_out(
                     await course.finish()
         await course.finish()
         await course.judge(sharing.rest)
-        await backend.apart(writeback.finish)
-    await backend.apart(applier.settle)
     return course.left
 
 

@@ -278,10 +278,13 @@ class Restoring:
         is_content = await comparison(services, (entry for one in plan.actions for entry in (one.before, one.after)))
         root = descriptors.open_root(self._directory.root)
         applier = Applier(root, journal.token, is_content, now.seen)
+        wrong: list[bytes] = []
+
+        def look(left: Sequence[Left]) -> None:
+            wrong.extend(applier.wrong(_without(plan.actions, left)))
+
         try:
-            left = await carry_out(services.backend, applier, plan.actions, StoreSource(services), progress)
-            looked_at = _without(plan.actions, left)
-            wrong = await services.backend.apart(lambda: applier.wrong(looked_at))
+            left = await carry_out(services.backend, applier, plan.actions, StoreSource(services), progress, check=look)
         finally:
             applier.close()
             os.close(root)

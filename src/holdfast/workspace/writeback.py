@@ -16,8 +16,8 @@ ENOUGH = 64_000_000  # bytes, to begin with it
 class Writeback:
     """Calls `sync` in a thread each time that much was written. There is no thread as long as it was not.
 
-    It is no promise of anything: who needs everything on the disk calls `sync` again at the end. But what fails here is raised,
-    by the next call or by `finish`: the system may say only once that something could not be written."""
+    It is no promise of anything before `all_of_it`. But what fails here is raised, by the next call or by the last: the system may
+    say only once that something could not be written."""
 
     def __init__(self, sync: Callable[[], None]) -> None:
         self._sync = sync
@@ -37,6 +37,20 @@ class Writeback:
         if self._running is not None:
             self._running.result()
 
+    def all_of_it(self, meanwhile: Callable[[], None]) -> None:
+        """Everything is on the disk when this returns, and `meanwhile` was called: beside it, if there is a thread."""
+        if self._threads is None:
+            meanwhile()
+            self._sync()
+            return
+        beside = self._threads.submit(meanwhile)
+        try:
+            self.finish()
+            self._sync()
+        finally:
+            beside.exception()  # it has ended: nobody works at anything any more when somebody hears of an error
+        beside.result()
+
     def wrote(self, size: int) -> None:
         """So many bytes more."""
         self._size += size
@@ -46,6 +60,6 @@ class Writeback:
         if self._threads is None:
             from concurrent.futures import ThreadPoolExecutor
 
-            self._threads = ThreadPoolExecutor(1, "holdfast-writeback")
+            self._threads = ThreadPoolExecutor(2, "holdfast-writeback")  # one of them for `meanwhile`
         self._size = 0
         self._running = self._threads.submit(self._sync)
