@@ -223,6 +223,12 @@ class Restoring:
         self, now: Taken, target: Target, wishes: Wishes, known: Sequence[str]
     ) -> tuple[RestorePlan, set[bytes]]:
         """The plan, and all paths that differ."""
+        with collector_paused():  # all of it is made to stay
+            return await self._planned(now, target, wishes, known)
+
+    async def _planned(
+        self, now: Taken, target: Target, wishes: Wishes, known: Sequence[str]
+    ) -> tuple[RestorePlan, set[bytes]]:
         wanted = snapshots.tree_of(target.snapshot)
         load = _overlaid(now.nodes, snapshots.loader(self._services))
         changes = [change async for change in _diff(now.snapshot.tree, wanted, load)]
@@ -234,15 +240,14 @@ class Restoring:
         changed_since = await self._changed_since(now.snapshot.tree, at_stake, known, load)
         protected = await self._directory.protected(now, target.snapshot, changes, load) if changes else _nothing
         try:
-            with collector_paused():
-                plan = make_plan(
-                    changes,
-                    changed_since=changed_since,
-                    protected=protected,
-                    occupied=now.not_ours,
-                    keep_user=wishes.keep == "user",
-                    paths=wishes.paths,
-                )
+            plan = make_plan(
+                changes,
+                changed_since=changed_since,
+                protected=protected,
+                occupied=now.not_ours,
+                keep_user=wishes.keep == "user",
+                paths=wishes.paths,
+            )
         except UnsafePathError as error:
             raise CorruptError(f"the snapshot can't be restored: {error}") from error
         return plan, differing
