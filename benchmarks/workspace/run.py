@@ -46,7 +46,7 @@ from holdfast.workspace import descriptors
 
 RESULTS = ROOT / "benchmarks" / "results"
 SLOW_ROUNDS = 2
-FULL_ROUNDS = 2
+FULL_ROUNDS = 3
 QUICK_ROUNDS = 15  # at least, of what takes less than a second
 SIZED_ROUNDS = 32  # at least, of snapshots of one file: what one takes on disk is what they take together
 Costs = dict[str, dict[str, list[Any]]]

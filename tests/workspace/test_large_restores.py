@@ -5,16 +5,26 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from restore_trees import on_disk
 
 from holdfast.errors import CorruptError, StoreError
-from holdfast.workspace import descriptors, writeback
+from holdfast.model.workspace import Entry
+from holdfast.workspace import descriptors, sharing, workers, writeback
+from holdfast.workspace.restore_contents import StoreSource
 from support import Store
 
 FILES = 700  # three portions, each worth a thread
+
+
+@pytest.fixture(autouse=True, params=["read by who restores", "read by the thread"])
+def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restore of thousands of files reads in the thread, too."""
+    monkeypatch.setattr(workers, "usable_processors", lambda: 2)
+    monkeypatch.setattr(sharing, "LEAST_FILES", 1 if request.param == "read by the thread" else FILES + 1)
 
 
 @pytest.fixture
@@ -49,6 +59,26 @@ def test_everything_comes_back_and_the_thread_is_gone(sqlite_store: Store, root:
     assert seen == sorted(seen)
     assert seen[-1] == (len(report.actions), len(report.actions))
     assert not [one for one in threading.enumerate() if one.name.startswith("holdfast-unpacking")]
+
+
+def test_everything_comes_back_from_every_store(
+    store: Store, root: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    readers: set[str] = set()
+    framed = StoreSource.framed
+
+    async def noted(self: StoreSource, entries: Sequence[Entry]) -> dict[bytes, bytes]:
+        readers.add(threading.current_thread().name.partition("_")[0])
+        return await framed(self, entries)
+
+    workspace = store.client().workspace(root)
+    before = on_disk(root)
+    saved = workspace.snapshot().checkpoint_id
+    emptied(root)
+    monkeypatch.setattr(StoreSource, "framed", noted)
+    workspace.restore(saved)
+    assert on_disk(root) == before
+    assert ("holdfast-unpacking" in readers) == ("read by the thread" in request.node.name)
 
 
 @pytest.mark.parametrize("at", [0, FILES // 2, -1])

@@ -7,6 +7,7 @@ import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from holdfast.backends.stepping import run_inline
 from holdfast.model.restore_plan import Action, Left
 from holdfast.model.workspace import WHOLE_BYTES, Entry
 from holdfast.workspace.apply import Applier, NotEmpty
@@ -54,6 +55,10 @@ class Apart(Protocol):
 
     def apart(self, call: Callable[[], T]) -> Awaitable[T]: ...
 
+    @property
+    def at_once(self) -> object | None:
+        """Not None where threads ask the store themselves."""
+
 
 async def carry_out(
     backend: Apart,
@@ -87,7 +92,10 @@ async def _carry_out(
     copies: Copying | None,
     writeback: Writeback,
 ) -> list[Left]:
-    with Ahead() as ahead, Sharing(applier, actions, PORTION_ACTIONS, PORTION_BYTES) as sharing:
+    with (
+        Sharing(applier, actions, PORTION_ACTIONS, PORTION_BYTES) as sharing,
+        Ahead(source, asks=sharing.is_worth_it and backend.at_once is not None) as ahead,
+    ):
         course = _Course(backend, applier, actions, source, progress, writeback, sharing)
         for portion in portions(as_needed(actions, PORTION_ACTIONS) if sharing.is_on else actions):
             rest = portion
@@ -101,9 +109,8 @@ async def _carry_out(
                 course.count(1)
             elif rest and not await course.hand_over(rest):
                 files = _files(rest)
-                contents = await source.whole(files) if files else iter(())
-                # While the files of one portion are made, another thread unpacks those of the next.
-                contents = ahead.begun(contents, sum(entry.size for entry in files))
+                # While the files of one portion are made, another thread gets those of the next.
+                contents = await ahead.begun(files)
                 await course.finish()
                 course.waiting = (rest, contents)
                 if not files:
@@ -179,9 +186,12 @@ class _Course:
 
 
 class Ahead:
-    """A thread that works out what will be asked for next. It is there only if that is much."""
+    """A thread that works out what will be needed next. It is there only if that is much. One that `asks` reads from the store what it
+    unpacks, where threads can do that; else it gets what was read."""
 
-    def __init__(self) -> None:
+    def __init__(self, source: Source, *, asks: bool) -> None:
+        self._source = source
+        self._asks = asks
         self._threads: ThreadPoolExecutor | None = None
 
     def __enter__(self) -> Self:
@@ -191,19 +201,25 @@ class Ahead:
         if self._threads is not None:
             self._threads.shutdown()
 
-    def begun(self, contents: Iterator[bytes], size: int) -> Iterator[bytes]:
-        """The same contents. What fails in the thread is raised when they are asked for."""
-        if size < WORTH_A_THREAD:
-            return contents
+    async def begun(self, files: Sequence[Entry]) -> Iterator[bytes]:
+        """Their contents. What fails in the thread is raised when they are asked for."""
+        if sum(entry[3] for entry in files) < WORTH_A_THREAD:
+            return await self._source.whole(files) if files else iter(())
         if self._threads is None:
             from concurrent.futures import ThreadPoolExecutor
 
             self._threads = ThreadPoolExecutor(1, "holdfast-unpacking")
-        return self._given(self._threads.submit(list, contents))
+        if self._asks:
+            return self._given(self._threads.submit(_whole, self._source, files))
+        return self._given(self._threads.submit(list, await self._source.whole(files)))
 
     @staticmethod
     def _given(unpacking: Future[list[bytes]]) -> Iterator[bytes]:
         yield from unpacking.result()
+
+
+def _whole(source: Source, files: Sequence[Entry]) -> list[bytes]:
+    return list(run_inline(source.whole(files)))
 
 
 async def _not_copied(backend: Apart, applier: Applier, portion: list[Action], copies: Copying) -> list[Action]:

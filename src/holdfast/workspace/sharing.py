@@ -40,7 +40,8 @@ class Sharing:
             for action in actions
             if action.doing == "create" and action.after is not None and action.after.is_one_blob
         ]
-        if not is_large(sizes):
+        self.is_worth_it = is_large(sizes)  # to make a large restore of it, with all that goes on beside one
+        if not self.is_worth_it:
             return
         from holdfast.workspace import workers
 
