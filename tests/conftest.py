@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +28,18 @@ from support import SERVED, Clock, Store
 # A test that takes long on a busy machine is no failure. The quick suite draws fewer examples than `make test`.
 settings.register_profile("holdfast", deadline=None, max_examples=EXAMPLES)
 settings.load_profile("holdfast")
+
+
+def pytest_configure() -> None:
+    """Commands find a store in any directory above, and somebody may have one in `/tmp`: then tests go elsewhere."""
+    places = map(Path, (tempfile.gettempdir(), "/var/tmp", Path.home()))
+    free = next((place for place in places if not has_store_above(place.resolve())), None)
+    if free is not None:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(free))
+
+
+def has_store_above(place: Path) -> bool:
+    return any((above / name).exists() for above in (place, *place.parents) for name in (".holdfast", "holdfast.toml"))
 
 
 @pytest.hookimpl(wrapper=True)
