@@ -25,12 +25,12 @@ class TestAwaitable(BackendContract):
         return as_awaitable(MemoryBackend())
 
 
+@pytest.mark.slow  # each commit waits for the disk; what that is worth is tested with the backend
 class TestFiles(BackendContract):
     def open_backend(self, where: Path) -> BlockingBackend:
         return FilesBackend(where / "store")
 
 
-@pytest.mark.slow
 class TestFilesFast(BackendContract):
     def open_backend(self, where: Path) -> BlockingBackend:
         return FilesBackend(where / "store", durability="fast")
@@ -38,6 +38,7 @@ class TestFilesFast(BackendContract):
 
 class TestSqlite(BackendContract):
     def open_backend(self, where: Path) -> BlockingBackend:
+        copy_empty_sqlite(where / "store.db")
         return SqliteBackend(where / "store.db")
 
 

@@ -293,6 +293,7 @@ def test_damage_to_a_file_is_found_and_named(sqlite_store: Store, root: Path) ->
     assert not again.workspace(root).verify(saved).ok
 
 
+@pytest.mark.slow  # what an edit costs is told by test_differences_in_store.py, too
 def test_one_changed_file_costs_few_bytes(memory_store: Store, root: Path) -> None:
     for number in range(2000):
         write(root, b"pkg%d/module_%d.py" % (number % 40, number), b"x = %d\n" % number)
