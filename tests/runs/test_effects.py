@@ -300,6 +300,7 @@ def test_arguments_that_can_not_be_right(quick: SyncClient, bank: Bank):
         for wrong in (
             {"kind": "maybe"}, {"on_repeat": "sometimes"}, {"identity": ("whom",)}, {"volatile": ("whom",)},
             {"on_suspect": "shrug"}, {"too": 1}, {"probe": "bank.find"}, {"undo": "bank.refund"},
+            {"probe": lambda to: None},
         ):  # fmt: skip
             with pytest.raises(UsageError):
                 pay(run, bank, **wrong)
@@ -324,3 +325,13 @@ def test_a_call_again_in_the_run_that_saw_it_fail_is_told_that_this_run_made_it(
         with pytest.raises(EffectBlockedError, match=r"this run has called, .* has the same arguments") as told:
             run.effect("send", send, "bob")
     assert told.value.effects == (in_doubt,)
+
+
+def test_a_tool_that_can_not_be_right_is_refused_when_it_is_declared(quick: SyncClient):
+    with quick.run("s") as run:
+        for wrong in ({"kind": "maybe"}, {"idenity": ("to",)}):
+            with pytest.raises(UsageError, match=r"kind|no option 'idenity'"):
+                run.tool(**wrong)(lambda to: None)
+        with pytest.raises(UsageError, match="no tool"):
+            run.tool("pay")
+        assert run._core.tools == {}

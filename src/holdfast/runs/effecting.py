@@ -82,6 +82,13 @@ def asked(
         if (given := others.get(what)) is not None and not callable(given):
             raise UsageError(f"effect {name!r:.60}: {what} is {given!r:.60}, which can't be called. Give a function")
     named = calling.bound(fn, args, kwargs)
+    if (probe := others.get("probe")) is not None:
+        try:
+            calling.bound(probe, args, kwargs)  # now: it will be asked when something has gone wrong
+        except UsageError as error:
+            raise UsageError(
+                f"effect {name!r:.60}: its probe is asked with the effect's arguments, and {error}"
+            ) from None
     identity = (identity,) if isinstance(identity, str) else identity
     volatile = (volatile,) if isinstance(volatile, str) else volatile
     identified = calling.chosen(named, identity, volatile, f"effect {name!r:.60}")

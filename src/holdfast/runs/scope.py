@@ -14,6 +14,10 @@ from holdfast.runs.core import Core
 from holdfast.runs.effecting import EffectCall
 from holdfast.runs.stepping import StepCall
 
+_TOOL_OPTIONS = (
+    "kind", "identity", "volatile", "key", "approve", "probe", "undo", "on_repeat", "on_suspect", "not_done", "raises",
+)  # fmt: skip
+
 
 class Scope:
     """What both faces of a run have in common; `path` is that of the sub-agents that lead here."""
@@ -80,7 +84,14 @@ class Scope:
         )  # fmt: skip
 
     def _declared(self, fn: Callable[..., Any], name: str | None, options: dict[str, Any]) -> str:
-        """The name of a tool, whose schema is part of every checkpoint from now on."""
+        """The name of a tool, whose schema is part of every checkpoint from now on. What is wrong is told here, not when a
+        model calls it."""
+        if not callable(fn):
+            raise UsageError(f"{fn!r:.60} is no tool: it can't be called. Give a function")
+        arguments.one_of("kind", options["kind"], tuple(EffectKind))
+        unknown = next((one for one in options if one not in _TOOL_OPTIONS), None)
+        if unknown is not None:
+            raise UsageError(f"a tool has no option {unknown!r:.60}: it may have {', '.join(_TOOL_OPTIONS)}")
         name = name or getattr(fn, "__name__", None) or repr(fn)
         facts = {one: options[one] for one in ("kind", "identity", "volatile")}
         self._core.tools[name] = calling.schema_hash(fn, **facts)
