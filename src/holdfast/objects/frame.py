@@ -10,9 +10,7 @@ from holdfast.errors import CorruptError, NewerVersionError
 
 RAW, ZSTD = b"\x00", b"\x01"
 MAX_CONTENT = 1 << 31
-_MAX_TOGETHER = 1 << 24
 Inflater = zstandard.ZstdDecompressor
-_MANY_AT_ONCE = "multi_decompress_to_buffer"  # not in zstandard's backend in Python
 _LEVEL = 1  # twice as fast as 3 on what agents write, for a twentieth more bytes
 
 
@@ -62,26 +60,10 @@ def content(frame: bytes, inflate: Inflater | None = None, *, limit: int = MAX_C
                 raise CorruptError(f"a compressed frame claims {size} bytes: the store is damaged. Run `verify`")
             inflated: bytes = (inflate or inflater()).decompress(packed)
         except zstandard.ZstdError as error:
-            raise _unreadable(error) from error
+            raise CorruptError(
+                f"a compressed frame can't be read ({error}): the store is damaged. Run `verify`"
+            ) from error
         return inflated
     if not kind:
         raise CorruptError("a stored frame is empty: the store is damaged. Run `verify`")
     raise NewerVersionError(f"a frame of kind {kind[0]} was written by a newer holdfast. Upgrade to read it")
-
-
-def contents(frames: Sequence[bytes], inflate: Inflater) -> list[memoryview]:
-    """What was framed by zstd, each; in one call of the decompressor where it has one for that, and they are small: other
-    threads go on meanwhile, and need not hand Python's lock over for each frame."""
-    packed: list[bytes | bytearray | memoryview] = [memoryview(frame)[1:] for frame in frames]
-    try:
-        sizes = [zstandard.frame_content_size(one) for one in packed]
-        if len(frames) > 1 and 0 < min(sizes) <= sum(sizes) <= _MAX_TOGETHER and hasattr(inflate, _MANY_AT_ONCE):
-            inflated = inflate.multi_decompress_to_buffer(packed)
-            return [memoryview(inflated[number]) for number in range(len(frames))]  # type: ignore[arg-type]  # buffers
-    except zstandard.ZstdError as error:
-        raise _unreadable(error) from error
-    return [memoryview(content(frame, inflate)) for frame in frames]
-
-
-def _unreadable(error: zstandard.ZstdError) -> CorruptError:
-    return CorruptError(f"a compressed frame can't be read ({error}): the store is damaged. Run `verify`")
