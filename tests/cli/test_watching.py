@@ -28,8 +28,8 @@ class Watching:
         assert line, self.process.stderr.read()
         return json.loads(line)
 
-    def end(self):
-        self.process.send_signal(signal.SIGINT)
+    def end(self, by=signal.SIGINT):
+        self.process.send_signal(by)
         said, errors = self.process.communicate(timeout=PATIENCE)
         return [json.loads(line) for line in said.splitlines()], errors
 
@@ -78,10 +78,11 @@ def test_what_goes_on_all_the_time_is_kept_now_and_then(root):
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_what_was_not_yet_kept_is_when_it_ends(root):
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_what_was_not_yet_kept_is_when_it_ends(root, by):
     watching = Watching(root, "--quiet", "3600")
     watching.snapshot()
     (root / "f").write_text("two")
-    rest, _ = watching.end()
+    rest, _ = watching.end(by)
     assert [one["changed"] for one in rest] == [1]
     assert watching.process.returncode == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -58,16 +60,31 @@ def watch(
         click.echo(f"watching {workspace.path}; Ctrl-C ends it", err=True)
         taken = 0
         try:
-            for report in _steps(workspace, quiet, longest):
-                _say(report, as_json=as_json)
-                taken += 1
-                if taken == count:
-                    break
+            with _ended_by_every_signal():
+                for report in _steps(workspace, quiet, longest):
+                    _say(report, as_json=as_json)
+                    taken += 1
+                    if taken == count:
+                        break
         except KeyboardInterrupt:
             if _is_changed(workspace):
                 _say(workspace.snapshot("watched, to the end"), as_json=as_json)
         finally:
             workspace.close()
+
+
+@contextlib.contextmanager
+def _ended_by_every_signal() -> Iterator[None]:
+    """Who stops it as services are stopped, or closes its terminal, ends it as Ctrl-C does: what was not yet kept is then."""
+    # One that is to be ignored, as with nohup, stays so.
+    changed = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
+    for one in changed:
+        signal.signal(one, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for one in changed:
+            signal.signal(one, signal.SIG_DFL)
 
 
 def _steps(workspace: SyncWorkspace, quiet: float, longest: float) -> Iterator[SnapshotReport]:
