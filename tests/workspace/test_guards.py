@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import resource
+import shutil
 from pathlib import Path
 
 import pytest
@@ -139,6 +140,28 @@ def test_where_none_was_taken_older_files_are_not_taken_for_those_of_then(
                 refused()
     assert on_disk(root) == {b"a": ("file", 0o644, b"22")}
     assert not (tmp_path / "fork").exists()
+
+
+def test_a_directory_that_is_gone_is_said_to_be_and_comes_back(client: SyncClient, root: Path) -> None:
+    """An agent may well delete the directory that it works in."""
+    write(root, b"d/a", b"1")
+    workspace = client.workspace(root)
+    first = workspace.snapshot().checkpoint_id
+    shutil.rmtree(root)
+    for refused in (
+        workspace.status,
+        workspace.snapshot,
+        workspace.undo,
+        workspace.resume,
+        workspace.interrupted,
+        lambda: workspace.restore(first),
+        lambda: client.save("a", session_id="s", workspace=workspace),
+    ):
+        with pytest.raises(UsageError, match="is not there any more"):
+            refused()
+    root.mkdir()
+    workspace.restore(first)
+    assert (root / "d" / "a").read_bytes() == b"1"
 
 
 def test_limits_of_another_kind_are_told_apart(quick: SyncClient, root: Path) -> None:

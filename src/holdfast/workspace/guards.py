@@ -109,6 +109,14 @@ def checked_root(path: str | os.PathLike[str]) -> Path:
     return root
 
 
+def refuse_if_gone(root: Path) -> None:
+    """Raises if the directory of an open workspace is not there any more."""
+    if not root.is_dir():
+        raise UsageError(
+            f"the workspace {str(root)!r:.120} is not there any more. Make the directory again, empty, to restore its files"
+        )
+
+
 def _home() -> Path | None:
     """The user's home directory, from the user database: the library reads no environment."""
     try:

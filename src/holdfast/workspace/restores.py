@@ -15,6 +15,7 @@ from holdfast.model.workspace import Forked, Snapshot
 from holdfast.objects.oplog import Origin
 from holdfast.operations import arguments, reading, rollback, snapshots
 from holdfast.workspace.carrying_out import Progress
+from holdfast.workspace.guards import refuse_if_gone
 from holdfast.workspace.here import Here
 from holdfast.workspace.restore_terms import Target, Wishes
 from holdfast.workspace.restoring import Restoring
@@ -88,7 +89,13 @@ class Restores:
         return tuple(named)
 
     def _restoring(self) -> Restoring:
+        refuse_if_gone(self._opened.path)
         return Restoring(Here(self._opened), Origin(processes.default_holder()))
+
+    def _finishing(self) -> Restoring:
+        """What was begun is written down as who began it wanted."""
+        refuse_if_gone(self._opened.path)
+        return Restoring(Here(self._opened))
 
     async def undo(self, *, keep: str | None, force: bool, dry_run: bool) -> RestoreReport:
         wishes = Wishes(keep="user" if keep else None, force=force)
@@ -96,17 +103,17 @@ class Restores:
         return await (restoring.plan_undo(wishes) if dry_run else restoring.undo(wishes))
 
     async def resume(self, *, force: bool) -> RestoreReport:
-        return await Restoring(Here(self._opened)).resume(force=force)
+        return await self._finishing().resume(force=force)
 
     async def roll_back(self, *, force: bool) -> RestoreReport:
-        return await Restoring(Here(self._opened)).roll_back(force=force)
+        return await self._finishing().roll_back(force=force)
 
     async def interrupted(self) -> InterruptedRestore | None:
         from datetime import UTC, datetime
 
         from holdfast.model.workspace import InterruptedRestore
 
-        journal = await Restoring(Here(self._opened)).interrupted()
+        journal = await self._finishing().interrupted()
         if journal is None:
             return None
         started_at = datetime.fromtimestamp(journal.started_at_us / 1e6, UTC)

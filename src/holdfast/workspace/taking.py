@@ -27,7 +27,7 @@ from holdfast.operations.reach import Reach
 from holdfast.operations.services import Services
 from holdfast.operations.staging import STAGED_BYTES, Staging
 from holdfast.workspace.compressing import Blobs, compressed
-from holdfast.workspace.guards import NO_MORE, Budget, Limits, OverBudgetError, check_free_space
+from holdfast.workspace.guards import NO_MORE, Budget, Limits, OverBudgetError, check_free_space, refuse_if_gone
 from holdfast.workspace.scope import Scope
 from holdfast.workspace.statcache import CacheFile, Held, StatCache, file_entry
 from holdfast.workspace.walk import Dirty, NeedsFullWalkError, Walk
@@ -266,7 +266,7 @@ class Taker:
         steps = compressed(read) if staging is not None else ({} for _ in read)  # nothing is stored by a look
         last: Blobs = {}
         while True:
-            batch = await self.services.backend.apart(lambda: _next(steps))
+            batch = await self.services.backend.apart(lambda: _next(steps, self.path))
             if batch is None:
                 if self.watch is not None and dirty is None:
                     self.watch.covers_all()
@@ -388,13 +388,14 @@ class Taker:
         return self._held
 
 
-def _next(steps: Iterator[Blobs]) -> Blobs | None:
+def _next(steps: Iterator[Blobs], root: Path) -> Blobs | None:
     """The next batch. Where no more files can be opened there is no snapshot, rather than one of those that could be."""
     try:
         return next(steps, None)
     except OSError as error:
         if error.errno in NO_MORE:
             raise OverBudgetError(f"no more files can be opened: {error.strerror}") from error
+        refuse_if_gone(root)
         raise
 
 
