@@ -157,9 +157,8 @@ class Codec:
         """
         return Decoder(self.types, self.limits, resolve).decode(data)
 
-    def decode_joined(self, pieces: list[Joined]) -> list[Any]:
-        """The items of all pieces; each is a number of items and their joined encodings. The list is empty afterwards: the
-        memory of a piece is free before that of its items is needed."""
+    def decode_joined(self, pieces: Sequence[Joined]) -> list[Any]:
+        """The items of all pieces; each is a number of items and their joined encodings."""
         return Decoder(self.types, self.limits, None).decode_joined(pieces)
 
     def take_apart(self, value: Any, path: str = "") -> Typed | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import ormsgpack
@@ -76,38 +76,32 @@ class Decoder:
     def decode(self, data: bytes | memoryview) -> Any:
         return self._run(b"".join((b"\x92", data, _END_ENCODED)), 1, 1)[0]
 
-    def decode_joined(self, pieces: list[Joined]) -> list[Any]:
+    def decode_joined(self, pieces: Sequence[Joined]) -> list[Any]:
         if sum(count for count, _ in pieces) < _MANY and sum(len(data) for _, data in pieces) < _LARGE:
             return self._decode_pieces(pieces)
         with collector_paused():
             return self._decode_pieces(pieces)
 
-    def _decode_pieces(self, pieces: list[Joined]) -> list[Any]:
+    def _decode_pieces(self, pieces: Sequence[Joined]) -> list[Any]:
         """Piece by piece, small ones together: of a few megabytes at once, most of the time goes into memory that is
-        new to the processor's cache. For the same reason a piece is let go of before its values are made: they take its
-        place."""
+        new to the processor's cache."""
         values: list[Any] = []
         count = size = 0
         gathered: list[bytes | memoryview] = []
-        pieces.reverse()
-        while pieces:
-            of_piece, data = pieces.pop()
+        for of_piece, data in pieces:
             count += of_piece
             size += len(data)
             gathered.append(data)
-            del data
             if size >= _WORTH_A_CALL:
                 values += self._decode_gathered(count, size, gathered)
                 count = size = 0
-        if gathered:
-            values += self._decode_gathered(count, size, gathered)
-        return values
+                gathered = []
+        return values + self._decode_gathered(count, size, gathered) if gathered else values
 
-    def _decode_gathered(self, count: int, size: int, gathered: list[bytes | memoryview]) -> list[Any]:
+    def _decode_gathered(self, count: int, size: int, gathered: Sequence[bytes | memoryview]) -> list[Any]:
         if not 0 <= count <= size:
             raise CorruptError(f"{size} bytes can't hold {count} values")
         framed = b"".join((b"\xdd", (count + 1).to_bytes(4), *gathered, _END_ENCODED))
-        gathered.clear()
         return self._run(framed, count, max(count, 1))
 
     def _run(self, framed: bytes, count: int, limit_factor: int) -> list[Any]:

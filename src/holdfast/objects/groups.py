@@ -45,7 +45,7 @@ class Groups(NamedTuple):
     def joined(self) -> bytes:
         return b"".join(self.stretches)
 
-    def pieces(self) -> list[tuple[int, bytes | memoryview]]:
+    def pieces(self) -> list[tuple[int, bytes]]:
         """Each stretch with the number of its elements."""
         firsts = range(0, self.length, GROUP)
         return [(min(GROUP, self.length - first), data) for first, data in zip(firsts, self.stretches, strict=True)]
