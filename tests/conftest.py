@@ -32,10 +32,9 @@ settings.load_profile("holdfast")
 
 def pytest_configure() -> None:
     """Commands find a store in any directory above, and somebody may have one in `/tmp`: then tests go elsewhere."""
-    places = map(Path, (tempfile.gettempdir(), "/var/tmp", Path.home()))
-    free = next((place for place in places if not has_store_above(place.resolve())), None)
-    if free is not None:
-        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(free))
+    elsewhere = Path("/var/tmp")
+    if has_store_above(Path(tempfile.gettempdir()).resolve()) and elsewhere.is_dir():
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(elsewhere))
 
 
 def has_store_above(place: Path) -> bool:
