@@ -67,8 +67,8 @@ class Outcome(NamedTuple, Generic[T]):
 def worth_starting(portions: int) -> int:
     """How many workers a job of so many portions can use on this machine, beside the caller, who works, too. Two processors are
     taken for one core, and one core is left to the caller: its other half is busy with what the caller unpacks in a thread, and with what
-    the kernel writes to the disk meanwhile. So there are none where there are two: there a worker took no time off 100,000 files, and a
-    fifth more CPU."""
+    the kernel writes to the disk meanwhile. So there are none where there are two: there, over git's, 100,000 files took the same time with a
+    worker as without, in two sessions of measuring. What they gain on more is reasoned, not measured."""
     return max(min(usable_processors() // 2 - 1, MOST, portions // AT_ONCE), 0)
 
 
