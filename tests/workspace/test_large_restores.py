@@ -20,7 +20,10 @@ from support import Store
 FILES = 700  # three portions, each worth a thread
 
 
-@pytest.fixture(autouse=True, params=["read by who restores", "read by the thread"])
+# The quick suite has the one that large restores go by; small ones, read by who restores, are in it by the hundred.
+@pytest.fixture(
+    autouse=True, params=[pytest.param("read by who restores", marks=pytest.mark.slow), "read by the thread"]
+)
 def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A restore of thousands of files reads in the thread, too."""
     monkeypatch.setattr(workers, "usable_processors", lambda: 2)
