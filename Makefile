@@ -15,7 +15,7 @@ demo: $(VENV)/installed
 test: $(VENV)/dev system-tools lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-## The quick suite: about two minutes on two cores. It leaves out what takes a second or more, what needs a server, and
+## The quick suite: under two minutes on two cores. It leaves out what takes a second or more, what needs a server, and
 ## stories told on files again. Lint goes beside the tests: it is one long thread.
 check: $(VENV)/dev
 	@$(MAKE) --no-print-directory -j 2 lint quick-tests
