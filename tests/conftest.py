@@ -121,8 +121,14 @@ def clock() -> Clock:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """For children that are sent SIGINT: where this run was started in the background, they would inherit that it is
-    ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """For children that are sent signals: where this run was started in the background, or by `nohup`, they would inherit that
+    these are ignored."""
+    handlers = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGHUP: signal.SIG_DFL,
+    }
+    before = {one: signal.signal(one, handler) for one, handler in handlers.items()}
     yield
-    signal.signal(signal.SIGINT, before)
+    for one, handler in before.items():
+        signal.signal(one, handler)

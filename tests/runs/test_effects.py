@@ -322,9 +322,12 @@ def test_a_call_again_in_the_run_that_saw_it_fail_is_told_that_this_run_made_it(
         with pytest.raises(TimeoutError):
             run.effect("send", send, "bob")
         [in_doubt] = quick.effects("s", in_doubt=True)
-        with pytest.raises(EffectBlockedError, match=r"this run has called, .* has the same arguments") as told:
+        with pytest.raises(EffectUnknownError) as unknown:
             run.effect("send", send, "bob")
-    assert told.value.effects == (in_doubt,)
+        with pytest.raises(EffectBlockedError, match=r"this run has called, .* has other arguments") as blocked:
+            run.effect("send", send, "bobby")
+    assert unknown.value.effect == in_doubt
+    assert blocked.value.effects == (in_doubt,)
 
 
 def test_a_tool_that_can_not_be_right_is_refused_when_it_is_declared(quick: SyncClient):

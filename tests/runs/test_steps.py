@@ -217,8 +217,8 @@ class TestOtherVersionsOfTheProgram:
     def test_a_journal_of_a_newer_holdfast_is_refused(self, quick: SyncClient):
         found = quick.latest(session_id="s")
         assert found is None
-        quick.save("a", session_id="s", context={"holdfast.run": {"v": 2, "tools": {}, "steps": []}})
-        with pytest.raises(NewerVersionError, match="version 2"):
+        quick.save("a", session_id="s", context={"holdfast.run": {"v": 3, "tools": {}, "steps": []}})
+        with pytest.raises(NewerVersionError, match="version 3"):
             quick.run("s", agent_id="a")
         quick.save("a", session_id="s")  # and the session is not held by who could not go on
 

@@ -219,8 +219,8 @@ def test_a_sub_agents_list_of_the_same_name_is_told_beside_the_runs(client: Sync
     tasks = client.latest(session_id="s").tasks
     assert {name: one["completed"] for name, one in tasks.items()} == {
         "files": 2,
-        "reader#0/files": 1,
-        "reader#1/files": 1,
+        "files//a/reader#0/files": 1,
+        "files//b/reader#0/files": 1,
     }
 
 

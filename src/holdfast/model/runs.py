@@ -46,7 +46,8 @@ class Autosave:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
     """How often a step is tried, all lives of the program together, and how long it waits before each time: `seconds`, and
-    `factor` times as long each time, at most `most_seconds`. Only what is raised `on` is tried again."""
+    `factor` times as long each time, at most `most_seconds`. Only what is raised `on` is tried again. A life that finds all
+    attempts used up tries once: somebody may have repaired what was wrong."""
 
     attempts: int = 3
     seconds: float = 1.0

@@ -93,6 +93,7 @@ class Agenda:
         self._count = Counter({TaskStatus.PENDING: len(self._ids)})
         self._unmet = {id_: len(set(of)) for id_, of in needed.items()}  # dependencies that are not completed
         self._in_progress: set[str] = set()
+        self._held: set[str] = set()  # by somebody who is at it now
         self._lost: list[str] = []  # what failed or was skipped, and whose dependents were not looked at since
         self._ready = [
             (True, place) for place, id_ in enumerate(self._ids) if not self._unmet[id_]
@@ -109,6 +110,7 @@ class Agenda:
         self._count[before] -= 1
         self._count[status] += 1
         self._in_progress.discard(id_)
+        self._held.discard(id_)
         if status is TaskStatus.IN_PROGRESS:
             self._in_progress.add(id_)
         if status in (TaskStatus.FAILED, TaskStatus.SKIPPED):
@@ -130,10 +132,20 @@ class Agenda:
             is_new, place = self._ready[0]
             id_ = self._ids[place]
             status = self._status[id_]
-            if not self._unmet[id_] and not status.is_over and is_new == (status is not TaskStatus.IN_PROGRESS):
+            is_open = not self._unmet[id_] and not status.is_over and id_ not in self._held
+            if is_open and is_new == (status is not TaskStatus.IN_PROGRESS):
                 return id_
             heappop(self._ready)
         return None
+
+    def hold(self, id_: str) -> None:
+        """Somebody is at it: it is not `next` for others, until it is `set` or let go of."""
+        self._held.add(id_)
+
+    def let_go(self, id_: str) -> None:
+        if id_ in self._held:
+            self._held.discard(id_)
+            self._offer(id_)
 
     def hopeless(self) -> dict[str, str]:
         """The tasks that can't be done any more, and why: one that they depend on failed or was skipped. They stay so until

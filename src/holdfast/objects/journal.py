@@ -14,7 +14,9 @@ from holdfast.errors import CorruptError, NewerVersionError, UsageError
 from holdfast.model.runs import JOURNAL_KEY
 
 KEY = JOURNAL_KEY
-VERSION = 1
+VERSION = 2
+FLAT = 1
+"""In the first version, what was asked for inside of a step or a task was known by the run alone. Such a journal is gone on with as it is."""
 STEP, EFFECT, TASK, TRACE = "step", "effect", "task", "trace"
 OK, FAILED, REOPENED = "ok", "failed", "reopened"
 
@@ -39,7 +41,8 @@ class Record(NamedTuple):
 class Journal:
     """The records of a run, and which of them are saved."""
 
-    def __init__(self, stored: list[list[Any]] | None = None) -> None:
+    def __init__(self, stored: list[list[Any]] | None = None, version: int = VERSION) -> None:
+        self.version = version
         self.entries: list[list[Any]] = stored if stored is not None else []
         self._last = {entry[0]: entry for entry in self.entries}
         self.saved = len(self.entries)
@@ -68,14 +71,16 @@ PATH = ("agent_context", KEY, STEPS)
 """Where a checkpoint has the journal's records."""
 
 
-def own_part(tools: dict[str, str]) -> dict[str, Any]:
+def own_part(version: int, tools: dict[str, str]) -> dict[str, Any]:
     """What a run has in the context beside the records."""
-    return {"v": VERSION, "tools": tools}
+    return {"v": version, "tools": tools}
 
 
-def into_context(context: dict[str, Any], journal: list[list[Any]] | None, tools: dict[str, str]) -> dict[str, Any]:
+def into_context(
+    context: dict[str, Any], version: int, journal: list[list[Any]] | None, tools: dict[str, str]
+) -> dict[str, Any]:
     """The agent's context with the run's own part in it; without the records, where these are declared as an append."""
-    own = own_part(tools)
+    own = own_part(version, tools)
     return {**context, KEY: own if journal is None else {**own, STEPS: journal}}
 
 
@@ -91,7 +96,7 @@ def from_context(context: Any, what: str) -> tuple[dict[str, Any], Journal, dict
     if kept is None:
         return own, Journal(), {}
     check(kept, what)
-    return own, Journal(kept["steps"]), dict(kept["tools"])
+    return own, Journal(kept["steps"], kept["v"]), dict(kept["tools"])
 
 
 def check(kept: Any, what: str) -> None:

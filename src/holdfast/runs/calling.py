@@ -88,6 +88,19 @@ def is_coroutine(fn: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004 - looks at the method
 
 
+def is_async(fn: Callable[..., Any]) -> UsageError:
+    return UsageError(f"{fn!r:.100} is async: a run of a SyncClient calls plain functions. Use `Client`, and await")
+
+
+def classes(what: str, given: Any) -> tuple[type[Exception], ...]:
+    """One class of exceptions, or several."""
+    found = (given,) if isinstance(given, type) else tuple(given)
+    for one in found:
+        if not isinstance(one, type) or not issubclass(one, Exception):
+            raise UsageError(f"{what} has {one!r:.60}: it takes classes of exceptions, such as (OSError,)")
+    return found
+
+
 def schema_hash(fn: Callable[..., Any], **facts: Any) -> str:
     """Changes when what a tool takes, or what is declared about it, does; and not from one process to the next."""
     signature = _signature(fn)

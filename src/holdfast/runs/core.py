@@ -15,31 +15,43 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from holdfast.backends.port import RowWrite
-from holdfast.errors import ConflictError, HoldfastError, LeaseHeldError, LeaseLostError, StoreError, UsageError
+from holdfast.errors import (
+    ConflictError,
+    HoldfastError,
+    LeaseHeldError,
+    LeaseLostError,
+    NewerStateError,
+    StoreError,
+    UnsupportedValueError,
+    UsageError,
+)
 from holdfast.model import ids
 from holdfast.model.approval import DEFAULT_SECONDS, Policy
+from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.effects import Effect
 from holdfast.model.framework import Framework
 from holdfast.model.lease import LeaseTerms
 from holdfast.model.runs import Autosave
 from holdfast.objects import continuing as parts_of_saves
 from holdfast.objects import journal, rows
-from holdfast.objects.journal import EFFECT, FAILED, REOPENED, Journal, Record
+from holdfast.objects.journal import EFFECT, FAILED, OK, REOPENED, Journal, Record
 from holdfast.objects.ledger import Entry
 from holdfast.objects.record import Stored
-from holdfast.operations import arguments, continuing, ledger, reading
+from holdfast.operations import arguments, continuing, ledger, reading, state_versions
 from holdfast.operations import restore as restoring
 from holdfast.operations import save as saving
 from holdfast.operations.arguments import SaveRequest
 from holdfast.operations.memory import Line
 from holdfast.operations.services import Services
-from holdfast.runs import failures
+from holdfast.runs import failures, frames
+from holdfast.runs.places import Places
 
 _log = logging.getLogger("holdfast")
 Call = Callable[[Callable[..., Any], Sequence[Any], dict[str, Any]], Awaitable[Any]]
 """How what the program gave is called: on the spot, or awaited, or in a thread."""
 Save = Callable[[SaveRequest], Awaitable[Stored]]
 Beside = Callable[[Stored], list[RowWrite]]
+_UNSAVED = (StoreError, UnsupportedValueError)  # the store could not keep it, or it can't be kept
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,11 +91,11 @@ class Core:
         self.checkpoint: bytes | None = None  # the one that was saved last, or that the run was resumed from
         self.resumed = False
         self.task_lists: dict[str, dict[str, Any]] = {}  # name: the summary that checkpoints carry
-        self.counters: dict[str, int] = {}  # by place without its occurrence
-        self.ordinals: dict[tuple[str, bytes], dict[str, int]] = {}  # effects by tool and identity: place, ordinal
+        self.places = Places()
         self.in_flight: set[bytes] = set()
         self.on_path: set[bytes] = set()  # effects that this line of execution has a record of
-        self.foreign: dict[bytes, Entry] | None = None  # what the ledger had beside them when the first effect looked
+        self.foreign: dict[bytes, Entry] | None = None  # what the ledger had, beside what the program asked for, when
+        # the first effect looked
         self._rows: dict[bytes, tuple[Entry, Entry | None]] = {}  # of effects whose result is not saved yet
         self._rows_in_doubt = False
         self._own_checkpoint: bytes | None = None  # the last one that this run has made
@@ -117,37 +129,32 @@ class Core:
         self.context, self.journal, self.stored_tools = journal.from_context(found.agent_context, what)
         if isinstance(found.tasks, dict):
             self.task_lists = dict(found.tasks)
-        for record in self.journal:
-            if record.kind == EFFECT:
-                id_, tool, digest, ordinal = record.about
-                self.on_path.add(id_)
-                self.ordinals.setdefault((tool, digest), {})[record.place] = ordinal
+        self._refuse_newer(found, line.tip)
+        self.places = Places(self.journal)
+        self.on_path.update(record.about[0] for record in self.journal if record.kind == EFFECT)
         self._saved_digest = self._digest()
 
     @property
     def checkpoint_id(self) -> str | None:
         return None if self.checkpoint is None else ids.to_text(self.checkpoint)
 
+    def _refuse_newer(self, found: Checkpoint, tip: Stored) -> None:
+        """Before anything is done with a state that this program does not know."""
+        options = self.options
+        known = state_versions.of_save(self.services, self._request())
+        if (found.state_version or 0) > known and tip.header["agent"] == options.agent_id:
+            raise NewerStateError(
+                f"session {options.session_id!r:.60} stands at {found.checkpoint_id}, whose state version is {found.state_version}, "
+                f"and this program knows version {known} of agent {options.agent_id!r:.60}: a newer one has saved it. Run that "
+                f"one, or say state_version={found.state_version} if this program knows it, too. Nothing was changed"
+            )
+
     # -- places ------------------------------------------------------------------------------------------------------
 
-    def place(self, path: str, name: str, key: str | None) -> str:
-        """Where in the program a call is: its path, its name, and which time it is called, or the key it was given."""
-        start = f"{path}{journal.part(name)}#"
-        if key is not None:
-            return f"{start}{journal.part(key)}!"
-        with self.lock:
-            number = self.counters.get(start, 0)
-            self.counters[start] = number + 1
-        return f"{start}{number}"
-
-    def ordinal(self, tool: str, digest: bytes, place: str) -> int:
-        """Which of the effects of that tool and identity the one at that place is: the lowest number that is free."""
-        with self.lock:
-            taken = self.ordinals.setdefault((tool, digest), {})
-            if place not in taken:
-                used = set(taken.values())
-                taken[place] = next(number for number in range(len(used) + 1) if number not in used)
-            return taken[place]
+    def path(self, own: str) -> str:
+        """Where a call is made by somebody (the run, a sub-agent) whose own path is given: inside of the step, effect or task
+        that is at work here."""
+        return own if self.journal.version == journal.FLAT else frames.path_from(self, own)
 
     # -- records -----------------------------------------------------------------------------------------------------
 
@@ -164,7 +171,13 @@ class Core:
                 self._raised.append((raised, record))
             if record.kind == EFFECT:
                 self.on_path.add(record.about[0])
+                if record.status == OK:
+                    self.places.note(record)
             return self.journal.add(record)
+
+    def is_unsaved(self, effect: bytes) -> bool:
+        """Whether an effect's result is recorded, and in no checkpoint yet."""
+        return effect in self._rows
 
     def raised_again(self, raised: BaseException, record: Record) -> None:
         """A recorded failure was raised once more: if it ends the run, it is tried again in the next life."""
@@ -216,7 +229,7 @@ class Core:
             going = self._going(name, kept.entries[kept.saved : end], _beside(finished) if finished else None)
             try:
                 prepared = continuing.go_on_at_once(self.services, self._at_once, way, line, going)
-            except StoreError as error:
+            except _UNSAVED as error:
                 self._not_saved(error)
                 return True
             if prepared is None:
@@ -232,12 +245,12 @@ class Core:
                 return self.checkpoint
             try:
                 await self._save(name)
-            except StoreError as error:
+            except _UNSAVED as error:
                 self._not_saved(error)
                 return None
             return self.checkpoint
 
-    def _not_saved(self, error: StoreError) -> None:
+    def _not_saved(self, error: Exception) -> None:
         self._rows_in_doubt, self._own_checkpoint, self._line = True, None, None
         if self.options.on_save_error != "warn":
             raise error
@@ -293,7 +306,7 @@ class Core:
         request.tasks = self.task_lists or None
         if line is not None and follows:
             assert line.tip is not None
-            request.agent_context = journal.into_context(self.context, None, tools)
+            request.agent_context = journal.into_context(self.context, self.journal.version, None, tools)
             request.append = {journal.PATH: fresh}
             request.expect_head = line.tip.id
             try:
@@ -303,7 +316,9 @@ class Core:
             except ConflictError:  # somebody who has the lease, too, moved the head
                 request.append = request.expect_head = None
         await self.services.logs.reserve(self.services.backend)  # now: the steps that follow are one commit each
-        request.agent_context = journal.into_context(self.context, self.journal.entries[:end], tools)
+        request.agent_context = journal.into_context(
+            self.context, self.journal.version, self.journal.entries[:end], tools
+        )
         return await self._saved(request)
 
     def _going(self, name: str | None, fresh: Sequence[list[Any]], beside: Beside | None) -> continuing.Going:
@@ -326,7 +341,7 @@ class Core:
 
     def _part(self, tools: dict[str, str]) -> bytes:
         """The run's own part of the context as it is encoded: the same from save to save, until tools are declared."""
-        own = journal.own_part(tools)
+        own = journal.own_part(self.journal.version, tools)
         encoded = parts_of_saves.part_with_list(self.services.codec, journal.KEY, own, journal.STEPS)
         self._encoded_part = (dict(tools), encoded)
         return encoded

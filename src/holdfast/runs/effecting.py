@@ -20,12 +20,12 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.model import effects, ids
-from holdfast.model.effects import HAPPENED, Action, EffectKind, EffectState, OnRepeat
+from holdfast.model.effects import HAPPENED, IN_DOUBT, Action, EffectKind, EffectState, OnRepeat
 from holdfast.objects import ledger as entries
 from holdfast.objects.journal import EFFECT, FAILED, OK, Record
 from holdfast.objects.ledger import Entry
 from holdfast.operations import ledger
-from holdfast.runs import calling, failures
+from holdfast.runs import calling, failures, frames, places
 from holdfast.runs.core import Core
 
 if TYPE_CHECKING:
@@ -100,9 +100,9 @@ def asked(
             f"effect {name!r:.60}: what makes out its identity can't be written down: {error}. Name the arguments that can, "
             "by identity=(...), or those that can't, by volatile=(...)"
         ) from None
-    start = f"{name}!{digest[:16].hex()}"
-    place = core.place(path, start, key)
-    ordinal = core.ordinal(name, digest, place)
+    place = core.places.place(path, f"{name}!{digest[:16].hex()}", key)
+    ordinal = core.places.ordinal(name, digest, place)
+    core.places.claim(name, place)
     return EffectCall(
         place=place, name=name, fn=fn, args=args, kwargs=kwargs, kind=of_kind, arguments=named, identified=identified,
         digest=digest, ordinal=ordinal, on_repeat=wanted, on_suspect=on_suspect, **others,
@@ -110,14 +110,26 @@ def asked(
 
 
 async def effect(core: Core, call: EffectCall) -> Any:
+    digest = call.digest
+    try:
+        return await _known_or_carried_out(core, call)
+    except BaseException:
+        core.places.give_back(call.place, call.name, {digest, call.digest}, core.journal.get(call.place))
+        raise
+
+
+async def _known_or_carried_out(core: Core, call: EffectCall) -> Any:
     codec = core.services.codec
     known = core.known(call)
     if known is not None and known.status == OK:
+        if core.is_unsaved(known.about[0]):  # it was carried out, and could not be saved then
+            await core.save(call.name)
         return codec.decode(known.payload)
     if known is not None and known.status == FAILED:
         raised = failures.rebuilt(codec, known.payload, call.place, call.raises)
         core.raised_again(raised, known)
         raise raised
+    await _refuse_used_key(core, call)
     id_ = effects.effect_id(core.tree, call.name, call.digest, call.ordinal)
     with core.lock:
         if id_ in core.in_flight:
@@ -128,6 +140,21 @@ async def effect(core: Core, call: EffectCall) -> Any:
     finally:
         with core.lock:
             core.in_flight.discard(id_)
+
+
+async def _refuse_used_key(core: Core, call: EffectCall) -> None:
+    """A key says which call it is: with other arguments it is that call all the same, made up anew."""
+    other = core.places.other_under_key(call.place)
+    record = core.journal.get(other) if other is not None else None
+    if record is None:
+        return
+    entry = await ledger.find(core.services, record.about[0], core.tree)
+    raise EffectBlockedError(
+        f"effect {call.name!r:.60} was asked for with this key before, with other arguments, and was carried out"
+        f"{f' ({ids.to_text(entry.id)})' if entry is not None else ''}. It is not carried out with these. Give a call of its own a "
+        "key of its own; identity=(...) says which arguments make out the effect",
+        () if entry is None else (core.effect(entry),),
+    )
 
 
 class _Effect:
@@ -197,9 +224,13 @@ class _Effect:
             return False, await ledger.find(self.services, self.id, core.tree)
         try:
             kwargs = {**call.kwargs, **calling.keyed(call.fn, started.provider_key)}
-            result = await core.call(call.fn, call.args, kwargs)
+            with frames.Call(core, call.place):
+                result = await core.call(call.fn, call.args, kwargs)
         except Exception as error:
             await self._raised(started, error)
+            raise
+        except BaseException:
+            self._note_in_doubt(started)
             raise
         try:
             payload = self.services.codec.encode(result, f"the result of effect {call.name!r:.60}")
@@ -265,19 +296,23 @@ class _Effect:
         """What an exception says: mostly nothing about whether the effect was carried out."""
         core, call, now = self.core, self.call, self.services.now_us()
         told = f"{failures.name_of(error)}: {error}"[:1000]
-        is_certain = isinstance(error, (EffectNotDoneError, *call.not_done)) or call.kind is EffectKind.IDEMPOTENT
-        if not is_certain:
-            unknown = started.now("unknown", now, core.lease.holder, told, state=EffectState.UNKNOWN, error=told)
-            put = await ledger.put(self.services, core.lease, unknown, started)
-            if core.foreign is not None and put is not None:
-                core.foreign[self.id] = put
+        is_certain = isinstance(error, (EffectNotDoneError, *call.not_done))
+        state = EffectState.FAILED if is_certain else EffectState.UNKNOWN
+        failed = started.now(state.value, now, core.lease.holder, told, state=state, error=told)
+        if not is_certain and call.kind is not EffectKind.IDEMPOTENT:
+            put = await ledger.put(self.services, core.lease, failed, started)
+            self._note_in_doubt(put or started)
             return
-        failed = started.now("failed", now, core.lease.holder, told, state=EffectState.FAILED, error=told)
         payload = failures.packed(self.services.codec, error)
         about = [self.id, call.name, call.digest, call.ordinal]
         record = Record(call.place, EFFECT, FAILED, payload, failed.attempts, self.started_us, now, about)
         core.finish(failed, started)
         await core.save(call.name, core.record(record, error))
+
+    def _note_in_doubt(self, entry: Entry) -> None:
+        """A call for something else may be made in its place."""
+        if self.core.foreign is not None:
+            self.core.foreign[self.id] = entry
 
     # -- what is known already ---------------------------------------------------------------------------------------
 
@@ -320,27 +355,45 @@ class _Effect:
         return await compensate(self.core, entry, self.call.undo)
 
     async def _suspects(self, entry: Entry | None) -> list[Entry]:
-        """Effects of the same tool that stay done though this line of execution does not know of them. A call for another
-        one may be the same, regenerated: only somebody who looks at both can tell."""
+        """Effects of the same tool that stay done though this line of execution does not know of them, or the program has not
+        asked for them since it was resumed. A call for another one may be the same, regenerated: only somebody who looks at
+        both can tell."""
         core, call = self.core, self.call
         if call.kind is not EffectKind.IRREVERSIBLE or entry is not None:
             return []
         if core.foreign is None:
-            found = await ledger.of_tree(self.services, core.tree)
-            core.foreign = {one.id: one for one in found if one.id not in core.on_path}
-        own = (core.options.session_id, core.lease.token)
+            known = core.on_path - core.places.all_unclaimed()
+            core.foreign = {
+                one.id: one for one in await ledger.of_tree(self.services, core.tree) if one.id not in known
+            }
+        unclaimed = core.places.unclaimed(call.name)
+        for id_ in unclaimed.keys() - core.foreign.keys():  # of an attempt that has failed since
+            if (found := await ledger.find(self.services, id_, core.tree)) is not None:
+                core.foreign[id_] = found
         suspects = []
         for one in list(core.foreign.values()):
-            if one.tool != call.name or one.id in core.on_path or one.kind is not EffectKind.IRREVERSIBLE:
+            if one.tool != call.name or not self._could_be(one, unclaimed.get(one.id)):
                 continue
-            if (one.session, one.token) == own and one.state is not EffectState.UNKNOWN:
-                continue  # of this run, beside this one
             now = await ledger.find(self.services, one.id, core.tree)  # somebody may have decided about it since
             if now is not None and now.state in HAPPENED and not now.acknowledged:
                 suspects.append(now)
             else:
                 core.foreign.pop(one.id, None)
         return suspects
+
+    def _could_be(self, one: Entry, unclaimed_at: str | None) -> bool:
+        """Whether an effect of the same tool could be the one that is asked for."""
+        core, call = self.core, self.call
+        if one.kind is not EffectKind.IRREVERSIBLE:
+            return False
+        if one.id in core.on_path:
+            return unclaimed_at is not None and places.could_be_the_same(
+                call.place,
+                unclaimed_at,
+                is_alike=one.loose == entries.loose_digest(self.services.codec, call.identified),
+            )
+        is_of_this_run = (one.session, one.token) == (core.options.session_id, core.lease.token)
+        return not is_of_this_run or (one.state in IN_DOUBT and one.id not in core.in_flight)
 
     # -- approval ----------------------------------------------------------------------------------------------------
 
@@ -376,7 +429,7 @@ class _Effect:
         call.arguments = arguments
         call.identified = {name: arguments.get(name, value) for name, value in call.identified.items()}
         call.digest = entries.digest(self.services.codec, call.identified)
-        call.ordinal = core.ordinal(call.name, call.digest, call.place)
+        call.ordinal = core.places.ordinal(call.name, call.digest, call.place)
         self.id = effects.effect_id(core.tree, call.name, call.digest, call.ordinal)
 
     async def _follow(self, entry: Entry) -> Entry | None:
@@ -428,12 +481,14 @@ class _Effect:
         if equal or alike:
             how = "has the same arguments" if equal else "differs only in what is new in every call"
         where = "was carried out (or may have been) on another branch or before a rollback"
-        if (first.session, first.token) == (self.core.options.session_id, self.core.lease.token):
+        if first.id in self.core.on_path:
+            where = "this session has carried out, and the program has not asked for again since it was resumed or tried again,"
+        elif (first.session, first.token) == (self.core.options.session_id, self.core.lease.token):
             where = "this run has called, and of which nobody knows whether it was carried out,"
         return EffectBlockedError(
             f"effect {self.call.name!r:.60} is irreversible, and one that {where} {how}: {ids.to_text(first.id)}. This may be "
             f"the same one, regenerated, so it is not carried out. Look at both; then `holdfast resolve {ids.short(ids.to_text(first.id))} --acknowledge` lets "
-            "this one go on, and identity=(...) says which arguments make out the effect",
+            "this one go on. identity=(...) says which arguments make out the effect, key=... which call it is",
             tuple(self.core.effect(one) for one in suspects),
         )
 

@@ -9,14 +9,13 @@ from types import GeneratorType, TracebackType
 from typing import Any, Self, TypeVar
 
 from holdfast.backends.stepping import run_inline
-from holdfast.errors import HoldfastError, UsageError
+from holdfast.errors import HoldfastError
 from holdfast.leases import Lease, SyncLease
 from holdfast.leases import acquire as acquire_lease
 from holdfast.model.runs import Retry
 from holdfast.objects import journal
 from holdfast.operations.services import Services
-from holdfast.runs import stepping
-from holdfast.runs.calling import is_coroutine
+from holdfast.runs import calling, stepping
 from holdfast.runs.core import Core, Options
 from holdfast.runs.scope import Scope
 from holdfast.runs.subagents import Subagent
@@ -28,7 +27,7 @@ _RESULTS = frozenset((type(None), bool, int, float, str, bytes, list, dict, tupl
 
 async def _call_awaited(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """A coroutine function is awaited. Anything else runs in a thread: meanwhile the lease goes on being renewed."""
-    if is_coroutine(fn):
+    if calling.is_coroutine(fn):
         return await fn(*args, **kwargs)
     import asyncio
 
@@ -44,7 +43,7 @@ async def _call_plainly(fn: Callable[..., Any], args: Sequence[Any], kwargs: dic
     if kind not in _RESULTS and (hasattr(kind, "__await__") or kind is GeneratorType) and inspect.isawaitable(result):
         if inspect.iscoroutine(result):
             result.close()
-        raise UsageError(f"{fn!r:.100} is async: a run of a SyncClient calls plain functions. Use `Client`, and await")
+        raise calling.is_async(fn)
     return result
 
 
@@ -55,6 +54,7 @@ class AsyncScope(Scope):
         self,
         name: str,
         fn: Callable[..., Any],
+        /,
         *args: Any,
         key: Any = None,
         retry: Retry | int | None = None,
@@ -68,7 +68,7 @@ class AsyncScope(Scope):
         coroutine function is awaited, a plain one runs in a thread. An exception is recorded and raised; `retry` tries
         again, and counts on after a crash. When the run went on after a failure, a resume raises it again: as what it
         was, if it is one of Python's own exceptions or of the classes in `raises`. `was` is the name that the step had in
-        an earlier version of the program.
+        an earlier version of the program. (These four are the step's own: to give `fn` parameters of these names, wrap it.)
         """
         return stepping.step(self._core, self._step_call(name, fn, args, kwargs, key, retry, raises, was))
 
@@ -76,6 +76,7 @@ class AsyncScope(Scope):
         self,
         name: str,
         fn: Callable[..., Any],
+        /,
         *args: Any,
         kind: str = "irreversible",
         identity: Sequence[str] | str | None = None,
@@ -118,12 +119,12 @@ class AsyncScope(Scope):
         the checkpoints, as a hash."""
 
         def declare(function: Callable[..., Any]) -> Callable[..., Any]:
-            chosen = {"identity": None, "volatile": (), **options}
-            tool = self._declared(function, name, {"kind": kind, **chosen})
+            chosen = {"kind": kind, "identity": None, "volatile": (), **options}
+            tool = self._declared(function, name, chosen)
 
             @functools.wraps(function)
             async def call(*args: Any, **kwargs: Any) -> Any:
-                return await self.effect(tool, function, *args, kind=kind, **chosen, **kwargs)
+                return await self._effect(self._tool_call(tool, function, args, kwargs, chosen))
 
             return call
 
@@ -202,10 +203,13 @@ class Run(AsyncScope):
 class SyncScope(Scope):
     """`AsyncScope` without `await`: what is given is called on the spot."""
 
+    _awaits = False
+
     def step(
         self,
         name: str,
         fn: Callable[..., Any],
+        /,
         *args: Any,
         key: Any = None,
         retry: Retry | int | None = None,
@@ -220,6 +224,7 @@ class SyncScope(Scope):
         self,
         name: str,
         fn: Callable[..., Any],
+        /,
         *args: Any,
         kind: str = "irreversible",
         identity: Sequence[str] | str | None = None,
@@ -242,12 +247,12 @@ class SyncScope(Scope):
 
     def tool(self, fn: F | None = None, *, name: str | None = None, kind: str = "irreversible", **options: Any) -> Any:
         def declare(function: Callable[..., Any]) -> Callable[..., Any]:
-            chosen = {"identity": None, "volatile": (), **options}
-            tool = self._declared(function, name, {"kind": kind, **chosen})
+            chosen = {"kind": kind, "identity": None, "volatile": (), **options}
+            tool = self._declared(function, name, chosen)
 
             @functools.wraps(function)
             def call(*args: Any, **kwargs: Any) -> Any:
-                return self.effect(tool, function, *args, kind=kind, **chosen, **kwargs)
+                return run_inline(self._effect(self._tool_call(tool, function, args, kwargs, chosen)))
 
             return call
 

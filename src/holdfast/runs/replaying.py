@@ -26,6 +26,7 @@ from holdfast.objects.journal import EFFECT, FAILED, OK, STEP, Journal, Record
 from holdfast.runs import faces, stepping
 from holdfast.runs.core import Core, Options
 from holdfast.runs.effecting import EffectCall
+from holdfast.runs.places import Places
 from holdfast.runs.stepping import StepCall
 
 _asked: contextvars.ContextVar[str | None] = contextvars.ContextVar("holdfast_replay", default=None)
@@ -88,8 +89,8 @@ class ReplayCore(Core):
     async def open(self) -> None:
         await super().open()
         if self.replay.from_start:
-            self.journal = Journal()
-            self.ordinals.clear()
+            self.journal = Journal(version=self.journal.version)
+            self.places = Places()
             self.on_path.clear()
             self.task_lists = {}
         ask = self.call

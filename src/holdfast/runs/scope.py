@@ -14,13 +14,17 @@ from holdfast.runs.core import Core
 from holdfast.runs.effecting import EffectCall
 from holdfast.runs.stepping import StepCall
 
-_TOOL_OPTIONS = (
-    "kind", "identity", "volatile", "key", "approve", "probe", "undo", "on_repeat", "on_suspect", "not_done", "raises",
-)  # fmt: skip
+_OF_AN_EFFECT: dict[str, Any] = {
+    "kind": "irreversible", "identity": None, "volatile": (), "key": None, "approve": None, "probe": None, "undo": None,
+    "on_repeat": None, "on_suspect": "block", "not_done": (), "raises": (),
+}  # fmt: skip
+"""What `effect` takes beside the function and its arguments, and what it is if nothing is said."""
 
 
 class Scope:
     """What both faces of a run have in common; `path` is that of the sub-agents that lead here."""
+
+    _awaits = True
 
     def __init__(self, core: Core, path: str = "") -> None:
         self._core = core
@@ -44,13 +48,16 @@ class Scope:
                 f"step {name!r:.60}: {fn!r:.60} can't be called. Give the function, and its arguments after it"
             )
         key = None if key is None else str(key)
-        place = self._core.place(self._path, name, key)
+        path = self._core.path(self._path)
+        place = self._core.places.place(path, name, key)
         formerly = None
         if was is not None:
-            formerly = self._core.place(self._path, arguments.name("was", was), key)
+            formerly = self._core.places.place(path, arguments.name("was", was), key)
         if retry is not None:
             retry = stepping.checked_retry(retry)
-        return StepCall(place, name, fn, args, kwargs, retry, tuple(raises), formerly)
+        return StepCall(
+            place, name, fn, args, kwargs, retry, calling.classes("raises", raises) if raises else (), formerly
+        )
 
     async def _effect(self, call: EffectCall | StepCall) -> Any:
         if isinstance(call, StepCall):
@@ -75,13 +82,21 @@ class Scope:
             raise UsageError(
                 f"effect {name!r:.60}: {fn!r:.60} can't be called. Give the function, and its arguments after it"
             )
+        if not self._awaits and calling.is_coroutine(fn):  # before it is written down as started
+            raise calling.is_async(fn)
         key = None if key is None else str(key)
         if kind == EffectKind.READ:
             return self._step_call(name, fn, args, kwargs, key, None, raises, None)
         return effecting.asked(
-            self._core, self._path, name, fn, args, kwargs, kind=kind, key=key, raises=tuple(raises),
-            not_done=tuple(not_done), **options,
+            self._core, self._core.path(self._path), name, fn, args, kwargs, kind=kind, key=key,
+            raises=calling.classes("raises", raises), not_done=calling.classes("not_done", not_done), **options,
         )  # fmt: skip
+
+    def _tool_call(
+        self, name: str, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], options: dict[str, Any]
+    ) -> EffectCall | StepCall:
+        """All that a tool is called with is the tool's."""
+        return self._effect_call(name, fn, args, kwargs, **{**_OF_AN_EFFECT, **options})
 
     def _declared(self, fn: Callable[..., Any], name: str | None, options: dict[str, Any]) -> str:
         """The name of a tool, whose schema is part of every checkpoint from now on. What is wrong is told here, not when a
@@ -89,9 +104,9 @@ class Scope:
         if not callable(fn):
             raise UsageError(f"{fn!r:.60} is no tool: it can't be called. Give a function")
         arguments.one_of("kind", options["kind"], tuple(EffectKind))
-        unknown = next((one for one in options if one not in _TOOL_OPTIONS), None)
+        unknown = next((one for one in options if one not in _OF_AN_EFFECT), None)
         if unknown is not None:
-            raise UsageError(f"a tool has no option {unknown!r:.60}: it may have {', '.join(_TOOL_OPTIONS)}")
+            raise UsageError(f"a tool has no option {unknown!r:.60}: it may have {', '.join(_OF_AN_EFFECT)}")
         name = name or getattr(fn, "__name__", None) or repr(fn)
         facts = {one: options[one] for one in ("kind", "identity", "volatile")}
         self._core.tools[name] = calling.schema_hash(fn, **facts)

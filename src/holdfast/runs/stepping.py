@@ -11,7 +11,7 @@ from holdfast.codec.codec import Codec
 from holdfast.errors import UnsupportedValueError, UsageError
 from holdfast.model.runs import Retry
 from holdfast.objects.journal import FAILED, OK, STEP, Record
-from holdfast.runs import failures
+from holdfast.runs import failures, frames
 from holdfast.runs.core import Core
 
 
@@ -45,7 +45,8 @@ async def step(core: Core, call: StepCall) -> Any:
         started = now_us()
         attempts += 1
         try:
-            result = await core.call(call.fn, call.args, call.kwargs)
+            with frames.Call(core, call.place):
+                result = await core.call(call.fn, call.args, call.kwargs)
         except Exception as error:
             payload = failures.packed(codec, error)
             record = Record(call.place, STEP, FAILED, payload, attempts, started, now_us(), about)
@@ -60,6 +61,7 @@ async def step(core: Core, call: StepCall) -> Any:
             await core.after_step(call.name, number)
             return result
         await core.services.backend.sleep(call.retry.wait(attempts))
+        core.places.begin_again(f"{call.place}/")
 
 
 def _encoded(codec: Codec, result: Any, name: str) -> bytes:

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from holdfast.codec.codec import Codec
+from holdfast.errors import UsageError
 from holdfast.model import ids
 from holdfast.model.runs import SubagentTrace, ToolCall
 from holdfast.objects import journal
@@ -32,7 +34,7 @@ class Subagent:
     ) -> None:
         self.subagent_type = arguments.name("subagent_type", type_)
         key = None if subagent_id is None else arguments.name("subagent_id", subagent_id)
-        self._place = self._core.place(parent_path, self.subagent_type, key)
+        self._place = self._core.places.place(self._core.path(parent_path), self.subagent_type, key)
         self._path = f"{self._place}/"
         self.subagent_id = subagent_id if subagent_id is not None else self._place
         self._prompt = prompt
@@ -41,7 +43,9 @@ class Subagent:
         self._started_us = known.started_us if known is not None else self._core.services.now_us()
         self._result: Any = None
         self._usage: dict[str, Any] = {}
-        if known is not None:
+        if (
+            known is not None and known.status == OK
+        ):  # else what it used is counted anew, with the steps that are replayed
             trace = _trace(self._core.services.codec, self._core.journal, known)
             self._result, self._usage = trace.result, dict(trace.usage)
 
@@ -63,6 +67,8 @@ class Subagent:
     def add_usage(self, usage: Mapping[str, Any]) -> None:
         """Counts what it used: tokens, money, whatever has numbers under names."""
         for name, count in usage.items():
+            if not isinstance(count, int | float | Decimal):
+                raise UsageError(f"add_usage: {name!r:.60} is {count!r:.60}, and only numbers can be added up")
             self._usage[name] = self._usage.get(name, 0) + count
 
     async def _end(self, error: BaseException | None) -> None:
@@ -107,6 +113,12 @@ def traces(codec: Codec, kept: Journal) -> tuple[SubagentTrace, ...]:
 def _trace(codec: Codec, recorded: Journal, record: Record) -> SubagentTrace:
     kept = codec.decode(record.payload)
     path = record.place.removesuffix("trace")
+    paths = (one.place.removesuffix("trace") for one in recorded if one.kind == TRACE)
+    others = tuple(one for one in paths if one.startswith(path) and one != path)  # of its own sub-agents
+
+    def is_own(place: str) -> bool:
+        return place.startswith(path) and not place.startswith(others)
+
     return SubagentTrace(
         subagent_id=kept["id"],
         subagent_type=kept["type"],
@@ -119,9 +131,7 @@ def _trace(codec: Codec, recorded: Journal, record: Record) -> SubagentTrace:
         error=kept["error"],
         usage=kept["usage"],
         tool_calls=tuple(
-            _tool_call(codec, one)
-            for one in recorded
-            if one.kind in (STEP, EFFECT) and one.place.startswith(path) and "/" not in one.place[len(path) :]
+            _tool_call(codec, one) for one in recorded if one.kind in (STEP, EFFECT) and is_own(one.place)
         ),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
@@ -12,6 +13,7 @@ from holdfast.objects import journal
 from holdfast.objects.journal import OK, TASK, Record
 from holdfast.operations import arguments
 from holdfast.runs.core import Core
+from holdfast.runs.frames import Turn
 
 Depends = Mapping[str, Iterable[str]] | Callable[[Any], Iterable[str]] | None
 
@@ -43,20 +45,21 @@ class Task:
 
 
 class TaskList:
-    """The tasks of one name: where they stand, and the next one to do."""
+    """The tasks of one name: where they stand, and the next one to do. Several loops may share them, in threads, too."""
 
     def __init__(
         self, core: Core, path: str, name: str, items: Iterable[Any], *, key: Callable[[Any], Any] | None,
         depends: Depends, retry_failed: bool,
     ) -> None:  # fmt: skip
         self._core = core
+        self._lock = threading.RLock()  # of the agenda; never held while anything is awaited
         self.name = arguments.name("name", name)
+        path = core.path(path)
         self._place = f"{path}{journal.part(self.name)}"
         self._items = list(items)
         self._ids = [pure.id_of(item) if key is None else str(key(item)) for item in self._items]
         self._of_id = dict(zip(self._ids, self._items, strict=True))
         needed = pure.dependencies(self._ids, self._items, depends)
-        self._current: Task | None = None
         status: dict[str, TaskStatus] = {}
         self._notes: dict[str, str | None] = {}
         self._attempts: dict[str, int] = {}
@@ -96,28 +99,31 @@ class TaskList:
 
     # -- going on ----------------------------------------------------------------------------------------------------
 
-    async def _next(self) -> Task | None:
-        """Ends the current task, and begins the first incomplete one; None if there is none that can be done."""
-        if self._current is not None:
-            await self._end(self._current)
-        else:
+    def _begin(self) -> Task | None:
+        """The first incomplete one that nobody is at; None if there is none that can be done."""
+        with self._lock:
             self._skip_what_is_hopeless()  # what was added since, and depends on what failed then
-        id_ = self._agenda.next()
-        if id_ is None:
-            return None
-        attempts = self._attempts.get(id_, 0) + 1
-        self._current = Task(id_, self._of_id[id_], attempts)
-        self._mark(id_, TaskStatus.IN_PROGRESS, None, attempts)  # saved with whatever is saved next
-        return self._current
+            id_ = self._agenda.next()
+            if id_ is None:
+                return None
+            attempts = self._attempts.get(id_, 0) + 1
+            self._mark(id_, TaskStatus.IN_PROGRESS, None, attempts)  # saved with whatever is saved next
+            self._agenda.hold(id_)
+            return Task(id_, self._of_id[id_], attempts)
 
     async def _end(self, task: Task) -> None:
         """It counts as done once this is saved."""
-        self._current = None
         if task.status is TaskStatus.IN_PROGRESS:
             task.status = TaskStatus.COMPLETED
-        number = self._mark(task.id, task.status, task.note, task.attempts)
-        number = self._skip_what_is_hopeless() or number
+        with self._lock:
+            number = self._mark(task.id, task.status, task.note, task.attempts)
+            number = self._skip_what_is_hopeless() or number
         await self._core.after_step(f"{self.name}: {task.id}", number)
+
+    def _let_go(self, task: Task) -> None:
+        """A loop was left in the midst of it: it is still to be done."""
+        with self._lock:
+            self._agenda.let_go(task.id)
 
     def _skip_what_is_hopeless(self) -> int:
         number = 0
@@ -140,9 +146,38 @@ class TaskList:
         return f"{self._place}//{journal.part(id_)}"
 
 
-class Tasks(TaskList):
-    """`async for task in run.tasks("files", paths):`."""
+class Loop:
+    """One loop over tasks. What the program asks for in a turn of it is known under the task of that turn."""
 
+    def __init__(self, tasks: TaskList) -> None:
+        self._tasks = tasks
+        self._task: Task | None = None
+        self._turn: Turn | None = None
+
+    async def _next(self) -> Task | None:
+        """Ends the task of the turn that is over, and begins the next."""
+        task = self._left()
+        if task is not None:
+            await self._tasks._end(task)
+        self._task = task = self._tasks._begin()
+        if task is not None:
+            self._turn = Turn(self._tasks._core, f"{self._tasks._place_of(task.id)}/")
+        return task
+
+    def _left(self) -> Task | None:
+        task, self._task = self._task, None
+        if self._turn is not None:
+            self._turn.end()
+        self._turn = None
+        return task
+
+    def __del__(self) -> None:
+        """Whoever leaves a loop in its midst says so to nobody, but then nothing refers to it any more."""
+        if (task := self._left()) is not None:
+            self._tasks._let_go(task)
+
+
+class AsyncLoop(Loop):
     def __aiter__(self) -> Self:
         return self
 
@@ -153,9 +188,7 @@ class Tasks(TaskList):
         return task
 
 
-class SyncTasks(TaskList):
-    """`for task in run.tasks("files", paths):`."""
-
+class SyncLoop(Loop):
     def __iter__(self) -> Self:
         return self
 
@@ -164,3 +197,17 @@ class SyncTasks(TaskList):
         if task is None:
             raise StopIteration
         return task
+
+
+class Tasks(TaskList):
+    """`async for task in run.tasks("files", paths):`."""
+
+    def __aiter__(self) -> AsyncLoop:
+        return AsyncLoop(self)
+
+
+class SyncTasks(TaskList):
+    """`for task in run.tasks("files", paths):`."""
+
+    def __iter__(self) -> SyncLoop:
+        return SyncLoop(self)
