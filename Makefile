@@ -77,13 +77,13 @@ soak: $(VENV)/dev system-tools
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist docs/_build
 
-# strace injects kills and I/O errors into system calls. Without it (or without root to install it) these tests are
-# skipped, and say so.
+# strace injects kills and I/O errors into system calls; pgbouncer stands between us and PostgreSQL. Without them (or without root to
+# install them) their tests are skipped, and say so.
 .PHONY: system-tools
 system-tools:
-	@command -v strace >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
-	  && apt-get update -qq && apt-get install -qq -y strace e2fsprogs mount >/dev/null; } \
-	  || echo "strace is not installed and can't be: the fault injection tests will be skipped"
+	@{ command -v strace && { command -v pgbouncer || test -x /usr/sbin/pgbouncer; }; } >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	  && apt-get update -qq && apt-get install -qq -y strace pgbouncer e2fsprogs mount >/dev/null; } \
+	  || echo "strace or pgbouncer is not installed and can't be: tests of fault injection, or behind pgbouncer, will be skipped"
 
 # What `make bench-workspace` compares with. Without them it says so, and leaves them out.
 .PHONY: bench-tools
