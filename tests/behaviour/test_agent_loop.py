@@ -337,6 +337,17 @@ def test_arguments_that_can_not_be_right_are_refused(quick: SyncClient):
         tool(danger=True)(print)
 
 
+def test_a_state_to_go_on_from_that_is_none_is_refused(quick: SyncClient):
+    for checkpoints in (quick, None):
+        bot = agent(model=Script("never asked"), checkpoints=checkpoints, session_id="s", sync=True)
+        for wrong in ({"messages": []}, AgentState.initial().to_json(), "s"):
+            with pytest.raises(UsageError, match=r"AgentState\.from_json"):
+                bot.generate("hi", wrong)
+            with pytest.raises(UsageError, match=r"AgentState\.from_json"):
+                next(bot.stream("hi", wrong))
+    assert quick.latest(session_id="s") is None
+
+
 def test_what_a_model_must_not_give_is_refused(quick):
     for wrong in (7, {"role": "user", "content": "x"}, {"choices": []}):
         with pytest.raises(UsageError, match="the model"):

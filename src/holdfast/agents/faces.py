@@ -71,6 +71,11 @@ class _Agent:
         return StoreKeeper(self._checkpoints, self.session_id, self._loop.invoke)
 
     async def _events(self, prompt: Any, state: AgentState | None, *, is_streamed: bool) -> AsyncGenerator[AgentEvent]:
+        if state is not None and not isinstance(state, AgentState):
+            raise UsageError(
+                f"state is a {type(state).__name__}: it must be an AgentState, such as `turn.state`, or "
+                "AgentState.from_json(...) of what `to_json` gave"
+            )
         async with self._keeper() as keeper:
             begun = state if state is not None else await keeper.load() or AgentState.initial()
             begun = _named(begun, self.session_id, self.agent_id)
