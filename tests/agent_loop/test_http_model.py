@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -120,6 +121,33 @@ def test_a_stream_that_breaks_off_is_no_reply_and_is_not_repeated(answer, told, 
     assert len(server.asked) == 1
 
 
+@pytest.mark.parametrize("ending", ["", "\n", "\r\n", "\n\ndata: [DONE]"], ids=["nothing", "LF", "CRLF", "done"])
+def test_a_stream_whose_last_event_has_no_blank_line_after_it_is_whole(ending):
+    last = f"data: {json.dumps(delta(content=' there', finish='stop'))}{ending}"
+    with ModelServer(streams(delta(content="hi"), last, done=False)) as server:
+        *pieces, reply = model_at(server).stream(HELLO)
+    assert pieces == ["hi", " there"]
+    assert reply.message["content"] == "hi there"
+
+
+def test_a_stream_that_breaks_off_within_its_last_event_is_no_reply():
+    half = f"data: {json.dumps(delta(content=' there', finish='stop'))}"[:-5]
+    cut = ModelServer(streams(delta(content="hi"), half, done=False))
+    with cut as server, pytest.raises(ModelError, match="in the middle"):
+        list(model_at(server).stream(HELLO))
+
+
+def test_who_answers_a_request_for_a_stream_with_a_whole_response_is_understood():
+    with ModelServer(says("hi"), raw(b'{"error": {"message": "overloaded"}}'), raw(b"{}")) as server:
+        model = model_at(server)
+        [reply] = model.stream(HELLO)
+        assert (reply.message["content"], reply.usage["total_tokens"]) == ("hi", 5)
+        with pytest.raises(ModelError, match="overloaded"):
+            list(model.stream(HELLO))
+        with pytest.raises(ModelError, match="no chat completion"):
+            list(model.stream(HELLO))
+
+
 def test_a_stream_that_is_refused_at_first_is_asked_for_again(waits):
     with ModelServer(status(503), streams(delta(content="hi"), delta(finish="stop"))) as server:
         assert "hi" in list(model_at(server, waits).stream(HELLO))
@@ -174,10 +202,25 @@ def test_what_is_refused_for_good_is_not_asked_again(code, told, waits):
     assert (len(server.asked), waits.seconds) == (1, [])
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"choices": []}', b'{"choices": [7]}', b"null"])
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"<html>", b"[]", b'{"choices": []}', b'{"choices": [7]}', b"null", b"{}", b'"hi"', b'{"content": "hi"}'],
+)
 def test_what_is_no_chat_completion_is_no_reply(body):
     with ModelServer(raw(body)) as server, pytest.raises(ModelError, match="no chat completion"):
         model_at(server)(HELLO)
+
+
+def test_an_error_that_comes_as_an_answer_is_told_and_ends_no_turn(quick):
+    failed = raw(b'{"error": {"message": "overloaded", "code": 502}}')
+    fine = raw(b'{"error": null, "choices": [{"message": {"role": "assistant", "content": "hello"}}]}')
+    with ModelServer(failed, fine) as server:
+        bot = agent(model=model_at(server), checkpoints=quick, session_id="s")
+        with pytest.raises(ModelError, match="overloaded") as caught:
+            bot.generate("hi")
+        assert caught.value.status == 200
+        assert [message["role"] for message in bot.load().messages] == ["user"]
+        assert bot.generate().text == "hello"
 
 
 # -- connections -------------------------------------------------------------------------------------------------------

@@ -349,9 +349,11 @@ def test_a_state_to_go_on_from_that_is_none_is_refused(quick: SyncClient):
 
 
 def test_what_a_model_must_not_give_is_refused(quick):
-    for wrong in (7, {"role": "user", "content": "x"}, {"choices": []}):
+    for wrong in (7, {"role": "user", "content": "x"}, {"choices": []}, {}, {"id": "x", "object": "nothing"}):
         with pytest.raises(UsageError, match="the model"):
             agent(model=Script(wrong), checkpoints=quick).generate("hi")
+    with pytest.raises(ModelError, match="overloaded"):
+        agent(model=Script({"error": {"message": "overloaded"}}), checkpoints=quick).generate("hi")
 
 
 def test_a_session_of_something_else_is_not_taken_over(quick):

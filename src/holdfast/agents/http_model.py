@@ -64,10 +64,7 @@ class OpenAICompatible:
                 body = response.read()
             except (OSError, http.client.HTTPException) as error:
                 raise self._cut(error) from error
-        try:
-            return reply_of(json.loads(body))
-        except (ValueError, UsageError, TypeError, KeyError, AttributeError) as error:
-            raise ModelError(f"{self._where} answered with what is no chat completion: {body[:200]!r}", 200) from error
+        return self._whole(body)
 
     def stream(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
@@ -76,8 +73,11 @@ class OpenAICompatible:
         gathered = _Gathered()
         with self._answered(self._request(messages, tools, stream=True)) as response:
             try:
+                if response.peek(1).lstrip().startswith(b"{"):  # no events: it does not stream, or has failed
+                    yield self._whole(response.read())
+                    return
                 for data in _server_sent(response):
-                    yield from gathered.add(self._chunk(data))
+                    yield from gathered.add(self._told(data))
             except (OSError, http.client.HTTPException) as error:
                 raise self._cut(error) from error
         if not gathered.is_whole:
@@ -127,16 +127,28 @@ class OpenAICompatible:
         kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
         return kind(self._host, self._port, timeout=self._timeout)
 
-    def _chunk(self, data: str) -> Mapping[str, Any]:
+    def _whole(self, body: bytes) -> Reply:
+        """The reply that a response says all of. Without choices it is none: a message of its own would be an empty one."""
+        told = self._told(body)
         try:
-            chunk = json.loads(data)
+            if "choices" in told:
+                return reply_of(told)
+        except (UsageError, TypeError, KeyError, AttributeError) as error:
+            raise self._nonsense(body) from error
+        raise self._nonsense(body)
+
+    def _told(self, data: str | bytes) -> Mapping[str, Any]:
+        """A response, or a piece of a stream, unless it tells of an error: some servers do so with status 200, and in the
+        middle of a stream there is no other way."""
+        try:
+            told = json.loads(data)
         except ValueError:
-            chunk = None
-        if not isinstance(chunk, dict):
-            raise ModelError(f"{self._where} sent what is no chat completion: {data[:200]!r}", 200)
-        if "error" in chunk:  # in the middle of a stream there is no other way to say so
-            raise ModelError(f"{self._where} failed: {json.dumps(chunk['error'])[:LARGEST_ERROR]}", 200)
-        return chunk
+            told = None
+        if not isinstance(told, dict):
+            raise self._nonsense(data)
+        if told.get("error"):
+            raise ModelError(f"{self._where} failed: {json.dumps(told['error'])[:LARGEST_ERROR]}", 200)
+        return told
 
     # -- words ---------------------------------------------------------------------------------------------------------
 
@@ -149,6 +161,9 @@ class OpenAICompatible:
         again = f" {attempt + 1} times" if attempt else ""
         hint = {401: ": is the api_key right?", 403: ": is the api_key right?", 404: ": are base_url and model right?"}
         return ModelError(f"{self._where} refused{again}, with status {status}{hint.get(status, '')} {told}", status)
+
+    def _nonsense(self, data: str | bytes) -> ModelError:
+        return ModelError(f"{self._where} answered with what is no chat completion: {data[:200]!r}", 200)
 
     def _cut(self, error: Exception) -> ModelError:
         told = f"nothing was heard for {self._timeout:g} s" if isinstance(error, TimeoutError) else repr(error)
@@ -188,6 +203,17 @@ def _server_sent(response: http.client.HTTPResponse) -> Iterator[str]:
             if data == "[DONE]":
                 return
             yield data
+    last = "\n".join(lines)  # some servers leave out the blank line after it
+    if _is_json(last):  # else it is half of one, or says that it is done
+        yield last
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 class _Gathered:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.errors import UsageError
+from holdfast.errors import ModelError, UsageError
 
 OURS = ("id", "timestamp", "metadata")  # of a message in a state; models are not told
 
@@ -36,12 +36,25 @@ def reply_of(given: Any) -> Reply:
             "'content': 'hello'}, or a response with choices"
         )
     if "choices" not in given:
+        _refuse_nothing(given)
         return Reply(message=_checked(given), reasoning=_reasoning(given))
     choices = given["choices"]
     if not choices or "message" not in choices[0]:
         raise UsageError("the model's response has no message: its choices are empty")
     message = choices[0]["message"]
     return Reply(message=_checked(message), usage=given.get("usage") or {}, reasoning=_reasoning(message))
+
+
+def _refuse_nothing(given: Mapping[str, Any]) -> None:
+    """What has nothing of a message is none: it would be an empty one, with which the turn ends as if all were well."""
+    if any(key in given for key in ("role", "content", "tool_calls")):
+        return
+    if given.get("error"):
+        raise ModelError(f"the model failed: {given['error']!r:.2000}")
+    raise UsageError(
+        f"the model gave {dict(given)!r:.200}, which is no message: it has no role, content or tool_calls, and is no response "
+        "with choices"
+    )
 
 
 def _checked(message: Mapping[str, Any]) -> dict[str, Any]:
