@@ -156,6 +156,46 @@ def test_a_strict_rollback_that_is_refused_has_undone_nothing(client: SyncClient
     assert (tools(report.compensated), tools(report.effects), world.undone) == (["pay"], ["mail"], ["did pay"])
 
 
+def test_two_rollbacks_at_once_undo_nothing_twice(store: Store, world: World):
+    client, other = store.client(), store.client()
+    before = worked(client, world)
+    inner = []
+
+    def undo_while_another_rolls_back(result: object) -> None:
+        inner.append(other.rollback("s", before, compensate={"pay": world.undo}, by="bob"))
+        world.undo(result)
+
+    undos = {"mail": undo_while_another_rolls_back, "pay": world.undo}
+    every = [one.effect_id for one in client.effects("s") if one.tool in ("pay", "mail", "order")]
+    report = client.rollback("s", before, compensate=undos, acknowledge=every, by="ann")
+    assert world.undone == ["did pay", "did mail"]
+    assert tools(inner[0].compensated) == ["pay"]
+    assert tools(report.compensated) == ["mail", "pay"]  # both are undone, whoever did it
+    assert [effect.history[-1].by for effect in report.compensated] == ["ann", "bob"]
+    assert client.latest(session_id="s").checkpoint_id == before
+
+
+def test_what_another_rollback_was_cut_off_in_undoing_is_not_undone_again(store: Store, world: World):
+    client, other = store.client(), store.client()
+    before = worked(client, world)
+    head = client.latest(session_id="s").checkpoint_id
+
+    def fails(result: object) -> None:
+        world.undo(result)
+        raise ConnectionError("the bank is closed")
+
+    def undo_while_another_is_cut_off(result: object) -> None:
+        with pytest.raises(ConnectionError):
+            other.rollback("s", before, compensate={"pay": fails})
+        world.undo(result)
+
+    with pytest.raises(ConflictError, match="is compensating now"):
+        client.rollback("s", before, compensate={"mail": undo_while_another_is_cut_off, "pay": world.undo})
+    assert world.undone == ["did pay", "did mail"]
+    assert client.latest(session_id="s").checkpoint_id == head
+    assert tools(client.effects("s", in_doubt=True)) == ["pay", "order"]
+
+
 def test_compensation_of_an_awaited_client(store: Store, world: World):
     async def program() -> None:
         async def undo(result: object) -> None:

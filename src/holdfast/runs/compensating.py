@@ -37,7 +37,8 @@ async def compensate(
     services: Services, planned: RollbackReport, undos: Mapping[str, Callable[..., Any]], call: Call, by: str
 ) -> tuple[Effect, ...]:
     """Undoes what the rollback would leave done and what there is an undo for, the latest first. If one raises, it is in
-    doubt whether it was undone, and nothing further is done."""
+    doubt whether it was undone, and nothing further is done. What somebody else has undone since it was planned is given,
+    too, and left alone."""
     wanted = [
         (ids.from_text(effect.effect_id), undos[effect.tool]) for effect in planned.effects if effect.tool in undos
     ]
@@ -46,6 +47,15 @@ async def compensate(
 
 async def _undo(services: Services, id_: bytes, undo: Callable[..., Any], call: Call, by: str) -> Effect:
     entry = await ledger.by_id(services, id_)
+    if entry.state is EffectState.COMPENSATED:
+        return entry.effect(services.codec)  # by another rollback: what was wanted is so
+    if entry.state is not EffectState.DONE:
+        raise ConflictError(
+            f"effect {ids.to_text(id_)} ({entry.tool!r:.60}) was done when the rollback began, and is {entry.state} now: somebody "
+            "else is undoing it, or was cut off in that. It is not undone here, and the session stays where it was. Look at it "
+            f"(`holdfast effects`); if it stays in doubt, `holdfast resolve {ids.short(ids.to_text(id_))}` says what became of "
+            "it. Then roll back again"
+        )
     undoing = entry.now("compensating", services.now_us(), by, state=EffectState.COMPENSATING, token=0)
     started = await _put(services, undoing, entry)
     result = services.codec.decode(entry.result) if entry.result is not None else None
