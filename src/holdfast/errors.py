@@ -164,11 +164,13 @@ class EffectUnknownError(ConflictError):
 
 
 class UnacknowledgedError(ConflictError):
-    """A strict rollback or fork was refused: `report` says what it would leave behind. Nothing was changed."""
+    """A strict rollback or fork was refused: `report` says what it would leave behind, `refusal` in words what of it nobody
+    has acknowledged. Nothing was changed."""
 
-    def __init__(self, message: str, report: Any = None) -> None:
+    def __init__(self, message: str, report: Any = None, refusal: str = "") -> None:
         super().__init__(message)
         self.report = report
+        self.refusal = refusal
 
 
 class EffectNotDoneError(HoldfastError):

@@ -83,6 +83,9 @@ def test_a_rollback_tells_what_it_leaves_behind_and_strict_takes_short_ids(run, 
     for arguments in (["rollback", "orders", start, "--yes"], ["fork", start]):
         refused = run(*arguments, "--strict")
         assert (refused.exit_code, refused.stdout) == (4, "")
+        assert f"effect {shipped.effect_id} ('ship') is done" in refused.stderr
+        assert "--acknowledge ID, or leave out --strict" in refused.stderr
+        assert "=" not in refused.stderr.splitlines()[-1]  # what Python would have it called
     dry = run("rollback", "orders", start, "--dry-run")
     assert f'stays done, and can be undone: ship(what="pens") ({shipped.short_id})' in dry.stderr
     assert f'nobody knows whether it was done: pay(to="eve", amount=7) ({doubted.short_id})' in dry.stderr

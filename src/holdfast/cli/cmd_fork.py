@@ -60,7 +60,7 @@ def fork(
     directory where the file system can do that.
     """
     from holdfast.cli.json_input import assignment
-    from holdfast.cli.left_behind import acknowledged, say_left_behind
+    from holdfast.cli.left_behind import acknowledged, refused_in_options, say_left_behind
     from holdfast.cli.progress import progress_bar
     from holdfast.cli.refs import id_of_ref
     from holdfast.cli.store_location import locate, open_store
@@ -71,7 +71,7 @@ def fork(
     edits = dict(assignment(text) for text in assignments)
     made: Forked | None = None
     location = locate(store).path
-    with open_store(store) as client:
+    with open_store(store) as client, refused_in_options():
         source = id_of_ref(client, ref)
         if place is None:
             may_stay = acknowledged(client, acknowledge)

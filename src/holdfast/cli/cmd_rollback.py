@@ -39,7 +39,7 @@ def rollback(
     REF is an id, the last 8 or more digits of one, a tag, or a place such as SESSION@-, SESSION@~3 or SESSION@{12}. What was
     done to the outside world stays done, and is listed.
     """
-    from holdfast.cli.left_behind import acknowledged, say_left_behind
+    from holdfast.cli.left_behind import acknowledged, refused_in_options, say_left_behind
     from holdfast.cli.operation_output import say_how_to_undo
     from holdfast.cli.refs import id_of_ref
     from holdfast.cli.restore_output import say_report
@@ -48,7 +48,7 @@ def rollback(
 
     if not files and (keep_user or force or directory is not None):
         raise click.UsageError("--keep-user, --force and --dir are about files: add --files")
-    with open_store(store) as client:
+    with open_store(store) as client, refused_in_options():
         how: dict[str, Any] = {"acknowledge": acknowledged(client, acknowledge)}
         if files:
             workspace = open_workspace(client, directory)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
 from holdfast.cli.effect_output import call_text, effect_of_ref
 from holdfast.cli.printable import name, printable
-from holdfast.errors import CheckpointNotFoundError
+from holdfast.errors import CheckpointNotFoundError, UnacknowledgedError
 
 if TYPE_CHECKING:
     from holdfast.model.reports import ForkReport, RollbackReport
@@ -32,6 +33,16 @@ def say_left_behind(report: RollbackReport | ForkReport) -> None:
         )
     for approval in getattr(report, "approvals_voided", ()):
         click.echo(f"  void: the approval {approval.short_id} of {printable(approval.call.tool, 60)}", err=True)
+
+
+@contextmanager
+def refused_in_options() -> Iterator[None]:
+    """What the library says to do next is said for Python: here it is done by options."""
+    try:
+        yield
+    except UnacknowledgedError as error:
+        told = f"{error.refusal} Look at each, then name each by --acknowledge ID, or leave out --strict"
+        raise UnacknowledgedError(told, error.report, error.refusal) from error
 
 
 def acknowledged(client: SyncClient, refs: Iterable[str]) -> list[str]:

@@ -127,8 +127,7 @@ def refuse_unacknowledged(report: RollbackReport | ForkReport, acknowledge: Coll
     told = [f"effect {one.effect_id} ({one.tool!r:.60}) is {one.state}" for one in open_effects]
     told += [f"agent {one.target_agent_id!r:.60} has gone on from handoff {one.handoff_id}" for one in open_handoffs]
     more = f", and {len(told) - 5} more" if len(told) > 5 else ""
+    refusal = f"{what} would leave behind what it can't take back: {'; '.join(told[:5])}{more}. Nothing was changed."
     raise UnacknowledgedError(
-        f"{what} would leave behind what it can't take back: {'; '.join(told[:5])}{more}. Nothing was changed. Look at each, "
-        "then name them in acknowledge=[...], or leave out strict=True",
-        report,
+        f"{refusal} Look at each, then name them in acknowledge=[...], or leave out strict=True", report, refusal
     )
