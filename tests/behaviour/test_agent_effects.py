@@ -125,6 +125,26 @@ def test_a_result_that_can_not_be_kept_is_told_and_the_effect_is_done(client):
     assert [effect.state for effect in client.effects("s")] == ["done"]
 
 
+def test_its_checkpoints_know_what_its_tools_take(client):
+    def made(*tools):
+        scout = agent(model=Script(), tools=[look], sync=True).as_tool("scout", "Looks.")
+        agent(model=Script("hello"), tools=[*tools, scout], checkpoints=client, session_id="s").generate("hi")
+        return client.latest(session_id="s").agent_context["holdfast.run"]["tools"]
+
+    first = made(Bank().pay, look)
+    assert list(first) == ["pay", "look", "scout", "scout/look"]
+    assert made(Bank().pay, look) == first
+    assert made(Bank(kind="reversible").pay, look)["pay"] != first["pay"]
+    described = tool(print, parameters={"type": "object", "properties": {"text": {"type": "string"}}})
+    otherwise = tool(print, parameters={"type": "object", "properties": {"line": {"type": "string"}}})
+    assert made(described)["print"] != made(otherwise)["print"]  # what the model sees counts as well
+    made(Bank().pay, look)
+    with client.run("s", agent_id="agent") as run:
+        run.tool(look.fn, kind="read")  # the same tool of a run
+        run.tool(lambda to: to, name="pay", identity=("to", "amount"))
+        assert run.changed_tools == ("pay", "scout", "scout/look")
+
+
 # -- open calls --------------------------------------------------------------------------------------------------------
 
 

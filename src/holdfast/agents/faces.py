@@ -63,7 +63,7 @@ class _Agent:
     def _keeper(self) -> Any:
         if isinstance(self._checkpoints, (Client, SyncClient)):
             options = {"session_id": self.session_id, "agent_id": self.agent_id, **self._options}
-            return RunKeeper(self._checkpoints, options, is_sync=self._is_sync)
+            return RunKeeper(self._checkpoints, options, self._loop.tools, is_sync=self._is_sync)
         if asking := _asking(self._loop):  # not before: it may be meant as a tool of one that has a client
             raise UsageError(
                 f"tool {asking!r:.60} waits for approval, which is asked for in a store: checkpoints=client"

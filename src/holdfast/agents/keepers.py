@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from holdfast.agents.tools import Tool
+from holdfast.agents.tools import Tool, schema_hashes
 from holdfast.errors import (
     ApprovalError,
     ApprovalPendingError,
@@ -117,9 +117,10 @@ async def _awaited(value: Any) -> Any:
 class RunKeeper:
     """In a session of a client, under its lease. The result of a tool and the state with its answer are one commit."""
 
-    def __init__(self, client: Any, options: Mapping[str, Any], *, is_sync: bool) -> None:
+    def __init__(self, client: Any, options: Mapping[str, Any], tools: Mapping[str, Tool], *, is_sync: bool) -> None:
         self._client = client
         self._options = options
+        self._tools = tools
         self._is_sync = is_sync
         self._run: Any = None
         self._saved: Any = None  # the state, as it was given to the run last
@@ -131,6 +132,7 @@ class RunKeeper:
         else:
             self._run = await self._client.run(**self._options)
             await self._run.__aenter__()
+        self._run._core.tools |= schema_hashes(self._tools)
         return self
 
     async def __aexit__(

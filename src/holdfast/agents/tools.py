@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import json
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from holdfast.errors import UsageError
+from holdfast.runs import calling
+from holdfast.runs.calling import PROVIDER_KEY
 
 KINDS = ("read", "idempotent", "reversible", "irreversible")
-PROVIDER_KEY = "idempotency_key"  # given by the run, not by the model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,13 @@ class Tool:
         """As OpenAI-compatible models want it."""
         function = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
         return {"type": "function", "function": function}
+
+    def schema_hash(self) -> str:
+        """As `run.tool` makes it; with the parameters that were declared, if they are others than the function's own."""
+        facts: dict[str, Any] = {"kind": self.kind, "identity": self.identity, "volatile": self.volatile}
+        if self.parameters != schema_of(self.fn):
+            facts["parameters"] = json.dumps(self.parameters, sort_keys=True, default=str)
+        return calling.schema_hash(self.fn, **facts)
 
     def complaint(self, arguments: Mapping[str, Any]) -> str | None:
         """Why the function can't be called with these arguments; None if it can."""
@@ -89,6 +98,16 @@ def by_name(given: Sequence[Any]) -> dict[str, Tool]:
         if one.name in found:
             raise UsageError(f"two tools are named {one.name!r:.60}")
         found[one.name] = one
+    return found
+
+
+def schema_hashes(tools: Mapping[str, Tool], path: str = "") -> dict[str, str]:
+    """Of all tools, those of sub-agents included: these are known by their agent's name and their own."""
+    found = {}
+    for name, one in tools.items():
+        found[path + name] = one.schema_hash()
+        if one.subagent is not None:
+            found |= schema_hashes(one.subagent.tools, f"{path}{name}/")
     return found
 
 
