@@ -9,8 +9,10 @@ from agent_tools import LOOK, Bank, look, steps
 from holdfast import (
     AgentState,
     ApprovalPendingError,
+    EffectNotDoneError,
     OpenToolCallError,
     StakesPolicy,
+    SyncFileCheckpoints,
     agent,
     tool,
 )
@@ -42,7 +44,43 @@ def test_a_repeatable_tool_that_failed_may_be_tried_again(client):
     )
     agent(model=model, tools=[bank.pay], checkpoints=client, session_id="s").generate("pay bob")
     assert len(bank.paid) == 2
-    assert "failed" in model.last_answers[0]
+    for told in model.last_answers:
+        assert "failed" in told
+        assert "may have been carried out" in told  # the bank may have got it, and the answer was lost
+        assert "not carried out" not in told
+
+
+@pytest.mark.parametrize("checkpoints", ["client", "nothing"])
+def test_a_tool_that_says_that_it_did_nothing_is_told_so(quick, checkpoints):
+    for kind in ("read", "idempotent", "reversible", "irreversible"):
+        for error in (EffectNotDoneError("closed"), LookupError("nobody of that name")):
+            bank = Bank(kind=kind, not_done=(LookupError,))
+            bank.fails_with = error
+            model = Script(calls(("c1", "pay", {"to": "bob", "amount": 5})), "ok")
+            agent(
+                model=model, tools=[bank.pay], checkpoints=quick if checkpoints == "client" else None, sync=True
+            ).generate("go")
+            assert "failed, and was not carried out" in model.last_answers[0]
+            assert str(error) in model.last_answers[0]
+
+
+@pytest.mark.parametrize("checkpoints", ["client", "files"])
+def test_an_idempotent_call_that_was_cut_off_is_told_as_one_that_may_be_repeated(quick, tmp_path, checkpoints):
+    kept = quick if checkpoints == "client" else SyncFileCheckpoints(tmp_path)
+    bank = Bank(kind="idempotent")
+    bank.fails_with = SystemExit("killed")
+    bot = agent(
+        model=Script(calls(("c1", "pay", {"to": "bob", "amount": 5}))),
+        tools=[bank.pay],
+        checkpoints=kept,
+        session_id="s",
+    )
+    with pytest.raises(SystemExit):
+        bot.generate("pay bob")
+    model = Script("well")
+    agent(model=model, tools=[bank.pay], checkpoints=kept, session_id="s", on_open_call="error").generate()
+    assert "may have been carried out" in model.last_answers[0]
+    assert "Don't repeat" not in model.last_answers[0]
 
 
 def test_after_a_rollback_the_same_payment_is_not_made_again(client):

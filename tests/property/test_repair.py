@@ -156,6 +156,7 @@ def test_execute_makes_what_was_not_started_in_order_and_nothing_else(made):
         (NOT_STARTED, "was not carried out"),
         (UNKNOWN, "Nobody knows"),
         (Outcome(Fate.FAILED, words="no money"), "no money"),
+        (Outcome(Fate.MAY_BE_REPEATED), "may have been carried out"),
     ],
 )
 def test_the_answer_tells_the_truth_in_the_shape_of_the_call(shape, outcome, told):

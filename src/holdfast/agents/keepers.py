@@ -25,7 +25,7 @@ from holdfast.errors import (
 from holdfast.model import effects
 from holdfast.model.agentstate import AgentState
 from holdfast.model.effects import EffectState
-from holdfast.model.repair import NOT_STARTED, UNKNOWN, Fate, Outcome, as_text
+from holdfast.model.repair import MAY_BE_REPEATED, NOT_STARTED, UNKNOWN, Fate, Outcome, as_text
 from holdfast.model.transcript import ToolCall
 from holdfast.objects.journal import FAILED, OK
 from holdfast.operations import ledger
@@ -57,9 +57,14 @@ class Keeper(Protocol):
 
 def failure(tool: Tool, error: Exception) -> Outcome:
     """What an exception of a tool says: mostly nothing about whether it was carried out."""
-    told = f"{type(error).__name__}: {error}"
-    is_certain = tool.kind in REPEATABLE or isinstance(error, (EffectNotDoneError, *tool.not_done))
-    return Outcome(Fate.FAILED if is_certain else Fate.UNKNOWN, words=told)
+    was_not_done = tool.kind == "read" or isinstance(error, (EffectNotDoneError, *tool.not_done))
+    fate = Fate.FAILED if was_not_done else in_doubt(tool).fate
+    return Outcome(fate, words=f"{type(error).__name__}: {error}")
+
+
+def in_doubt(tool: Tool) -> Outcome:
+    """What there is to say of a call that was started, and of which it is not known how it ended."""
+    return MAY_BE_REPEATED if tool.kind in REPEATABLE else UNKNOWN
 
 
 class StoreKeeper:
@@ -107,7 +112,7 @@ class StoreKeeper:
         return after
 
     async def outcome(self, tool: Tool, call: ToolCall, key: str, state: AgentState) -> Outcome:  # noqa: ARG002 - as `Keeper`
-        return UNKNOWN if state.metadata.get(STARTED) == key else NOT_STARTED
+        return in_doubt(tool) if state.metadata.get(STARTED) == key else NOT_STARTED
 
 
 async def _awaited(value: Any) -> Any:
@@ -204,8 +209,10 @@ class RunKeeper:
             entry = await ledger.find(core.services, entry.target, core.tree)
         if entry is None or entry.state in (EffectState.FAILED, EffectState.COMPENSATED):
             return NOT_STARTED
-        if entry.state is not EffectState.DONE or entry.result is None:
+        if entry.state is EffectState.COMPENSATING:
             return UNKNOWN
+        if entry.state is not EffectState.DONE or entry.result is None:
+            return in_doubt(tool)
         if entry.checkpoint is not None:
             return Outcome(Fate.FAILED, words="it was carried out on another branch of this conversation")
         return Outcome(Fate.FINISHED, decode(entry.result))

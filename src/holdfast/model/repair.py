@@ -1,7 +1,8 @@
 """Repair of a conversation that was cut off in the middle of its tool calls.
 
 Models refuse a transcript in which a call is not answered, and a made-up answer makes them repeat what was done. So each
-open call is closed with what is known: its result, if it finished; that it was not started; or that nobody knows.
+open call is closed with what is known: its result, if it finished; that it was not started; or that nobody knows, and
+whether it may be repeated all the same.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ class Fate(StrEnum):
     FAILED = "failed"  # it was tried, and certainly not carried out
     NOT_STARTED = "not started"
     UNKNOWN = "unknown"
+    MAY_BE_REPEATED = "may be repeated"  # nobody knows, either; but twice is the same as once
 
 
 class OnOpenCall(StrEnum):
@@ -55,9 +57,12 @@ _WORDS = {
     Fate.NOT_STARTED: "This call was not carried out: the agent was interrupted before it was started.",
     Fate.UNKNOWN: "Nobody knows whether this call was carried out: the agent was interrupted, or it failed, in the middle of "
     "it. Don't repeat it before you have found out.",
+    Fate.MAY_BE_REPEATED: "This call failed, or was interrupted, and may have been carried out all the same. To repeat it does "
+    "no harm.",
 }
 NOT_STARTED = Outcome(Fate.NOT_STARTED)
 UNKNOWN = Outcome(Fate.UNKNOWN)
+MAY_BE_REPEATED = Outcome(Fate.MAY_BE_REPEATED)
 
 Truth = Callable[[ToolCall], Outcome] | Mapping[str, Outcome]
 
