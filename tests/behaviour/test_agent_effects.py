@@ -31,7 +31,7 @@ def test_an_exception_of_an_irreversible_tool_is_told_as_what_it_is(client):
     assert "Nobody knows" in first
     assert "TimeoutError: no answer" in first
     assert bank.paid == [("bob", 5)]  # the model asked for it again: it was not repeated
-    assert "Nobody knows" in second
+    assert "It is not repeated" in second
     [effect] = client.effects("s")
     assert effect.is_in_doubt
 

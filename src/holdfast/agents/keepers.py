@@ -1,7 +1,7 @@
 """Where an agent loop keeps its state, and how it carries out its tools there.
 
 With a client, the loop is a run: tools are effects, with a ledger that knows which of them were carried out. With a plain
-store, the state itself says which call was started. `Keeper` is what the loop sees.
+store, the state itself says which calls were started. `Keeper` is what the loop sees.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from holdfast.agents import doubts
+from holdfast.agents.doubts import Doubt
 from holdfast.agents.tools import Tool, schema_hashes
 from holdfast.errors import (
     ApprovalError,
@@ -29,6 +31,8 @@ from holdfast.model.repair import MAY_BE_REPEATED, NOT_STARTED, UNKNOWN, Fate, O
 from holdfast.model.transcript import ToolCall
 from holdfast.objects.journal import FAILED, OK
 from holdfast.operations import ledger
+from holdfast.runs import calling
+from holdfast.runs.effecting import EffectCall
 from holdfast.runs.stepping import StepCall
 
 Finish = Callable[[Outcome], AgentState]
@@ -36,8 +40,9 @@ Finish = Callable[[Outcome], AgentState]
 Invoke = Callable[[Callable[..., Any], Sequence[Any], dict[str, Any]], Awaitable[Any]]
 """How what the program gave is called: on the spot, or awaited, or in a thread."""
 
-STARTED = "started_call"  # metadata of a state in a plain store: the call that is being carried out
 REPEATABLE = ("read", "idempotent")
+DOUBTED = (Fate.UNKNOWN, Fate.MAY_BE_REPEATED)
+NOT_REPEATED = "an equal call was made before, and nobody knows whether that was carried out: this one was not made"
 
 
 class Keeper(Protocol):
@@ -69,13 +74,13 @@ def in_doubt(tool: Tool) -> Outcome:
 
 class StoreKeeper:
     """In a plain `CheckpointStore`, or nowhere. Before a tool is called that changes something, the state that says so is
-    saved."""
+    saved: it is all that is known of calls that were cut off, or that raised (`doubts.py`)."""
 
     def __init__(self, store: Any, session_id: str, invoke: Invoke) -> None:
         self._store = store
         self._session_id = session_id
         self._invoke = invoke
-        self._started: str | None = None  # the call that is being carried out
+        self._started: Doubt | None = None  # the call that is being carried out
 
     async def __aenter__(self) -> Self:
         return self
@@ -91,28 +96,56 @@ class StoreKeeper:
 
     async def save(self, state: AgentState, name: str) -> None:  # noqa: ARG002 - a plain store names no steps
         if self._started is not None:
-            state = state.with_metadata(STARTED, self._started)
+            state = doubts.noted(state, self._started)
         if self._store is not None:
             await _awaited(self._store.save(self._session_id, state.to_json()))
 
     async def carry_out(self, tool: Tool, call: ToolCall, key: str, state: AgentState, finish: Finish) -> AgentState:
-        if state.metadata.get(STARTED) == key and tool.kind not in REPEATABLE:
-            outcome = UNKNOWN
+        if tool.kind == "read":
+            after = finish(await self._outcome_of(tool, dict(call.arguments or {})))
         else:
-            if tool.kind != "read":
-                self._started = key  # and stays so if what follows is cut off: every state that is saved then says it
-                await self.save(state, tool.name)
-            try:
-                outcome = Outcome(Fate.FINISHED, await self._invoke(tool.fn, (), dict(call.arguments or {})))
-            except Exception as error:
-                outcome = failure(tool, error)
-        self._started = None
-        after = finish(outcome).without_metadata(STARTED)
+            after = await self._changed(tool, call, key, state, finish)
         await self.save(after, tool.name)
         return after
 
+    async def _changed(self, tool: Tool, call: ToolCall, key: str, state: AgentState, finish: Finish) -> AgentState:
+        """The state after a call that changes something, unless an equal one did so and nobody knows."""
+        asked = doubts.of_call(tool, call, key)
+        before = doubts.equal_to(state, asked)
+        meant = before or asked
+        outcome = None
+        if before is not None and tool.kind not in REPEATABLE:
+            outcome = await self._found_out(tool, call, before, is_same=before.key == key)
+        if outcome is None:
+            await self.save(doubts.noted(state, meant), tool.name)
+            self._started = meant  # and stays so if what follows is cut off: every state that is saved then says it
+            outcome = await self._outcome_of(tool, self._keyed(tool.fn, call, meant))
+        self._started = None
+        after = finish(outcome)
+        return doubts.noted(after, meant) if outcome.fate in DOUBTED else doubts.settled(after, meant)
+
+    async def _found_out(self, tool: Tool, call: ToolCall, before: Doubt, *, is_same: bool) -> Outcome | None:
+        """What became of a call in doubt, as far as anybody can say; None if it was not carried out."""
+        if tool.probe is None:
+            return UNKNOWN if is_same else Outcome(Fate.UNKNOWN, words=NOT_REPEATED)
+        try:
+            found = await self._invoke(tool.probe, (), self._keyed(tool.probe, call, before))
+        except Exception as error:
+            return Outcome(Fate.UNKNOWN, words=f"its probe failed: {error!r:.200}")
+        return None if found is None else Outcome(Fate.FINISHED, found)
+
+    async def _outcome_of(self, tool: Tool, arguments: dict[str, Any]) -> Outcome:
+        try:
+            return Outcome(Fate.FINISHED, await self._invoke(tool.fn, (), arguments))
+        except Exception as error:
+            return failure(tool, error)
+
+    def _keyed(self, fn: Callable[..., Any], call: ToolCall, meant: Doubt) -> dict[str, Any]:
+        return {**(call.arguments or {}), **calling.keyed(fn, meant.provider_key(self._session_id))}
+
     async def outcome(self, tool: Tool, call: ToolCall, key: str, state: AgentState) -> Outcome:  # noqa: ARG002 - as `Keeper`
-        return in_doubt(tool) if state.metadata.get(STARTED) == key else NOT_STARTED
+        is_doubted = any(one.key == key for one in doubts.of_state(state))
+        return in_doubt(tool) if is_doubted else NOT_STARTED
 
 
 async def _awaited(value: Any) -> Any:
@@ -188,9 +221,18 @@ class RunKeeper:
             outcome = finished(asked, original, result)  # it was carried out before
         finally:
             watched.is_over = True
+        if outcome.fate in DOUBTED and not isinstance(asked, StepCall):
+            self._make_equal_calls_the_same(asked)
         after = finish(outcome)
         await self.save(after, tool.name)
         return after
+
+    def _make_equal_calls_the_same(self, asked: EffectCall) -> None:
+        """As long as nobody knows whether an effect was carried out, who asks for an equal one means this one: then it is
+        probed, or refused, or repeated with the same key. Another place would make it another effect."""
+        core = self._run._core
+        with core.lock:
+            core.ordinals.get((asked.name, asked.digest), {}).pop(asked.place, None)
 
     async def outcome(self, tool: Tool, call: ToolCall, key: str, state: AgentState) -> Outcome:  # noqa: ARG002 - as `Keeper`
         core = self._run._core

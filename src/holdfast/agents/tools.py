@@ -38,6 +38,11 @@ class Tool:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise UsageError(f"tool {self.name!r:.60}: kind is {self.kind!r:.60}: it must be one of {', '.join(KINDS)}")
+        if self.kind == "read" and calling.requires_key(self.fn):
+            raise UsageError(
+                f"tool {self.name!r:.60} is of the kind 'read' and needs an {PROVIDER_KEY}, which only what changes something is "
+                f"given: give that parameter a default, or declare the kind 'idempotent'"
+            )
 
     def schema(self) -> dict[str, Any]:
         """As OpenAI-compatible models want it."""

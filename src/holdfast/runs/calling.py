@@ -81,6 +81,13 @@ def keyed(fn: Callable[..., Any], key: str) -> dict[str, str]:
     return {PROVIDER_KEY: key} if signature is not None and PROVIDER_KEY in signature.parameters else {}
 
 
+def requires_key(fn: Callable[..., Any]) -> bool:
+    """Whether the function can't be called without a provider key."""
+    signature = _signature(fn)
+    parameter = None if signature is None else signature.parameters.get(PROVIDER_KEY)
+    return parameter is not None and parameter.default is inspect.Parameter.empty
+
+
 def is_coroutine(fn: Callable[..., Any]) -> bool:
     """Whether calling it gives something to await, as far as can be told before."""
     while isinstance(fn, functools.partial):
