@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from agent_models import Script, calls
-from agent_tools import Bank
+from agent_tools import Bank, look
 
 from holdfast import FileCheckpoints, SyncFileCheckpoints, UsageError, agent, tool
 
@@ -112,6 +112,21 @@ def test_what_the_tool_of_a_sub_agent_left_in_doubt_is_not_made_again_for_anothe
     bot_of(Script(*ask, "hm"), [payer], checkpoints).generate("go")
     assert bank.paid == [("bob", 5)]
     assert "Nobody knows" in inner.last_answers[0]
+
+
+def test_a_sub_agent_that_failed_after_it_has_paid_is_not_told_as_one_that_did_nothing(checkpoints):
+    bank = Bank()
+    look_first = calls(("i0", "look", {"what": "x"}))
+    inner = Script(look_first, ConnectionError("gone"), paying("i1"), ConnectionError("gone again"))
+    payer = agent(model=inner, tools=[bank.pay, look], sync=True).as_tool("payer", "Pays.")
+    ask = [calls((id_, "payer", {"prompt": "pay bob"})) for id_ in ("c1", "c2")]
+    model = Script(*ask, "hm")
+    turn = bot_of(model, [payer], checkpoints).generate("go")
+    assert bank.paid == [("bob", 5)]
+    only_looked, has_paid = model.last_answers
+    assert "failed, and was not carried out. (ConnectionError: gone)" in only_looked
+    assert "Nobody knows" in has_paid
+    assert [trace.success for trace in turn.state.subagent_traces] == [False, False]
 
 
 def test_what_was_cancelled_is_not_made_again(tmp_path):

@@ -209,6 +209,11 @@ class Loop:
 
     # -- its sub-agents ------------------------------------------------------------------------------------------------
 
+    def may_have_changed_something(self, state: AgentState) -> bool:
+        """Whether a tool was asked for there that does more than read."""
+        asked = {call.name for message in state.messages for call in transcript.calls_of(message)}
+        return any(tool.kind != "read" for name, tool in self.tools.items() if name in asked)
+
     async def _delegated(
         self, keeper: Keeper, tool: Tool, call: ToolCall, place: _Place, told: list[Outcome]
     ) -> AgentState:
@@ -228,7 +233,8 @@ class Loop:
             raise
         except Exception as error:
             state = await child.load() or state
-            outcome = Outcome(Fate.FAILED, words=f"{type(error).__name__}: {error}")
+            fate = Fate.UNKNOWN if loop.may_have_changed_something(state) else Fate.FAILED
+            outcome = Outcome(fate, words=f"{type(error).__name__}: {error}")
         except BaseException:
             place.state = child.state  # what it came to must not be lost when the turn is saved as cancelled
             raise
