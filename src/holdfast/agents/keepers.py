@@ -32,7 +32,6 @@ from holdfast.model.transcript import ToolCall
 from holdfast.objects.journal import FAILED, OK
 from holdfast.operations import ledger
 from holdfast.runs import calling
-from holdfast.runs.effecting import EffectCall
 from holdfast.runs.stepping import StepCall
 
 Finish = Callable[[Outcome], AgentState]
@@ -221,18 +220,9 @@ class RunKeeper:
             outcome = finished(asked, original, result)  # it was carried out before
         finally:
             watched.is_over = True
-        if outcome.fate in DOUBTED and not isinstance(asked, StepCall):
-            self._make_equal_calls_the_same(asked)
         after = finish(outcome)
         await self.save(after, tool.name)
         return after
-
-    def _make_equal_calls_the_same(self, asked: EffectCall) -> None:
-        """As long as nobody knows whether an effect was carried out, who asks for an equal one means this one: then it is
-        probed, or refused, or repeated with the same key. Another place would make it another effect."""
-        core = self._run._core
-        with core.lock:
-            core.ordinals.get((asked.name, asked.digest), {}).pop(asked.place, None)
 
     async def outcome(self, tool: Tool, call: ToolCall, key: str, state: AgentState) -> Outcome:  # noqa: ARG002 - as `Keeper`
         core = self._run._core
@@ -245,6 +235,7 @@ class RunKeeper:
             return Outcome(Fate.FAILED)
         if isinstance(asked, StepCall):
             return NOT_STARTED
+        core.places.give_back(asked.place, asked.name, (asked.digest,), known)  # it was looked at, and not asked for
         id_ = effects.effect_id(core.tree, asked.name, asked.digest, asked.ordinal)
         entry = await ledger.find(core.services, id_, core.tree)
         if entry is not None and entry.target is not None:
