@@ -87,6 +87,8 @@ class Findings:
             self.totals = self.totals.changed(entry, None)
         elif path in self.changes and not self._was_known(path):
             self.totals = self.totals.changed(self.changes.pop(path), None)
+            if self._was_file(path):  # its name was taken by the directory: it is gone all the same
+                self.changes[path] = None
         elif self._was_known(path):
             self.note(path, entry, None)
         known = self.cache.directories.get(path)
@@ -104,6 +106,11 @@ class Findings:
         above, _, name = path.rpartition(b"/")
         known = self.cache.directories.get(above)
         return known is not None and name in known.directories
+
+    def _was_file(self, path: bytes) -> bool:
+        above, _, name = path.rpartition(b"/")
+        known = self.cache.directories.get(above)
+        return known is not None and name in known.files
 
     def _count(self, before: Entry | None, after: Entry | None) -> None:
         self.totals = self.totals.changed(before, after)
