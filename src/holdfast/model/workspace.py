@@ -94,6 +94,18 @@ class Excluded(NamedTuple):
         return os.fsdecode(self.path)
 
 
+class Deciding(NamedTuple):
+    """A file that decided about what was left out, and was left out itself: an ignore file, with what it says, or one that
+    marks a directory as a program's (`pyvenv.cfg`, …), of which nothing matters but that it was there."""
+
+    path: bytes
+    content: bytes = b""
+
+    @property
+    def text(self) -> str:
+        return os.fsdecode(self.path)
+
+
 class LeftOut(NamedTuple):
     """A path that snapshots leave out, for which reason, and how many files and bytes are at it and below it now."""
 
@@ -142,6 +154,7 @@ class Snapshot:
     notes: tuple[str, ...] = ()
     not_taken: SnapshotSkipped | None = None
     options: Options = DEFAULT_OPTIONS
+    deciding: tuple[Deciding, ...] = ()  # that are not in the tree: with those that are, they are the rules of then
 
     @property
     def hash(self) -> bytes:

@@ -11,7 +11,7 @@ import ormsgpack
 
 from holdfast.errors import CorruptError, NewerVersionError
 from holdfast.model.snapshot_reference import reference_to
-from holdfast.model.workspace import DEFAULT_OPTIONS, Excluded, Options, Skipped, Snapshot, SnapshotSkipped
+from holdfast.model.workspace import DEFAULT_OPTIONS, Deciding, Excluded, Options, Skipped, Snapshot, SnapshotSkipped
 
 VERSION = 1
 HOLE = b""  # in the place of a chunk's hash: nothing but zeros
@@ -38,6 +38,8 @@ def pack(snapshot: Snapshot) -> bytes:
         fields["not_taken"] = snapshot.not_taken.reason
     if snapshot.options != DEFAULT_OPTIONS:
         fields["options"] = list(snapshot.options)
+    if snapshot.deciding:
+        fields["rules"] = [[one.path, one.content] for one in snapshot.deciding]
     return ormsgpack.packb(fields)
 
 
@@ -65,6 +67,7 @@ def unpack(data: bytes) -> Snapshot:
             notes=tuple(fields.get("notes", ())),
             not_taken=SnapshotSkipped(not_taken) if not_taken is not None else None,
             options=Options(*fields.get("options", DEFAULT_OPTIONS)),
+            deciding=tuple(Deciding(path, content) for path, content in fields.get("rules", ())),
         )
     except (ValueError, TypeError, KeyError) as error:
         raise CorruptError(f"a snapshot can't be read ({error}): the store is damaged. Run `verify`") from error

@@ -104,16 +104,8 @@ class Here:
     async def protected(
         self, now: Taken, target: Snapshot, changes: Sequence[FileChange], load: filetree.Load
     ) -> Callable[[bytes], bool]:
-        assert now.snapshot.tree is not None
-        assert target.tree is not None
-        return await protection(
-            self.services,
-            self._opened.taker._scope,
-            changes,
-            now.not_ours,
-            (now.snapshot.tree, load),
-            (target, target.tree, load),
-        )
+        scope = self._opened.taker._scope
+        return await protection(self.services, self.root, scope, changes, now.not_ours, now.snapshot, target, load)
 
     async def last_known(self, target_id: str | None) -> list[str]:
         sessions = [self._opened.session_id]

@@ -33,6 +33,7 @@ class _RuleFile(NamedTuple):
 
     base: bytes  # the directory it stands in, with a slash at its end, or empty for the root
     source: str
+    content: bytes
     rules: tuple[_Rule, ...]
     any_of: re.Pattern[bytes] | None
 
@@ -72,6 +73,12 @@ class Rules:
         parts = (self.key, directory, gitignore or b"", b"\0", holdfastignore or b"")
         deeper.key = hashlib.sha256(b"\0".join(parts)).digest()[:8]
         return deeper
+
+    def said_in(self, directory: bytes) -> list[tuple[bytes, bytes]]:
+        """The ignore files that the directory itself has, and what they say."""
+        base = directory + b"/" if directory else b""
+        deepest = ((GITIGNORE, self._git[-1:]), (HOLDFASTIGNORE, self._own[-1:]))
+        return [(name, file.content) for name, files in deepest for file in files if file.base == base]
 
     def verdict(self, path: bytes, *, is_directory: bool, beside: Collection[bytes]) -> Verdict | None:
         """What the rules say of a path below directories that are not left out; None if they say nothing. `beside` are the
@@ -117,7 +124,7 @@ def _parsed(directory: bytes, name: bytes, content: bytes) -> _RuleFile:
             rules.append(rule)
             patterns.append(pattern)
     any_of = re.compile(b"|".join(b"(?:%b)" % pattern for pattern in patterns), re.DOTALL) if patterns else None
-    return _RuleFile(base, (base + name).decode("utf-8", "backslashreplace"), tuple(rules), any_of)
+    return _RuleFile(base, (base + name).decode("utf-8", "backslashreplace"), content, tuple(rules), any_of)
 
 
 def _rule(line: bytes) -> tuple[_Rule, bytes] | None:

@@ -6,8 +6,9 @@ import os
 import stat
 from collections.abc import Collection
 
+from holdfast.model.workspace import Deciding
 from holdfast.workspace import ignore
-from holdfast.workspace.guards import FILE_FLAGS
+from holdfast.workspace.guards import DIRECTORY_FLAGS, FILE_FLAGS, NO_FOLLOW
 from holdfast.workspace.statcache import Directory
 
 # A change of one of these names may change what is left out of directories that have not changed.
@@ -25,16 +26,58 @@ def known_in(directory: Directory) -> list[bytes]:
     return [name for name in ignore.FILES if name in directory.files or name in directory.excluded]
 
 
+def deciding_at(root: bytes, path: bytes) -> dict[bytes, bytes]:
+    """Of the files that decide, those that a directory below the root has now; of the ignore files, what they say. No symlink
+    is followed."""
+    descriptor = os.open(root, DIRECTORY_FLAGS)
+    try:
+        for part in path.split(b"/") if path else ():
+            below = os.open(part, DIRECTORY_FLAGS | NO_FOLLOW, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = below
+        there = {name: b"" for name in DECIDING.difference(ignore.FILES) if _is_there(name, descriptor)}
+        said = {name: _content_of(name, descriptor) for name in ignore.FILES}
+        return there | {name: content for name, content in said.items() if content is not None}
+    except OSError:  # no such directory: nothing decides in it
+        return {}
+    finally:
+        os.close(descriptor)
+
+
 def has_lost_marker(descriptor: int, old: Directory) -> bool:
     """Whether a directory that is left out for what is in it no longer has that."""
     for name, rule in old.excluded.items():
-        marker = rule.rpartition("(")[2].rstrip(")") if rule.startswith("by default") else ""
-        if marker.encode() in ignore.MARKED_INSIDE:
-            try:
-                os.stat(name + b"/" + marker.encode(), dir_fd=descriptor, follow_symlinks=False)
-            except OSError:
-                return True
+        marker = _marker_inside(rule)
+        if marker is not None and not _is_there(name + b"/" + marker, descriptor):
+            return True
     return False
+
+
+def hidden_in(path: bytes, directory: Directory) -> list[Deciding]:
+    """What decides in a directory about what is left out, and is left out itself."""
+    base = path + b"/" if path else b""
+    found = [Deciding(base + name, content) for name, content in directory.hidden]
+    beside = (name for name in ignore.MARKED_BESIDE.values() if name in directory.excluded or name in directory.skipped)
+    found += [Deciding(base + name) for name in beside]
+    for name, rule in directory.excluded.items():
+        inside = _marker_inside(rule)
+        if inside is not None:
+            found.append(Deciding(base + name + b"/" + inside))
+    return found
+
+
+def _marker_inside(rule: str) -> bytes | None:
+    """The file for which a directory is left out that has it, by the reason that was given."""
+    marker = rule.rpartition("(")[2].rstrip(")").encode() if rule.startswith("by default") else b""
+    return marker if marker in ignore.MARKED_INSIDE else None
+
+
+def _is_there(path: bytes, directory: int) -> bool:
+    try:
+        os.stat(path, dir_fd=directory, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
 
 
 def _content_of(name: bytes, directory: int) -> bytes | None:

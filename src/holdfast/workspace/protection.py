@@ -1,15 +1,17 @@
 """What a restore must not touch because it was left out: at the target's moment, or now.
 
 What is in a snapshot was not excluded then. So a path that would be deleted is judged by the rules of the target (it was
-excluded then, and is only seen now because the rules have changed), and a path that would be made by those of now. Rules
-differ only where an ignore file, or one that marks a directory as made by a program, differs, or where one snapshot was to
-take in what the other was not (`include_git`, `secrets`, …): else there is nothing to judge. What could not be read then may
-have been there, whatever the rules say: the target says which paths these are.
+excluded then, and is only seen now because the rules have changed), and a path that would be made by those of now, as they are on
+the disk. Those of then are files in the snapshot's tree or, where they are left out themselves, beside it
+(`Snapshot.deciding`). Rules differ only where one of these does, or where one snapshot was to take in what the other was not
+(`include_git`, `secrets`, …): else there is nothing to judge. What could not be read then may have been there, whatever the
+rules say: the target says which paths these are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from holdfast.model.restore_plan import parents
 from holdfast.model.workspace import Entry, FileChange, Options, Snapshot
@@ -18,30 +20,38 @@ from holdfast.operations import snapshots
 from holdfast.operations.services import Services
 from holdfast.workspace import ignore
 from holdfast.workspace.guards import is_secret
+from holdfast.workspace.ignore_files import DECIDING, deciding_at
 from holdfast.workspace.scope import Scope
-
-MARKERS = frozenset((*ignore.FILES, *ignore.MARKED_INSIDE, *ignore.MARKED_BESIDE.values()))
 
 
 async def protection(
     services: Services,
+    root: bytes,
     scope: Scope,
     changes: Sequence[FileChange],
     excluded_now: Iterable[bytes],
-    now: tuple[bytes, filetree.Load],
-    target: tuple[Snapshot, bytes, filetree.Load],
+    now: Snapshot,
+    then: Snapshot,
+    load: filetree.Load,
 ) -> Callable[[bytes], bool]:
-    """Whether a path among `changes` is left out by one of the rules. `excluded_now` are the paths that a walk has just
-    left out; `now` and `target` are trees, with how to read them."""
-    then, then_tree, then_load = target
+    """Whether a path among `changes`, which are all that differs between the two snapshots, is left out by one of the rules.
+    `excluded_now` are the paths that a walk has just left out below the root."""
     left_out = {*excluded_now, *scope.never}
     left_out |= {path for path, _ in (*then.skipped, *then.excluded)}
     outside: set[bytes] = set()
-    if then.options != scope.options or any(change.path.rpartition(b"/")[2] in MARKERS for change in changes):
+    if (
+        then.options != scope.options
+        or then.deciding != now.deciding
+        or any(change.path.rpartition(b"/")[2] in DECIDING for change in changes)
+    ):
         made = [change.after for change in changes if change.before is None and change.after is not None]
         gone = [change.before for change in changes if change.after is None and change.before is not None]
-        outside |= await _excluded(services, scope.options, *now, made)
-        outside |= await _excluded(services, then.options, then_tree, then_load, gone)
+        if made:
+            judge_now = _Judge(scope.options, lambda directory: deciding_at(root, directory))
+            outside |= await services.backend.apart(lambda: judge_now.left_out_of(made))
+        if gone:
+            deciding_then = await _deciding(services, then, load)
+            outside |= _Judge(then.options, lambda directory: deciding_then.get(directory, {})).left_out_of(gone)
 
     below: dict[bytes, bool] = {b"": False}  # directories, and whether one of them or above them is left out
     if not scope.include_git:
@@ -57,25 +67,36 @@ async def protection(
     return is_protected
 
 
-async def _excluded(
-    services: Services, options: Options, tree: bytes, load: filetree.Load, entries: Sequence[Entry]
-) -> set[bytes]:
-    """Which of these the rules of a tree leave out."""
-    if not entries:
-        return set()
-    alone = {entry.path for entry in entries if _is_left_out_alone(entry, options)}
-    names: dict[bytes, dict[bytes, Entry]] = {}
-    async for entry in filetree.entries(tree, load):
+async def _deciding(services: Services, snapshot: Snapshot, load: filetree.Load) -> dict[bytes, dict[bytes, bytes]]:
+    """The files that decided when a snapshot was taken: by their directories, their names and what ignore files say."""
+    found: dict[bytes, dict[bytes, bytes]] = {}
+    rules: list[Entry] = []
+    async for entry in filetree.entries(snapshots.tree_of(snapshot), load):
         directory, _, name = entry.path.rpartition(b"/")
-        if name in MARKERS:
-            names.setdefault(directory, {})[name] = entry
-    if not names and not any(ignore.COMPILED in entry.path for entry in entries):
-        return alone  # every other rule is in a file, or about what is beside one
-    files = [one for listed in names.values() for one in listed.values() if _is_rules(one)]
-    contents = await snapshots.objects_of(services, [one.content for one in files if one.size])
-    texts = dict(zip((one.content for one in files if one.size), contents, strict=True))
-    judge = _Judge(options, names, texts)
-    return alone | {entry.path for entry in entries if judge.leaves_out(entry)}
+        if name in DECIDING and name not in ignore.FILES:
+            found.setdefault(directory, {})[name] = b""
+        elif name in ignore.FILES and entry.kind == "file":
+            rules.append(entry)
+    whole = [entry.content for entry in rules if entry.is_one_blob]
+    texts = dict(zip(whole, await snapshots.objects_of(services, whole), strict=True))
+    for entry in rules:
+        directory, _, name = entry.path.rpartition(b"/")
+        text = await _beginning(services, entry) if entry.is_chunked else texts.get(entry.content, b"")
+        found.setdefault(directory, {})[name] = text
+    for path, text in snapshot.deciding:
+        directory, _, name = path.rpartition(b"/")
+        found.setdefault(directory, {})[name] = text
+    return found
+
+
+async def _beginning(services: Services, entry: Entry) -> bytes:
+    """A large ignore file's content, as far as it is read."""
+    text = b""
+    async for part in snapshots.content(services, entry):
+        text += part
+        if len(text) >= ignore.MAX_RULES_BYTES:
+            break
+    return text[: ignore.MAX_RULES_BYTES]
 
 
 def _is_left_out_alone(entry: Entry, options: Options) -> bool:
@@ -85,19 +106,21 @@ def _is_left_out_alone(entry: Entry, options: Options) -> bool:
     return options.secrets != "keep" and entry.kind != "dir" and is_secret(entry.path.rpartition(b"/")[2])
 
 
-def _is_rules(entry: Entry) -> bool:
-    return entry.kind == "file" and not entry.is_chunked and entry.path.rpartition(b"/")[2] in ignore.FILES
-
-
 class _Judge:
-    def __init__(self, options: Options, names: dict[bytes, dict[bytes, Entry]], texts: dict[bytes, bytes]) -> None:
-        self._names = names
-        self._texts = texts
+    """The rules of one moment. `deciding` gives, for a directory, the files in it that decide, and what ignore files say."""
+
+    def __init__(self, options: Options, deciding: Callable[[bytes], Mapping[bytes, bytes]]) -> None:
+        self._options = options
+        self._deciding = functools.cache(deciding)
         self._outermost = ignore.Rules(use_gitignore=options.gitignore, use_defaults=options.default_excludes)
         self._rules: dict[bytes, ignore.Rules] = {}
         self._verdicts: dict[bytes, bool] = {}
 
-    def leaves_out(self, entry: Entry) -> bool:
+    def left_out_of(self, entries: Iterable[Entry]) -> set[bytes]:
+        """The paths of those that are left out."""
+        return {entry.path for entry in entries if _is_left_out_alone(entry, self._options) or self._leaves_out(entry)}
+
+    def _leaves_out(self, entry: Entry) -> bool:
         """Whether the path, or one above it, is left out."""
         if entry.kind == "dir":
             return self._directory(entry.path)
@@ -112,22 +135,17 @@ class _Judge:
 
     def _judged(self, path: bytes, *, is_directory: bool) -> bool:
         directory = path.rpartition(b"/")[0]
-        beside = self._names.get(directory, {})
+        beside = self._deciding(directory)
         rules = self._rules_in(directory)
         verdict = rules.verdict(path, is_directory=is_directory, beside=beside)
         if verdict is not None and verdict.is_ignored:
             return True
-        return is_directory and rules.marked_inside(self._names.get(path, {})) is not None
+        return is_directory and rules.marked_inside(self._deciding(path)) is not None
 
     def _rules_in(self, directory: bytes) -> ignore.Rules:
         """The rules that hold in a directory: those of the directory above it, and its own files'."""
         if directory not in self._rules:
             above = self._rules_in(directory.rpartition(b"/")[0]) if directory else self._outermost
-            self._rules[directory] = above.below(directory, *(self._text(directory, name) for name in ignore.FILES))
+            said = self._deciding(directory)
+            self._rules[directory] = above.below(directory, *map(said.get, ignore.FILES))
         return self._rules[directory]
-
-    def _text(self, directory: bytes, name: bytes) -> bytes | None:
-        entry = self._names.get(directory, {}).get(name)
-        if entry is None or not _is_rules(entry):
-            return None
-        return self._texts.get(entry.content, b"")

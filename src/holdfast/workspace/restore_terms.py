@@ -50,7 +50,7 @@ class Directory(Protocol):
     async def protected(
         self, now: Taken, target: Snapshot, changes: Sequence[FileChange], load: filetree.Load
     ) -> Callable[[bytes], bool]:
-        """Whether a path is excluded, by the rules of the target or by those of now."""
+        """Whether a path is excluded, by the rules of the target or by those of now; `changes` is all that differs."""
 
     async def last_known(self, target_id: str | None) -> list[str]:
         """The snapshots that the agent took last: what is as in one of them is nobody else's change."""

@@ -29,7 +29,7 @@ from holdfast.errors import (
 )
 from holdfast.model import ids
 from holdfast.model.reports import RollbackReport
-from holdfast.model.restore_plan import Action, Left, RestorePlan, UnsafePathError, make_plan, parents
+from holdfast.model.restore_plan import PROTECTED, Action, Left, RestorePlan, UnsafePathError, make_plan, parents
 from holdfast.model.restore_report import RestoreReport
 from holdfast.model.workspace import Entry, FileChange
 from holdfast.objects import filetree, restore_journal
@@ -233,12 +233,12 @@ class Restoring:
         load = _overlaid(now.nodes, snapshots.loader(self._services))
         changes = [change async for change in _diff(now.snapshot.tree, wanted, load)]
         differing = {change.path for change in changes}
+        protected = await self._directory.protected(now, target.snapshot, changes, load) if changes else _nothing
         if wishes.only is not None:
             changes = [change for change in changes if change.path in wishes.only]
         # Where nothing is, nothing can be lost: that the user removed it counts only for who keeps the user's changes.
         at_stake = [change for change in changes if change.before is not None or wishes.keep]
         changed_since = await self._changed_since(now.snapshot.tree, at_stake, known, load)
-        protected = await self._directory.protected(now, target.snapshot, changes, load) if changes else _nothing
         try:
             plan = make_plan(
                 changes,
@@ -250,7 +250,20 @@ class Restoring:
             )
         except UnsafePathError as error:
             raise CorruptError(f"the snapshot can't be restored: {error}") from error
+        if wishes.only is not None:
+            unseen = self._unseen(wishes.only - differing, now)
+            plan = replace(plan, left=tuple(sorted((*plan.left, *unseen), key=lambda one: one.path)))
         return plan, differing
+
+    def _unseen(self, paths: Collection[bytes], now: Taken) -> list[Left]:
+        """Those of these paths that are there, and excluded by now: no comparison of snapshots tells of them."""
+        not_ours = set(now.not_ours)
+        return [
+            Left(path, PROTECTED)
+            for path in paths
+            if (path in not_ours or not not_ours.isdisjoint(parents(path)))
+            and os.path.lexists(self._directory.root + b"/" + path)
+        ]
 
     async def _changed_since(
         self, now: bytes | None, changes: Sequence[FileChange], known: Sequence[str], load: filetree.Load

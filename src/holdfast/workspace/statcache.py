@@ -24,7 +24,7 @@ from holdfast.model.workspace import Entry, Kind
 from holdfast.workspace import ignore
 from holdfast.workspace.vantages import Vantages
 
-FORMAT = 1
+FORMAT = 2
 REWRITE_BEYOND = 3  # once the additions are so many times as large as what they were added to
 MAX_INFLATED = 1 << 31
 
@@ -49,6 +49,7 @@ class Directory:
     directories: dict[bytes, int] = field(default_factory=dict)  # modes
     excluded: dict[bytes, str] = field(default_factory=dict)
     skipped: dict[bytes, str] = field(default_factory=dict)
+    hidden: tuple[tuple[bytes, bytes], ...] = ()  # ignore files that are left out themselves, and what they say
 
     @property
     def is_plain(self) -> bool:
@@ -65,6 +66,7 @@ class Directory:
             dict(self.directories),
             dict(self.excluded),
             dict(self.skipped),
+            self.hidden,
         )
 
     def forget(self, name: bytes) -> None:
@@ -276,7 +278,7 @@ class CacheFile:
             if listed is None:
                 cache.put(path, None)
                 continue
-            ctime, inode, mode, rules, files, directories, excluded, skipped, *gone = listed
+            ctime, inode, mode, rules, files, directories, excluded, skipped, hidden, *gone = listed
             seen = {name: File(*rest) for name, *rest in files}
             others: tuple[Any, ...] = (directories, excluded, skipped)
             if gone:  # only what has changed is listed
@@ -286,7 +288,9 @@ class CacheFile:
                     del seen[name]
                 kept = (known.directories, known.excluded, known.skipped)
                 others = tuple(was if now is None else now for was, now in zip(kept, others, strict=True))
-            cache.put(path, Directory(ctime, inode, mode, rules, seen, *map(dict, others)))
+            said = tuple((name, content) for name, content in hidden)
+            directories, excluded, skipped = map(dict, others)
+            cache.put(path, Directory(ctime, inode, mode, rules, seen, directories, excluded, skipped, said))
         cache.chunks.update(part["chunks"])
         cache.totals = Totals(*part["totals"])
         cache.reference, cache.checkpoint = part["reference"], part["checkpoint"]
@@ -307,9 +311,8 @@ def _listed(one: Directory, before: Directory | None) -> list[Any]:
     listed: list[Any] = [one.ctime_ns, one.inode, one.mode, one.rules]
     if before is None:
         listed.append([[name, *file] for name, file in one.files.items()])
-        return listed + [
-            [list(pair) for pair in names.items()] for names in (one.directories, one.excluded, one.skipped)
-        ]
+        listed += [[list(pair) for pair in names.items()] for names in (one.directories, one.excluded, one.skipped)]
+        return [*listed, list(one.hidden)]
     listed.append([[name, *file] for name, file in one.files.items() if before.files.get(name) != file])
     for was, now in (
         (before.directories, one.directories),
@@ -317,7 +320,7 @@ def _listed(one: Directory, before: Directory | None) -> list[Any]:
         (before.skipped, one.skipped),
     ):
         listed.append(None if was == now else [list(pair) for pair in now.items()])
-    return [*listed, [name for name in before.files if name not in one.files]]
+    return [*listed, list(one.hidden), [name for name in before.files if name not in one.files]]
 
 
 def _part(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.errors import CorruptError, HoldfastError, UsageError
-from holdfast.model.workspace import Excluded, FileChange, Skipped, Snapshot, SnapshotSkipped
+from holdfast.model.workspace import Deciding, Excluded, FileChange, Skipped, Snapshot, SnapshotSkipped
 from holdfast.objects import filetree, frame, rows, staged
 from holdfast.objects import snapshot as objects
 from holdfast.objects.manifest import BlobEntry
@@ -28,8 +28,9 @@ from holdfast.operations.services import Services
 from holdfast.operations.staging import STAGED_BYTES, Staging
 from holdfast.workspace.compressing import Blobs, compressed
 from holdfast.workspace.guards import NO_MORE, Budget, Limits, OverBudgetError, check_free_space, refuse_if_gone
+from holdfast.workspace.ignore_files import hidden_in
 from holdfast.workspace.scope import Scope
-from holdfast.workspace.statcache import CacheFile, Held, StatCache, file_entry
+from holdfast.workspace.statcache import CacheFile, Directory, Held, StatCache, file_entry
 from holdfast.workspace.walk import Dirty, NeedsFullWalkError, Walk
 from holdfast.workspace.watch import Watch
 
@@ -297,18 +298,25 @@ class Taker:
         """What is there and in no snapshot: what could not be kept, and what rules name."""
         skipped: list[Skipped] = []
         excluded: list[Excluded] = []
-        cache = self._loaded()
-        for path in cache.reporting | walk.found.updated.keys():
-            directory = walk.found.updated[path] if path in walk.found.updated else cache.directories[path]
-            if directory is None:
-                continue
+        for path, directory in self._reporting(walk):
             base = path + b"/" if path else b""
             skipped += [Skipped(base + name, why) for name, why in directory.skipped.items()]
             excluded += [Excluded(base + name, why) for name, why in directory.excluded.items()]
         return skipped, excluded
 
+    def _reporting(self, walk: Walk) -> Iterator[tuple[bytes, Directory]]:
+        """The directories of which something may be left out."""
+        cache = self._loaded()
+        for path in cache.reporting | walk.found.updated.keys():
+            directory = walk.found.updated[path] if path in walk.found.updated else cache.directories[path]
+            if directory is not None:
+                yield path, directory
+
     def _snapshot(self, walk: Walk, tree: bytes) -> Snapshot:
         skipped, excluded = self.left_out(walk)
+        deciding: list[Deciding] = []
+        for path, directory in self._reporting(walk):
+            deciding += hidden_in(path, directory)
         notes = [
             f"{os.fsdecode(path)!r:.120} changed while it was read" for path in sorted(walk.found.torn)[:MAX_LISTED]
         ]
@@ -328,6 +336,7 @@ class Taker:
             excluded_count=len(excluded),
             notes=tuple(notes),
             options=self._scope.options,
+            deciding=tuple(sorted(deciding)),
         )
 
     # -- what is known -----------------------------------------------------------------------------------------------

@@ -232,6 +232,7 @@ class Walk:
         left = yield from self._new_files(descriptor, path, rules, new, fresh)
         others = [name for name, is_file in names.items() if not is_file or name in known]
         yield from self._names(descriptor, path, rules, old, [*left, *others], fresh)
+        fresh.hidden = tuple(one for one in rules.said_in(path) if one[0] not in fresh.files)
         if old is not None:
             self.found.note_gone(path, old, fresh)
         return rules
