@@ -96,7 +96,8 @@ class Excluded(NamedTuple):
 
 class Deciding(NamedTuple):
     """A file that decided about what was left out, and was left out itself: an ignore file, with what it says, or one that
-    marks a directory as a program's (`pyvenv.cfg`, …), of which nothing matters but that it was there."""
+    marks a directory as a program's (`pyvenv.cfg`, …), of which nothing matters but that it was there. So it is with a
+    `.holdfast` that held another store."""
 
     path: bytes
     content: bytes = b""

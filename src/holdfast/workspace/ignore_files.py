@@ -8,9 +8,13 @@ from collections.abc import Collection
 
 from holdfast.model.workspace import Deciding
 from holdfast.workspace import ignore
-from holdfast.workspace.guards import DIRECTORY_FLAGS, FILE_FLAGS, NO_FOLLOW
+from holdfast.workspace.guards import DIRECTORY_FLAGS, FILE_FLAGS, NO_FOLLOW, STORE_DIRECTORY
 from holdfast.workspace.statcache import Directory
 
+ANOTHER_STORE = "another store"  # why a directory is left out that has the name of a store's, and holds one
+STORE_NAME = os.fsencode(STORE_DIRECTORY)
+_BY_DEFAULT = "by default: "  # how a reason begins that no ignore file gives
+_SQLITE = b"SQLite format 3\0"  # what every such file begins with
 # A change of one of these names may change what is left out of directories that have not changed.
 DECIDING = frozenset((*ignore.FILES, *ignore.MARKED_INSIDE, *ignore.MARKED_BESIDE.values()))
 
@@ -47,10 +51,36 @@ def deciding_at(root: bytes, path: bytes) -> dict[bytes, bytes]:
 def has_lost_marker(descriptor: int, old: Directory) -> bool:
     """Whether a directory that is left out for what is in it no longer has that."""
     for name, rule in old.excluded.items():
+        if rule == ANOTHER_STORE and not is_store_at(name, descriptor):
+            return True
         marker = _marker_inside(rule)
         if marker is not None and not _is_there(name + b"/" + marker, descriptor):
             return True
     return False
+
+
+def is_store_at(path: bytes, above: int) -> bool:
+    """Whether the directory at a path below another one holds a store."""
+    try:
+        descriptor = os.open(path, DIRECTORY_FLAGS | NO_FOLLOW, dir_fd=above)
+    except OSError:
+        return False
+    try:
+        return holds_store(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def holds_store(descriptor: int) -> bool:
+    """Whether a directory that has the name of a store's holds one: in a file, whatever its name, or in a directory."""
+    from holdfast.backends.files import layout
+
+    with os.scandir(descriptor) as listed:
+        names = [os.fsencode(one.name) for one in listed]
+    about = b"/" + layout.ABOUT.encode()
+    return any(
+        _is_there(name + about, descriptor) or _content_of(name, descriptor, len(_SQLITE)) == _SQLITE for name in names
+    )
 
 
 def hidden_in(path: bytes, directory: Directory) -> list[Deciding]:
@@ -60,15 +90,16 @@ def hidden_in(path: bytes, directory: Directory) -> list[Deciding]:
     beside = (name for name in ignore.MARKED_BESIDE.values() if name in directory.excluded or name in directory.skipped)
     found += [Deciding(base + name) for name in beside]
     for name, rule in directory.excluded.items():
-        inside = _marker_inside(rule)
-        if inside is not None:
+        if rule == ANOTHER_STORE:
+            found.append(Deciding(base + name))
+        elif rule.startswith(_BY_DEFAULT) and (inside := _marker_inside(rule)):
             found.append(Deciding(base + name + b"/" + inside))
     return found
 
 
 def _marker_inside(rule: str) -> bytes | None:
     """The file for which a directory is left out that has it, by the reason that was given."""
-    marker = rule.rpartition("(")[2].rstrip(")").encode() if rule.startswith("by default") else b""
+    marker = rule.rpartition("(")[2].rstrip(")").encode() if rule.startswith(_BY_DEFAULT) else b""
     return marker if marker in ignore.MARKED_INSIDE else None
 
 
@@ -80,14 +111,14 @@ def _is_there(path: bytes, directory: int) -> bool:
     return True
 
 
-def _content_of(name: bytes, directory: int) -> bytes | None:
-    """An ignore file's content; None if there is none that can be read, as git does."""
+def _content_of(name: bytes, directory: int, size: int = ignore.MAX_RULES_BYTES) -> bytes | None:
+    """A file's content, as far as an ignore file is read; None if there is none that can be read, as git does."""
     try:
         descriptor = os.open(name, FILE_FLAGS, dir_fd=directory)
     except OSError:
         return None
     try:
-        return os.read(descriptor, ignore.MAX_RULES_BYTES) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+        return os.read(descriptor, size) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
     except OSError:
         return None
     finally:

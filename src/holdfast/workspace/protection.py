@@ -20,7 +20,7 @@ from holdfast.operations import snapshots
 from holdfast.operations.services import Services
 from holdfast.workspace import ignore
 from holdfast.workspace.guards import is_secret
-from holdfast.workspace.ignore_files import DECIDING, deciding_at
+from holdfast.workspace.ignore_files import DECIDING, STORE_NAME, deciding_at
 from holdfast.workspace.scope import Scope
 
 
@@ -38,6 +38,7 @@ async def protection(
     `excluded_now` are the paths that a walk has just left out below the root."""
     left_out = {*excluded_now, *scope.never}
     left_out |= {path for path, _ in (*then.skipped, *then.excluded)}
+    left_out |= {path for path, _ in then.deciding if path.endswith(b"/" + STORE_NAME)}
     outside: set[bytes] = set()
     if (
         then.options != scope.options

@@ -24,7 +24,16 @@ from holdfast.workspace.compressing import Contents, is_batch
 from holdfast.workspace.contents import Changed, Read, Reader
 from holdfast.workspace.findings import Findings, failure
 from holdfast.workspace.guards import DIRECTORY_FLAGS, NO_FOLLOW, Budget, OverBudgetError
-from holdfast.workspace.ignore_files import DECIDING, has_lost_marker, known_in, rules_in
+from holdfast.workspace.ignore_files import (
+    ANOTHER_STORE,
+    DECIDING,
+    STORE_NAME,
+    has_lost_marker,
+    holds_store,
+    is_store_at,
+    known_in,
+    rules_in,
+)
 from holdfast.workspace.quick_look import differing
 from holdfast.workspace.scope import Scope
 from holdfast.workspace.statcache import Directory, File, StatCache, file_entry
@@ -164,6 +173,9 @@ class Walk:
         if names & DECIDING:
             raise NeedsFullWalkError
         old = self.found.directory(path)
+        store = _store_above(path, self.scope)
+        if store and is_store_at(store, root) == (self.found.directory(store) is not None):
+            raise NeedsFullWalkError  # it has become one, or is none any more
         if old is None:
             return  # a directory that is new: its name is dirty in the one above it; or one that is left out
         descriptor = os.dup(root)
@@ -214,6 +226,9 @@ class Walk:
             above, _, name = path.rpartition(b"/")
             self.found.changeable(above).directories[name] = now.st_mode
             self.found.note_mode(path, old.mode, now.st_mode)
+        if path.endswith(STORE_NAME) and _store_above(path, self.scope) == path and holds_store(descriptor):
+            self.found.leave_out(path, ANOTHER_STORE)
+            return rules
         if old is not None and (old.ctime_ns, old.inode, old.mode) == (now.st_ctime_ns, now.st_ino, now.st_mode):
             here = rules_in(descriptor, path, rules, known_in(old))
             if here.key == old.rules and not has_lost_marker(descriptor, old):
@@ -431,6 +446,13 @@ class Watching:
 
     def add(self, descriptor: int, path: bytes) -> None:
         raise NotImplementedError
+
+
+def _store_above(path: bytes, scope: Scope) -> bytes | None:
+    """The nearest directory at or above a path that has the name of a store's, other than our own's."""
+    at = (path + b"/").rfind(b"/" + STORE_NAME + b"/") + 1
+    whole = path[: at + len(STORE_NAME)]
+    return whole if at and whole not in scope.never else None
 
 
 def _settled(ctime_ns: int, looked_ns: int) -> int:
