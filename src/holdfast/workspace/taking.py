@@ -166,6 +166,7 @@ class Taker:
         cache.reference, cache.checkpoint = look.snapshot.reference, checkpoint
         self._last = look.snapshot
         if self.watch is not None:
+            self.watch.linked = walk.linked
             self.watch.settle(acknowledged=True)
         if self._file is not None:
             self._file.save(cache, walk.found.updated, walk.found.chunks, before)

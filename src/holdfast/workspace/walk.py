@@ -14,8 +14,10 @@ from __future__ import annotations
 import os
 import stat
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from holdfast.model.workspace import Entry
@@ -75,6 +77,7 @@ class Walk:
     watch: Watching | None = None
     samples: bool = False  # whether some files are read although they look as they did
     found: Findings = field(init=False)
+    linked: dict[bytes, int] = field(default_factory=dict)  # with a watch: files of several names, and their inodes
     _gathered: Contents = field(default_factory=dict)
     _size: int = 0
     _reader: Reader | None = None
@@ -95,8 +98,12 @@ class Walk:
                 self._look_over(root)
                 yield from self._tree(root, b"", rules)
             else:
+                if any(names & DECIDING for names in dirty.names.values()):
+                    raise NeedsFullWalkError
                 for path in sorted(dirty.names):
-                    yield from self._dirty(root, path, rules, dirty)
+                    yield from self._dirty(root, path, dirty.names[path], rules, dirty.replaced)
+                for path, names in self._other_names().items():
+                    yield from self._dirty(root, path, names, rules)
         finally:
             os.close(root)
         if self._gathered:
@@ -167,11 +174,30 @@ class Walk:
         directory = self.found.directory(path)
         return _Open(descriptor, path, here, iter(list(directory.directories) if directory else ()))
 
-    def _dirty(self, root: int, path: bytes, rules: ignore.Rules, dirty: Dirty) -> Iterator[Contents]:
+    def _other_names(self) -> dict[bytes, set[bytes]]:
+        """The files of several names that were not looked at yet, by their directories: of a change, a watch tells one name."""
+        found: defaultdict[bytes, set[bytes]] = defaultdict(set)
+        if self.watch is None:
+            return found
+        new = {inode for path, inode in self.linked.items() if path not in self.watch.linked}
+        for path in self.watch.linked.keys() - self.linked.keys():
+            above, _, name = path.rpartition(b"/")
+            found[above].add(name)
+        for above, directory in self.cache.directories.items() if new else ():  # names that were their only ones
+            names = {name for name, file in directory.files.items() if file.inode in new}
+            if names:
+                found[above] |= names
+        return found
+
+    def _dirty(
+        self,
+        root: int,
+        path: bytes,
+        names: Collection[bytes],
+        rules: ignore.Rules,
+        replaced: frozenset[bytes] = frozenset(),
+    ) -> Iterator[Contents]:
         """The names of one directory that may have changed."""
-        names = dirty.names[path]
-        if names & DECIDING:
-            raise NeedsFullWalkError
         old = self.found.directory(path)
         store = _store_above(path, self.scope)
         if store and is_store_at(store, root) == (self.found.directory(store) is not None):
@@ -198,7 +224,7 @@ class Walk:
             assert directory is not None
             for name in sorted(directory.directories):
                 below_path = path + b"/" + name if path else name
-                if name in before and below_path not in dirty.replaced:
+                if name in before and below_path not in replaced:
                     continue
                 try:
                     below = os.open(name, _OPENING, dir_fd=descriptor)
@@ -262,7 +288,7 @@ class Walk:
         read_new, check_file = self._reader.read_new, self.budget.check_file
         files, changes, gained = fresh.files, self.found.changes, self.found.gained
         base = path + b"/" if path else b""
-        is_judged = self.scope.may_leave_files_out(base, rules)
+        is_judged, is_watched = self.scope.may_leave_files_out(base, rules), self.watch is not None
         count = total = 0  # that the totals don't have yet
         left = []
         for name in names:
@@ -285,6 +311,8 @@ class Walk:
             files[name] = File(_settled(seen.st_ctime_ns, looked), size, seen.st_ino, mode, content)
             changes[whole] = Entry(whole, "file", mode & 0o7777, size, content)
             gained.append(content)
+            if is_watched and seen.st_nlink > 1:
+                self.linked[whole] = seen.st_ino
             count += 1
             total += size
             if data:
@@ -299,7 +327,7 @@ class Walk:
 
     def _known_names(self, descriptor: int, path: bytes, old: Directory) -> Iterator[Contents]:
         """The files of a directory whose names are as they were."""
-        changed = []
+        changed, is_watched = [], self.watch is not None
         for name, file in old.files.items():
             try:
                 now = os.lstat(name, dir_fd=descriptor)
@@ -314,6 +342,8 @@ class Walk:
                 or self.deep
             ):
                 changed.append(name)
+            elif is_watched and now.st_nlink > 1:
+                self.linked[path + b"/" + name if path else name] = now.st_ino
         yield from self._names_if_any(
             descriptor, path, old, [*changed, *self._unlike(descriptor, path, old, but=changed)]
         )
@@ -389,6 +419,8 @@ class Walk:
         fresh: Directory,
     ) -> Iterator[Contents]:
         before = old.files.get(name) if old else None
+        if self.watch is not None and now.st_nlink > 1:
+            self.linked[whole] = now.st_ino
         if (
             before is not None
             and not self.deep
@@ -442,7 +474,10 @@ class Walk:
 
 
 class Watching:
-    """Somebody who is told of directories before they are looked at; see `watch.py`."""
+    """Somebody who is told of directories before they are looked at; see `watch.py`. In `linked` are the files of several names
+    that the last snapshot has, with their inodes."""
+
+    linked: Mapping[bytes, int] = MappingProxyType({})
 
     def add(self, descriptor: int, path: bytes) -> None:
         raise NotImplementedError
