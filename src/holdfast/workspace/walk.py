@@ -82,6 +82,7 @@ class Walk:
     _size: int = 0
     _reader: Reader | None = None
     _closer: dict[bytes, bool] | None = None  # what to look at: whether it differs, or something in it may
+    _looked_through: set[bytes] = field(default_factory=set)  # with all below them: there is nothing to look at again
     _sampled: dict[bytes, list[bytes]] = field(default_factory=dict)  # names to read although they look as they did
 
     def __post_init__(self) -> None:
@@ -166,6 +167,7 @@ class Walk:
         return known
 
     def _entered(self, descriptor: int, path: bytes, rules: ignore.Rules) -> Generator[Contents, None, _Open]:
+        self._looked_through.add(path)
         try:
             here = yield from self._directory(descriptor, path, rules)
         except BaseException:
@@ -198,6 +200,8 @@ class Walk:
         replaced: frozenset[bytes] = frozenset(),
     ) -> Iterator[Contents]:
         """The names of one directory that may have changed."""
+        if path in self._looked_through:
+            return
         old = self.found.directory(path)
         store = _store_above(path, self.scope)
         if store and is_store_at(store, root) == (self.found.directory(store) is not None):
