@@ -85,6 +85,33 @@ def test_a_directory_that_was_made_anew_counts_once(quick: SyncClient, root: Pat
     workspace.close()
 
 
+@pytest.mark.parametrize("instead", [None, b"a file"])
+def test_a_hint_below_what_is_gone_says_that_it_is_gone(quick: SyncClient, root: Path, instead: bytes | None) -> None:
+    write(root, b"n/m/k", b"1")
+    write(root, b"other", b"1")
+    workspace = quick.workspace(root)
+    workspace.snapshot()
+    remove(root, b"n")
+    if instead is not None:
+        write(root, b"n", instead)
+    report = workspace.snapshot(hints=["n/m/k"])
+    assert in_snapshot(workspace, report.checkpoint_id) == on_disk(root)
+    assert report.snapshot == taken_anew(root)
+
+
+def test_a_hint_that_is_a_directory_is_about_what_is_in_it(quick: SyncClient, root: Path) -> None:
+    write(root, b"d/e/f", b"1")
+    write(root, b"other", b"1")
+    workspace = quick.workspace(root)
+    workspace.snapshot()
+    remove(root, b"d")
+    write(root, b"d/e/g", b"22")
+    write(root, b"other", b"2")
+    report = workspace.snapshot(hints=["d"])
+    assert workspace.read(report.checkpoint_id, "other") == b"1"
+    assert [change.path for change in workspace.status()] == [b"other"]
+
+
 # -- any edits ---------------------------------------------------------------------------------------------------------
 
 NAMES = st.sampled_from([b"a", b"b", b"c.log"])
@@ -157,7 +184,7 @@ def _edit(root: Path, doing: str, path: bytes, value: bytes | None) -> list[byte
 @settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     steps=st.lists(st.lists(EDITS, max_size=5), min_size=1, max_size=5),
-    how=st.sampled_from(["walk", "watch"]),
+    how=st.sampled_from(["walk", "watch", "hints", "watch and hints"]),
 )
 def test_after_any_edits_a_snapshot_is_the_one_that_would_be_taken_anew(
     tmp_path_factory, monkeypatch, steps, how: str

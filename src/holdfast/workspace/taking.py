@@ -293,7 +293,8 @@ class Taker:
             while above not in self._loaded().directories and above:  # in a directory that is new itself
                 above, _, name = above.rpartition(b"/")
             names[above] = names.get(above, frozenset()) | {name}
-        return Dirty(names, told.replaced if told else frozenset())
+        # A directory that is named is looked through: it may be another one by now.
+        return Dirty(names, (told.replaced if told else frozenset()).union(hints))
 
     def left_out(self, walk: Walk) -> tuple[list[Skipped], list[Excluded]]:
         """What is there and in no snapshot: what could not be kept, and what rules name."""

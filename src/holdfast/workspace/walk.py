@@ -208,6 +208,7 @@ class Walk:
             raise NeedsFullWalkError  # it has become one, or is none any more
         if old is None:
             return  # a directory that is new: its name is dirty in the one above it; or one that is left out
+        outermost = rules
         descriptor = os.dup(root)
         try:
             at = b""
@@ -215,8 +216,10 @@ class Walk:
                 rules = rules_in(descriptor, at, rules, known_in(self.cache.directories[at]))
                 try:
                     below = os.open(part, _OPENING, dir_fd=descriptor)
-                except OSError:
-                    return  # gone meanwhile: that is news of the directory above it
+                except OSError:  # gone: that is news of the directory above it
+                    below_path = at + b"/" + part if at else part
+                    yield from self._dirty(root, at, [part], outermost, frozenset((below_path,)))
+                    return
                 os.close(descriptor)
                 descriptor, at = below, at + b"/" + part if at else part
             rules = rules_in(descriptor, path, rules, known_in(old))
