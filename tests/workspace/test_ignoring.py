@@ -183,6 +183,31 @@ def test_a_default_can_be_taken_back(quick: SyncClient, root: Path) -> None:
     assert b"node_modules/x" in kept(quick, root)
 
 
+@pytest.mark.parametrize("marker", [b"pyvenv.cfg", b"CACHEDIR.TAG"])
+def test_what_a_marker_in_it_leaves_out_can_be_taken_back(quick: SyncClient, root: Path, marker: bytes) -> None:
+    workspace = quick.workspace(root)
+
+    def now() -> list[bytes]:
+        return [one.path for one in workspace.entries(workspace.snapshot().checkpoint_id) if one.kind == "file"]
+
+    write(root, b"venv/" + marker, b"")
+    write(root, b"sub/venv/" + marker, b"")
+    write(root, b"other/" + marker, b"")
+    assert now() == []
+    write(root, b".gitignore", b"!*/\n")  # is about what git looks into
+    assert now() == [b".gitignore"]
+    write(root, b".holdfastignore", b"!venv/\n")
+    both = workspace.snapshot().checkpoint_id
+    assert now() == [b".gitignore", b".holdfastignore", b"sub/venv/" + marker, b"venv/" + marker]
+    write(root, b"venv/later", b"1")
+    assert b"venv/later" in now()
+    assert [action.path for action in workspace.restore(both).actions] == [b"venv/later"]
+    remove(root, b".holdfastignore")
+    assert now() == [b".gitignore"]
+    report = workspace.restore(both)  # what is left out now is left alone
+    assert [action.path for action in report.actions] == [b".holdfastignore"]
+
+
 def test_markers_and_rules_that_come_and_go_are_noticed(quick: SyncClient, root: Path) -> None:
     workspace = quick.workspace(root)
 

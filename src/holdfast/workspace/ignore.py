@@ -84,10 +84,9 @@ class Rules:
         """What the rules say of a path below directories that are not left out; None if they say nothing. `beside` are the
         names in its directory."""
         for files in (self._own, self._git):
-            for file in reversed(files):
-                found = _judged(file, path[len(file.base) :], is_directory=is_directory)
-                if found is not None:
-                    return found
+            found = _first_verdict(files, path, is_directory=is_directory)
+            if found is not None:
+                return found
         if is_directory and self._use_defaults:
             name = path.rpartition(b"/")[2]
             marker = MARKED_BESIDE.get(name)
@@ -97,11 +96,23 @@ class Rules:
                 return Verdict(True, f"by default: beside {marker.decode()}")
         return None
 
-    def marked_inside(self, names: Collection[bytes]) -> tuple[bytes, str] | None:
-        """The marker by which a directory with these names is left out, and why."""
-        if not self._use_defaults:
+    def marked_inside(self, path: bytes, names: Collection[bytes]) -> tuple[bytes, str] | None:
+        """The marker by which a directory with these names is left out, and why; None, too, if our own file takes it back.
+        A `.gitignore` does not: `!*/` there is about what git is to look into."""
+        found = next(((marker, why) for marker, why in MARKED_INSIDE.items() if marker in names), None)
+        if found is None or not self._use_defaults:
             return None
-        return next(((marker, why) for marker, why in MARKED_INSIDE.items() if marker in names), None)
+        verdict = _first_verdict(self._own, path, is_directory=True)
+        return found if verdict is None or verdict.is_ignored else None
+
+
+def _first_verdict(files: tuple[_RuleFile, ...], path: bytes, *, is_directory: bool) -> Verdict | None:
+    """What the deepest of these files says that says something of the path."""
+    for file in reversed(files):
+        found = _judged(file, path[len(file.base) :], is_directory=is_directory)
+        if found is not None:
+            return found
+    return None
 
 
 def _judged(file: _RuleFile, relative: bytes, *, is_directory: bool) -> Verdict | None:

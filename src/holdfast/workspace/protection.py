@@ -141,7 +141,7 @@ class _Judge:
         verdict = rules.verdict(path, is_directory=is_directory, beside=beside)
         if verdict is not None and verdict.is_ignored:
             return True
-        return is_directory and rules.marked_inside(self._deciding(path)) is not None
+        return is_directory and rules.marked_inside(path, self._deciding(path)) is not None
 
     def _rules_in(self, directory: bytes) -> ignore.Rules:
         """The rules that hold in a directory: those of the directory above it, and its own files'."""

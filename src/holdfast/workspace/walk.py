@@ -268,7 +268,7 @@ class Walk:
                 yield from self._known_names(descriptor, path, old)
                 return here
         names = _listed(descriptor)
-        marked = rules.marked_inside(names) if path else None
+        marked = rules.marked_inside(path, names) if path else None
         rules = rules_in(descriptor, path, rules, names)
         if marked is not None:
             self.found.leave_out(path, f"by default: {marked[1]} ({marked[0].decode()})")
