@@ -85,6 +85,19 @@ def test_a_directory_that_was_made_anew_counts_once(quick: SyncClient, root: Pat
     workspace.close()
 
 
+@pytest.mark.parametrize("how", ["walk", "watch", "hints"])
+def test_a_marker_that_is_ignored_marks_what_comes_beside_it(quick: SyncClient, root: Path, how: str) -> None:
+    write(root, b".gitignore", b"package.json\n")
+    write(root, b"package.json", b"{}")
+    workspace = quick.workspace(root, watch=how == "watch")
+    workspace.snapshot()
+    write(root, b"node_modules/left-pad/index.js", b"pad")
+    report = workspace.snapshot(hints=["node_modules"] if how == "hints" else None)
+    assert report.snapshot == taken_anew(root)
+    assert [one.path for one in report.snapshot.excluded] == [b"node_modules", b"package.json"]
+    workspace.close()
+
+
 @pytest.mark.parametrize("instead", [None, b"a file"])
 def test_a_hint_below_what_is_gone_says_that_it_is_gone(quick: SyncClient, root: Path, instead: bytes | None) -> None:
     write(root, b"n/m/k", b"1")
@@ -126,7 +139,7 @@ EDITS = st.one_of(
     st.tuples(st.just("again"), PATHS, st.none()),
     st.tuples(st.just("rename"), PATHS, PATHS),
     st.tuples(st.just("link"), PATHS, PATHS),
-    st.tuples(st.just("rules"), PATHS, st.sampled_from([b"*\n", b"*.log\n", b"b/\n!c.log\n"])),
+    st.tuples(st.just("rules"), PATHS, st.sampled_from([b"*\n", b"*.log\n", b"b/\n!c.log\n", b".gitignore\npackage.json\n"])),
     st.tuples(st.just("marker"), PATHS, st.sampled_from([b"package.json", b"Cargo.toml"])),
 )  # fmt: skip
 

@@ -385,7 +385,7 @@ class Walk:
             for name in names:
                 fresh.forget(name)
             self.found.updated[path] = fresh
-            beside = {*fresh.files, *names} if judge else set()
+            beside = {*names, *fresh.files, *fresh.directories, *fresh.excluded, *fresh.skipped} if judge else set()
             is_part = True
         else:
             beside, is_part = {*names, *fresh.files, *fresh.excluded, *fresh.skipped}, False
