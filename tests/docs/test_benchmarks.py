@@ -41,7 +41,7 @@ def test_the_benchmarks_of_runs_run(tmp_path: Path):
         assert done.returncode == 0, done.stderr
     assert "steps per second" in (tmp_path / "runs.md").read_text("utf-8")
     counts = json.loads((tmp_path / "effects.json").read_text())["counts"]
-    assert [of["holdfast"]["payments"] for of in counts.values()] == [1] * 9
+    assert [of["holdfast"]["payments"] for of in counts.values()] == [1] * 12
 
 
 @pytest.mark.slow
