@@ -224,7 +224,7 @@ class _Effect:
             return False, await ledger.find(self.services, self.id, core.tree)
         try:
             kwargs = {**call.kwargs, **calling.keyed(call.fn, started.provider_key)}
-            with frames.Call(core, call.place):
+            with frames.Call(core, f"{call.place}/"):
                 result = await core.call(call.fn, call.args, kwargs)
         except Exception as error:
             await self._raised(started, error)

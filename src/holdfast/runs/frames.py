@@ -9,7 +9,6 @@ itself has none, and what it asks for is known by the run alone.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Self
 
@@ -24,53 +23,56 @@ class Frame:
 
     __slots__ = ("is_over", "outer", "path", "run")
 
+    outer: Frame | None
+
     def __init__(self, run: Core, path: str) -> None:
         self.run = run
         self.path = path
-        self.outer = _live(_inside.get())
         self.is_over = False
+        outer = _inside.get()
+        while outer is not None and outer.is_over:
+            outer = outer.outer
+        self.outer = outer
 
 
 _inside: ContextVar[Frame | None] = ContextVar("holdfast_frame", default=None)
 
 
-class Call:
-    """`with Call(run, place):`, while the function of a step or an effect is called. If that raises, effects that were carried out
-    inside of it are nobody's."""
+class Call(Frame):
+    """`with Call(run, place + "/"):`, while the function of a step or an effect is called. If that raises, effects that were carried
+    out inside of it are nobody's."""
 
-    __slots__ = ("_frame", "_since", "_token")
+    __slots__ = ("_since", "_token")
 
     _token: Token[Frame | None]
 
-    def __init__(self, run: Core, place: str) -> None:
-        self._frame = Frame(run, f"{place}/")
-
     def __enter__(self) -> Self:
-        self._since = len(self._frame.run.journal)
-        self._token = _inside.set(self._frame)
+        self._since = len(self.run.journal.entries)
+        self._token = _inside.set(self)
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        run = self._frame.run
-        with suppress(ValueError):  # a coroutine that nobody waits for any more is ended anywhere
+        try:
             _inside.reset(self._token)
-        if error is not None and len(run.journal) > self._since:
-            run.places.abandon(self._frame.path, run.journal.entries[self._since :])
+        except ValueError:  # a coroutine that nobody waits for any more is ended anywhere
+            self.is_over = True
+        if error is not None:
+            self.run.places.abandon(self.path, self.run.journal.entries[self._since :])
 
 
-class Turn:
-    """A turn of a loop. Nobody says when a loop is left, so a frame is marked as being over, rather than taken away."""
+class Turn(Frame):
+    """A turn of a loop, from now on. Nobody says when a loop is left, so it is marked as being over, rather than taken away."""
 
-    __slots__ = ("_frame",)
+    __slots__ = ()
 
     def __init__(self, run: Core, path: str) -> None:
-        self._frame = Frame(run, path)
-        _inside.set(self._frame)
+        super().__init__(run, path)
+        _inside.set(self)
 
     def end(self) -> None:
-        self._frame.is_over = True
-        if _inside.get() is self._frame:
-            _inside.set(self._frame.outer)
+        self.is_over = True
+        if _inside.get() is self:
+            _inside.set(self.outer)
 
 
 def path_from(run: Core, own: str) -> str:
@@ -83,9 +85,3 @@ def path_from(run: Core, own: str) -> str:
     if frame.path.startswith(own):
         return frame.path
     return f"{own}@{journal.part(frame.path)}/"  # somebody from outside is asked, inside of another's step
-
-
-def _live(frame: Frame | None) -> Frame | None:
-    while frame is not None and frame.is_over:
-        frame = frame.outer
-    return frame

@@ -45,7 +45,7 @@ async def step(core: Core, call: StepCall) -> Any:
         started = now_us()
         attempts += 1
         try:
-            with frames.Call(core, call.place):
+            with frames.Call(core, f"{call.place}/"):
                 result = await core.call(call.fn, call.args, call.kwargs)
         except Exception as error:
             payload = failures.packed(codec, error)
