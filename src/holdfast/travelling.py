@@ -139,7 +139,7 @@ class Travelling(Opening):
         source = await self._id_of(ref)
         places = _of_each("workspace", workspace, len(edits), is_many=is_many)
 
-        async def make() -> list[ForkReport]:
+        async def make(ways: Sequence[forking.Way]) -> list[ForkReport]:
             return await forking.forks(
                 self._services,
                 source,
@@ -151,13 +151,13 @@ class Travelling(Opening):
             )
 
         if workspace is None:
-            reports = await make()
+            reports = await make(ways)
         else:
             import dataclasses
 
             from holdfast.workspace import forking as directories
 
-            made, reports = await directories.beside(self._services, source, places, make)
+            made, reports = await directories.beside(self._services, source, places, ways, make)
             reports = [
                 dataclasses.replace(report, directory=place) for report, place in zip(reports, made, strict=True)
             ]
@@ -174,11 +174,16 @@ class Travelling(Opening):
     async def snapshot_of(self, ref: str) -> Snapshot | None:
         """The snapshot of files that a checkpoint was saved with: how many there are, what was left out and why; `not_taken` if
         one was asked for and a limit stood against it. None if it was saved without one."""
+        from dataclasses import replace
+
         from holdfast.operations import reading, snapshots
 
         stored = await reading.live_record(self._services, await self._id_of(ref))
         reference = snapshots.reference_of(stored)
-        return None if reference is None else await snapshots.load(self._services, reference)
+        if reference is None:
+            return None
+        snapshot = await snapshots.load(self._services, reference)
+        return replace(snapshot, home=snapshots.home_of(stored))
 
     async def read_file(self, ref: str, path: str | bytes) -> bytes:
         """The bytes of a file, by its path in the workspace, as the checkpoint or the nearest one before it with a snapshot

@@ -223,6 +223,40 @@ class TestRewind:
         assert run("rewind", first, "--yes").exit_code == 4
         assert (agent.project / "f").read_text() == "by hand"
 
+    def test_another_directory_of_the_same_store_is_not_rewound(self, run, agent, tmp_path, monkeypatch):
+        monkeypatch.setenv("HOLDFAST_URL", f"sqlite:///{tmp_path / 'shared.db'}")
+        agent.shell("echo 1 > f")
+        [point] = points(run)
+        other = tmp_path / "other"
+        other.mkdir()
+        (other / "theirs").write_text("x")
+        assert run("snap", "-C", str(other)).exit_code == 0
+        monkeypatch.chdir(other)
+        result = run("rewind")
+        assert (result.exit_code, result.stdout) == (3, "")
+        assert f"no agent with hooks has made a point in '{other}'" in result.stderr
+        for command in (["rewind", point["checkpoint_id"], "--yes"], ["restore", point["checkpoint_id"], "--yes"]):
+            result = run(*command)
+            assert result.exit_code == 2
+            assert f"these are the files of '{agent.project}'" in result.stderr
+        assert sorted(one.name for one in other.iterdir()) == ["theirs"]
+        assert [one["checkpoint_id"] for one in points(run, "-C", str(agent.project))] == [point["checkpoint_id"]]
+        assert run("restore", point["checkpoint_id"], "--any-directory", "--yes").exit_code == 0
+        assert sorted(one.name for one in other.iterdir()) == ["f"]
+
+    def test_a_session_of_a_directory_that_is_gone_comes_after_those_of_this_one(
+        self, run, agent, tmp_path, monkeypatch
+    ):
+        monkeypatch.setenv("HOLDFAST_URL", f"sqlite:///{tmp_path / 'shared.db'}")
+        agent.shell("echo 1 > f")
+        worktree = tmp_path / "worktree"
+        worktree.mkdir()
+        monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(worktree))
+        agent.send("UserPromptSubmit", prompt="elsewhere", session_id="later")
+        worktree.rmdir()
+        monkeypatch.chdir(agent.project)
+        assert [one["step"] for one in points(run)] == ["Bash"]
+
     def test_without_hooks_there_is_nothing(self, run, made):
         result = run("rewind")
         assert result.exit_code == 3

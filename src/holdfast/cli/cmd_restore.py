@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @click.option("--all", "both", is_flag=True, help="Files and state.")
 @click.option("--keep-user", is_flag=True, help="Leave what has changed since the last snapshot as it is.")
 @click.option("--force", is_flag=True, help="Overwrite also what has changed since the last snapshot.")
+@click.option("--any-directory", is_flag=True, help="Put them here also if they are the files of another directory.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 @click.option("--resume", is_flag=True, help="Finish a restore that was cut off.")
 @click.option("--rollback", is_flag=True, help="Put back what a restore has changed that was cut off.")
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 @store_option
 @json_option
 def restore(
-    ref: str | None, paths: tuple[str, ...], files: bool, state: bool, both: bool, keep_user: bool, force: bool, dry_run: bool, resume: bool,
-    rollback: bool, yes: bool, directory: str | None, store: str | None, as_json: bool,
+    ref: str | None, paths: tuple[str, ...], files: bool, state: bool, both: bool, keep_user: bool, force: bool, any_directory: bool,
+    dry_run: bool, resume: bool, rollback: bool, yes: bool, directory: str | None, store: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Put files back as they were at a checkpoint, or a session, or both.
 
@@ -62,6 +63,7 @@ def restore(
             directory,
             keep_user=keep_user,
             force=force,
+            any_directory=any_directory,
             dry_run=dry_run,
             yes=yes,
             as_json=as_json,
@@ -83,7 +85,7 @@ def _check_finishing(ref: str | None, *, resume: bool, rollback: bool) -> None:
 
 def _restore(
     client: SyncClient, ref: str, paths: tuple[str, ...], scope: str, directory: str | None, *, keep_user: bool,
-    force: bool, dry_run: bool, yes: bool, as_json: bool,
+    force: bool, any_directory: bool, dry_run: bool, yes: bool, as_json: bool,
 ) -> None:  # fmt: skip
     import os
 
@@ -93,11 +95,16 @@ def _restore(
 
     target = id_of_ref(client, ref)
     workspace = _workspace(client, directory)
-    keep = "user" if keep_user else None
-    # A path is named from where one stands, as everywhere on the command line.
-    named = [os.path.abspath(path) for path in paths]  # noqa: PTH100 - a link at the end is what is meant, not its target
+    how: dict[str, Any] = {
+        "scope": scope,
+        "keep": "user" if keep_user else None,
+        "force": force,
+        "any_directory": any_directory,
+        # A path is named from where one stands, as everywhere on the command line.
+        "paths": [os.path.abspath(path) for path in paths],  # noqa: PTH100 - a link at the end is what is meant, not its target
+    }
     if dry_run or workspace.interrupted() is None:  # a plan upon what is half done would say nothing that holds
-        planned = workspace.restore(target, scope=scope, keep=keep, force=force, paths=named, dry_run=True)
+        planned = workspace.restore(target, **how, dry_run=True)
         if dry_run:
             _say(planned, directory, as_json=as_json, undo=False)
             return
@@ -106,7 +113,7 @@ def _restore(
         if moves and not (planned.conflicts and not force) and not confirmed(f"{summary(planned)}: go on?", yes=yes):
             return
     with progress_bar("restoring") as progress:
-        report = workspace.restore(target, scope=scope, keep=keep, force=force, paths=named, progress=progress)
+        report = workspace.restore(target, **how, progress=progress)
     _say(report, directory, as_json=as_json, undo=True, listed=False)
 
 

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 @click.command(short_help="Go back to a tool call of a coding agent.")
 @click.argument("ref", required=False)
 @click.option("--before", is_flag=True, help="Go to the point before REF: as it was before that tool call.")
-@click.option("--session", metavar="SESSION", help="The session. Without it: the last one of an agent with hooks.")
+@click.option(
+    "--session",
+    metavar="SESSION",
+    help="The session. Without it: the last one of an agent with hooks in this directory.",
+)
 @click.option("--all", "show_all", is_flag=True, help="List also the calls that changed no file.")
 @click.option("--limit", "-n", default=50, show_default=True, type=click.IntRange(min=0), help="How many; 0 for all.")
 @click.option("--keep-user", is_flag=True, help="Leave what has changed since the last snapshot as it is.")
@@ -47,7 +51,7 @@ def rewind(
 
     with open_store(store) as client:
         if ref is None:
-            _list(client, _session(client, session), show_all=show_all, limit=limit, as_json=as_json)
+            _list(client, session or _session(client, directory), show_all=show_all, limit=limit, as_json=as_json)
             return
         target = _target(client, ref, before=before)
         workspace = chosen_workspace(client, directory) if as_json else open_workspace(client, directory)
@@ -68,19 +72,32 @@ def rewind(
         click.echo("undo: holdfast undo", err=True)
 
 
-def _session(client: SyncClient, named: str | None) -> str:
+def _session(client: SyncClient, directory: str | None) -> str:
+    """The last session of an agent with hooks in the directory. The store may have those of other directories, too; one of which
+    nobody can tell where it was is taken only if there is no other."""
+    from holdfast.backends.stepping import run_inline
     from holdfast.cli.hooks.port import agents
+    from holdfast.cli.workspace_option import chosen_workspace
     from holdfast.errors import CheckpointNotFoundError
+    from holdfast.workspace.homes import relation_of
 
-    if named is not None:
-        return named
+    workspace = chosen_workspace(client, directory)
     known = set(agents())
-    found = next((one for one in client.sessions() if one.head.agent_id in known), None)
-    if found is None:
+    unknown: str | None = None
+    for one in client.sessions():
+        if one.head.agent_id not in known:
+            continue
+        relation = run_inline(relation_of(workspace._opened, one.head.checkpoint_id))
+        if relation == "same":
+            return one.session_id
+        if relation == "unknown":
+            unknown = unknown or one.session_id
+    if unknown is None:
         raise CheckpointNotFoundError(
-            "no agent with hooks has made a point here yet. `holdfast hook claude-code` installs them"
+            f"no agent with hooks has made a point in {str(workspace.path)!r:.120} yet. `holdfast hook claude-code` installs them; "
+            "`--dir` names another directory, `--session` a session"
         )
-    return found.session_id
+    return unknown
 
 
 def _points(client: SyncClient, session: str) -> list[tuple[Checkpoint, bool]]:

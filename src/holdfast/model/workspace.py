@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -139,9 +139,23 @@ class Options(NamedTuple):
 DEFAULT_OPTIONS = Options()
 
 
+class Home(NamedTuple):
+    """The directory that a snapshot was taken of, as the checkpoint says that was saved with it."""
+
+    path: bytes
+    device: int
+    inode: int
+    from_store: bytes  # its path from where the store was; empty if that was not on a disk of the same machine
+
+    @property
+    def text(self) -> str:
+        return os.fsdecode(self.path)
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A directory at one moment. `tree` is the root of its tree of entries, None if it was skipped as a whole."""
+    """A directory at one moment. `tree` is the root of its tree of entries, None if it was skipped as a whole. `home` is no part of
+    it: equal directories have equal snapshots."""
 
     reference: str  # what a checkpoint's `workspace` says: "holdfast:" and the hash of the snapshot's object
     tree: bytes | None
@@ -156,6 +170,7 @@ class Snapshot:
     not_taken: SnapshotSkipped | None = None
     options: Options = DEFAULT_OPTIONS
     deciding: tuple[Deciding, ...] = ()  # that are not in the tree: with those that are, they are the rules of then
+    home: Home | None = field(default=None, compare=False)  # None if that is not known
 
     @property
     def hash(self) -> bytes:

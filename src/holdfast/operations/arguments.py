@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from holdfast.backends.port import RowWrite
     from holdfast.model.retention import Retention
+    from holdfast.model.workspace import Home
     from holdfast.objects.manifest import Path
     from holdfast.objects.record import Stored
 
@@ -43,7 +44,7 @@ class SaveRequest:
     """What is to be saved, checked. `append` maps paths to the elements that follow the parent's list there.
     `created_at_us` is for importers alone: when another program saved it. `beside` is for adapters: rows of the tree
     that are written in the same commit, given the record; `kept_with`, the checkpoint whose time to live it prolongs. `files` are the new parts of the snapshot that `workspace`
-    names."""
+    names, `home` the directory that it was taken of."""
 
     agent_id: str
     session_id: str
@@ -69,6 +70,7 @@ class SaveRequest:
     kept_with: bytes | None = None
     beside: Callable[[Stored], Sequence[RowWrite]] | None = None
     files: FilesWrite | None = None
+    home: Home | None = None
 
 
 @dataclass(slots=True)

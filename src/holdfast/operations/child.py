@@ -39,6 +39,8 @@ def fields_of(services: Services, request: SaveRequest) -> dict[str, Any]:
         fields["tasks"] = services.codec.encode(request.tasks, "tasks")
     if request.workspace is not None:
         fields["ws"] = request.workspace
+    if request.home is not None:
+        fields["dir"] = list(request.home)
     if request.app_version is not None:
         fields["app"] = request.app_version
     version = state_versions.of_save(services, request)

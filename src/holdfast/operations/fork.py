@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.backends.port import ABSENT, Commit, CommitConflict, RunWrite
 from holdfast.errors import ConflictError, StoreError, UsageError
@@ -27,16 +27,25 @@ from holdfast.operations.memory import Line
 from holdfast.operations.save import MAX_ATTEMPTS
 from holdfast.operations.services import Services
 
-_OF_THE_CALLER = ("agent", "fw", "ttl", "meta", "tasks", "ws", "app", "sv")
+if TYPE_CHECKING:
+    from holdfast.model.workspace import Home
+
+_OF_THE_CALLER = ("agent", "fw", "ttl", "meta", "tasks", "ws", "dir", "app", "sv")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """One of the ways to go on from a checkpoint: in which session, with which other values in its state."""
+    """One of the ways to go on from a checkpoint: in which session, with which other values in its state, in which directory."""
 
     session_id: str | None = None
     new_id: bytes | None = None
     edits: Edits = field(default_factory=dict)
+    home: Home | None = None
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What the header of its first checkpoint says of it."""
+        return {} if self.home is None else {"dir": list(self.home)}
 
 
 async def fork(
@@ -91,7 +100,7 @@ async def forks(
                 services,
                 line,
                 source,
-                {**_same(source), **content.fields, "session": name, "name": "fork"},
+                {**_same(source), **content.fields, **way.fields, "session": name, "name": "fork"},
                 content.manifest,
                 id_=way.new_id,
                 step_index=source.header.get("step", 0),

@@ -316,7 +316,7 @@ async def _repeated(services: Services, request: SaveRequest, fields: dict[str, 
     """The same save again, after an unclear failure perhaps: a no-op if it has the same content, else a conflict."""
     same = (
         not known.is_tombstone
-        and all(known.header.get(name) == fields.get(name) for name in {*fields, *known.header} - _DECIDED_AT_COMMIT)
+        and all(known.header.get(name) == fields.get(name) for name in {*fields, *known.header} - _BESIDE_THE_CONTENT)
         and (request.step_index is None or request.step_index == known.header.get("step", 0))
         and (request.parent_id is None or request.parent_id == known.parent)
         and await _content(services, request, known) == known.root
@@ -353,4 +353,5 @@ async def _content(services: Services, request: SaveRequest, known: Stored) -> b
     return plan.Planner({}, lambda: 0).plan(split, None).manifest.root()
 
 
-_DECIDED_AT_COMMIT = frozenset(("id", "seq", "at", "tree", "parent", "psum", "step"))
+# Not of the content: decided at the commit, and where a directory was, which may have been moved since.
+_BESIDE_THE_CONTENT = frozenset(("id", "seq", "at", "tree", "parent", "psum", "step", "dir"))

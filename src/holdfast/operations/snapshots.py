@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from holdfast.errors import CorruptError, UsageError
 from holdfast.model.snapshot_reference import is_ours
-from holdfast.model.workspace import Entry, FileChange, Snapshot
+from holdfast.model.workspace import Entry, FileChange, Home, Snapshot
 from holdfast.objects import filetree, frame
 from holdfast.objects import snapshot as objects
 from holdfast.objects.checking import checked
@@ -32,6 +33,12 @@ def reference_of(stored: Stored) -> str | None:
     return reference if is_ours(reference) else None
 
 
+def home_of(stored: Stored) -> Home | None:
+    """The directory that a checkpoint's snapshot was taken of, or that was made with it; None if it does not say."""
+    said = stored.header.get("dir")
+    return None if said is None else Home(*said)
+
+
 async def load(services: Services, reference: str) -> Snapshot:
     """The snapshot that a checkpoint's `workspace` names."""
     if not is_ours(reference):
@@ -44,10 +51,12 @@ async def nearest(services: Services, stored: Stored) -> Snapshot | None:
     """The snapshot of a checkpoint, or of the nearest one before it that has one; None if none has. One that was asked for and
     not taken is an answer, too: the files of then are not known, and older ones are not what they were."""
     found: Stored | None = stored
+    home: Home | None = None
     while found is not None:
+        home = home or home_of(found)  # of a fork it is the new directory, though the files are those of the old one
         reference = reference_of(found)
         if reference is not None:
-            return await load(services, reference)
+            return replace(await load(services, reference), home=home)
         found = await reading.nearest_live(services, found.parent, found.tree) if found.parent else None
     return None
 

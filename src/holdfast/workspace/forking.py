@@ -40,6 +40,7 @@ from holdfast.workspace.carrying_out import Progress, carry_out
 from holdfast.workspace.copies import Copies
 from holdfast.workspace.guards import STORE_DIRECTORY
 from holdfast.workspace.here import Here, Seen
+from holdfast.workspace.homes import home_of, store_on_disk
 from holdfast.workspace.restore_contents import Comparison, StoreSource
 from holdfast.workspace.restore_terms import Target, Wishes
 from holdfast.workspace.restoring import Restoring
@@ -73,7 +74,8 @@ async def fork(
             directory=place, session_id=None, checkpoint_id=None, paths=made, copied=copied, files_changed=changed
         )
     try:
-        way = forking.Way(session_id=session_id, edits=edits or {})
+        home = home_of(place, store_on_disk(opened.services))
+        way = forking.Way(session_id=session_id, edits=edits or {}, home=home)
         origin = Origin(processes.default_holder())
         [forked] = await forking.forks(opened.services, ids.from_text(target), [way], origin=origin)
     except BaseException:
@@ -103,7 +105,8 @@ async def beside(
     services: Services,
     id_: bytes,
     directories: Sequence[str | os.PathLike[str]],
-    fork_all: Callable[[], Awaitable[T]],
+    ways: Sequence[forking.Way],
+    fork_all: Callable[[Sequence[forking.Way]], Awaitable[T]],
 ) -> tuple[list[Path], T]:
     """Makes each of the directories with the files of the checkpoint, from the store alone, then the forks; neither if one of
     them can't be made."""
@@ -119,7 +122,8 @@ async def beside(
             place = _free_place(None, Path(directory))
             await make(services, snapshot, place, None)
             places.append(place)
-        return places, await fork_all()
+        homes = [home_of(place, store_on_disk(services)) for place in places]
+        return places, await fork_all([replace(way, home=home) for way, home in zip(ways, homes, strict=True)])
     except BaseException:
         for place in places:
             shutil.rmtree(place)

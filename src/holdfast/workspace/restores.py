@@ -17,6 +17,7 @@ from holdfast.operations import arguments, reading, rollback, snapshots
 from holdfast.workspace.carrying_out import Progress
 from holdfast.workspace.guards import refuse_if_gone
 from holdfast.workspace.here import Here
+from holdfast.workspace.homes import refuse_another
 from holdfast.workspace.restore_terms import Target, Wishes
 from holdfast.workspace.restoring import Restoring
 
@@ -48,6 +49,7 @@ class Restores:
         escape: str,
         session_id: str | None,
         progress: Progress | None,
+        any_directory: bool,
     ) -> RestoreReport:
         arguments.one_of("scope", scope, SCOPES)
         arguments.one_of("escape", escape, ("warn", "refuse"))
@@ -65,6 +67,8 @@ class Restores:
             checkpoint_id=target if isinstance(target, str) else None,
             session_id=session,
         )
+        if not any_directory:
+            await refuse_another(self._opened, aim.snapshot, aim.checkpoint_id)
         wishes = Wishes(
             keep="user" if keep else None,
             force=force,
@@ -188,10 +192,18 @@ class Restorable:
     _opened: Opened
 
     async def plan(
-        self, target: At, *, keep: str | None = None, paths: Sequence[Path] = (), escape: str = "warn"
+        self,
+        target: At,
+        *,
+        keep: str | None = None,
+        paths: Sequence[Path] = (),
+        escape: str = "warn",
+        any_directory: bool = False,
     ) -> RestoreReport:
         """What `restore` would do to the files now. Nothing is stored and nothing is changed."""
-        return await self.restore(target, keep=keep, paths=paths, escape=escape, dry_run=True)
+        return await self.restore(
+            target, keep=keep, paths=paths, escape=escape, any_directory=any_directory, dry_run=True
+        )
 
     async def restore(
         self,
@@ -205,6 +217,7 @@ class Restorable:
         escape: str = "warn",
         session_id: str | None = None,
         progress: Progress | None = None,
+        any_directory: bool = False,
     ) -> RestoreReport:
         """Makes the directory what it was at a checkpoint: its files, with `scope="both"` the session's state, too, with
         "state" that alone. All of it or nothing; `undo` takes it back.
@@ -213,7 +226,8 @@ class Restorable:
         since the last snapshot and would be overwritten, it is refused with a list (`WorkspaceChangedError`), unless
         `keep="user"` leaves these as they are or `force` overwrites them. What rules exclude, then or now, is neither
         written nor deleted. `paths` narrows it to files and directories. `escape="refuse"` refuses links that lead out
-        of the directory. The report lists what was done, and what was left.
+        of the directory. What was taken of another directory is refused, unless this one is empty or a fork of it, or
+        `any_directory` says that it is meant. The report lists what was done, and what was left.
         """
         return await Restores(self._opened).restore(
             target,
@@ -225,6 +239,7 @@ class Restorable:
             escape=escape,
             session_id=session_id,
             progress=progress,
+            any_directory=any_directory,
         )
 
     async def undo(self, *, keep: str | None = None, force: bool = False, dry_run: bool = False) -> RestoreReport:
@@ -278,9 +293,15 @@ class SyncRestorable:
     _opened: Opened
 
     def plan(
-        self, target: At, *, keep: str | None = None, paths: Sequence[Path] = (), escape: str = "warn"
+        self,
+        target: At,
+        *,
+        keep: str | None = None,
+        paths: Sequence[Path] = (),
+        escape: str = "warn",
+        any_directory: bool = False,
     ) -> RestoreReport:
-        return self.restore(target, keep=keep, paths=paths, escape=escape, dry_run=True)
+        return self.restore(target, keep=keep, paths=paths, escape=escape, any_directory=any_directory, dry_run=True)
 
     def restore(
         self,
@@ -294,6 +315,7 @@ class SyncRestorable:
         escape: str = "warn",
         session_id: str | None = None,
         progress: Progress | None = None,
+        any_directory: bool = False,
     ) -> RestoreReport:
         return run_inline(
             Restores(self._opened).restore(
@@ -306,6 +328,7 @@ class SyncRestorable:
                 escape=escape,
                 session_id=session_id,
                 progress=progress,
+                any_directory=any_directory,
             )
         )
 

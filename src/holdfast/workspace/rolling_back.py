@@ -12,6 +12,7 @@ from holdfast.model.reports import RollbackReport
 from holdfast.objects.oplog import Origin
 from holdfast.operations import arguments
 from holdfast.workspace.here import Here
+from holdfast.workspace.homes import refuse_another
 from holdfast.workspace.restore_terms import Target, Wishes
 from holdfast.workspace.restoring import Restoring, refuse
 
@@ -49,4 +50,5 @@ class FilesGoBack:
 
     async def _target(self) -> Target:
         snapshot = await self._opened.snapshot_at(self._to)
+        await refuse_another(self._opened, snapshot, self._to)
         return Target(snapshot=snapshot, checkpoint_id=self._to, session_id=self._session)

@@ -28,6 +28,7 @@ from holdfast.operations.services import Services
 from holdfast.operations.staging import STAGED_BYTES, Staging
 from holdfast.workspace.compressing import Blobs, compressed
 from holdfast.workspace.guards import NO_MORE, Budget, Limits, OverBudgetError, check_free_space, refuse_if_gone
+from holdfast.workspace.homes import home_of
 from holdfast.workspace.ignore_files import hidden_in
 from holdfast.workspace.scope import Scope
 from holdfast.workspace.statcache import CacheFile, Directory, Held, StatCache, file_entry
@@ -125,7 +126,8 @@ class Taker:
             except OverBudgetError as excess:
                 snapshot, blobs = _not_taken(str(excess))
                 files = FilesWrite(blobs)
-            stored = await save.save(self.services, replace(request, workspace=snapshot.reference, files=files))
+            request = replace(request, workspace=snapshot.reference, files=files, home=home_of(self.path, self._store))
+            stored = await save.save(self.services, request)
         except BaseException:
             await self._abandon(staging)
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from holdfast.workspace import left_out
 from holdfast.workspace import watch as watching
 from holdfast.workspace.contents import read_now
 from holdfast.workspace.guards import SECRETS, Limits, Secrets, checked_root, left_out_for_store
+from holdfast.workspace.homes import store_on_disk
 from holdfast.workspace.restores import Restorable, SyncRestorable
 from holdfast.workspace.scope import Scope
 from holdfast.workspace.taking import Progress, Taker, changes_between
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from holdfast.objects.record import Stored
     from holdfast.sync_client import SyncClient
 
-LOCAL_STORES = ("sqlite", "files")
 BLOBS_AT_ONCE = 64
 At = str | Snapshot  # a checkpoint's id, or a snapshot
 
@@ -53,8 +54,7 @@ class Opened:
     ) -> None:
         self.services = services
         self.path = checked_root(path)
-        capabilities = services.backend.capabilities
-        store = Path(capabilities.location).absolute() if capabilities.name in LOCAL_STORES else None
+        store = store_on_disk(services)
         scope = Scope(
             include_git=include_git,
             use_gitignore=gitignore,
@@ -67,6 +67,7 @@ class Opened:
             raise UsageError(
                 f"limits is a {type(limits).__name__}: what a snapshot may be is said by holdfast.WorkspaceLimits"
             )
+        self.store = store
         self.taker = Taker(services, self.path, store, scope, limits or Limits())
         if watch and watching.is_possible(self.path):
             with contextlib.suppress(OSError):  # too many of them on this machine: then the walk finds what changed
@@ -95,6 +96,7 @@ class Opened:
         )
         paths = None if hints is None else [self.relative(hint) for hint in hints]
         stored, snapshot, changed = await self.taker.save(request, hints=paths, deep=deep, progress=progress)
+        snapshot = replace(snapshot, home=snapshots.home_of(stored))
         return SnapshotReport(
             checkpoint_id=ids.to_text(stored.id), session_id=session, snapshot=snapshot, changed=changed
         )
