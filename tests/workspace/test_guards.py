@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from trees import in_snapshot, on_disk, write
+from trees import in_snapshot, on_disk, session, write
 
 import holdfast
 from holdfast import SyncClient, UsageError
@@ -75,6 +75,23 @@ def test_a_link_to_the_store_does_not_hide_it(root: Path, tmp_path: Path) -> Non
         pytest.raises(UsageError, match="inside the workspace"),
     ):
         client.workspace(root)
+
+
+def test_a_link_in_the_place_of_the_store_does_not_hide_it_either(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "link.db").symlink_to(root / "store.db")
+    with SyncClient.sqlite(tmp_path / "link.db", durability="fast") as client:
+        session(client)
+        assert (root / "store.db").is_file()
+        with pytest.raises(UsageError, match="inside the workspace"):
+            client.workspace(root)
+
+
+def test_a_link_to_a_store_in_its_default_place_leads_to_what_is_left_out(root: Path, tmp_path: Path) -> None:
+    (root / "sub/.holdfast").mkdir(parents=True)
+    (tmp_path / "link.db").symlink_to(root / "sub/.holdfast/store.db")
+    with SyncClient.sqlite(tmp_path / "link.db", durability="fast") as client:
+        session(client)
+        assert client.workspace(root).snapshot().snapshot.files == 0
 
 
 @pytest.mark.parametrize(

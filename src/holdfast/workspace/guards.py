@@ -133,8 +133,7 @@ def left_out_for_store(root: Path, store: Path | None) -> frozenset[bytes]:
     """The paths below the root that belong to the store. The store is in a `.holdfast` directory, which is left out, or
     outside: a snapshot that holds its own store would grow with each one taken."""
     never = {os.fsencode(STORE_DIRECTORY)}
-    if store is not None:
-        real = store.parent.resolve() / store.name
+    for real in _places(store) if store is not None else ():
         if real.is_relative_to(root):
             parts = real.relative_to(root).parts
             if STORE_DIRECTORY not in parts[:-1]:
@@ -144,3 +143,8 @@ def left_out_for_store(root: Path, store: Path | None) -> frozenset[bytes]:
                 )
             never.add(os.fsencode("/".join(parts[: parts.index(STORE_DIRECTORY) + 1])))
     return frozenset(never)
+
+
+def _places(store: Path) -> set[Path]:
+    """Where a store has files: what is remembered of directories is beside its name, what is written to it where a link leads."""
+    return {store.parent.resolve() / store.name, store.resolve()}
