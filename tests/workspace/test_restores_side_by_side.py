@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,91 @@ def test_a_restore_that_is_stopped_by_hand_puts_everything_back(quick: SyncClien
                 workspace.restore(first)
     finally:
         signal.signal(signal.SIGINT, previous)
+    assert on_disk(root) == before
+    assert workspace.interrupted() is None
+
+
+@pytest.mark.parametrize("by", ["cancel", "Ctrl-C"])
+def test_a_restore_that_is_cancelled_puts_everything_back(tmp_path: Path, root: Path, monkeypatch, by: str):
+    """Under `asyncio.run`, Ctrl-C is a cancellation."""
+    begun, put_file = threading.Event(), apply.Applier.put_file
+
+    def noted(self, action, data):
+        put_file(self, action, data)
+        begun.set()
+
+    async def story() -> None:
+        async with Client.sqlite(tmp_path / "store.db") as client:
+            workspace = client.workspace(root)
+            fill(root, "one", 1500)
+            first = (await workspace.snapshot()).checkpoint_id
+            fill(root, "two", 1500)
+            await workspace.snapshot()
+            with monkeypatch.context() as patched:
+                patched.setattr(apply.Applier, "put_file", noted)
+                restore = asyncio.create_task(workspace.restore(first))
+                await asyncio.to_thread(begun.wait)
+                if by == "cancel":
+                    restore.cancel()
+                else:
+                    signal.raise_signal(signal.SIGINT)
+                await restore
+
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(asyncio.CancelledError if by == "cancel" else KeyboardInterrupt):
+            asyncio.run(story())
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    assert {(root / f"f{n}").read_text()[:3] for n in range(1500)} == {"two"}
+    with SyncClient.sqlite(tmp_path / "store.db") as client:
+        assert client.workspace(root).interrupted() is None
+
+
+def test_a_second_cancellation_leaves_it_to_be_finished(tmp_path: Path, root: Path, monkeypatch):
+    put_file, done = apply.Applier.put_file, list[bytes]()
+
+    async def story() -> None:
+        async with Client.sqlite(tmp_path / "store.db") as client:
+            workspace = client.workspace(root)
+            fill(root, "one")
+            first = (await workspace.snapshot()).checkpoint_id
+            fill(root, "two")
+            await workspace.snapshot()
+            loop = asyncio.get_running_loop()
+
+            def cancelling(self, action, data):
+                put_file(self, action, data)
+                done.append(action.path)
+                if len(done) in (10, 40):  # of the restore, and of putting back
+                    loop.call_soon_threadsafe(restore.cancel)
+                    threading.Event().wait(0.1)
+
+            with monkeypatch.context() as patched:
+                patched.setattr(apply.Applier, "put_file", cancelling)
+                restore = asyncio.create_task(workspace.restore(first))
+                with pytest.raises(asyncio.CancelledError):
+                    await restore
+            assert await workspace.interrupted() is not None
+            await workspace.roll_back()
+
+    asyncio.run(story())
+    assert {(root / f"f{n}").read_text()[:3] for n in range(30)} == {"two"}
+
+
+def test_an_error_of_the_callers_own_puts_everything_back(quick: SyncClient, root: Path):
+    workspace = quick.workspace(root)
+    fill(root, "one")
+    first = workspace.snapshot().checkpoint_id
+    fill(root, "two")
+    workspace.snapshot()
+    before = on_disk(root)
+
+    def failing(done: int, of: int) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        workspace.restore(first, progress=failing)
     assert on_disk(root) == before
     assert workspace.interrupted() is None
 

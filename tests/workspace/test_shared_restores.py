@@ -289,7 +289,7 @@ def test_who_finishes_a_restore_waits_for_workers_of_a_process_that_died(
 def test_cancelling_ends_the_workers(
     tmp_path: Path, root: Path, shared: type[Prompt], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the middle of it. What is half done is for `resume` or `roll_back`."""
+    """In the middle of it. What is half done is put back."""
     before = on_disk(root)
     begun = threading.Event()
     give = sharing.Sharing.give
@@ -310,8 +310,9 @@ def test_cancelling_ends_the_workers(
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            if await workspace.interrupted() is not None:
-                await workspace.resume()
+            assert await workspace.interrupted() is None
+            assert on_disk(root) == {}
+            await workspace.restore(saved)
 
     asyncio.run(go())
     assert on_disk(root) == before

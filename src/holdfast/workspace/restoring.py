@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import sys
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -89,7 +90,6 @@ class Restoring:
             try:
                 return await self._attempt(target, wishes)
             except ChangedUnder as changed:
-                await self._put_back(changed)
                 if not wishes.force or tried == TRIES:
                     raise WorkspaceChangedError(
                         f"{_names([changed.path])} was changed while the restore ran ({changed.found}). Everything else "
@@ -110,7 +110,6 @@ class Restoring:
         try:
             return await self._attempt(back, narrowed, journal)
         except ChangedUnder as changed:
-            await self._put_back(changed)
             raise WorkspaceChangedError(
                 f"{_names([changed.path])} was changed meanwhile ({changed.found}). Nothing was undone", (changed.path,)
             ) from None
@@ -207,16 +206,16 @@ class Restoring:
             previous=before,
         )
         await self._directory.keep_safety(safety.checkpoint_id)
-        version = await self._write(journal, row)
         try:
+            version = await self._write(journal, row)
             left = await self._change(journal, plan, safety, wishes.progress)
             state = await self._move_head(journal, forward=True)
-        except (OSError, HoldfastError, KeyboardInterrupt) as error:
-            await self._put_back(error)
+            await self._done(journal, version)
+        except _endings() as error:
+            await self._put_back(error, journal)
             if not isinstance(error, OSError):
                 raise
             raise StoreError(f"the restore failed ({error}); everything was put back as it was") from error
-        await self._done(journal, version)
         return _report(target, plan, left=left, safety_id=safety.checkpoint_id, state=state)
 
     async def _plan(
@@ -322,9 +321,10 @@ class Restoring:
 
     # -- a restore that was cut off ------------------------------------------------------------------------------------
 
-    async def _put_back(self, why: BaseException) -> None:
-        """Rolls back what this process has begun; if that fails, too, the journal stays."""
-        if await self.interrupted() is None:
+    async def _put_back(self, why: BaseException, ours: Journal) -> None:
+        """Rolls back what this process has begun; if that fails, too, or is cancelled in its turn, the journal stays."""
+        begun = await self.interrupted()
+        if begun is None or begun.token != ours.token:
             return
         try:
             await self._finish(forward=False, ours=True)
@@ -453,6 +453,13 @@ class Restoring:
         alive = process.place and process.place == self._services.this_process().place
         if alive and not self._services.has_ended(process) and process != self._services.this_process():
             raise ConflictError(f"a restore of this directory is running, in process {process.pid}")
+
+
+def _endings() -> tuple[type[BaseException], ...]:
+    """After what everything is put back: errors, and who stops it, which in an event loop is a cancellation."""
+    with_loops = sys.modules.get("asyncio")  # who has no event loop need not import it
+    stopping = [KeyboardInterrupt] if with_loops is None else [KeyboardInterrupt, with_loops.CancelledError]
+    return (Exception, *stopping)
 
 
 def _diff(before: bytes | None, after: bytes | None, load: filetree.Load) -> AsyncIterator[FileChange]:
