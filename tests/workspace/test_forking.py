@@ -14,11 +14,12 @@ from restore_trees import on_disk
 from test_restore_fidelity import make_project
 
 from holdfast import SyncClient
-from holdfast.errors import CheckpointNotFoundError, ConflictError, UsageError, WorkspaceChangedError
+from holdfast.errors import CheckpointNotFoundError, ConflictError, LeaseHeldError, UsageError, WorkspaceChangedError
 from holdfast.model.workspace import SnapshotReport
 from holdfast.workspace import copies
-from holdfast.workspace.here import Seen
+from holdfast.workspace.here import Here, Seen
 from holdfast.workspace.workspace import SyncWorkspace
+from support import Store
 
 
 @pytest.fixture
@@ -181,6 +182,105 @@ def test_adopting_is_refused_for_what_has_changed_in_the_parent(quick: SyncClien
     assert quick.latest(session_id="s").checkpoint_id == point
     workspace.adopt(forked, force=True)
     assert (root / "f").read_text() == "the fork's"
+
+
+def test_what_the_parent_has_saved_since_the_fork_was_made_counts_as_changed(client: SyncClient, tmp_path):
+    root = tmp_path / "project"
+    root.mkdir()
+    workspace = client.workspace(root)
+    (root / "f").write_text("one")
+    (root / "same").write_text("one")
+    point = client.save("a", session_id="s", workspace=workspace)
+    forked = workspace.fork(point, tmp_path / "fork")
+    (forked.directory / "f").write_text("the fork's")
+    (forked.directory / "same").write_text("the fork's")
+    (root / "f").write_text("the parent's")
+    (root / "g").write_text("the parent's")
+    later = client.save("a", session_id="s", workspace=workspace)
+    before = on_disk(root)
+    with pytest.raises(WorkspaceChangedError, match="2 paths have changed since the fork was made") as refused:
+        workspace.adopt(forked)
+    assert refused.value.paths == (b"f", b"g")
+    assert on_disk(root) == before
+    assert client.latest(session_id="s").checkpoint_id == later
+    workspace.adopt(forked, keep="user")
+    assert {name: (root / name).read_text() for name in os.listdir(root)} == {
+        "f": "the parent's", "g": "the parent's", "same": "the fork's"
+    }  # fmt: skip
+    with pytest.raises(WorkspaceChangedError):
+        workspace.adopt(forked)  # what was kept is still the parent's own
+    workspace.adopt(forked, force=True)
+    assert on_disk(root) == on_disk(forked.directory)
+
+
+def test_a_fork_can_be_adopted_again_and_again(client: SyncClient, tmp_path):
+    root = tmp_path / "project"
+    root.mkdir()
+    workspace = client.workspace(root)
+    (root / "f").write_text("one")
+    point = client.save("a", session_id="s", workspace=workspace)
+    (root / "f").write_text("gone on before there was a fork")
+    client.save("a", session_id="s", workspace=workspace)
+    forked = workspace.fork(point, tmp_path / "fork")
+    for text in ("two", "three", "four"):
+        (forked.directory / "f").write_text(text)
+        workspace.adopt(forked)
+        assert (root / "f").read_text() == text
+        client.save("a", session_id="s", workspace=workspace)
+
+
+@pytest.mark.parametrize("at", ["before the state", "after the state"])
+@pytest.mark.parametrize("way", ["resume", "roll_back"])
+def test_an_adoption_that_was_cut_off_is_finished_or_rolled_back_files_and_state(
+    sqlite_store: Store, root, tmp_path, monkeypatch, way, at
+):
+    class Died(BaseException):
+        pass
+
+    async def dying(self: Here, *given: object, dry_run: bool = False) -> None:
+        if at == "after the state" or dry_run:
+            await adopt(self, *given, dry_run=dry_run)
+        if not dry_run:
+            raise Died
+
+    adopt = Here.adopt
+    with sqlite_store.client() as client:
+        workspace = client.workspace(root)
+        (root / "f").write_text("one")
+        point = client.save("a", execution_state={"n": 1}, session_id="s", workspace=workspace)
+        forked = workspace.fork(point, tmp_path / "fork")
+        (forked.directory / "f").write_text("the fork's")
+        client.save("a", execution_state={"n": 2}, session_id=forked.session_id, workspace=forked.directory)
+        with monkeypatch.context() as patched:
+            patched.setattr(Here, "adopt", dying)
+            with pytest.raises(Died):
+                workspace.adopt(forked)
+    with sqlite_store.client() as client:  # who comes next
+        workspace = client.workspace(root)
+        assert workspace.interrupted() is not None
+        getattr(workspace, way)()
+        assert workspace.interrupted() is None
+        adopted = client.latest(session_id="s")
+        found = (root / "f").read_text(), adopted.execution_state
+        assert found == (("the fork's", {"n": 2}) if way == "resume" else ("one", {"n": 1}))
+        if way == "resume":
+            assert adopted.parent_id == point
+            assert adopted.metadata["adopted_session"] == forked.session_id
+            assert [one.kind for one in client.operations()] == ["adopt", "fork"]
+            client.undo()
+            assert ((root / "f").read_text(), client.latest(session_id="s").checkpoint_id) == ("one", point)
+
+
+def test_an_adoption_that_the_session_refuses_leaves_the_files_alone(quick: SyncClient, root, tmp_path):
+    workspace = quick.workspace(root)
+    (root / "f").write_text("one")
+    point = quick.save("a", session_id="s", workspace=workspace)
+    forked = workspace.fork(point, tmp_path / "fork")
+    (forked.directory / "f").write_text("the fork's")
+    with quick.lease("s"), pytest.raises(LeaseHeldError):
+        workspace.adopt(forked)
+    assert (root / "f").read_text() == "one"
+    assert workspace.interrupted() is None
 
 
 def test_a_fork_needs_a_place_of_its_own(quick: SyncClient, root, tmp_path):

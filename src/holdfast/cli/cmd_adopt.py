@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 @click.option(
     "--into", metavar="SESSION", help="The session that goes on with it. Without it: the one that it was forked from."
 )
-@click.option("--keep-user", is_flag=True, help="Leave files that have changed since the last snapshot as they are.")
-@click.option("--force", is_flag=True, help="Overwrite also files that have changed since the last snapshot.")
+@click.option("--keep-user", is_flag=True, help="Leave files that have changed since the fork was made as they are.")
+@click.option("--force", is_flag=True, help="Overwrite also files that have changed since the fork was made.")
 @yes_option
 @directory_option
 @store_option

@@ -56,13 +56,17 @@ async def adopt(services: Services, fork_session: str, session_id: str | None, o
 
 
 async def parent_session(services: Services, fork_session: str, head: Stored) -> str:
-    """The session that a fork came from: that of the first checkpoint up from its head which is not its own."""
-    stored = head
-    while stored.parent is not None:
-        above = await reading.nearest_live(services, stored.parent, stored.tree)
-        if above is None:
-            break
-        if above.session != fork_session:
-            return above.session
-        stored = above
-    raise UsageError(f"session {fork_session!r:.60} was forked from none that is still there: say session_id")
+    """The session that a fork came from."""
+    point, _ = await fork_point(services, fork_session, head)
+    if point is None:
+        raise UsageError(f"session {fork_session!r:.60} was forked from none that is still there: say session_id")
+    return point.session
+
+
+async def fork_point(services: Services, fork_session: str, head: Stored) -> tuple[Stored | None, Stored]:
+    """Where a fork began: the first checkpoint up from its head which is not its own, None if that is gone; and the one after it."""
+    first = head
+    above = await reading.nearest_live(services, head.parent, head.tree)
+    while above is not None and above.session == fork_session:
+        first, above = above, await reading.nearest_live(services, above.parent, above.tree)
+    return above, first

@@ -1,4 +1,4 @@
-"""A second directory beside the first, as it was at a checkpoint, and the way back: `fork` and `adopt`.
+"""A second directory beside the first, as it was at a checkpoint: `fork`. `adopting.py` is the way back.
 
 Files that are in the first directory as the checkpoint has them are shared or copied by the file system; all others come
 from the store. The new directory appears whole, by a rename.
@@ -18,21 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast import processes
-from holdfast.backends.port import RowWrite
 from holdfast.errors import CheckpointNotFoundError, StoreError, UsageError
 from holdfast.model import ids
 from holdfast.model.restore_plan import Action, make_plan
-from holdfast.model.restore_report import AdoptReport
 from holdfast.model.workspace import FileChange, Forked, Snapshot
-from holdfast.objects import oplog, rows
-from holdfast.objects.oplog import Change, Origin
-from holdfast.objects.record import Stored
-from holdfast.operations import adopt as adopting
+from holdfast.objects.oplog import Origin
 from holdfast.operations import fork as forking
-from holdfast.operations import oplog as log
 from holdfast.operations import reading, snapshots
-from holdfast.operations import restore as restoring
-from holdfast.operations.arguments import SaveRequest
 from holdfast.operations.services import Services
 from holdfast.workspace import descriptors
 from holdfast.workspace.apply import Applier
@@ -42,11 +34,8 @@ from holdfast.workspace.guards import STORE_DIRECTORY
 from holdfast.workspace.here import Here, Seen
 from holdfast.workspace.homes import home_of, store_on_disk
 from holdfast.workspace.restore_contents import Comparison, StoreSource
-from holdfast.workspace.restore_terms import Target, Wishes
-from holdfast.workspace.restoring import Restoring
 
 if TYPE_CHECKING:
-    from holdfast.model.checkpoint import Checkpoint
     from holdfast.model.editing import Edits
     from holdfast.operations.services import Services
     from holdfast.workspace.workspace import Opened
@@ -236,68 +225,3 @@ def _locked(directory: int) -> bool:
     except OSError:
         return False
     return True
-
-
-async def adopt(
-    opened: Opened,
-    fork_opened: Opened,
-    fork_session: str,
-    *,
-    session_id: str | None,
-    keep: str | None,
-    force: bool,
-) -> AdoptReport:
-    """Brings the files and the state of a fork back, as the next checkpoint of the session that it was forked from."""
-    services = opened.services
-    head = await restoring.latest(services, fork_session)
-    if head is None:
-        raise CheckpointNotFoundError(
-            f"there is no session {fork_session!r:.60}. `sessions` lists those that are there"
-        )
-    if session_id is not None:
-        parent = session_id
-    else:
-        stands = await reading.live_record(services, ids.from_text(head.checkpoint_id))
-        parent = await adopting.parent_session(services, fork_session, stands)
-    last = (await fork_opened.taker.save(_same(head, fork_session, "before it is adopted")))[0]
-    here = Here(opened)
-    known: tuple[str, ...] = ()
-    stands_at = await here.head_of(parent)
-    if stands_at is not None:
-        with contextlib.suppress(CheckpointNotFoundError):
-            known = ((await opened.snapshot_at(stands_at)).reference,)
-    target = Target(snapshot=await opened.snapshot_at(ids.to_text(last.id)), checkpoint_id=ids.to_text(last.id))
-    wishes = Wishes(keep="user" if keep else None, force=force, known=known)
-    origin = Origin(processes.default_holder(), "adopt", id=services.new_id(None))
-    files = await Restoring(here, origin).restore(target, wishes)
-    request = _same(head, parent, "adopted", adopted_from=ids.to_text(last.id), adopted_session=fork_session)
-    saved, _, _ = await opened.taker.save(replace(request, beside=_adopted(services, origin)))
-    return AdoptReport(
-        checkpoint_id=ids.to_text(saved.id), session_id=parent, fork_id=ids.to_text(last.id), files=files
-    )
-
-
-def _adopted(services: Services, origin: Origin) -> Callable[[Stored], list[RowWrite]]:
-    """The part of the operation that is about the session: by the commit that makes the next checkpoint of it."""
-
-    def writes(stored: Stored) -> list[RowWrite]:
-        moved = Change(oplog.HEAD, rows.session_key(stored.session), stored.parent, stored.id)
-        return log.writes(services, origin._replace(part=1), stored.tree, "adopt", [moved], stored.session)
-
-    return writes
-
-
-def _same(head: Checkpoint, session_id: str, step_name: str, **metadata: str) -> SaveRequest:
-    """What a checkpoint holds, to be saved in a session."""
-    return SaveRequest(
-        agent_id=head.agent_id,
-        session_id=session_id,
-        framework=head.framework,
-        execution_state=head.execution_state,
-        agent_context=head.agent_context,
-        step_name=step_name,
-        metadata={**head.metadata, **metadata},
-        tasks=head.tasks,
-        app_version=head.app_version,
-        state_version=head.state_version,
-    )

@@ -9,8 +9,10 @@ from holdfast.errors import CheckpointExpiredError, CheckpointNotFoundError, Con
 from holdfast.model import ids
 from holdfast.model.reports import RollbackReport
 from holdfast.model.workspace import FileChange, Snapshot
-from holdfast.objects import filetree
+from holdfast.objects import filetree, rows
+from holdfast.objects.oplog import Origin
 from holdfast.operations import expire, pins, reading, rollback, snapshots, timeline
+from holdfast.operations import lease as leasing
 from holdfast.operations.arguments import SaveRequest
 from holdfast.workspace.apply import StatKey
 from holdfast.workspace.protection import protection
@@ -56,6 +58,7 @@ class Here:
     def __init__(self, opened: Opened, terms: Mapping[str, Any] | None = None, to: str | None = None) -> None:
         """`terms` are those of `operations.rollback`, for moving a session's head to the checkpoint `to`."""
         self._opened = opened
+        self.adopted: str | None = None  # the checkpoint that `adopt` has made
         self._terms = terms or {}
         self._to = to
         self.services = opened.services
@@ -138,6 +141,19 @@ class Here:
     async def move_head(self, session_id: str, to: str, *, dry_run: bool = False) -> RollbackReport:
         terms = self._terms if to == self._to else {}
         return await rollback.rollback(self.services, session_id, ids.from_text(to), **terms, dry_run=dry_run)
+
+    async def adopt(self, session_id: str, fork_id: str, origin: Origin, *, dry_run: bool = False) -> None:
+        from holdfast.workspace import adopting
+
+        line = await reading.standing(self.services, rows.session_key(session_id))
+        leasing.refuse(self.services, session_id, line.head, None)
+        if not dry_run:
+            self.adopted = await adopting.adopt_state(self._opened, session_id, fork_id, origin)
+
+    async def adopted_from(self, checkpoint_id: str) -> str | None:
+        from holdfast.workspace import adopting
+
+        return await adopting.adopted_from(self.services, checkpoint_id)
 
 
 def _not_ours(directories: Mapping[bytes, SeenDirectory]) -> list[bytes]:

@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 from holdfast.model.reports import RollbackReport
 from holdfast.model.workspace import FileChange, Snapshot
 from holdfast.objects import filetree
+from holdfast.objects.oplog import Origin
 from holdfast.operations.services import Services
 from holdfast.workspace.apply import Inodes, StatKey
 from holdfast.workspace.carrying_out import Progress
@@ -59,6 +60,12 @@ class Directory(Protocol):
 
     async def move_head(self, session_id: str, to: str, *, dry_run: bool = False) -> RollbackReport: ...
 
+    async def adopt(self, session_id: str, fork_id: str, origin: Origin, *, dry_run: bool = False) -> None:
+        """Makes the state of a fork's checkpoint, and the files as they are, the next checkpoint of the session."""
+
+    async def adopted_from(self, checkpoint_id: str) -> str | None:
+        """The checkpoint of a fork that this one was made from so."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
@@ -78,5 +85,6 @@ class Wishes:
     paths: tuple[bytes, ...] = ()
     escape: Escape = "warn"
     only: frozenset[bytes] | None = None  # exactly these paths: what an undo goes back on
-    known: tuple[str, ...] = ()  # more snapshots whose contents are not the user's own changes
+    known: tuple[str, ...] | None = None  # the only snapshots whose contents are not the user's own changes
+    since: str = "the last snapshot"  # since when what is not as in one of these has changed
     progress: Progress | None = None

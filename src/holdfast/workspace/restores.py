@@ -150,13 +150,13 @@ class Restores:
         keep: str | None,
         force: bool,
     ) -> AdoptReport:
-        from holdfast.workspace import forking
+        from holdfast.workspace import adopting, forking
 
         directory = fork.directory if isinstance(fork, Forked) else fork
         session = fork.session_id if isinstance(fork, Forked) and fork_session_id is None else fork_session_id
         if session is None:
             raise UsageError("adopt needs the session of the fork: fork_session_id")
-        return await forking.adopt(
+        return await adopting.adopt(
             self._opened,
             forking.opened_like(self._opened, directory),
             arguments.name("fork_session_id", session),
@@ -283,7 +283,9 @@ class Restorable:
         force: bool = False,
     ) -> AdoptReport:
         """Brings the files and the state of a fork back: this directory gets its files, as `restore` does it, and its session
-        the fork's state, as its next checkpoint. `fork` is what `fork` gave, or the fork's directory with its session."""
+        the fork's state, as its next checkpoint. What has changed here since the fork was made, and would be overwritten, is
+        refused as by `restore`, whether a snapshot has it or not. `fork` is what `fork` gave, or the fork's directory with its
+        session."""
         return await Restores(self._opened).adopt(fork, fork_session_id, session_id=session_id, keep=keep, force=force)
 
 

@@ -46,6 +46,7 @@ from holdfast.workspace.restore_terms import Directory, Taken, Target, Wishes
 
 TRIES = 3  # of a forced restore, each with a safety snapshot of its own
 LISTED = 12
+ADOPT = "adopt"  # an operation: what it restores is a fork's
 FEW = 16  # paths that are looked up one by one
 TURN = b"\xffrestore "  # no session: these are UTF-8
 LOOKS, PATIENCE = 600, 30.0  # how often, in how many seconds, it is looked whether workers of a dead process have ended
@@ -180,9 +181,10 @@ class Restoring:
             raise
         head_to = undone.from_id if undone is not None else target.checkpoint_id
         head_from = None if target.session_id is None else await self._directory.head_of(target.session_id)
+        operation = restore_log.operation(self._services, self._origin, undone)
         if target.session_id is not None and head_to is not None and head_from != head_to:
             # What stands against it is heard before a file is touched.
-            await self._directory.move_head(target.session_id, head_to, dry_run=True)
+            await self._go(target.session_id, head_to, operation, dry_run=True)
         if plan.empty and (target.session_id is None or head_from == head_to):
             await self._directory.drop_safety(safety.checkpoint_id)
             return _report(target, plan)
@@ -202,7 +204,7 @@ class Restoring:
             from_id=head_from,
             started_at_us=self._services.now_us(),
             process=self._services.this_process(),
-            operation=restore_log.operation(self._services, self._origin, undone),
+            operation=operation,
             previous=before,
         )
         await self._directory.keep_safety(safety.checkpoint_id)
@@ -315,9 +317,21 @@ class Restoring:
         if journal.session_id is None or to is None:
             return None
         head = await self._directory.head_of(journal.session_id)
+        if _is_adoption(journal.operation) and head is not None:
+            head = await self._directory.adopted_from(head) or head  # it stands for the fork's checkpoint
         if head == to or not (forward or head == other):
             return None
-        return await self._directory.move_head(journal.session_id, to)
+        return await self._go(journal.session_id, to, journal.operation if forward else None)
+
+    async def _go(
+        self, session_id: str, to: str, operation: restore_log.Named | None, *, dry_run: bool = False
+    ) -> RollbackReport | None:
+        """Moves the session's head there, or to a child of what is there: the state of a fork is the next one of its parent."""
+        if operation is None or not _is_adoption(operation):
+            return await self._directory.move_head(session_id, to, dry_run=dry_run)
+        id_, kind, by, of = operation
+        await self._directory.adopt(session_id, to, Origin(by, kind, of, id_), dry_run=dry_run)
+        return None
 
     # -- a restore that was cut off ------------------------------------------------------------------------------------
 
@@ -433,7 +447,9 @@ class Restoring:
 
     async def _known(self, target: Target, wishes: Wishes, journal: Journal | None) -> list[str]:
         """Snapshots whose contents are not changes of the user's own."""
-        known = [*wishes.known, *await self._directory.last_known(target.checkpoint_id)]
+        if wishes.known is not None:
+            return list(wishes.known)
+        known = await self._directory.last_known(target.checkpoint_id)
         if journal is not None:
             known += journal.known
         return list(dict.fromkeys(known))
@@ -484,7 +500,7 @@ def refuse(plan: RestorePlan | RestoreReport, wishes: Wishes) -> None:
     if plan.conflicts and not wishes.force:
         count = len(plan.conflicts)
         raise WorkspaceChangedError(
-            f"nothing was restored: {count} path{'s have' if count > 1 else ' has'} changed since the last snapshot "
+            f"nothing was restored: {count} path{'s have' if count > 1 else ' has'} changed since {wishes.since} "
             f'and would be overwritten: {_names(plan.conflicts)}. keep="user" (--keep-user) leaves them as they '
             "are; force=True (--force) overwrites them, which `undo` takes back",
             plan.conflicts,
@@ -492,6 +508,10 @@ def refuse(plan: RestorePlan | RestoreReport, wishes: Wishes) -> None:
     leading_out = [flag.path for flag in plan.flags if flag.kind == "escapes"]
     if leading_out and wishes.escape == "refuse":
         raise UsageError(f"nothing was restored: links that lead out of the directory: {_names(leading_out)}")
+
+
+def _is_adoption(operation: restore_log.Named | None) -> bool:
+    return operation is not None and operation[1] == ADOPT
 
 
 def _nothing(_path: bytes) -> bool:
