@@ -86,3 +86,41 @@ def test_what_was_not_yet_kept_is_when_it_ends(root, by):
     rest, _ = watching.end(by)
     assert [one["changed"] for one in rest] == [1]
     assert watching.process.returncode == 0
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_beyond_a_limit_it_says_so_and_goes_on(root):
+    (root / "holdfast.toml").write_text("[workspace]\nmax_files = 4\n")
+    watching = Watching(root, "--quiet", "0.3", "--session", "w")
+    assert watching.snapshot()["not_taken"] is None
+    for n in range(6):
+        (root / f"more-{n}").write_text("x")
+    skipped = watching.snapshot()
+    while skipped["not_taken"] is None:  # a busy machine may see two steps
+        skipped = watching.snapshot()
+    assert "max_files" in skipped["not_taken"]
+    for n in range(6):
+        (root / f"more-{n}").unlink()
+    (root / "f").write_text("two")
+    later = watching.snapshot()
+    while later["not_taken"] is not None or later["changed"] == 0:
+        later = watching.snapshot()
+    for n in range(6):
+        (root / f"more-{n}").write_text("x")
+    _, errors = watching.end()
+    assert watching.process.returncode == 0, errors
+    assert "no snapshot was taken: there are more than 4 files (max_files)" in errors
+    with SyncClient.sqlite(root / ".holdfast" / "store.db") as client:
+        assert client.snapshot_of(skipped["checkpoint_id"]).not_taken is not None
+        assert client.read_file(later["checkpoint_id"], "f") == b"two"
+        assert client.snapshot_of("w").not_taken is not None  # the last one, when it was ended
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_a_limit_is_said_once_for_as_long_as_it_stands_against_a_snapshot(root):
+    (root / "holdfast.toml").write_text("[workspace]\nmin_free_bytes = 1_000_000_000_000_000_000\n")
+    watching = Watching(root, "--quiet", "0.1")
+    assert "min_free_bytes" in watching.snapshot()["not_taken"]
+    time.sleep(1.5)
+    rest, _ = watching.end()
+    assert rest == []

@@ -46,7 +46,8 @@ def watch(
     """Take snapshots of a directory while an agent, or anybody, works in it, until Ctrl-C.
 
     One is taken at the start, and then whenever files have changed and nothing more has for a while. Where the kernel can
-    tell what changed this costs next to nothing. Without a store there, one is made.
+    tell what changed this costs next to nothing. Where a limit of holdfast.toml stands against one, that is said and kept in its
+    place, and it goes on. Without a store there, one is made.
     """
     import os
 
@@ -58,16 +59,17 @@ def watch(
     with open_or_make_store(store) as client:
         workspace = workspace_in(client, ".", watch=True, **({} if session is None else {"session_id": session}))
         click.echo(f"watching {workspace.path}; Ctrl-C ends it", err=True)
-        taken = 0
+        taken, saved = 0, ""
         try:
             with _ended_by_every_signal():
-                for report in _steps(workspace, quiet, longest):
+                for report, seen in _steps(workspace, quiet, longest):
+                    saved = seen
                     _say(report, as_json=as_json)
                     taken += 1
                     if taken == count:
                         break
         except KeyboardInterrupt:
-            if _is_changed(workspace):
+            if _reference(workspace) != saved:
                 _say(workspace.snapshot("watched, to the end"), as_json=as_json)
         finally:
             workspace.close()
@@ -87,11 +89,11 @@ def _ended_by_every_signal() -> Iterator[None]:
             signal.signal(one, signal.SIG_DFL)
 
 
-def _steps(workspace: SyncWorkspace, quiet: float, longest: float) -> Iterator[SnapshotReport]:
-    """The snapshots, each when it is due."""
+def _steps(workspace: SyncWorkspace, quiet: float, longest: float) -> Iterator[tuple[SnapshotReport, str]]:
+    """The snapshots, each when it is due, and what was seen then."""
     report = workspace.snapshot("watched")
-    saved = last = report.snapshot.reference
-    yield report
+    saved = last = _seen_by(report, workspace)
+    yield report, saved
     began = changed = time.monotonic()
     while True:
         time.sleep(LOOKS_EVERY)
@@ -103,20 +105,28 @@ def _steps(workspace: SyncWorkspace, quiet: float, longest: float) -> Iterator[S
             last, changed = now, at
         if last != saved and (at - changed >= quiet or at - began >= longest):
             report = workspace.snapshot("watched")
-            saved = last = report.snapshot.reference
-            yield report
+            saved = last = _seen_by(report, workspace)
+            yield report, saved
+
+
+def _seen_by(report: SnapshotReport, workspace: SyncWorkspace) -> str:
+    """What `_reference` says as long as nothing has changed since that snapshot, or since none was taken."""
+    return report.snapshot.reference if report.snapshot.not_taken is None else _reference(workspace)
 
 
 def _reference(workspace: SyncWorkspace) -> str:
-    """What a snapshot of the directory as it is would be called."""
+    """What a snapshot of the directory as it is would be called; if a limit stands against one, what that is."""
     from holdfast.backends.stepping import run_inline
+    from holdfast.errors import UsageError
+    from holdfast.workspace.guards import OverBudgetError
 
-    _, look = run_inline(workspace._opened.taker.look())
+    try:
+        _, look = run_inline(workspace._opened.taker.look())
+    except UsageError as error:
+        if not isinstance(error.__cause__, OverBudgetError):
+            raise
+        return str(error)
     return look.snapshot.reference
-
-
-def _is_changed(workspace: SyncWorkspace) -> bool:
-    return bool(workspace.status())
 
 
 def _say(report: SnapshotReport, *, as_json: bool) -> None:
@@ -130,7 +140,7 @@ def _say(report: SnapshotReport, *, as_json: bool) -> None:
             "not_taken": report.snapshot.not_taken.reason if report.snapshot.not_taken else None,
         }
         click.echo(json.dumps(fields))
-    elif report.snapshot.not_taken is not None:
-        click.echo(f"holdfast: {report.snapshot.not_taken.reason}", err=True)
-    else:
+    elif report.snapshot.not_taken is None:
         click.echo(f"{report.checkpoint_id[-8:]}  {report.changed} changed")
+    if report.snapshot.not_taken is not None:
+        click.echo(f"holdfast: {report.snapshot.not_taken.reason}", err=True)
