@@ -1,9 +1,11 @@
 """hook, rewind, fork: a coding agent's tool calls as points of return."""
 
+import errno
 import io
 import json
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -122,6 +124,33 @@ class TestInstalling:
         assert result.exit_code == 2
         assert "nothing was changed" in result.stderr
         assert settings.read_text() == text
+
+    def test_settings_that_can_not_be_read_or_written_are_said(self, run, settings, monkeypatch):
+        def said(words):
+            result = run("hook", "claude-code", "--yes")
+            assert (result.exit_code, result.stdout) == (1, "")
+            assert words in result.stderr
+            assert "nothing was changed" in result.stderr
+            assert "Traceback" not in result.stderr
+
+        def no_room(self, *given):
+            write_bytes(self, b"half")
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        write_bytes = Path.write_bytes
+        settings.parent.write_text("no directory")
+        said("can't be read (Not a directory)")
+        settings.parent.unlink()
+        settings.mkdir(parents=True)
+        said("can't be read (Is a directory)")
+        settings.rmdir()
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "write_text", no_room)
+            said("can't be written (No space left on device)")
+        assert list(settings.parent.iterdir()) == []
+        settings.parent.rmdir()
+        settings.parent.symlink_to("/proc/self/fdinfo")  # where not even root may write
+        said("can't be written (")
 
     def test_for_oneself_or_for_all_projects(self, run, tmp_path, monkeypatch):
         monkeypatch.setenv("HOME", str(tmp_path / "home"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
@@ -70,12 +71,17 @@ def _command(agent: str, store: str | None) -> str:
 
 
 def _settings(path: Path) -> dict[str, Any]:
-    from holdfast.errors import UsageError
+    from holdfast.errors import HoldfastError, UsageError
 
-    if not path.exists():
-        return {}
     try:
         settings = json.loads(path.read_text("utf-8") or "{}")
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise HoldfastError(
+            f"{path} can't be read ({error.strerror}): nothing was changed. See to it that it is a file that you may read, or choose "
+            "other settings (--local, --user)"
+        ) from error
     except ValueError as error:
         raise UsageError(f"{path} is no JSON ({error}): nothing was changed. Mend it first") from error
     if not isinstance(settings, dict):
@@ -95,13 +101,23 @@ def _show_change(path: Path, before: Mapping[str, Any], after: Mapping[str, Any]
 
 def _write(path: Path, settings: Mapping[str, Any]) -> None:
     """Whole or not at all; a link is followed, since people keep their settings elsewhere."""
+    from holdfast.errors import HoldfastError
+
     target = path.resolve()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    mode = target.stat().st_mode & 0o7777 if target.exists() else 0o644
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", "utf-8")
-    temporary.chmod(mode)
-    temporary.replace(target)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        mode = target.stat().st_mode & 0o7777 if target.exists() else 0o644
+        temporary.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        temporary.chmod(mode)
+        temporary.replace(target)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise HoldfastError(
+            f"{path} can't be written ({error.strerror}): nothing was changed. See to it that {target.parent} is a directory that you may "
+            "write to, or choose other settings (--local, --user)"
+        ) from error
 
 
 def _say(as_json: bool, path: Path, words: str, *, changed: bool) -> None:
