@@ -6,6 +6,8 @@ import errno
 import fcntl
 import filecmp
 import os
+import shutil
+import tempfile
 import time
 from pathlib import Path
 
@@ -14,12 +16,19 @@ from restore_trees import on_disk
 from test_restore_fidelity import make_project
 
 from holdfast import SyncClient
-from holdfast.errors import CheckpointNotFoundError, ConflictError, LeaseHeldError, UsageError, WorkspaceChangedError
+from holdfast.errors import (
+    CheckpointNotFoundError,
+    ConflictError,
+    LeaseHeldError,
+    StoreError,
+    UsageError,
+    WorkspaceChangedError,
+)
 from holdfast.model.workspace import SnapshotReport
 from holdfast.workspace import copies
 from holdfast.workspace.here import Here, Seen
 from holdfast.workspace.workspace import SyncWorkspace
-from support import Store
+from support import Store, python
 
 
 @pytest.fixture
@@ -312,3 +321,77 @@ def test_a_fork_that_fails_leaves_nothing(quick: SyncClient, root, tmp_path):
     assert os.listdir(tmp_path) == ["project"]
     with pytest.raises(CheckpointNotFoundError):
         workspace.adopt(root, "no such session")
+
+
+def test_a_fork_that_fails_leaves_nothing_of_directories_that_nobody_may_write_to():
+    code = """
+        import errno
+        import os
+        import sys
+        from pathlib import Path
+
+        from holdfast import SyncClient
+        from holdfast.errors import ConflictError, StoreError
+        from holdfast.workspace import apply
+
+        def cycle(above):
+            above.mkdir()
+            root = above / "root"
+            (root / "d" / "e").mkdir(parents=True)
+            (root / "d" / "e" / "f").write_bytes(b"one")
+            (root / "d" / "link").symlink_to("/")
+            (root / "d").chmod(0o500)
+            (root / "d" / "e").chmod(0o500)
+            with SyncClient.memory() as client:
+                workspace = client.workspace(root)
+                point = client.save("a", session_id="s", workspace=workspace)
+                for fork in (
+                    lambda: workspace.fork(point, above / "fork", session_id="s"),
+                    lambda: client.fork(point, "s", workspace=above / "fork"),
+                ):
+                    try:
+                        fork()
+                    except ConflictError as error:
+                        assert "exists already" in str(error)
+                    assert os.listdir(above) == ["root"], os.listdir(above)
+                settle = apply.Applier.settle
+
+                def full(self):
+                    settle(self)
+                    raise OSError(errno.ENOSPC, "No space left on device")
+
+                apply.Applier.settle = full
+                try:
+                    workspace.fork(point, above / "fork")
+                except StoreError as error:
+                    assert "nothing of it is left" in str(error)
+                apply.Applier.settle = settle
+                assert os.listdir(above) == ["root"], os.listdir(above)
+                assert workspace.fork(point, above / "fork").paths == 4
+
+        cycle(Path(sys.argv[1], "first"))  # as whoever runs this, and everything is imported, which the other one may not read
+        if os.getuid() == 0:
+            os.setgid(65534)
+            os.setuid(65534)
+        cycle(Path(sys.argv[1], "second"))
+        print("held")
+    """
+    with tempfile.TemporaryDirectory() as above:  # pytest's own directories are closed to others
+        os.chmod(above, 0o777)
+        assert python(code, above).stdout == "held\n"
+
+
+def test_what_is_left_of_a_fork_that_can_not_be_taken_away_is_said(quick: SyncClient, root, tmp_path, monkeypatch):
+    def refused(*_given: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    workspace = quick.workspace(root)
+    (root / "f").write_text("x")
+    point = quick.save("a", session_id="s", workspace=workspace)
+    monkeypatch.setattr(shutil, "rmtree", refused)
+    with pytest.raises(ConflictError, match="exists already") as failed:
+        workspace.fork(point, tmp_path / "fork", session_id="s")
+    assert "could not be removed" in failed.value.__notes__[0]
+    monkeypatch.setattr(os, "rename", refused)
+    with pytest.raises(StoreError, match=r"what there is of it is left at '.*\.second\.holdfast-"):
+        workspace.fork(point, tmp_path / "second")

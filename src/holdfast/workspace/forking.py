@@ -67,8 +67,8 @@ async def fork(
         way = forking.Way(session_id=session_id, edits=edits or {}, home=home)
         origin = Origin(processes.default_holder())
         [forked] = await forking.forks(opened.services, ids.from_text(target), [way], origin=origin)
-    except BaseException:
-        shutil.rmtree(place)
+    except BaseException as error:
+        _take_away([place], error)
         raise
     return Forked(
         directory=place,
@@ -113,9 +113,8 @@ async def beside(
             places.append(place)
         homes = [home_of(place, store_on_disk(services)) for place in places]
         return places, await fork_all([replace(way, home=home) for way, home in zip(ways, homes, strict=True)])
-    except BaseException:
-        for place in places:
-            shutil.rmtree(place)
+    except BaseException as error:
+        _take_away(places, error)
         raise
 
 
@@ -194,14 +193,42 @@ async def make(
         unfinished.chmod(like.stat().st_mode & (0o7777 if opened is not None else 0o777))
         await apart(lambda: os.rename(unfinished, place))  # noqa: PTH104 - onto an empty directory, too
     except BaseException as error:
-        with contextlib.suppress(OSError):
-            shutil.rmtree(unfinished)
+        is_left = not _removed(unfinished)
         if isinstance(error, OSError):
-            raise StoreError(
-                f"the fork could not be made at {str(place)!r:.120} ({error}): nothing of it is left"
-            ) from error
+            what = (
+                f"what there is of it is left at {str(unfinished)!r:.120}: remove it"
+                if is_left
+                else "nothing of it is left"
+            )
+            raise StoreError(f"the fork could not be made at {str(place)!r:.120} ({error}): {what}") from error
         raise
     return len(actions), copies.copied if copies is not None else 0
+
+
+def _take_away(places: Sequence[Path], why: BaseException) -> None:
+    """Removes directories of forks that could not be made; what is wrong with the forks matters more than what can't be removed."""
+    for place in places:
+        if not _removed(place):
+            why.add_note(
+                f"the directory {str(place)!r:.120}, which was made for the fork, could not be removed: remove it"
+            )
+
+
+def _removed(directory: Path) -> bool:
+    """Removes a directory of ours with all that is in it, also where files were put into directories that nobody may write to."""
+    try:
+        directory.chmod(0o700)
+        for where, names, _ in os.walk(directory):
+            for name in names:
+                below = Path(where, name)
+                if not below.is_symlink():
+                    below.chmod(0o700)
+        shutil.rmtree(directory)
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return False
+    return True
 
 
 def _sweep(place: Path) -> None:
@@ -211,7 +238,7 @@ def _sweep(place: Path) -> None:
             found = descriptors.open_root(left)
             try:
                 if _locked(found):
-                    shutil.rmtree(left)
+                    _removed(left)
             finally:
                 os.close(found)
 
