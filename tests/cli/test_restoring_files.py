@@ -77,6 +77,13 @@ class TestRestore:
         assert run("restore", project[0], "code.py", "--yes").exit_code == 0
         assert files(tmp_path) == AT[2] | {"src/code.py": "step 0\n"}
 
+    def test_a_path_may_lead_there_by_a_link(self, run, project, tmp_path):
+        link = tmp_path.parent / f"{tmp_path.name}-link"
+        link.symlink_to(tmp_path)
+        result = run("restore", project[0], str(link / "src" / "code.py"), "-C", str(link), "--yes")
+        assert result.exit_code == 0, result.stderr
+        assert files(tmp_path) == AT[2] | {"src/code.py": "step 0\n"}
+
     def test_state_files_or_both(self, run, project, tmp_path):
         result = run("restore", project[1], "--state", "--yes")
         assert result.exit_code == 0

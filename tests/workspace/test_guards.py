@@ -282,3 +282,32 @@ def test_nothing_outside_the_root_is_read_through_a_link(quick: SyncClient, root
     assert [(entry.path, entry.kind) for entry in workspace.entries(report.checkpoint_id)] == [(b"link", "symlink")]
     with pytest.raises(UsageError, match="is not in the workspace"):
         workspace.snapshot(hints=["../outside/secret"])
+
+
+def test_paths_lead_into_the_workspace_by_whichever_link(quick: SyncClient, root: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(root)
+    (tmp_path / "above").symlink_to(tmp_path)
+    for name in (b"a", b"sub/b", b"gone/c"):
+        write(root, name, b"1")
+    (root / "points").symlink_to(tmp_path)  # is itself in the workspace, wherever it leads
+    workspace = quick.workspace(tmp_path / "link")
+    first = workspace.snapshot().checkpoint_id
+    for name in (b"a", b"sub/b"):
+        write(root, name, b"2")
+    shutil.rmtree(root / "gone")
+    (root / "points").unlink()
+    hints = [
+        tmp_path / "link/a",
+        tmp_path / "above/project/sub/b",
+        str(tmp_path / "link/gone"),
+        tmp_path / "link/points",
+    ]
+    assert workspace.snapshot(hints=hints).changed == 5
+    for path in ("link/a", "above/project/sub/b", "link/gone/c", "above/link/points"):
+        assert len(workspace.restore(first, paths=[tmp_path / path]).actions) in (1, 2)
+    assert workspace.plan(first, paths=[tmp_path / "link"]).actions == ()
+    assert workspace.plan(first).actions == ()
+    assert workspace.read(first, str(tmp_path / "link/a")) == b"1"
+    for path in (tmp_path / "a", tmp_path / "link/../a", "../a", tmp_path / "other/a"):
+        with pytest.raises(UsageError, match="is not in the workspace"):
+            workspace.restore(first, paths=[path])

@@ -193,7 +193,12 @@ class Opened:
         return os.path.lexists(os.path.join(os.fsencode(self.path), path))  # noqa: PTH118 - pathlib knows no bytes
 
     def _whole(self, path: str | bytes | os.PathLike[str]) -> Path:
-        return Path(os.path.normpath(self.path / os.fsdecode(path)))
+        """The path as it reads, where that is in the workspace; else by which way ever it leads there. A link at its end is what is
+        meant, not its target."""
+        whole = Path(os.path.normpath(self.path / os.fsdecode(path)))
+        if whole.is_relative_to(self.path):
+            return whole
+        return self.path if whole.resolve() == self.path else whole.parent.resolve() / whole.name
 
     def close(self) -> None:
         if self.taker.watch is not None:
