@@ -51,6 +51,23 @@ class TestSnap:
         assert run("status").stdout == "M d/b.py\n"
         assert json.loads(run("snap", "--dir", ".", "--json").stdout)["files"] == 1
 
+    @pytest.mark.parametrize("named", [".holdfast/", ".holdfast", "./.holdfast"])
+    @pytest.mark.parametrize("is_there", [True, False])
+    def test_the_directory_of_the_store_may_be_named(self, run, project, named, is_there):
+        if is_there:
+            (project / ".holdfast").mkdir()
+        snap(run, "--store", named)
+        assert (project / ".holdfast" / "store.db").is_file()
+        snap(run, "--store", named)
+        snap(run)
+        assert len(json.loads(run("timeline", "--json").stdout)["checkpoints"]) == 3
+
+    def test_a_directory_that_is_not_there_yet_may_be_named_too(self, run, project, tmp_path_factory):
+        stores = tmp_path_factory.mktemp("elsewhere") / "stores"
+        snap(run, "--store", f"{stores}/")
+        snap(run, "--store", f"{stores}/")
+        assert (stores / "store.db").is_file()
+
     def test_in_a_session_of_an_agent(self, run, project):
         snap(run, "--session", "run-1")
         assert "run-1" in run("sessions").stdout

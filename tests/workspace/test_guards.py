@@ -58,7 +58,23 @@ def test_a_store_in_its_default_place_is_left_out(root: Path) -> None:
                 assert in_snapshot(workspace, report.checkpoint_id) == on_disk(root, without=left_out)
 
 
-@pytest.mark.parametrize("place", ["store.db", "sub/store.db"])
+@pytest.mark.parametrize("place", [".holdfast", "sub/.holdfast", ".holdfast/store"])
+def test_a_store_of_files_may_be_that_directory_itself(root: Path, place: str) -> None:
+    write(root, b"a", b"1")
+    for number in range(3):
+        with SyncClient.files(root / place, durability="fast") as client:
+            workspace = client.workspace(root)
+            (root / "a").write_text(str(number))
+            report = workspace.snapshot()
+            assert report.changed == 1 or number == 0
+            left_out = (b".holdfast", b"sub/.holdfast")
+            assert in_snapshot(workspace, report.checkpoint_id) == on_disk(root, without=left_out)
+            assert set(os.listdir(root)) <= {"a", "sub", ".holdfast"}
+            client.gc()
+            assert client.verify().ok
+
+
+@pytest.mark.parametrize("place", ["store.db", "sub/store.db", ".holdfast"])
 def test_a_root_that_contains_the_store_is_refused(root: Path, place: str) -> None:
     with (
         SyncClient.sqlite(root / place, durability="fast") as client,

@@ -89,14 +89,16 @@ def open_or_make_store(named: str | None) -> SyncClient:
     try:
         return locate(named).open(make=True)
     except StoreNotFoundError:
-        text, _ = _said(named)
-        if text and Path(text).expanduser().is_dir():
+        text = _said(named)[0] or DIRECTORY
+        place = Path(text).expanduser()
+        if place.is_dir() and place.name != DIRECTORY:
             raise
     from holdfast.sync_client import SyncClient
 
-    if not text:
-        return SyncClient.sqlite(Path(DIRECTORY) / SQLITE_NAME)
-    return SyncClient.open(text) if "://" in text else SyncClient.sqlite(Path(text).expanduser())
+    if "://" in text:
+        return SyncClient.open(text)
+    is_directory = place.name == DIRECTORY or text.endswith("/")
+    return SyncClient.sqlite(place / SQLITE_NAME if is_directory else place)
 
 
 def make_store(named: str | None) -> tuple[StoreLocation, bool | None]:

@@ -23,9 +23,13 @@ Relation = Literal["same", "other", "unknown"]
 
 
 def store_on_disk(services: Services) -> Path | None:
-    """The place of the store, if it has one on this machine's disk."""
+    """The place of the store, if it has one on this machine's disk: what is remembered of directories is beside it. A `.holdfast` that is
+    a store itself has that in it, where it is left out, too."""
     capabilities = services.backend.capabilities
-    return Path(capabilities.location).absolute() if capabilities.name in LOCAL_STORES else None
+    if capabilities.name not in LOCAL_STORES:
+        return None
+    place = Path(capabilities.location).absolute()
+    return place / "store" if capabilities.name == "files" and place.name == STORE_DIRECTORY else place
 
 
 def home_of(root: Path, store: Path | None) -> Home:
