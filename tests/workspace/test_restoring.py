@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -277,6 +278,45 @@ def dies_after(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
 
     for name in carried_out:
         monkeypatch.setattr(apply.Applier, name, dying(name))
+
+
+@pytest.mark.parametrize("count", range(1, 10))
+def test_what_a_restore_that_was_cut_off_has_not_put_in_its_place_is_in_no_snapshot(
+    quick: SyncClient, root, monkeypatch, count
+):
+    workspace = quick.workspace(root)
+    first = workspace.snapshot().checkpoint_id
+    shutil.rmtree(root)
+    root.mkdir()
+    workspace.snapshot()
+    with monkeypatch.context() as patched:
+        dies_after(patched, count)
+        with pytest.raises(Dying):
+            workspace.restore(first)
+    left = [path for path in on_disk(root) if b".holdfast-" in path]
+    report = workspace.snapshot()
+    assert not [entry.path for entry in workspace.entries(report.checkpoint_id) if b".holdfast-" in entry.path]
+    tops = {path for path in left if path.rpartition(b"/")[0] not in left}
+    assert {one.path for one in report.snapshot.excluded} == tops
+    assert {one.rule for one in report.snapshot.excluded} <= {"a temporary file of a restore"}
+    workspace.roll_back()
+    assert on_disk(root) == {}
+
+
+def test_names_that_only_resemble_temporary_ones_are_kept(quick: SyncClient, root):
+    ours = [".holdfast-0123456789ab-7", "dir/.holdfast-0123456789ab-12", ".holdfast-0123456789ab-at-work"]
+    theirs = [
+        ".holdfast-notes",
+        ".holdfast-0123456789ab",
+        ".holdfast-0123456789ab-7.txt",
+        "dir/.holdfast-0123456789AB-7",
+    ]
+    for name in (*ours, *theirs):
+        (root / name).write_text("x")
+    workspace = quick.workspace(root)
+    taken = {entry.path.decode() for entry in workspace.entries(workspace.snapshot().checkpoint_id)}
+    assert taken.isdisjoint(ours)
+    assert taken.issuperset(theirs)
 
 
 @pytest.mark.parametrize("way", ["resume", "roll_back"])

@@ -20,8 +20,8 @@ from typing import Protocol, TypeVar
 from holdfast.model.restore_plan import Action, parents
 from holdfast.model.workspace import Entry
 from holdfast.workspace import descriptors, filling
+from holdfast.workspace.guards import TEMPORARY
 
-TEMPORARY = b".holdfast-"
 READABLE = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 NO_DIRECTORY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV)

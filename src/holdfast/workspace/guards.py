@@ -17,6 +17,7 @@ from holdfast.errors import UsageError
 Secrets = Literal["keep", "skip", "refuse"]
 SECRETS = ("keep", "skip", "refuse")
 STORE_DIRECTORY = ".holdfast"
+TEMPORARY = b".holdfast-"  # how the names of a restore's temporary files begin; its token and a number follow
 # How things are opened. Where a system has no such flag, `checked_root` refuses before anything is.
 NO_MORE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # what these say is about us, not about the file
 NO_FOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
@@ -28,6 +29,7 @@ _PATTERNS = (
     "id_ed25519", ".netrc", ".pypirc", ".npmrc", ".git-credentials", "credentials.json", "*.kdbx",
 )  # fmt: skip
 _SECRET = re.compile("|".join(map(fnmatch.translate, _PATTERNS)))
+_TEMPORARY = re.compile(re.escape(TEMPORARY) + rb"[0-9a-f]{12}-([0-9]+|at-work)")
 _NO_SECRET = re.compile(r"\.env\.(example|sample|template|dist|defaults)\Z")
 
 
@@ -35,6 +37,11 @@ def is_secret(name: bytes) -> bool:
     """Whether a file's name says that it holds a key or a password."""
     text = os.fsdecode(name)
     return _SECRET.match(text) is not None and not _NO_SECRET.match(text)
+
+
+def is_temporary(name: bytes) -> bool:
+    """Whether a name is one that restores give to what they have not yet put in its place."""
+    return name.startswith(TEMPORARY) and _TEMPORARY.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)

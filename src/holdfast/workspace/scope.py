@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from holdfast.errors import UsageError
 from holdfast.model.workspace import Options
 from holdfast.workspace import ignore
-from holdfast.workspace.guards import Secrets, is_secret
+from holdfast.workspace.guards import Secrets, is_secret, is_temporary
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,8 @@ class Scope:
         """Why a path is not part of the snapshot, and whether that is to be called skipped."""
         if whole in self.never:
             return False, "the store itself"
+        if is_temporary(name):
+            return False, "a temporary file of a restore"
         if whole == b".git" and not self.include_git:
             return False, "the repository of the workspace"
         verdict = rules.verdict(whole, is_directory=is_directory, beside=beside)
@@ -53,7 +55,8 @@ class Scope:
         return None
 
     def may_leave_files_out(self, base: bytes, rules: ignore.Rules) -> bool:
-        """Whether there may be a reason to leave out a file of a directory; `base` is its path, with a slash at its end."""
+        """Whether there may be a reason to leave out a file of a directory, beside that it is temporary; `base` is its path, with a
+        slash at its end."""
         return (
             not base or rules.are_written or self.secrets != "keep" or any(path.startswith(base) for path in self.never)
         )

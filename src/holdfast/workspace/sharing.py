@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.model.restore_plan import Action
 from holdfast.workspace import filling
-from holdfast.workspace.apply import TEMPORARY, Applier
+from holdfast.workspace.apply import Applier
+from holdfast.workspace.guards import TEMPORARY
 
 if TYPE_CHECKING:
     from typing import Self

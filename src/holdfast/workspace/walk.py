@@ -25,7 +25,7 @@ from holdfast.workspace import ignore, sampling
 from holdfast.workspace.compressing import Contents, is_batch
 from holdfast.workspace.contents import Changed, Read, Reader
 from holdfast.workspace.findings import Findings, failure
-from holdfast.workspace.guards import DIRECTORY_FLAGS, NO_FOLLOW, Budget, OverBudgetError
+from holdfast.workspace.guards import DIRECTORY_FLAGS, NO_FOLLOW, TEMPORARY, Budget, OverBudgetError
 from holdfast.workspace.ignore_files import (
     ANOTHER_STORE,
     DECIDING,
@@ -300,7 +300,11 @@ class Walk:
         left = []
         for name in names:
             whole = base + name
-            why = self.scope.why_left_out(whole, name, False, rules, ()) if is_judged else None
+            why = (
+                self.scope.why_left_out(whole, name, False, rules, ())
+                if is_judged or name.startswith(TEMPORARY)
+                else None
+            )
             if why is not None:
                 (fresh.skipped if why[0] else fresh.excluded)[name] = why[1]
                 continue
