@@ -1,10 +1,24 @@
-"""The directories that local stores make."""
+"""Where local stores are, and the directories that they make."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+from holdfast.errors import StoreError
+
 STORE_DIRECTORY = ".holdfast"
+
+
+def absolute(path: str | os.PathLike[str]) -> Path:
+    """Where a store is, whatever directory the process goes to. A `..` stays: behind a link it leads elsewhere."""
+    try:
+        return Path(path).absolute()
+    except FileNotFoundError as error:
+        raise StoreError(
+            f"the store {path} can't be opened: its path is relative, and the current directory was deleted. "
+            "Go to another one, or give the whole path"
+        ) from error
 
 
 def make_directory(directory: Path) -> None:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 
 from holdfast.backends import sqlite_commit, sqlite_index, sqlite_schema
-from holdfast.backends.directories import make_directory
+from holdfast.backends.directories import absolute, make_directory
 from holdfast.backends.port import (
     MAX_LOG_ELEMENTS,
     BlobInfo,
@@ -70,7 +70,7 @@ class SqliteBackend:
     def __init__(self, path: str | os.PathLike[str], *, durability: str = "full", timeout: float = 30.0) -> None:
         if durability not in SYNCHRONOUS:
             raise UsageError(f"durability is {durability!r}: SQLite offers 'full' (the default) and 'fast'")
-        self._path = Path(path)
+        self._path = absolute(path)  # connections are opened later, too, when the process may be in another directory
         self._durability = durability
         self._timeout = timeout
         self._closed = False

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from holdfast.backends.directories import make_directory
+from holdfast.backends.directories import absolute, make_directory
 from holdfast.backends.files import commit as commits
 from holdfast.backends.files import layout, order, queries
 from holdfast.backends.files.changes import Changes
@@ -69,7 +69,7 @@ class FilesBackend:
             raise UsageError("the files store needs flock, which Windows does not have: use the SQLite store there")
         if durability not in DURABILITIES:
             raise UsageError(f"durability is {durability!r}: the files store offers 'full' (the default) and 'fast'")
-        self._root = str(Path(directory).absolute())
+        self._root = str(absolute(directory))
         self._durability = durability
         self._closed = False
         self._disk = Disk(self._root, durable=durability == "full")
