@@ -97,7 +97,11 @@ class SqliteBackend:
         self._is_shared()  # one that only writes counts, too: nobody else may then read by its connection
         with self._writing:
             try:
-                return self._transaction((self._batch or self._new_batch()).carry_out, commits)
+                batch = self._batch or self._new_batch()
+                self._batch = None  # until it is done: whatever interrupts it, the next one looks at the writer first
+                outcomes = self._transaction(batch.carry_out, commits)
+                self._batch = batch
+                return outcomes
             except (*FAILURES, StoreError, CorruptError) as error:
                 self._known.forget()
                 if len(commits) == 1 and not isinstance(error, sqlite3.IntegrityError):
@@ -107,8 +111,7 @@ class SqliteBackend:
 
     def _new_batch(self) -> Batch:
         connection = self._connected("_writer")
-        self._batch = Batch(connection, self._known, self._room)
-        return self._batch
+        return Batch(connection, self._known, self._room)
 
     def _alone(self, commit: Commit) -> BaseException | None:
         def carry_out(commit: Commit) -> None:
@@ -129,8 +132,9 @@ class SqliteBackend:
         try:
             return carry_out(given)
         except (CommitConflict, sqlite3.IntegrityError):
-            self._batch = None
-            self._connected("_writer").execute("ROLLBACK")
+            self._known.forget()
+            assert self._writer is not None
+            self._writer.execute("ROLLBACK")
             raise
         except BaseException:
             # After a failed fsync nobody knows what the connection believes: the next commit opens a new one.
@@ -347,7 +351,11 @@ class SqliteBackend:
         handler that reads in the middle of a commit."""
         if self._is_shared() or not self._writing.acquire(blocking=False):
             with self._reading, self._translated("read"):
-                return query(self._connected("_reader"))
+                try:
+                    return query(self._connected("_reader"))
+                except BaseException:  # as below
+                    self._discard("_reader")
+                    raise
         try:
             with self._translated("read"):
                 return query(self._connected("_writer"))
@@ -371,6 +379,10 @@ class SqliteBackend:
         if self._closed:
             raise StoreError(f"the store {self._path} was closed: open a new client")
         connection: sqlite3.Connection | None = getattr(self, role)
+        if connection is not None and connection.in_transaction:
+            # A signal has kept `_transaction` from ending what another one had interrupted.
+            self._discard(role)
+            connection = None
         if connection is None:
             if role == "_writer":
                 self._known = Known()  # `data_version` only compares within one connection
@@ -382,6 +394,7 @@ class SqliteBackend:
                 sqlite_schema.prepare(connection, self._path, self._timeout)
                 connection.execute(f"PRAGMA synchronous={SYNCHRONOUS[self._durability]}")
             except BaseException:
+                _roll_back(connection)
                 connection.close()
                 raise
             setattr(self, role, connection)
@@ -389,14 +402,16 @@ class SqliteBackend:
 
     def _discard(self, role: str) -> None:
         connection: sqlite3.Connection | None = getattr(self, role)
-        setattr(self, role, None)
         if role == "_writer":
             self._batch = None
-        if connection is not None:
-            try:
-                connection.close()
-            except sqlite3.Error:  # it is being thrown away because it failed: failing again adds nothing
-                return
+        if connection is None:
+            return
+        # Closing would not end a transaction as long as anything refers to a cursor, as the frames of an error do: nobody could
+        # write until they are gone.
+        _roll_back(connection)
+        setattr(self, role, None)
+        with contextlib.suppress(sqlite3.Error):  # it is thrown away because it failed: failing again adds nothing
+            connection.close()
 
     def _translated(self, doing: str) -> _Translated:
         return _Translated(self, doing)
@@ -448,6 +463,12 @@ def _after_fork() -> None:
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
+def _roll_back(connection: sqlite3.Connection) -> None:
+    """Ends a transaction, if there is one."""
+    with contextlib.suppress(sqlite3.Error):  # whoever asks has an error to tell already
+        connection.rollback()
+
+
 def _end_of(prefix: bytes) -> bytes | None:
     """The first key that is greater than all that begin with the prefix, None if there is none."""
     rest = prefix.rstrip(b"\xff")
@@ -473,6 +494,4 @@ class _Translated:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, FAILURES):
-            if self._doing == "read":
-                self._backend._discard("_reader")
             raise self._backend._translate(error, self._doing) from error
