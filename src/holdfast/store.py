@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from holdfast.backends.stepping import run_inline
+from holdfast.operations.arguments import MAX_STEP
 
 if TYPE_CHECKING:
     from holdfast.client import Client
@@ -116,4 +117,4 @@ def agent_of(state: Any, default: str) -> str:
 def step_of(state: Any) -> int | None:
     """The step a state says it is at (`state["step"]`)."""
     step = state.get("step") if isinstance(state, dict) else None
-    return step if isinstance(step, int) and not isinstance(step, bool) and step >= 0 else None
+    return step if isinstance(step, int) and not isinstance(step, bool) and 0 <= step <= MAX_STEP else None

@@ -162,6 +162,33 @@ def test_a_step_is_a_whole_number_from_zero_on(quick: SyncClient, step):
         quick.save("a", step_index=step)
 
 
+@pytest.mark.parametrize("step", [2**63, 2**64, 10**5000], ids=["2**63", "2**64", "10**5000"])
+def test_a_step_that_no_database_takes_is_refused_by_all_stores(client: SyncClient, step):
+    client.save("a", session_id="s", execution_state={"n": 1})
+    with pytest.raises(UsageError, match=r"step_index is .*at most 2\*\*63 - 1"):
+        client.save("a", session_id="s", execution_state={"n": 2}, step_index=step)
+    assert client.restore(client.save("a", session_id="s", execution_state={"n": 3})).step_index == 1
+
+
+def test_nothing_is_counted_on_from_the_largest_step(client: SyncClient):
+    largest = client.save("a", session_id="s", execution_state={"n": 1}, step_index=2**63 - 1)
+    assert client.restore(largest).step_index == 2**63 - 1
+    with pytest.raises(UsageError, match=r"parent's step_index is 2\*\*63 - 1.*save with a step_index"):
+        client.save("a", session_id="s", execution_state={"n": 2})
+    again = client.save("a", session_id="s", execution_state={"n": 3}, step_index=0)
+    assert [entry.checkpoint_id for entry in client.timeline(session_id="s")] == [again, largest]
+
+
+def test_a_run_counts_on_no_further_than_there_are_steps(client: SyncClient):
+    client.save("a", session_id="s", execution_state={}, step_index=2**63 - 3)
+    too_far = pytest.raises(UsageError, match=r"parent's step_index is 2\*\*63 - 1.*save with a step_index")
+    with too_far, client.run("s") as run:
+        run.step("the last but one", lambda: 1)
+        run.step("the last one", lambda: 2)
+        run.step("one too many", lambda: 3)
+    assert client.latest(session_id="s").step_name == "the last one"
+
+
 @pytest.mark.parametrize("name", ["agent_id", "session_id", "step_name", "app_version"])
 def test_names_are_text(quick: SyncClient, name):
     with pytest.raises(UsageError, match=name):

@@ -64,8 +64,8 @@ class MemoryBackend:
             for commit in commits:
                 try:
                     self._check(commit)
-                except CommitConflict as conflict:
-                    outcomes.append(conflict)
+                except Exception as refusal:
+                    outcomes.append(refusal)
                 else:
                     self._apply(commit)
                     outcomes.append(None)

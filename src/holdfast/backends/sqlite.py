@@ -37,7 +37,7 @@ from holdfast.backends.port import (
 )
 from holdfast.backends.sqlite_batch import Batch, Known
 from holdfast.backends.sqlite_room import Room
-from holdfast.errors import CorruptError, HoldfastError, StoreError, UsageError
+from holdfast.errors import CorruptError, StoreError, UsageError
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -102,7 +102,7 @@ class SqliteBackend:
                 outcomes = self._transaction(batch.carry_out, commits)
                 self._batch = batch
                 return outcomes
-            except (*FAILURES, StoreError, CorruptError) as error:
+            except Exception as error:
                 self._known.forget()
                 if len(commits) == 1 and not isinstance(error, sqlite3.IntegrityError):
                     return [self._translate(error, "written")]
@@ -122,9 +122,7 @@ class SqliteBackend:
 
         try:
             self._transaction(carry_out, commit)
-        except CommitConflict as conflict:
-            return conflict
-        except (*FAILURES, StoreError, CorruptError) as error:
+        except Exception as error:
             return self._translate(error, "written")
         return None
 
@@ -416,8 +414,8 @@ class SqliteBackend:
     def _translated(self, doing: str) -> _Translated:
         return _Translated(self, doing)
 
-    def _translate(self, error: BaseException, doing: str) -> HoldfastError:
-        if isinstance(error, HoldfastError):
+    def _translate(self, error: Exception, doing: str) -> Exception:
+        if not isinstance(error, FAILURES):
             return error
         text = str(error)
         if "locked" in text or "busy" in text:

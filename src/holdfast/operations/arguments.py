@@ -37,6 +37,7 @@ RESERVED = frozenset(
     )
 )  # fmt: skip
 MAX_NAME_BYTES = 64 * 1024
+MAX_STEP = 2**63 - 1  # what the databases take
 
 
 @dataclass(slots=True)
@@ -173,7 +174,20 @@ def seconds(what: str, value: Any, *, least: float) -> float:
 def step(value: Any) -> int | None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
         raise UsageError(f"step_index is {value!r}: it must be a whole number from 0 on. Leave it out to count on")
+    if value is not None and value > MAX_STEP:
+        raise UsageError(f"step_index is {_shortened(value)}: it must be at most 2**63 - 1. Leave it out to count on")
     return value
+
+
+def no_step_follows() -> UsageError:
+    return UsageError(
+        "the parent's step_index is 2**63 - 1, the largest that there is, so it can't be counted on from: save with a step_index"
+    )
+
+
+def _shortened(value: int) -> str:
+    """A number that may have more digits than Python wants to write."""
+    return str(value) if value.bit_length() <= 256 else f"a number of {value.bit_length()} bits"
 
 
 def limit(value: Any) -> int | None:

@@ -12,7 +12,7 @@ from holdfast.model.migrations import FIRST_VERSION
 from holdfast.objects import inbox, record, rows
 from holdfast.objects.manifest import Manifest
 from holdfast.objects.record import Stored
-from holdfast.operations import state_versions
+from holdfast.operations import arguments, state_versions
 from holdfast.operations.arguments import SaveRequest
 from holdfast.operations.memory import Line
 from holdfast.operations.services import Services
@@ -72,6 +72,8 @@ def child(
         tree, followed = tree or parent.tree, parent.id
         if step_index is None:
             step_index = parent.header.get("step", 0) + 1
+            if step_index > arguments.MAX_STEP:
+                raise arguments.no_step_follows()
     if id_ is None:
         id_ = services.new_id(None if tree is None else ids.tree_tag(tree))
     sequence = line.head.sequence + 1

@@ -22,7 +22,7 @@ from holdfast.objects import continuing, record, rows
 from holdfast.objects.manifest import Path
 from holdfast.objects.record import Stored
 from holdfast.operations import state_versions
-from holdfast.operations.arguments import SaveRequest
+from holdfast.operations.arguments import MAX_STEP, SaveRequest
 from holdfast.operations.memory import Line
 from holdfast.operations.services import Services
 
@@ -158,6 +158,9 @@ def prepare(services: Services, way: Way, line: Line, going: Going) -> Prepared 
         header["sv"] = version
     if header.get("sv") != followed.get("sv") or header["agent"] != followed["agent"]:
         return None
+    step = followed.get("step", 0) + 1
+    if step > MAX_STEP:
+        return None  # as above
     if skeleton is None or sum(map(len, fresh)) > way.most:
         return None
     has_bytes = known.entry.has_bytes or any(map(codec.holds_bytes, fresh))
@@ -166,7 +169,6 @@ def prepare(services: Services, way: Way, line: Line, going: Going) -> Prepared 
         return None
     manifest, body, root, runs, known = planned
     id_ = header["id"] = services.new_id(way.tag)  # now that it is needed
-    step = followed.get("step", 0) + 1
     header["tree"] = way.tree
     if step:
         header["step"] = step

@@ -5,12 +5,13 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from holdfast import SyncClient
-from holdfast.backends.port import ABSENT, Commit, RowKey, RowWrite
+from holdfast.backends.port import ABSENT, Commit, Labels, RowKey, RowWrite
 from holdfast.backends.sqlite import SqliteBackend
 from holdfast.backends.sqlite_room import Room
 from holdfast.testing.harness import TREE, record
@@ -95,6 +96,23 @@ def test_a_second_interrupt_while_the_first_is_dealt_with_is_made_good_by_whoeve
             backend.commit_all([Commit(TREE, record(2), rows=[RowWrite(KEY, b"never stored", 1)])])
         assert go_on() in ([(b"first", 1)], [])
     assert backend.commit_all([Commit(TREE, record(2), rows=[RowWrite(KEY, b"second", 1)])]) == [None]
+
+
+def test_a_commit_that_nobody_could_expect_fails_alone(backend: SqliteBackend, path: Path):
+    """A number that SQLite does not take: the checks above let none through."""
+    labels = Labels("agent", "custom", 2**63, None, None, 0, None)
+    impossible = Commit(TREE, record(2)._replace(labels=labels), rows=[RowWrite(KEY, b"impossible", 1)])
+    healthy = [
+        Commit(TREE, record(1), rows=[RowWrite(KEY, b"first", ABSENT)]),
+        Commit(TREE, record(3), rows=[RowWrite(KEY, b"third", 1)]),
+    ]
+    outcomes = backend.commit_all([healthy[0], impossible, healthy[1]])
+    assert [type(outcome) for outcome in outcomes] == [type(None), OverflowError, type(None)]
+    [outcome] = backend.commit_all([replace(impossible, rows=[RowWrite(KEY, b"impossible", 2)])])
+    assert isinstance(outcome, OverflowError)
+    with closing(SqliteBackend(path, timeout=SOON)) as other_process:
+        assert other_process.commit_all([Commit(TREE, record(4), rows=[RowWrite(KEY, b"theirs", 2)])]) == [None]
+    assert backend.rows([KEY]) == [(b"theirs", 3)]
 
 
 def test_a_query_that_was_interrupted_in_another_thread_keeps_nobody_at_what_the_store_was(

@@ -107,20 +107,20 @@ class FilesBackend:
         with self._writing():
             try:
                 return self._commit_together(commits)
-            except OSError as error:
+            except Exception as error:
                 if len(commits) == 1:
-                    return [store_error(self._root, "written", error)]
+                    return [self._translate(error, "written")]
             # Something could not be written: each is tried by itself, so that it fails alone.
             outcomes: list[BaseException | None] = []
             for commit in commits:
                 try:
                     outcomes += self._commit_together([commit])
-                except OSError as error:
-                    outcomes.append(store_error(self._root, "written", error))
+                except Exception as error:
+                    outcomes.append(self._translate(error, "written"))
             return outcomes
 
     def _commit_together(self, wanted: Sequence[Commit]) -> list[BaseException | None]:
-        """Raises `OSError` if nothing of them all was done."""
+        """Raises an error if nothing of them all was done."""
         self._journal.replay()  # should the one before have failed while it was applied
         together = Changes(self._disk, cache(lambda: order.last_position(self._disk)))
         outcomes: list[BaseException | None] = []
@@ -236,6 +236,9 @@ class FilesBackend:
             yield
         except OSError as error:
             raise store_error(self._root, attempted, error) from error
+
+    def _translate(self, error: Exception, attempted: str) -> Exception:
+        return store_error(self._root, attempted, error) if isinstance(error, OSError) else error
 
     def _check_open(self) -> None:
         if self._closed:
