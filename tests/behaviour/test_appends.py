@@ -199,6 +199,21 @@ class TestRefusals:
         quick.save("a", session_id="s")
         self.refused(quick, "'m' is a str, not a dict", execution_state={"m": "text"}, append={"m.n": [1]})
 
+    @pytest.mark.parametrize(
+        ("parent", "path", "where"),
+        [
+            ({"v": [[1], [2]]}, "v.x", r"list at execution_state\.v,"),
+            ({"v": messages(30)}, "v.x", r"list at execution_state\.v,"),
+            ({"v": {"w": [1]}}, "v.w.x.y", r"list at execution_state\.v\.w,"),
+            ([1, 2], "x", "list at execution_state,"),
+            (messages(30), "x", "list at execution_state,"),
+        ],
+    )
+    def test_a_path_that_leads_through_a_list_takes_none_of_its_elements(self, client: SyncClient, parent, path, where):
+        first = client.save("a", session_id="s", execution_state=parent)
+        self.refused(client, f"append to execution_state.{path}: the parent has a {where}", append={path: [3]})
+        assert client.restore(first).execution_state == parent
+
     def test_a_state_that_is_no_dict(self, quick: SyncClient):
         self.refused(quick, "execution_state must be a dict.*not a list", execution_state=[1], append={"m": [1]})
 

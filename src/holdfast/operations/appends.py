@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.errors import UsageError
 from holdfast.objects.manifest import Path
@@ -96,6 +96,11 @@ def _appended(line: Line, parent_state: Any, path: Path, elements: Sequence[Any]
     if line.known(path) is not None:
         return Appended(list(elements))
     older = _at(parent_state, path)
+    if isinstance(older, _InTheWay):
+        raise UsageError(
+            f"append to {path_text(path)}: the parent has a {older.kind} at {path_text(older.path)}, and an append leads through "
+            "dicts only. Give the whole value in execution_state instead"
+        )
     if older is None:
         return list(elements)
     if type(older) is not list:
@@ -106,11 +111,20 @@ def _appended(line: Line, parent_state: Any, path: Path, elements: Sequence[Any]
     return [*older, *elements]
 
 
+class _InTheWay(NamedTuple):
+    """What keeps a path from being followed to its end, and where."""
+
+    kind: str
+    path: Path
+
+
 def _at(state: Any, path: Path) -> Any:
-    """What the state has at that path or, where the path can't be followed, what is in its way; None for nothing."""
-    for key in path[1:]:
+    """What the state has at that path, None for nothing, or what is in the way there."""
+    for depth, key in enumerate(path[1:], start=1):
+        if state is None:
+            return None
         if type(state) is not dict:
-            return state
+            return _InTheWay(type(state).__name__, path[:depth])
         state = state.get(key)
     return state
 
