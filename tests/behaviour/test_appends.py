@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass
+
 import pytest
 
-from holdfast import SyncClient, UnsupportedValueError, UsageError
+from holdfast import SyncClient, TypeRegistry, UnsupportedValueError, UsageError
 from support import Store, messages
+
+
+@dataclass
+class Held:
+    messages: list
 
 
 def grown(client: SyncClient, start: int, *, more: int = 3, **rest) -> list:
@@ -214,6 +223,40 @@ class TestRefusals:
         self.refused(client, f"append to execution_state.{path}: the parent has a {where}", append={path: [3]})
         assert client.restore(first).execution_state == parent
 
+    @pytest.mark.parametrize("count", [2, 50], ids=["a short list", "a long list"])
+    @pytest.mark.parametrize(
+        ("around", "path", "where"),
+        [
+            (lambda held: {"s": held}, "s.messages", r"\.s"),
+            (lambda held: {"v": {"s": held}, "rest": "x" * 2000}, "v.s.messages", r"\.v\.s"),
+            (lambda held: held, "messages", ""),
+        ],
+        ids=["in a dict", "deeper, with a large skeleton", "the state itself"],
+    )
+    @pytest.mark.parametrize("is_remembered", [True, False])
+    def test_a_path_into_a_registered_object(self, store: Store, count, around, path, where, is_remembered):
+        """It would become a dict."""
+        types = TypeRegistry()
+        types.register(Held, name="test.Held")
+        state = around(Held(messages(count)))
+        client = store.client(types=types)
+        first = client.save("a", session_id="s", execution_state=state)
+        client = client if is_remembered else store.client(types=types)
+        kind = "Held" if count == 2 else r"test\.Held"
+        error = rf"append to execution_state\.{path}: the parent has a {kind} at execution_state{where}, .*dicts only"
+        self.refused(client, error, append={path: ["one"]})
+        assert client.restore(first).execution_state == state
+        if count == 50:  # a short list is read with all that is around it
+            self.refused(store.client(), error, append={path: ["one"]})
+
+    @pytest.mark.parametrize("count", [2, 50])
+    def test_a_dict_that_is_of_another_class(self, quick: SyncClient, count: int):
+        quick.save("a", session_id="s", execution_state={"m": messages(count)})
+        self.refused(quick, "execution_state must be a dict.* not a OrderedDict", execution_state=OrderedDict(x=1),
+                     append={"m": ["one"]})  # fmt: skip
+        self.refused(quick, "'v' is a OrderedDict, not a dict", execution_state={"v": OrderedDict(x=1)},
+                     append={"v.m": ["one"]})  # fmt: skip
+
     def test_a_state_that_is_no_dict(self, quick: SyncClient):
         self.refused(quick, "execution_state must be a dict.*not a list", execution_state=[1], append={"m": [1]})
 
@@ -236,3 +279,27 @@ def test_the_callers_state_and_elements_are_not_changed(quick: SyncClient):
     state, elements = {"v": {"n": 1}}, [1, 2]
     quick.save("a", session_id="s", execution_state=state, append={"v.m": elements})
     assert (state, elements) == ({"v": {"n": 1}}, [1, 2])
+
+
+def test_an_async_client_that_knows_nothing_refuses_a_path_into_a_registered_object(store: Store):
+    types = TypeRegistry()
+    types.register(Held, name="test.Held")
+    store.client(types=types).save("a", session_id="s", execution_state={"s": Held(messages(50)), "m": messages(30)})
+
+    async def append(**appends: list) -> str:
+        client = store.async_client(types=types)
+        return await client.save("a", session_id="s", append=appends or {"s.messages": ["one"]})
+
+    with pytest.raises(UsageError, match=r"the parent has a test\.Held at execution_state\.s"):
+        asyncio.run(append())
+    saved = asyncio.run(append(m=["one"]))
+    assert store.client(types=types).restore(saved).execution_state == {"m": [*messages(30), "one"]}
+
+
+def test_a_list_that_was_appended_to_is_appended_to_without_another_look(store: Store):
+    client, recorder = store.recorded()
+    client.save("a", session_id="s", execution_state={"m": messages(20), "rest": "x" * 2000})
+    client.save("a", session_id="s", execution_state={"rest": "x" * 2000}, append={"m": messages(1)})
+    recorder.forget()
+    client.save("a", session_id="s", execution_state={"rest": "x" * 2000}, append={"m": messages(1)})
+    assert set(recorder.calls) == {"commit_all"}

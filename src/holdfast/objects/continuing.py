@@ -137,7 +137,7 @@ def continued(
     body = b"\x93%b\x91%b\x90" % (trail.packed_skeleton, packed)  # three parts: the skeleton, one list, no blob
     root = hashlib.sha256(_SIZES(ROOT, kept.size, 1, 0, kept.digest, length, size, digest)).digest()
     manifest = _new(Manifest, (kept, (entry,), ()))
-    return _new(Continued, (manifest, body, root, writes, KnownList(entry, None, chain)))
+    return _new(Continued, (manifest, body, root, writes, KnownList(entry, None, chain, True)))
 
 
 def _skeleton_of(old: Skeleton, content: bytes) -> tuple[Skeleton, Sequence[RunWrite]] | None:

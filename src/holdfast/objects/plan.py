@@ -53,7 +53,9 @@ def wanted(split: Split, parent: Manifest | None) -> list[Span]:
 def to_append(parent: Manifest, paths: Iterable[Path]) -> list[Span]:
     """The spans whose runs the plan needs if these lists are appended to without being given."""
     entries = (parent.list_at(path) for path in paths)
-    return [span for entry in entries if entry is not None for span in _open_spans(entry)]
+    spans = [span for entry in entries if entry is not None for span in _open_spans(entry)]
+    # The skeleton says whether their paths lead through dicts only.
+    return [parent.skeleton.span, *spans] if spans and parent.skeleton.span else spans
 
 
 def logs_needed(split: Split, parent: Manifest | None, closed: Collection[int]) -> int:

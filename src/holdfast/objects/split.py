@@ -38,14 +38,18 @@ _PLAIN = frozenset((int, float, bool, type(None)))
 
 
 class KnownList:
-    """What is known of a list of the parent: its entry and, if they are remembered, its encodings and the chain over them."""
+    """What is known of a list of the parent: its entry and, if they are remembered, its encodings and the chain over them; and
+    whether it was appended to, so that its path is known to lead through dicts only."""
 
-    __slots__ = ("chain", "entry", "groups")
+    __slots__ = ("chain", "entry", "groups", "was_appended_to")
 
-    def __init__(self, entry: ListEntry, groups: Groups | None, chain: Chain | None) -> None:
+    def __init__(
+        self, entry: ListEntry, groups: Groups | None, chain: Chain | None, was_appended_to: bool = False
+    ) -> None:
         self.entry = entry
         self.groups = groups
         self.chain = chain
+        self.was_appended_to = was_appended_to
 
 
 class Image:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from holdfast.backends.port import Run
+from holdfast.codec.codec import Codec
+from holdfast.codec.types import RegisteredType, TypeRegistry
 from holdfast.errors import UsageError
-from holdfast.objects.manifest import Path
+from holdfast.objects import assemble
+from holdfast.objects.manifest import Manifest, Path
 from holdfast.objects.split import ROOTS, Appended, path_text
 from holdfast.operations.arguments import SaveRequest
 from holdfast.operations.memory import Line
@@ -27,6 +31,14 @@ async def with_appends(services: Services, request: SaveRequest, line: Line) -> 
         appended = _appended(line, await parent.state(path), path, elements)
         roots[_root(path)] = _put(roots[_root(path)], path, appended)
     return roots[ROOTS[0]], roots[ROOTS[1]]
+
+
+async def check_parent(services: Services, request: SaveRequest, line: Line) -> None:
+    """Refuses appends that `with_appends` would refuse, where all of the lists are kept as logs."""
+    assert request.append is not None
+    parent = _Parent(services, line)
+    for path in request.append:
+        _refuse(path, _at(await parent.state(path), path))
 
 
 def with_appends_to_logs(request: SaveRequest) -> tuple[Any, Any]:
@@ -72,19 +84,64 @@ def as_stored(services: Services, request: SaveRequest, stored_state: tuple[Any,
 
 
 class _Parent:
-    """The parent's state, read once and only if a list is still short."""
+    """The parent's state, read once and only if a list is still short. Of one with long lists only, what is around them, unless
+    they were appended to before."""
 
     def __init__(self, services: Services, line: Line) -> None:
         self._services = services
-        self._manifest = line.manifest
+        self._line = line
         self._roots: dict[str, Any] | None = None
+        self._outlines: dict[str, Any] | None = None
 
     async def state(self, path: Path) -> Any:
-        if self._manifest is None or self._manifest.list_at(path) is not None:
+        """The part of the state that the path leads into, with any objects in it perhaps as their types' names; None if it need
+        not be looked at."""
+        manifest, known = self._line.manifest, self._line.known(path)
+        if manifest is None or (known is not None and known.was_appended_to):
             return None
+        if known is not None:
+            if self._outlines is None:
+                self._outlines = dict(zip(ROOTS, await self._outline(manifest), strict=True))
+            return self._outlines[_root(path)]
         if self._roots is None:
-            self._roots = dict(zip(ROOTS, await load_state(self._services, self._manifest, verify=True), strict=True))
+            self._roots = dict(zip(ROOTS, await load_state(self._services, manifest, verify=True), strict=True))
         return self._roots[_root(path)]
+
+    async def _outline(self, manifest: Manifest) -> tuple[Any, Any]:
+        """The skeleton, with nothing in the places of what is kept apart."""
+        span = manifest.skeleton.span
+        found: Sequence[Run] = ()
+        if span is not None:
+            at_hand = (self._line.at_hand or {}).get(span)
+            found = (await self._services.backend.runs([span]))[0] if at_hand is None else at_hand
+        codec = Codec(_NamedTypes(), self._services.codec.limits)
+        state, context = codec.decode(assemble.skeleton_of(manifest, found), lambda _kind, _index: None)
+        return state, context
+
+
+class _NamedObject:
+    """A registered object of which only the type's name is asked for."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class _NamedOnly:
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def take_apart(self, value: Any) -> Any:
+        raise NotImplementedError
+
+    def rebuild(self, _parts: object) -> _NamedObject:
+        return _NamedObject(self._name)
+
+
+class _NamedTypes(TypeRegistry):
+    """A registry in which every name is known, whatever the process has registered."""
+
+    def named(self, name: str) -> RegisteredType:
+        return RegisteredType(_NamedObject, name, _NamedOnly(name))
 
 
 def _root(path: Path) -> str:
@@ -93,14 +150,10 @@ def _root(path: Path) -> str:
 
 
 def _appended(line: Line, parent_state: Any, path: Path, elements: Sequence[Any]) -> Any:
+    older = _at(parent_state, path)
+    _refuse(path, older)
     if line.known(path) is not None:
         return Appended(list(elements))
-    older = _at(parent_state, path)
-    if isinstance(older, _InTheWay):
-        raise UsageError(
-            f"append to {path_text(path)}: the parent has a {older.kind} at {path_text(older.path)}, and an append leads through "
-            "dicts only. Give the whole value in execution_state instead"
-        )
     if older is None:
         return list(elements)
     if type(older) is not list:
@@ -109,6 +162,14 @@ def _appended(line: Line, parent_state: Any, path: Path, elements: Sequence[Any]
             "Give the whole value in execution_state instead"
         )
     return [*older, *elements]
+
+
+def _refuse(path: Path, older: Any) -> None:
+    if isinstance(older, _InTheWay):
+        raise UsageError(
+            f"append to {path_text(path)}: the parent has a {older.kind} at {path_text(older.path)}, and an append leads through "
+            "dicts only. Give the whole value in execution_state instead"
+        )
 
 
 class _InTheWay(NamedTuple):
@@ -124,14 +185,14 @@ def _at(state: Any, path: Path) -> Any:
         if state is None:
             return None
         if type(state) is not dict:
-            return _InTheWay(type(state).__name__, path[:depth])
+            return _InTheWay(state.name if type(state) is _NamedObject else type(state).__name__, path[:depth])
         state = state.get(key)
     return state
 
 
 def _put(state: Any, path: Path, value: Any, *, replace: bool = False) -> Any:
     """A copy of the state with the value at that path; only the dicts on the way are copied."""
-    if not isinstance(state, dict):
+    if type(state) is not dict:
         raise UsageError(
             f"append to {path_text(path)}: execution_state must be a dict that can take it, not a {type(state).__name__}"
         )

@@ -51,7 +51,7 @@ class Line:
         """Lets its lists' witnesses go: what they spare is least, and they take most of the memory."""
         for path, known in self.lists.items():
             if known.groups is not None:
-                self.lists[path] = KnownList(known.entry, known.groups.unwatched(), known.chain)
+                self.lists[path] = KnownList(known.entry, known.groups.unwatched(), known.chain, known.was_appended_to)
 
     def buffered_bytes(self) -> int:
         return sum(known.groups.kept_bytes for known in self.lists.values() if known.groups is not None)

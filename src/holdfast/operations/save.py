@@ -147,7 +147,7 @@ class _Attempt:
         if manifest.lists:
             assert self._split is not None
             for image, entry in zip(self._split.lists, manifest.lists, strict=True):
-                next_line.lists[entry.path] = KnownList(entry, image.groups, image.chain)
+                next_line.lists[entry.path] = KnownList(entry, image.groups, image.chain, image.groups is None)
         services.memory.put(self.session, next_line)
         return stored, next_line, services.backend.commit(commit)
 
@@ -166,6 +166,8 @@ class _Attempt:
                     seen = await reading.standing(there, self.session, request.append or ())
                     if not ahead.follows(seen.known):
                         return seen, None
+                    if request.append:
+                        await appends.check_parent(there, request, seen)
                     self._take_up(ahead, seen)
                     return seen, await self._follow(there, seen)
 

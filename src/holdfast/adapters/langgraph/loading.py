@@ -86,5 +86,5 @@ def _remembered(services: Services, line: Line | None, entry: ListEntry) -> list
         if not witness.is_unchanged():  # asked afterwards: nothing can have changed while it was copied
             return None
     watched = groups._replace(witnesses=witnesses_from(copies, 0, services.codec))
-    line.lists[entry.path] = KnownList(known.entry, watched, known.chain)
+    line.lists[entry.path] = KnownList(known.entry, watched, known.chain, known.was_appended_to)
     return copies
