@@ -70,6 +70,11 @@ class SqliteBackend:
     def __init__(self, path: str | os.PathLike[str], *, durability: str = "full", timeout: float = 30.0) -> None:
         if durability not in SYNCHRONOUS:
             raise UsageError(f"durability is {durability!r}: SQLite offers 'full' (the default) and 'fast'")
+        if str(path) == ":memory:":  # each connection would have a database of its own
+            raise UsageError(
+                "a SQLite store is a file, and ':memory:' is none: for a store that is gone with the process use Client.memory(), "
+                "or the URL 'memory://'"
+            )
         self._path = absolute(path)  # connections are opened later, too, when the process may be in another directory
         self._durability = durability
         self._timeout = timeout

@@ -14,7 +14,7 @@ import pytest
 from holdfast import SyncClient
 from holdfast.backends.port import ABSENT, Commit, RowKey, RowWrite, RunWrite, Span
 from holdfast.backends.sqlite import SqliteBackend
-from holdfast.errors import CorruptError
+from holdfast.errors import CorruptError, UsageError
 from holdfast.testing.harness import TREE, record
 
 KEY = RowKey("head", b"one", TREE)
@@ -87,3 +87,12 @@ def test_a_query_that_failed_holds_on_to_nothing(backend: SqliteBackend, path: P
     assert backend.commit_all([saved(5, RowWrite(KEY, b"ours", 1, b"theirs"))]) == [None]
     assert kept.value.__traceback__ is not None
     assert backend.rows([KEY]) == [(b"ours", 2)]
+
+
+@pytest.mark.parametrize("opened", [lambda: SyncClient.sqlite(":memory:"), lambda: SyncClient.sqlite(Path(":memory:")),
+                                    lambda: SyncClient.open("sqlite:///:memory:")])  # fmt: skip
+def test_a_database_in_memory_is_no_store_that_keeps_anything(opened, tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=r"Client\.memory\(\).*memory://"):
+        opened()
+    assert list(tmp_path.iterdir()) == []
