@@ -214,13 +214,16 @@ def test_what_is_added_later_and_depends_on_what_failed_is_skipped_not_forgotten
 def test_a_sub_agents_list_of_the_same_name_is_told_beside_the_runs(client: SyncClient):
     with client.run("s") as run:
         for _ in run.tasks("files", ["a", "b"]):
-            with run.subagent("reader") as reader:
-                list(reader.tasks("files", ["page"]))
+            for _ in run.tasks("files", ["inside of a task, and told as long as it is under way"]):
+                run.save()
+                told = client.latest(session_id="s").tasks
+                assert [one for one in told if one != "files"] == [f"files//{told['files']['current'][0]}/files"]
+        with run.subagent("reader") as reader:
+            list(reader.tasks("files", ["page"]))
     tasks = client.latest(session_id="s").tasks
     assert {name: one["completed"] for name, one in tasks.items()} == {
         "files": 2,
-        "files//a/reader#0/files": 1,
-        "files//b/reader#0/files": 1,
+        "reader#0/files": 1,
     }
 
 

@@ -220,6 +220,10 @@ class RunKeeper:
             outcome = finished(asked, original, result)  # it was carried out before
         finally:
             watched.is_over = True
+        if outcome.fate in DOUBTED and not isinstance(asked, StepCall):
+            # Whoever asks for an equal one means this one, as long as nobody knows: it is probed, or refused, or repeated with
+            # the same key.
+            self._run._core.places.forget_ordinal(asked.place, asked.name, (asked.digest,))
         after = finish(outcome)
         await self.save(after, tool.name)
         return after
@@ -235,7 +239,7 @@ class RunKeeper:
             return Outcome(Fate.FAILED)
         if isinstance(asked, StepCall):
             return NOT_STARTED
-        core.places.give_back(asked.place, asked.name, (asked.digest,), known)  # it was looked at, and not asked for
+        core.places.forget_ordinal(asked.place, asked.name, (asked.digest,))  # it was looked at, and not asked for
         id_ = effects.effect_id(core.tree, asked.name, asked.digest, asked.ordinal)
         entry = await ledger.find(core.services, id_, core.tree)
         if entry is not None and entry.target is not None:

@@ -35,7 +35,9 @@ class Record(NamedTuple):
     attempts: int
     started_us: int
     ended_us: int
-    about: list[Any]  # of an effect: id, tool, digest of its identity, ordinal; of a step: a digest of its arguments
+    # Of an effect: id, tool, digest of its identity, ordinal and, if it was approved with other arguments, the digest and the
+    # ordinal of what was asked for; of a step: a digest of its arguments; of a task: its status and a note.
+    about: list[Any]
 
 
 class Journal:

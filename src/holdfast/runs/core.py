@@ -175,9 +175,27 @@ class Core:
                     self.places.note(record)
             return self.journal.add(record)
 
-    def is_unsaved(self, effect: bytes) -> bool:
-        """Whether an effect's result is recorded, and in no checkpoint yet."""
-        return effect in self._rows
+    async def save_if_interrupted(self, place: str, name: str) -> None:
+        """A result that was recorded, and given to nobody, because it could not be saved then or its call was ended."""
+        if self.places.is_interrupted(place) and self.journal.saved < len(self.journal):
+            await self.save(name)
+
+    def try_again(self, path: str) -> None:
+        """What is inside of this path is run anew: it finds what it has done, and what has failed is called again."""
+        self.places.begin_again(path)
+        self.places.abandon(path, self.journal.entries)
+        self._reopen([one for one in self.journal if one.status == FAILED and one.place.startswith(path)])
+
+    def reopen_what_ended(self, error: BaseException, path: str = "") -> None:
+        """Failures that led to this error are not raised again, but called again."""
+        ended = {id(one) for one in failures.chain(error)}
+        self._reopen([record for raised, record in self._raised if id(raised) in ended], path)
+
+    def _reopen(self, failed: Sequence[Record], path: str = "") -> None:
+        for record in failed:
+            last = self.journal.get(record.place)
+            if last is not None and last.status == FAILED and record.place.startswith(path):
+                self.record(record._replace(status=REOPENED, payload=b""))
 
     def raised_again(self, raised: BaseException, record: Record) -> None:
         """A recorded failure was raised once more: if it ends the run, it is tried again in the next life."""
@@ -232,6 +250,9 @@ class Core:
             except _UNSAVED as error:
                 self._not_saved(error)
                 return True
+            except BaseException:
+                self._doubt()
+                raise
             if prepared is None:
                 return False
             self._line = prepared.line
@@ -248,13 +269,20 @@ class Core:
             except _UNSAVED as error:
                 self._not_saved(error)
                 return None
+            except BaseException:  # it may have been committed all the same
+                self._doubt()
+                raise
             return self.checkpoint
 
     def _not_saved(self, error: Exception) -> None:
-        self._rows_in_doubt, self._own_checkpoint, self._line = True, None, None
+        self._doubt()
         if self.options.on_save_error != "warn":
             raise error
         _log.warning("the run of session %r goes on, though it could not be saved: %s", self.lease.session_id, error)
+
+    def _doubt(self) -> None:
+        """Nobody knows what the store has by now: the next save looks."""
+        self._rows_in_doubt, self._own_checkpoint, self._line = True, None, None
 
     async def _save(self, name: str | None) -> None:
         if self._rows_in_doubt:
@@ -394,11 +422,8 @@ class Core:
         """Saves what is not saved yet. Failures that ended the run are reopened: the next life tries again."""
         if any(isinstance(one, LeaseLostError) for one in failures.chain(error)):
             return  # it is somebody else's session now
-        ended = {id(one) for one in failures.chain(error)}
-        for raised, record in self._raised:
-            last = self.journal.get(record.place)
-            if id(raised) in ended and last is not None and last.status == FAILED:
-                self.record(record._replace(status=REOPENED, payload=b""))
+        if error is not None:
+            self.reopen_what_ended(error)
         with self.lock:
             is_new = len(self.journal) > self.journal.saved or self._rows or self.checkpoint is None
         if not is_new and await self._is_as_saved():

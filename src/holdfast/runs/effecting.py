@@ -20,12 +20,12 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.model import effects, ids
-from holdfast.model.effects import HAPPENED, IN_DOUBT, Action, EffectKind, EffectState, OnRepeat
+from holdfast.model.effects import Action, EffectKind, EffectState, OnRepeat
 from holdfast.objects import ledger as entries
 from holdfast.objects.journal import EFFECT, FAILED, OK, Record
 from holdfast.objects.ledger import Entry
 from holdfast.operations import ledger
-from holdfast.runs import calling, failures, frames, places
+from holdfast.runs import calling, failures, frames, suspecting
 from holdfast.runs.core import Core
 
 if TYPE_CHECKING:
@@ -114,16 +114,20 @@ async def effect(core: Core, call: EffectCall) -> Any:
     try:
         return await _known_or_carried_out(core, call)
     except BaseException:
-        core.places.give_back(call.place, call.name, {digest, call.digest}, core.journal.get(call.place))
+        give_back(core, call, digest)
         raise
+
+
+def give_back(core: Core, call: EffectCall, *digests: bytes) -> None:
+    """The call has ended without a result: who makes it again asks for the same effect."""
+    core.places.give_back_effect(call.place, call.name, (call.digest, *digests), core.journal.get(call.place))
 
 
 async def _known_or_carried_out(core: Core, call: EffectCall) -> Any:
     codec = core.services.codec
     known = core.known(call)
     if known is not None and known.status == OK:
-        if core.is_unsaved(known.about[0]):  # it was carried out, and could not be saved then
-            await core.save(call.name)
+        await core.save_if_interrupted(call.place, call.name)
         return codec.decode(known.payload)
     if known is not None and known.status == FAILED:
         raised = failures.rebuilt(codec, known.payload, call.place, call.raises)
@@ -167,6 +171,7 @@ class _Effect:
         self.id = id_
         self.started_us = core.services.now_us()
         self._result: Any = None
+        self._asked_for = (call.digest, call.ordinal)  # an approval may make another one of it
         self._admission: Admission | None = None
         self._also: list[RowWrite] = []  # what the approval uses up
 
@@ -212,10 +217,10 @@ class _Effect:
     async def _run(self, entry: Entry | None) -> tuple[bool, Entry | None]:
         """Intent, call, result. False, and what the ledger says now, if another was first."""
         core, call = self.core, self.call
-        suspects = await self._suspects(entry)
-        if suspects and call.on_suspect == "block" and not call.approve:
-            raise self._suspected(suspects)
-        if await self._admit(suspects):
+        suspected = await suspecting.suspects(core, call, entry)
+        if suspected and call.on_suspect == "block" and not call.approve:
+            raise suspecting.blocked(core, call, suspected)
+        if await self._admit(suspected):
             return False, await ledger.find(self.services, self.id, core.tree)  # another call now
         intent = await self._intent(entry)
         started = await ledger.put(self.services, core.lease, intent, entry, also=self._also)
@@ -287,10 +292,15 @@ class _Effect:
     async def _recorded(self, entry: Entry, following: Entry, status: str, payload: bytes, now: int) -> None:
         """Into the journal and the ledger, by one commit."""
         core, call = self.core, self.call
-        about = [self.id, call.name, call.digest, call.ordinal]
-        record = Record(call.place, EFFECT, status, payload, entry.attempts, self.started_us, now, about)
+        record = Record(call.place, EFFECT, status, payload, entry.attempts, self.started_us, now, self._about())
         core.finish(entry, following)
         await core.save(call.name, core.record(record))
+
+    def _about(self) -> list[Any]:
+        """Which effect it is and, if that is another one, which was asked for."""
+        call = self.call
+        own = (call.digest, call.ordinal)
+        return [self.id, call.name, *own, *(self._asked_for if self._asked_for != own else ())]
 
     async def _raised(self, started: Entry, error: Exception) -> None:
         """What an exception says: mostly nothing about whether the effect was carried out."""
@@ -304,8 +314,7 @@ class _Effect:
             self._note_in_doubt(put or started)
             return
         payload = failures.packed(self.services.codec, error)
-        about = [self.id, call.name, call.digest, call.ordinal]
-        record = Record(call.place, EFFECT, FAILED, payload, failed.attempts, self.started_us, now, about)
+        record = Record(call.place, EFFECT, FAILED, payload, failed.attempts, self.started_us, now, self._about())
         core.finish(failed, started)
         await core.save(call.name, core.record(record, error))
 
@@ -324,8 +333,8 @@ class _Effect:
             taken = entry.now("taken up", now, core.lease.holder)
             await self._recorded(taken, entry, OK, entry.result, now)
         else:
-            about = [self.id, self.call.name, self.call.digest, self.call.ordinal]
-            record = Record(self.call.place, EFFECT, OK, entry.result, entry.attempts, self.started_us, now, about)
+            call, about = self.call, self._about()
+            record = Record(call.place, EFFECT, OK, entry.result, entry.attempts, self.started_us, now, about)
             await core.save(self.call.name, core.record(record))
         return self.services.codec.decode(entry.result)
 
@@ -353,47 +362,6 @@ class _Effect:
         if self.call.undo is None:
             raise UsageError(f"effect {self.call.name!r:.60}: on_repeat='compensate' needs undo=...")
         return await compensate(self.core, entry, self.call.undo)
-
-    async def _suspects(self, entry: Entry | None) -> list[Entry]:
-        """Effects of the same tool that stay done though this line of execution does not know of them, or the program has not
-        asked for them since it was resumed. A call for another one may be the same, regenerated: only somebody who looks at
-        both can tell."""
-        core, call = self.core, self.call
-        if call.kind is not EffectKind.IRREVERSIBLE or entry is not None:
-            return []
-        if core.foreign is None:
-            known = core.on_path - core.places.all_unclaimed()
-            core.foreign = {
-                one.id: one for one in await ledger.of_tree(self.services, core.tree) if one.id not in known
-            }
-        unclaimed = core.places.unclaimed(call.name)
-        for id_ in unclaimed.keys() - core.foreign.keys():  # of an attempt that has failed since
-            if (found := await ledger.find(self.services, id_, core.tree)) is not None:
-                core.foreign[id_] = found
-        suspects = []
-        for one in list(core.foreign.values()):
-            if one.tool != call.name or not self._could_be(one, unclaimed.get(one.id)):
-                continue
-            now = await ledger.find(self.services, one.id, core.tree)  # somebody may have decided about it since
-            if now is not None and now.state in HAPPENED and not now.acknowledged:
-                suspects.append(now)
-            else:
-                core.foreign.pop(one.id, None)
-        return suspects
-
-    def _could_be(self, one: Entry, unclaimed_at: str | None) -> bool:
-        """Whether an effect of the same tool could be the one that is asked for."""
-        core, call = self.core, self.call
-        if one.kind is not EffectKind.IRREVERSIBLE:
-            return False
-        if one.id in core.on_path:
-            return unclaimed_at is not None and places.could_be_the_same(
-                call.place,
-                unclaimed_at,
-                is_alike=one.loose == entries.loose_digest(self.services.codec, call.identified),
-            )
-        is_of_this_run = (one.session, one.token) == (core.options.session_id, core.lease.token)
-        return not is_of_this_run or (one.state in IN_DOUBT and one.id not in core.in_flight)
 
     # -- approval ----------------------------------------------------------------------------------------------------
 
@@ -469,27 +437,6 @@ class _Effect:
             f"{entry.session!r:.60}, on another branch or before a rollback, and can't be taken back. It is not repeated. "
             "on_repeat='replay' gives its recorded result, 'again' carries it out once more, 'compensate' undoes it first",
             (self.core.effect(entry),),
-        )
-
-    def _suspected(self, suspects: Sequence[Entry]) -> EffectBlockedError:
-        codec = self.services.codec
-        same = entries.loose_digest(codec, self.call.identified)
-        equal = [one for one in suspects if one.identity == self.call.digest]
-        alike = [one for one in suspects if one.loose == same]
-        first = (equal or alike or list(suspects))[0]
-        how = "has other arguments"
-        if equal or alike:
-            how = "has the same arguments" if equal else "differs only in what is new in every call"
-        where = "was carried out (or may have been) on another branch or before a rollback"
-        if first.id in self.core.on_path:
-            where = "this session has carried out, and the program has not asked for again since it was resumed or tried again,"
-        elif (first.session, first.token) == (self.core.options.session_id, self.core.lease.token):
-            where = "this run has called, and of which nobody knows whether it was carried out,"
-        return EffectBlockedError(
-            f"effect {self.call.name!r:.60} is irreversible, and one that {where} {how}: {ids.to_text(first.id)}. This may be "
-            f"the same one, regenerated, so it is not carried out. Look at both; then `holdfast resolve {ids.short(ids.to_text(first.id))} --acknowledge` lets "
-            "this one go on. identity=(...) says which arguments make out the effect, key=... which call it is",
-            tuple(self.core.effect(one) for one in suspects),
         )
 
 

@@ -16,6 +16,7 @@ from holdfast.model.runs import Retry
 from holdfast.objects import journal
 from holdfast.operations.services import Services
 from holdfast.runs import calling, stepping
+from holdfast.runs.asked import Asked
 from holdfast.runs.core import Core, Options
 from holdfast.runs.scope import Scope
 from holdfast.runs.subagents import Subagent
@@ -70,7 +71,8 @@ class AsyncScope(Scope):
         was, if it is one of Python's own exceptions or of the classes in `raises`. `was` is the name that the step had in
         an earlier version of the program. (These four are the step's own: to give `fn` parameters of these names, wrap it.)
         """
-        return stepping.step(self._core, self._step_call(name, fn, args, kwargs, key, retry, raises, was))
+        call = self._step_call(name, fn, args, kwargs, key, retry, raises, was)
+        return Asked(stepping.step(self._core, call), lambda: self._core.places.give_back(call.place))
 
     def effect(
         self,
@@ -112,7 +114,7 @@ class AsyncScope(Scope):
             name, fn, args, kwargs, kind=kind, identity=identity, volatile=volatile, key=key, approve=approve, probe=probe,
             undo=undo, on_repeat=on_repeat, on_suspect=on_suspect, not_done=not_done, raises=raises,
         )  # fmt: skip
-        return self._effect(call)
+        return Asked(self._effect(call), lambda: self._give_back(call))
 
     def tool(self, fn: F | None = None, *, name: str | None = None, kind: str = "irreversible", **options: Any) -> Any:
         """Decorates a function: each call of it is an `effect` of this run, with these options. What it takes is part of
@@ -169,6 +171,7 @@ class SubRun(AsyncScope, Subagent):
     """A sub-agent of an awaited run."""
 
     async def __aenter__(self) -> Self:
+        self._enter()
         return self
 
     async def __aexit__(
@@ -286,6 +289,7 @@ class SyncSubRun(SyncScope, Subagent):
     """A sub-agent of a run without `await`."""
 
     def __enter__(self) -> Self:
+        self._enter()
         return self
 
     def __exit__(

@@ -57,7 +57,7 @@ class Call(Frame):
         except ValueError:  # a coroutine that nobody waits for any more is ended anywhere
             self.is_over = True
         if error is not None:
-            self.run.places.abandon(self.path, self.run.journal.entries[self._since :])
+            self.run.places.abandon(self.path, self.run.journal.entries[self._since :], with_threads=True)
 
 
 class Turn(Frame):
@@ -72,7 +72,10 @@ class Turn(Frame):
     def end(self) -> None:
         self.is_over = True
         if _inside.get() is self:
-            _inside.set(self.outer)
+            outer = self.outer
+            while outer is not None and outer.is_over:
+                outer = outer.outer
+            _inside.set(outer)
 
 
 def path_from(run: Core, own: str) -> str:
@@ -84,4 +87,9 @@ def path_from(run: Core, own: str) -> str:
         return own
     if frame.path.startswith(own):
         return frame.path
-    return f"{own}@{journal.part(frame.path)}/"  # somebody from outside is asked, inside of another's step
+    return f"{frame.path}{beside(own)}"
+
+
+def beside(own: str) -> str:
+    """A sub-agent from outside, in the path of a step or task inside of which it is asked."""
+    return f"@{journal.part(own)}/"

@@ -29,18 +29,33 @@ class Places:
         self._ordinals: defaultdict[tuple[str, bytes], dict[str, int]] = defaultdict(dict)  # by tool and identity
         self._unclaimed: defaultdict[str, dict[str, bytes]] = defaultdict(dict)  # by tool: places and ids
         self._under_key: dict[str, str] = {}  # by place without the identity
+        # Paths inside of which nobody will ask for anything again, unless they are entered; and what is inside of them.
+        self._passed_over: set[str] = set()
+        self._resting: defaultdict[str, list[Record]] = defaultdict(list)
+        self._begun: set[str] = set()  # paths of tasks and sub-agents that were begun in this life
+        self._failed: set[str] = set()  # of these, those that failed
+        self._interrupted: set[str] = set()  # places of results that were recorded, and perhaps not saved
         if recorded is not None:
             self._take_up(recorded)
 
     def _take_up(self, recorded: Journal) -> None:
-        passed_over = {path for path in map(_finished, recorded) if path is not None}
+        self._passed_over = {path for path in map(_finished, recorded) if path is not None}
         for record in recorded:
             if record.kind == EFFECT and record.status == OK:
                 self.note(record)
-                id_, tool, digest, ordinal = record.about
+                _, tool, digest, ordinal, *asked_for = record.about
                 self._ordinals[tool, digest][record.place] = ordinal
-                if passed_over.isdisjoint(_around(record.place)):
-                    self._unclaimed[tool][record.place] = id_
+                if asked_for:
+                    self._ordinals[tool, asked_for[0]][record.place] = asked_for[1]
+                self._rest_or_wait(record)
+
+    def _rest_or_wait(self, record: Record) -> None:
+        """An effect that was not asked for again: because something around it is passed over, or not yet."""
+        around = next((path for path in _around(record.place) if path in self._passed_over), None)
+        if around is not None:
+            self._resting[around].append(record)
+        else:
+            self._unclaimed[record.about[1]][record.place] = record.about[0]
 
     # -- places and ordinals -----------------------------------------------------------------------------------------
 
@@ -66,15 +81,65 @@ class Places:
                 taken[place] = next(number for number in range(len(used) + 1) if number not in used)
             return taken[place]
 
-    def give_back(self, place: str, tool: str, digests: Iterable[bytes], record: Record | None) -> None:
-        """A call for an effect has raised; `record` is what is known of it all the same."""
-        with self._lock:
-            if record is None or record.status != OK:
-                for digest in digests:
-                    self._ordinals[tool, digest].pop(place, None)
-            if not _has_key(place) and (record is None or record.status == OK):
-                start, _, number = place.rpartition("#")
+    def give_back(self, place: str) -> None:
+        """A call has ended, and its result was given to nobody: who makes it again is at the same place."""
+        if not has_key(place):
+            start, _, number = place.rpartition("#")
+            with self._lock:
                 self._given_back.setdefault(f"{start}#", []).append(int(number))
+
+    def give_back_effect(self, place: str, tool: str, digests: Iterable[bytes], record: Record | None) -> None:
+        """The same of an effect. `record` is what is known of it all the same: a failure is the result of the call, but leaves it
+        the same effect. One that has a key is not another one's, whatever becomes of it."""
+        is_done = record is not None and record.status == OK
+        if not is_done and not has_key(place):
+            self.forget_ordinal(place, tool, digests)
+        if record is None or is_done:
+            self.give_back(place)
+        if record is not None and is_done:
+            with self._lock:
+                self._unclaimed[tool][place] = record.about[0]
+                self._interrupted.add(place)
+
+    def forget_ordinal(self, place: str, tool: str, digests: Iterable[bytes]) -> None:
+        """An equal effect that is asked for from now on is the same one."""
+        with self._lock:
+            for digest in digests:
+                self._ordinals[tool, digest].pop(place, None)
+
+    def is_interrupted(self, place: str) -> bool:
+        """Whether a result was recorded there that nobody was given; asked once."""
+        if place not in self._interrupted:
+            return False
+        self._interrupted.discard(place)
+        return True
+
+    def interrupt(self, place: str) -> None:
+        self._interrupted.add(place)
+
+    # -- paths -------------------------------------------------------------------------------------------------------
+
+    def begin(self, path: str) -> bool:
+        """A task or sub-agent is begun: what it did in an earlier life will be asked for again. Whether it was begun in this life
+        already."""
+        with self._lock:
+            if path in self._passed_over:
+                self._passed_over.discard(path)
+                for record in self._resting.pop(path, ()):
+                    self._rest_or_wait(record)
+            was_begun = path in self._begun
+            self._begun.add(path)
+            return was_begun
+
+    def fail(self, path: str) -> None:
+        self._failed.add(path)
+
+    def has_failed(self, path: str) -> bool:
+        """Whether a sub-agent failed in this life, and was not begun again since."""
+        if path not in self._failed:
+            return False
+        self._failed.discard(path)
+        return True
 
     def begin_again(self, path: str) -> None:
         """What is inside of this path is run anew, from its top."""
@@ -82,17 +147,18 @@ class Places:
             for counted in (self._counted, self._given_back):
                 for start in [one for one in counted if one.startswith(path)]:
                     del counted[start]
+            self._begun = {one for one in self._begun if one == path or not one.startswith(path)}
 
     # -- what was recorded -------------------------------------------------------------------------------------------
 
     def note(self, record: Record) -> None:
         """An effect is recorded as done."""
-        if _has_key(record.place):
+        if has_key(record.place):
             self._under_key[_without_identity(record.place)] = record.place
 
     def other_under_key(self, place: str) -> str | None:
         """Where another effect of that name is recorded, with another identity and the same key."""
-        found = self._under_key.get(_without_identity(place)) if _has_key(place) else None
+        found = self._under_key.get(_without_identity(place)) if has_key(place) else None
         return None if found == place else found
 
     def claim(self, tool: str, place: str) -> None:
@@ -100,13 +166,16 @@ class Places:
             with self._lock:
                 self._unclaimed[tool].pop(place, None)
 
-    def abandon(self, path: str, entries: Sequence[list[Any]]) -> None:
-        """What is inside of this path has failed: the effects among these records have nobody who asked for them."""
-        for record in (Record(*entry) for entry in entries):
-            if record.kind == EFFECT and record.status == OK and record.place.startswith(path):
-                id_, tool, *_ = record.about
-                with self._lock:
-                    self._unclaimed[tool][record.place] = id_
+    def abandon(self, path: str, entries: Sequence[list[Any]], *, with_threads: bool = False) -> None:
+        """What is inside of this path has failed, or is run anew: the effects among these records are to be asked for again. So
+        are those `with_threads` that it may have started, of which nobody knows inside of what they were."""
+        records = [Record(*entry) for entry in entries if entry[0].startswith(path) or entry[1] == EFFECT]
+        with self._lock:
+            self._passed_over |= {one for one in map(_finished, records) if one is not None}
+            for record in records:
+                is_inside = record.place.startswith(path) or (with_threads and record.place.count("/") == 1)
+                if is_inside and record.kind == EFFECT and record.status == OK:
+                    self._rest_or_wait(record)
 
     def all_unclaimed(self) -> set[bytes]:
         with self._lock:
@@ -121,9 +190,9 @@ class Places:
 def could_be_the_same(one: str, other: str, *, is_alike: bool) -> bool:
     """Whether calls for effects of one tool at two places could be one call, of which the arguments were made up anew. `is_alike`
     says that nothing differs but what is new in every call."""
-    if _has_key(one) and _has_key(other):
+    if has_key(one) and has_key(other):
         return False  # who made them says that they are two
-    return is_alike or (not _has_key(one) and not _has_key(other) and _path(one) == _path(other))
+    return is_alike or (not has_key(one) and not has_key(other) and _path(one) == _path(other))
 
 
 def _finished(record: Record) -> str | None:
@@ -144,7 +213,7 @@ def _path(place: str) -> str:
     return place.rpartition("/")[0]
 
 
-def _has_key(place: str) -> bool:
+def has_key(place: str) -> bool:
     return place.endswith("!")
 
 

@@ -64,6 +64,12 @@ class Scope:
             return await stepping.step(self._core, call)
         return await effecting.effect(self._core, call)
 
+    def _give_back(self, call: EffectCall | StepCall) -> None:
+        if isinstance(call, StepCall):
+            self._core.places.give_back(call.place)
+        else:
+            effecting.give_back(self._core, call)
+
     def _effect_call(
         self,
         name: str,

@@ -34,6 +34,7 @@ async def step(core: Core, call: StepCall) -> Any:
     codec, now_us = core.services.codec, core.services.now_us
     known = core.known(call)
     if known is not None and known.status == OK:
+        await core.save_if_interrupted(call.place, call.name)
         return codec.decode(known.payload)
     attempts = known.attempts if known is not None else 0
     if known is not None and known.status == FAILED and (call.retry is None or attempts >= call.retry.attempts):
@@ -41,11 +42,12 @@ async def step(core: Core, call: StepCall) -> Any:
         core.raised_again(raised, known)
         raise raised
     about = inputs(codec, call)
+    path = f"{call.place}/"
     while True:
         started = now_us()
         attempts += 1
         try:
-            with frames.Call(core, f"{call.place}/"):
+            with frames.Call(core, path):
                 result = await core.call(call.fn, call.args, call.kwargs)
         except Exception as error:
             payload = failures.packed(codec, error)
@@ -54,14 +56,23 @@ async def step(core: Core, call: StepCall) -> Any:
             await core.after_step(call.name, number)
             if call.retry is None or not call.retry.goes_on(attempts, error):
                 raise
+            core.places.begin_again(path)
+            core.reopen_what_ended(error, path)
+        except BaseException:
+            core.places.give_back(call.place)
+            raise
         else:
             payload = _encoded(codec, result, call.name)
             record = _new(Record, (call.place, STEP, OK, payload, attempts, started, now_us(), about))
             number = core.record(record)
-            await core.after_step(call.name, number)
+            try:
+                await core.after_step(call.name, number)
+            except BaseException:
+                core.places.interrupt(call.place)
+                core.places.give_back(call.place)
+                raise
             return result
         await core.services.backend.sleep(call.retry.wait(attempts))
-        core.places.begin_again(f"{call.place}/")
 
 
 def _encoded(codec: Codec, result: Any, name: str) -> bytes:

@@ -17,7 +17,7 @@ from holdfast.objects.journal import EFFECT, FAILED, OK, STEP, TRACE, Journal, R
 from holdfast.operations import arguments
 from holdfast.operations import restore as restoring
 from holdfast.operations.services import Services
-from holdfast.runs import failures
+from holdfast.runs import failures, frames
 from holdfast.runs.core import Core
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -46,8 +46,14 @@ class Subagent:
         if (
             known is not None and known.status == OK
         ):  # else what it used is counted anew, with the steps that are replayed
-            trace = _trace(self._core.services.codec, self._core.journal, known)
-            self._result, self._usage = trace.result, dict(trace.usage)
+            kept = self._core.services.codec.decode(known.payload)
+            self._result, self._usage = kept["result"], dict(kept["usage"])
+
+    def _enter(self) -> None:
+        """Its body runs, again perhaps: whoever finds that it is over may pass over it instead."""
+        self._core.places.begin(self._path)
+        if self._core.places.has_failed(self._path):
+            self._core.try_again(self._path)
 
     @property
     def result(self) -> Any:
@@ -73,9 +79,12 @@ class Subagent:
 
     async def _end(self, error: BaseException | None) -> None:
         """Writes its trace down. One that is written down already, and is the same, is left alone."""
+        core = self._core
+        if error is not None:
+            core.places.fail(self._path)
+            core.places.abandon(self._path, core.journal.entries)
         if self.is_over:
             return
-        core = self._core
         told = None if error is None else f"{failures.name_of(error)}: {error}"
         payload = core.services.codec.encode(
             {
@@ -116,8 +125,10 @@ def _trace(codec: Codec, recorded: Journal, record: Record) -> SubagentTrace:
     paths = (one.place.removesuffix("trace") for one in recorded if one.kind == TRACE)
     others = tuple(one for one in paths if one.startswith(path) and one != path)  # of its own sub-agents
 
+    inside_of_others = f"/{frames.beside(path)}"
+
     def is_own(place: str) -> bool:
-        return place.startswith(path) and not place.startswith(others)
+        return (place.startswith(path) and not place.startswith(others)) or inside_of_others in place
 
     return SubagentTrace(
         subagent_id=kept["id"],

@@ -68,8 +68,9 @@ class TaskList:
             if record is not None:
                 status[id_], self._notes[id_] = TaskStatus(record.about[0]), record.about[1]
                 self._attempts[id_] = record.attempts
+        self._again: set[str] = set()  # failed ones
         if retry_failed:
-            again = {id_ for id_, known in status.items() if known is TaskStatus.FAILED}
+            self._again = again = {id_ for id_, known in status.items() if known is TaskStatus.FAILED}
             skipped = {id_ for id_, known in status.items() if known is TaskStatus.SKIPPED}
             for id_ in again | {id_ for id_ in skipped if (self._notes[id_] or "").startswith("depends on ")}:
                 status[id_] = TaskStatus.PENDING
@@ -106,6 +107,10 @@ class TaskList:
             id_ = self._agenda.next()
             if id_ is None:
                 return None
+            path = f"{self._place_of(id_)}/"
+            if self._core.places.begin(path) or id_ in self._again:
+                self._again.discard(id_)
+                self._core.try_again(path)
             attempts = self._attempts.get(id_, 0) + 1
             self._mark(id_, TaskStatus.IN_PROGRESS, None, attempts)  # saved with whatever is saved next
             self._agenda.hold(id_)
@@ -139,8 +144,11 @@ class TaskList:
         return self._core.record(Record(self._place_of(id_), TASK, OK, b"", attempts, now, now, [str(status), note]))
 
     def _tell(self) -> None:
-        """What the checkpoints say of it."""
-        self._core.task_lists = self._core.task_lists | {self._label: self._agenda.summary()}
+        """What the checkpoints say of it. Of lists inside of tasks only those that are under way: they are as many as the tasks."""
+        summary = self._agenda.summary()
+        is_over = "//" in self._label and not summary.keys() & {TaskStatus.PENDING, TaskStatus.IN_PROGRESS}
+        others = {name: one for name, one in self._core.task_lists.items() if name != self._label} if is_over else None
+        self._core.task_lists = others if others is not None else self._core.task_lists | {self._label: summary}
 
     def _place_of(self, id_: str) -> str:
         return f"{self._place}//{journal.part(id_)}"
