@@ -180,10 +180,13 @@ class _Files:
         ticket = next(_tickets)
 
         def carry_out() -> None:
-            with self._translated("written"), self._locked():
-                if session.done < ticket:
-                    change()
-                    session.done = ticket
+            with self._translated("written"):
+                self._alone(change_unless_late)
+
+        def change_unless_late() -> None:
+            if session.done < ticket:
+                change()
+                session.done = ticket
 
         return carry_out
 
@@ -222,16 +225,14 @@ class _Files:
             Path(self._disk.at(folder)).rmdir()
         self._disk.sync_folder("")
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _alone(self, change: Callable[[], None]) -> None:
         root = Path(self.root)
         if not root.is_dir():
             root.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
             Disk(str(root.parent), durable=True).sync_folder("")
         lock = StoreLock(self._disk.at(LOCK), TIMEOUT)
         try:
-            with lock.exclusive():
-                yield
+            lock.hold(change, exclusive=True)
         finally:
             lock.close()
 

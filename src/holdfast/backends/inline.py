@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from queue import SimpleQueue
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -12,20 +12,31 @@ from weakref import WeakValueDictionary
 from holdfast.backends.bridge import Bridge
 from holdfast.backends.port import AtOnce, BlockingBackend, Commit
 from holdfast.backends.stepping import run_inline
+from holdfast.errors import StoreError
 
 T = TypeVar("T")
+INTERRUPTED = (
+    "the thread that committed for others, too, was interrupted: what was to be saved is stored as a whole, or not at all. Look for "
+    "it, or save again under the same checkpoint_id"
+)
 
 _Waiting = tuple[Commit, list[BaseException | None]]  # the outcome is an empty list until it is known
 
 
 class ThreadTurn:
-    """A lock that is awaited like any other, and blocks."""
+    """A lock that is awaited like any other, and blocks. Not its own thread, which may be interrupted while it leaves, and come
+    again."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
 
     async def __aenter__(self) -> None:
-        self.lock.acquire()
+        await self  # type: ignore[misc]  # any iterator will do, it need not be a generator
+
+    def __await__(self) -> Iterator[object]:
+        """Takes the lock in one step of the interpreter. A call of `acquire` would be followed by another step, before which a
+        signal may come: then nobody would give the lock back."""
+        return iter(self.lock.acquire, True)
 
     async def __aexit__(self, *_: object) -> None:
         self.lock.release()
@@ -49,17 +60,17 @@ class Inline(Bridge):
     def commit(self, commit: Commit) -> Awaitable[None]:
         outcome: list[BaseException | None] = []
         self._queue.put((commit, outcome))
-        return self._outcome(outcome)
+        return self._outcome(commit, outcome)
 
     @property
     def at_once(self) -> AtOnce:
         return self
 
     def commit_at_once(self, commit: Commit) -> None:
-        if not self._leading.acquire(blocking=False):
+        if self._leading.locked():
             run_inline(self._in_line(commit))
             return
-        try:
+        with self._leading:
             if not self._queue.empty():
                 outcome: list[BaseException | None] = []
                 self._queue.put((commit, outcome))
@@ -71,8 +82,6 @@ class Inline(Bridge):
                     self.committed += 1
                     if self._listeners:
                         self._tell()
-        finally:
-            self._leading.release()
         if outcome[0] is not None:
             raise outcome[0]
 
@@ -111,11 +120,13 @@ class Inline(Bridge):
         for news in tuple(self._listeners):
             news.set()
 
-    async def _outcome(self, mine: list[BaseException | None]) -> None:
+    async def _outcome(self, commit: Commit, mine: list[BaseException | None]) -> None:
         while not mine:
             with self._leading:  # who waits here is led by whoever holds it, or leads next
                 if not mine:
                     self._lead()
+                    if not mine:  # who led before was interrupted after taking it from the queue
+                        self._queue.put((commit, mine))
         if mine[0] is not None:
             raise mine[0]
 
@@ -123,8 +134,11 @@ class Inline(Bridge):
         waiting = drain(self._queue)
         try:
             outcomes = self.backend.commit_all([commit for commit, _ in waiting])
-        except BaseException as error:
+        except Exception as error:
             outcomes = [error] * len(waiting)
+            raise
+        except BaseException:  # Ctrl-C is for the thread that it has interrupted
+            outcomes = [StoreError(INTERRUPTED) for _ in waiting]
             raise
         finally:
             for (_, known), outcome in zip(waiting, outcomes, strict=True):

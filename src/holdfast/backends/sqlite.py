@@ -352,23 +352,22 @@ class SqliteBackend:
         """As long as one thread does everything, it reads by the connection that it writes by: that is open, and what it wrote is
         at hand. Where there are several, readers have a connection of their own, and wait for no writer. Nor does a signal
         handler that reads in the middle of a commit."""
-        if self._is_shared() or not self._writing.acquire(blocking=False):
+        if self._is_shared() or self._writing.locked():
             with self._reading, self._translated("read"):
                 try:
                     return query(self._connected("_reader"))
                 except BaseException:  # as below
                     self._discard("_reader")
                     raise
-        try:
-            with self._translated("read"):
+        # By `with`, and not by asking for the lock without waiting: no signal comes between taking it and giving it back.
+        with self._writing, self._translated("read"):
+            try:
                 return query(self._connected("_writer"))
-        except BaseException:
-            # The error may keep a statement from ending, which then holds on to what the store was: on that, nothing can be
-            # written once somebody else has. So the connection goes.
-            self._discard("_writer")
-            raise
-        finally:
-            self._writing.release()
+            except BaseException:
+                # The error may keep a statement from ending, which then holds on to what the store was: on that, nothing can be
+                # written once somebody else has. So the connection goes.
+                self._discard("_writer")
+                raise
 
     def _is_shared(self) -> bool:
         """Whether more than one thread has called."""

@@ -1,6 +1,9 @@
 """What the tests of the files backend share."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 
 from holdfast.backends.files import FilesBackend
 from holdfast.backends.port import ABSENT, Commit, RowKey, RowWrite, RunDelete, RunWrite
@@ -18,6 +21,25 @@ def commit(backend: FilesBackend, *commits: Commit) -> None:
     for outcome in backend.commit_all(commits):
         if outcome is not None:
             raise outcome
+
+
+@contextmanager
+def held(backend: FilesBackend, *, exclusive: bool = True) -> Iterator[None]:
+    """While a thread of its own holds the backend's lock."""
+    holding, end = Event(), Event()
+
+    def hold() -> None:
+        holding.set()
+        end.wait()
+
+    thread = Thread(target=backend._lock.hold, args=(hold,), kwargs={"exclusive": exclusive})
+    thread.start()
+    holding.wait()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()
 
 
 def content(where: Path) -> Snapshot:

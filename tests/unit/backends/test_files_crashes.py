@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from files_support import SPACES, Crash, commit, content, crash_after, first_commit, second_commit
+from files_support import SPACES, Crash, commit, content, crash_after, first_commit, held, second_commit
 
 from holdfast.backends.files import FilesBackend
 from holdfast.backends.files.changes import Changes
@@ -180,9 +180,7 @@ backend = FilesBackend(sys.argv[1])
 holding, forked = threading.Event(), threading.Event()
 
 def hold():
-    with backend._lock.exclusive():
-        holding.set()
-        forked.wait()
+    backend._lock.hold(lambda: (holding.set(), forked.wait()), exclusive=True)
 
 thread = threading.Thread(target=hold)
 thread.start()
@@ -221,11 +219,11 @@ def test_a_forked_child_takes_locks_of_its_own(where: Path):
 
 def test_a_lock_that_is_held_for_too_long_is_an_error(where: Path):
     backend, stuck = FilesBackend(where, timeout=0.05), FilesBackend(where)
-    with stuck._lock.shared():
+    with held(stuck, exclusive=False):
         assert backend.rows([]) == []
         with pytest.raises(StoreError, match=r"held by others for 0\.05 seconds"):
             commit(backend, first_commit())
-    with stuck._lock.exclusive(), pytest.raises(StoreError, match="fuser"):
+    with held(stuck), pytest.raises(StoreError, match="fuser"):
         backend.rows([])
     commit(backend, first_commit())
 
@@ -240,7 +238,7 @@ def test_closing_while_others_wait(where: Path):
         except StoreError as error:
             errors.append(error)
 
-    with backend._lock.exclusive():
+    with held(backend):
         waiting = threading.Thread(target=read)
         closing = threading.Thread(target=backend.close)
         waiting.start()

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from files_support import Crash, commit, content, crash_after, first_commit, second_commit
+from files_support import Crash, commit, content, crash_after, first_commit, held, second_commit
 
 from holdfast.backends.files import FilesBackend, order
 from holdfast.backends.files.disk import Disk
@@ -161,7 +161,7 @@ def test_polling_takes_no_lock(where: Path):
     """Nothing new is said without waiting for a writer, and without making one wait."""
     backend, writer = FilesBackend(where, timeout=0.05), FilesBackend(where)
     commit(writer, Commit(TREE, record(1)))
-    with writer._lock.exclusive():
+    with held(writer):
         assert backend.changes(1, 10) == []
     assert numbers(backend) == [(1, 1)]
 

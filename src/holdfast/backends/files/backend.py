@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from holdfast.backends.directories import absolute, make_directory
@@ -35,6 +35,7 @@ from holdfast.backends.port import (
 )
 from holdfast.errors import CorruptError, HoldfastError, NewerVersionError, StoreError, UsageError
 
+T = TypeVar("T")
 DURABILITIES = ("full", "fast")
 TIMEOUT = 30.0
 
@@ -88,36 +89,40 @@ class FilesBackend:
         known = _is_store(self._disk)
         if not known:
             make_directory(Path(self._root))
-        with self._lock.exclusive():
-            self._disk.make_folder(layout.STAGED)
-            self._journal.replay()
-            self._journal.clear()
-            if not _is_store(self._disk):  # nobody else was first
-                about = json.dumps({"format": layout.FORMAT, "layout": "files"}).encode() + b"\n"
-                staged = f"{layout.STAGED}/about"
-                self._disk.create(staged, about)
-                self._disk.move(staged, layout.ABOUT)
-                self._disk.sync_folder("")
-            if self._disk.info(layout.ORDER) is None:
-                order.build(self._disk, queries.ids(self._disk))
+        self._lock.hold(self._prepare, exclusive=True)
+
+    def _prepare(self) -> None:
+        self._disk.make_folder(layout.STAGED)
+        self._journal.replay()
+        self._journal.clear()
+        if not _is_store(self._disk):  # nobody else was first
+            about = json.dumps({"format": layout.FORMAT, "layout": "files"}).encode() + b"\n"
+            staged = f"{layout.STAGED}/about"
+            self._disk.create(staged, about)
+            self._disk.move(staged, layout.ABOUT)
+            self._disk.sync_folder("")
+        if self._disk.info(layout.ORDER) is None:
+            order.build(self._disk, queries.ids(self._disk))
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
     def commit_all(self, commits: Sequence[Commit]) -> list[BaseException | None]:
-        with self._writing():
+        return self._write(lambda: self._commit_all(commits))
+
+    def _commit_all(self, commits: Sequence[Commit]) -> list[BaseException | None]:
+        try:
+            return self._commit_together(commits)
+        except Exception as error:
+            if len(commits) == 1:
+                return [self._translate(error, "written")]
+        # Something could not be written: each is tried by itself, so that it fails alone.
+        outcomes: list[BaseException | None] = []
+        for commit in commits:
             try:
-                return self._commit_together(commits)
+                outcomes += self._commit_together([commit])
             except Exception as error:
-                if len(commits) == 1:
-                    return [self._translate(error, "written")]
-            # Something could not be written: each is tried by itself, so that it fails alone.
-            outcomes: list[BaseException | None] = []
-            for commit in commits:
-                try:
-                    outcomes += self._commit_together([commit])
-                except Exception as error:
-                    outcomes.append(self._translate(error, "written"))
-            return outcomes
+                outcomes.append(self._translate(error, "written"))
+        return outcomes
 
     def _commit_together(self, wanted: Sequence[Commit]) -> list[BaseException | None]:
         """Raises an error if nothing of them all was done."""
@@ -139,96 +144,89 @@ class FilesBackend:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def records(self, ids: Sequence[bytes]) -> list[Record | None]:
-        with self._reading():
-            return queries.records(self._disk, ids)
+        return self._read(lambda: queries.records(self._disk, ids))
 
     def session_records(self, session: bytes, *, before: int | None = None, limit: int | None = None) -> list[Record]:
-        with self._reading():
-            return queries.session_records(self._disk, session, before, limit)
+        return self._read(lambda: queries.session_records(self._disk, session, before, limit))
 
     def find_ids(self, ending: str, limit: int = 2) -> list[bytes]:
-        with self._reading():
-            return queries.find_ids(self._disk, ending, limit)
+        return self._read(lambda: queries.find_ids(self._disk, ending, limit))
 
     def runs(self, spans: Sequence[Span]) -> list[list[Run]]:
-        with self._reading():
-            return queries.runs(self._disk, spans)
+        return self._read(lambda: queries.runs(self._disk, spans))
 
     def blobs(self, hashes: Sequence[bytes]) -> list[bytes | None]:
-        with self._reading():
-            return queries.blobs(self._disk, hashes)
+        return self._read(lambda: queries.blobs(self._disk, hashes))
 
     def rows(self, keys: Sequence[RowKey]) -> list[Row | None]:
-        with self._reading():
-            return queries.rows(self._disk, keys)
+        return self._read(lambda: queries.rows(self._disk, keys))
 
     def scan(
         self, space: str, *, tree: bytes | None = None, prefix: bytes = b"", after: bytes | None = None,
         limit: int | None = None,
     ) -> list[tuple[RowKey, Row]]:  # fmt: skip
-        with self._reading():
-            return queries.scan(self._disk, space, tree=tree, prefix=prefix, after=after, limit=limit)
+        return self._read(lambda: queries.scan(self._disk, space, tree=tree, prefix=prefix, after=after, limit=limit))
 
     def page_records(self, after: bytes | None, limit: int) -> list[Record]:
-        with self._reading():
-            return queries.page_records(self._disk, after, limit)
+        return self._read(lambda: queries.page_records(self._disk, after, limit))
 
     def changes(self, after: int, limit: int) -> list[Change]:
         self._check_open()
         with self._translated("read"):
             if not order.has_news(self._disk, after):
                 return []
-        with self._reading():
-            return order.changes(self._disk, after, limit)
+        return self._read(lambda: order.changes(self._disk, after, limit))
 
     def last_change(self) -> int:
-        with self._reading():
-            return order.last_position(self._disk)
+        return self._read(lambda: order.last_position(self._disk))
 
     def page_runs(self, after: tuple[int, int] | None, limit: int) -> list[RunInfo]:
-        with self._reading():
-            return queries.page_runs(self._disk, after, limit)
+        return self._read(lambda: queries.page_runs(self._disk, after, limit))
 
     def page_blobs(self, after: bytes | None, limit: int) -> list[BlobInfo]:
-        with self._reading():
-            return queries.page_blobs(self._disk, after, limit)
+        return self._read(lambda: queries.page_blobs(self._disk, after, limit))
 
     def usage(self) -> Usage:
-        with self._reading():
-            return queries.usage(self._disk)
+        return self._read(lambda: queries.usage(self._disk))
 
     # -- the rest ------------------------------------------------------------------------------------------------------
 
     def compact(self) -> None:
         """Deleted files are gone at once: only what a crashed commit left staged is there to be removed, and what the
         order says of deleted records."""
-        with self._writing():
+
+        def tidy() -> None:
             self._journal.clear()
             order.shorten(self._disk)
+
+        self._write(tidy)
 
     def close(self) -> None:
         self._closed = True
         self._lock.close()
 
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Holds the shared lock, or, if a commit must first be brought to its end, the exclusive one."""
+    def _read(self, query: Callable[[], T]) -> T:
+        """Asks with the shared lock or, if a commit must first be brought to its end, with the exclusive one."""
+
+        def at_once() -> tuple[T] | None:
+            return None if self._journal.pending() else (query(),)
+
         self._check_open()
         with self._translated("read"):
-            with self._lock.shared():
-                if not self._journal.pending():
-                    yield
-                    return
-            with self._lock.exclusive():
-                self._journal.replay()
-                yield
+            found = self._lock.hold(at_once, exclusive=False)
+            return self._lock.hold(self._after_replay(query), exclusive=True) if found is None else found[0]
 
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _write(self, change: Callable[[], T]) -> T:
         self._check_open()
-        with self._translated("written"), self._lock.exclusive():
+        with self._translated("written"):
+            return self._lock.hold(self._after_replay(change), exclusive=True)
+
+    def _after_replay(self, work: Callable[[], T]) -> Callable[[], T]:
+        def replay_first() -> T:
             self._journal.replay()
-            yield
+            return work()
+
+        return replay_first
 
     @contextmanager
     def _translated(self, attempted: str) -> Iterator[None]:

@@ -7,12 +7,14 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
 
 from holdfast.backends.files.disk import FILE_MODE
 from holdfast.errors import StoreError
 
+T = TypeVar("T")
 SHORTEST_WAIT = 0.0002
 LONGEST_WAIT = 0.005
 
@@ -33,46 +35,50 @@ class StoreLock:
         self._closed = False
         _ALL.add(self)
 
-    @contextmanager
-    def shared(self) -> Iterator[None]:
-        with self._held(exclusive=False):
-            yield
+    def hold(self, work: Callable[[], T], *, exclusive: bool) -> T:
+        """Does something while nobody else writes or, if `exclusive`, reads.
 
-    @contextmanager
-    def exclusive(self) -> Iterator[None]:
-        with self._held(exclusive=True):
-            yield
-
-    @contextmanager
-    def _held(self, *, exclusive: bool) -> Iterator[None]:
+        A function and no context manager: of these, Python enters and leaves only a lock of its own so that no signal can come
+        in between, and keep it locked for good.
+        """
         import fcntl
 
         deadline = time.monotonic() + self._timeout
-        if not self._mutex.acquire(timeout=self._timeout):
-            raise self._too_long()
-        try:
+        self._wait_for_threads(deadline)
+        with self._mutex:
             if self._closed:  # by another thread, while this one waited
                 raise StoreError(f"{self._path} was closed: open the store again to go on")
             descriptor = self._opened()
-            wanted = (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB
-            wait = SHORTEST_WAIT
-            while True:
-                try:
-                    fcntl.flock(descriptor, wanted)
-                    break
-                except OSError as error:
-                    if error.errno not in (errno.EAGAIN, errno.EACCES):
-                        raise
-                if time.monotonic() > deadline:
-                    raise self._too_long()
-                time.sleep(wait)
-                wait = min(wait * 1.5, LONGEST_WAIT)
             try:
-                yield
+                self._lock(descriptor, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH, deadline)
+                return work()
             finally:
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
-        finally:
-            self._mutex.release()
+
+    def _wait_for_threads(self, deadline: float) -> None:
+        """Until the mutex is free, as far as one can see: another thread may be quicker, and is then waited for."""
+        wait = SHORTEST_WAIT
+        while self._mutex.locked():
+            if time.monotonic() > deadline:
+                raise self._too_long()
+            time.sleep(wait)
+            wait = min(wait * 1.5, LONGEST_WAIT)
+
+    def _lock(self, descriptor: int, kind: int, deadline: float) -> None:
+        import fcntl
+
+        wait = SHORTEST_WAIT
+        while True:
+            try:
+                fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+                return
+            except OSError as error:
+                if error.errno not in (errno.EAGAIN, errno.EACCES):
+                    raise
+            if time.monotonic() > deadline:
+                raise self._too_long()
+            time.sleep(wait)
+            wait = min(wait * 1.5, LONGEST_WAIT)
 
     def close(self) -> None:
         with self._mutex:
