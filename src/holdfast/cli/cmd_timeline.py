@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -11,10 +11,11 @@ from holdfast.cli.options import json_option, store_option
 
 if TYPE_CHECKING:
     from holdfast.model.checkpoint import Checkpoint
-    from holdfast.model.listing import Session
+    from holdfast.model.listing import Damaged, Session, Tree
     from holdfast.sync_client import SyncClient
 
 DEFAULT_COUNT = 20
+EXIT_CORRUPT = 5
 
 
 @click.command(short_help="Show the checkpoints of a session, newest first.")
@@ -27,7 +28,9 @@ DEFAULT_COUNT = 20
 @click.option("--watch", is_flag=True, help="Oldest first, and go on as more is saved, until Ctrl-C.")
 @store_option
 @json_option
+@click.pass_context
 def timeline(
+    ctx: click.Context,
     session: str | None,
     agent: str | None,
     count: int | None,
@@ -39,10 +42,12 @@ def timeline(
     """Show the checkpoints of SESSION, newest first; without SESSION, of the one saved to last.
 
     A row that is marked "after ID" follows another checkpoint than the one below it: the session was rolled back, or
-    went on from an older checkpoint. With --watch and --json, each line is a JSON object.
+    went on from an older checkpoint. With --watch and --json, each line is a JSON object. What is damaged is marked, and
+    exits with 5.
     """
     from holdfast.cli.pager import paged
     from holdfast.cli.store_location import open_store
+    from holdfast.errors import CorruptError
 
     if graph and agent:
         raise click.UsageError("--graph draws the whole tree: leave out --agent")
@@ -52,8 +57,14 @@ def timeline(
         count = 0 if graph else DEFAULT_COUNT
     limit = count or None
     with open_store(store) as client:
-        chosen = _choose(client, session, agent)
+        try:
+            chosen = _choose(client, session, agent)
+        except CorruptError:
+            if session is None or watch:
+                raise
+            chosen = None  # what it stands at is damaged
         if watch:
+            assert chosen is not None
             from holdfast.cli import watching
 
             if graph:
@@ -61,18 +72,27 @@ def timeline(
             else:
                 watching.follow(client, chosen.session_id, agent, limit, as_json=as_json)
             return
+        session_id = chosen.session_id if chosen is not None else str(session)
         if graph:
-            with paged():
-                _graph(client, chosen.session_id, limit, as_json=as_json)
-            return
-        entries = client.timeline(agent_id=agent, session_id=chosen.session_id, limit=limit or None)
+            tree, damaged = _tree(client, session_id)
+        else:
+            listed = _listed(client, session_id, chosen, agent, limit)
+            damaged = listed.damaged
     if as_json:
-        _print_json(chosen, entries)
+        from holdfast.cli.json_output import print_json
+
+        print_json(_graph_fields(session_id, tree, damaged, limit) if graph else _fields(listed))
     else:
         with paged():
-            _print(chosen, entries)
-        if len(entries) == limit and chosen.saves > limit:
-            click.echo(f"the newest {limit} of {chosen.saves} saves; `-n 0` shows all", err=True)
+            if graph:
+                _print_graph(tree, limit)
+            else:
+                _print(listed)
+        if not graph and len(listed.entries) == limit and listed.saves > limit:
+            click.echo(f"the newest {limit} of {listed.saves} saves; `-n 0` shows all", err=True)
+    if damaged:
+        _tell(damaged)
+        ctx.exit(EXIT_CORRUPT)
 
 
 def _choose(client: SyncClient, session_id: str | None, agent: str | None) -> Session:
@@ -96,15 +116,88 @@ def _choose(client: SyncClient, session_id: str | None, agent: str | None) -> Se
     return found[0]
 
 
-def _graph(client: SyncClient, session_id: str, limit: int | None, *, as_json: bool) -> None:
+class _Listing(NamedTuple):
+    session_id: str
+    tree_id: str
+    head: str | None
+    saves: int
+    entries: list[Checkpoint]
+    damaged: list[Damaged]
+
+
+def _listed(
+    client: SyncClient, session_id: str, chosen: Session | None, agent: str | None, limit: int | None
+) -> _Listing:
+    from holdfast.errors import CorruptError
+
+    error: CorruptError | None = None
+    if chosen is not None:
+        try:
+            there = client.timeline(agent_id=agent, session_id=session_id, limit=limit)
+            return _Listing(session_id, chosen.tree_id, chosen.head.checkpoint_id, chosen.saves, there, [])
+        except CorruptError as damage:
+            error = damage
+    tree, damaged = _intact(client, session_id)
+    if error is not None and not damaged:
+        raise error
+    mine = [one for one in damaged if one.session_id == session_id]
+    entries = sorted(
+        (
+            entry
+            for entry in tree.entries
+            if entry.session_id == session_id and agent in (None, entry.agent_id, entry.handoff_target)
+        ),
+        key=lambda entry: entry.sequence,
+        reverse=True,
+    )
+    saves = max([*(entry.sequence for entry in entries), *(one.sequence for one in mine)], default=0)
+    return _Listing(session_id, tree.tree_id, tree.heads.get(session_id), saves, entries[:limit], mine)
+
+
+def _tree(client: SyncClient, session_id: str) -> tuple[Tree, list[Damaged]]:
+    from holdfast.errors import CorruptError
+
+    try:
+        return client.tree(session_id), []
+    except CorruptError:
+        return _intact(client, session_id)
+
+
+def _intact(client: SyncClient, session_id: str) -> tuple[Tree, list[Damaged]]:
+    """What can be read of a tree, and what can't. The library gives no list with holes in it: a program would go on from that."""
+    from holdfast.backends.stepping import run_inline
+    from holdfast.operations import timeline as listing
+
+    damaged: list[Damaged] = []
+    return run_inline(listing.tree(client._services, session_id, damaged)), damaged
+
+
+def _tell(damaged: list[Damaged]) -> None:
+    from holdfast.cli.printable import name, printable
+
+    for one in damaged:
+        what = f"checkpoint {one.checkpoint_id}" if one.checkpoint_id else "a checkpoint"
+        if one.sequence:
+            what += f", number {one.sequence} of session {name(one.session_id)}"
+        else:
+            what = f"session {name(one.session_id)}"
+        click.echo(f"holdfast: {what}: {printable(one.message)}", err=True)
+    click.echo(
+        "holdfast: the others are intact as far as they are listed, and can be restored by their ids. Keep a copy of the store; "
+        "`holdfast verify` reads everything",
+        err=True,
+    )
+
+
+def _print_graph(tree: Tree, limit: int | None) -> None:
     from holdfast.cli import graph
 
-    tree = client.tree(session_id)
-    if not as_json:
-        sys.stdout.writelines(f"{line}\n" for line in graph.lines(tree, limit))
-        return
+    sys.stdout.writelines(f"{line}\n" for line in graph.lines(tree, limit))
+
+
+def _graph_fields(session_id: str, tree: Tree, damaged: list[Damaged], limit: int | None) -> dict[str, Any]:
     from holdfast.cli.cmd_inbox import handoff_fields
-    from holdfast.cli.json_output import checkpoint_fields, print_json
+    from holdfast.cli.json_output import checkpoint_fields
 
     parents = tree.parents
     rows: list[dict[str, Any]] = [
@@ -112,53 +205,71 @@ def _graph(client: SyncClient, session_id: str, limit: int | None, *, as_json: b
         for entry, row in zip(tree.entries[:limit], tree.lanes(), strict=False)
     ]
     handoffs = [handoff_fields(handoff) for handoff in tree.handoffs.values()]
-    print_json(
-        {
-            "session_id": session_id,
-            "tree_id": tree.tree_id,
-            "heads": dict(tree.heads),
-            "handoffs": handoffs,
-            "checkpoints": rows,
-        }
-    )
+    return {
+        "session_id": session_id,
+        "tree_id": tree.tree_id,
+        "heads": dict(tree.heads),
+        "handoffs": handoffs,
+        "checkpoints": rows,
+        "damaged": [_damaged_fields(one) for one in damaged],
+    }
 
 
-def _print_json(chosen: Session, entries: list[Checkpoint]) -> None:
-    from holdfast.cli.json_output import checkpoint_fields, print_json
+def _fields(listed: _Listing) -> dict[str, Any]:
+    from holdfast.cli.json_output import checkpoint_fields
 
-    print_json(
-        {
-            "session_id": chosen.session_id,
-            "tree_id": chosen.tree_id,
-            "head": chosen.head.checkpoint_id,
-            "checkpoints": [checkpoint_fields(entry) for entry in entries],
-        }
-    )
+    return {
+        "session_id": listed.session_id,
+        "tree_id": listed.tree_id,
+        "head": listed.head,
+        "checkpoints": [checkpoint_fields(entry) for entry in listed.entries],
+        "damaged": [_damaged_fields(one) for one in listed.damaged],
+    }
 
 
-def _print(chosen: Session, entries: list[Checkpoint]) -> None:
+def _damaged_fields(one: Damaged) -> dict[str, Any]:
+    return {
+        "checkpoint_id": one.checkpoint_id,
+        "session_id": one.session_id,
+        "sequence": one.sequence,
+        "message": one.message,
+    }
+
+
+def _print(listed: _Listing) -> None:
     from holdfast.cli.printable import name
     from holdfast.cli.tables import print_table
+    from holdfast.model.ids import short
+    from holdfast.model.listing import Damaged
 
-    click.echo(f"session {name(chosen.session_id)}", err=True)
+    click.echo(f"session {name(listed.session_id)}", err=True)
     rows = []
-    for entry, below in zip(entries, [*entries[1:], None], strict=True):
-        rows.append(
-            (
-                "" if entry.step_index is None else str(entry.step_index),
-                name(entry.step_name),
-                entry.short_id,
-                name(entry.agent_id),
-                f"{entry.created_at:%Y-%m-%d %H:%M:%S}",
-                note(entry, below, chosen.head.checkpoint_id),
+    shown: list[Checkpoint | Damaged] = [*listed.entries, *listed.damaged]
+    shown.sort(key=lambda one: one.sequence, reverse=True)
+    for one, below in zip(shown, [*shown[1:], None], strict=True):
+        id_below = below.checkpoint_id if below is not None else None
+        if not isinstance(one, Damaged):
+            cells = (
+                "" if one.step_index is None else str(one.step_index),
+                name(one.step_name),
+                one.short_id,
+                name(one.agent_id),
+                f"{one.created_at:%Y-%m-%d %H:%M:%S}",
+                note(one, id_below, listed.head),
             )
-        )
+        else:
+            state = "damaged" if one.checkpoint_id else "missing"
+            marks = [f"{state}, number {one.sequence}"] if one.sequence else []
+            if one.checkpoint_id and one.checkpoint_id == listed.head:
+                marks.append("head")
+            cells = ("", "", short(one.checkpoint_id or ""), "", "", ", ".join(marks))
+        rows.append(cells)
     print_table(
         ("step", "name", "checkpoint", "agent", "created (UTC)", ""), rows, right=("step",), shrinks=("name", "agent")
     )
 
 
-def note(entry: Checkpoint, below: Checkpoint | None, head: str) -> str:
+def note(entry: Checkpoint, id_below: str | None, head: str | None) -> str:
     from holdfast.cli.printable import name
     from holdfast.model.ids import short
 
@@ -169,6 +280,6 @@ def note(entry: Checkpoint, below: Checkpoint | None, head: str) -> str:
         notes.append(f"for {name(entry.handoff_target)}")
     if entry.expires_at:
         notes.append(f"until {entry.expires_at:%Y-%m-%d %H:%M:%S}")
-    if below is not None and entry.parent_id is not None and entry.parent_id != below.checkpoint_id:
+    if id_below is not None and entry.parent_id is not None and entry.parent_id != id_below:
         notes.append(f"after {short(entry.parent_id)}")
     return ", ".join(notes)

@@ -54,7 +54,7 @@ def _print(entry: Checkpoint, before: Checkpoint | None, *, as_json: bool) -> No
             entry.short_id,
             f"{name(entry.agent_id):<12}",
             f"{entry.created_at:%Y-%m-%d %H:%M:%S}",
-            note(entry, before, head=""),
+            note(entry, before.checkpoint_id if before else None, head=""),
         )
         line = GAP.join(cells).rstrip()
     sys.stdout.write(f"{line}\n")

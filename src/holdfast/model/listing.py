@@ -24,6 +24,17 @@ class Session:
         return self.head.agent_id
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damaged:
+    """A checkpoint that can't be read, by its number in its session: 0 for what says where the session stands. `checkpoint_id` is
+    None if it is missing altogether."""
+
+    session_id: str
+    sequence: int
+    checkpoint_id: str | None
+    message: str
+
+
 class Timeline(list[Checkpoint]):
     """A list of checkpoints without their states, newest first."""
 

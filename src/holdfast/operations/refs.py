@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from holdfast.errors import CheckpointNotFoundError, UsageError
+from holdfast.errors import CheckpointNotFoundError, CorruptError, UsageError
 from holdfast.model import ids, refs
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.ids import SHORT_ID_LENGTH
@@ -29,8 +29,18 @@ async def resolve(services: Services, ref: str) -> bytes:
         base = ids.from_text(sessions[0].head.checkpoint_id) if sessions else None
     if base is None:
         raise _unknown(place.base or ref)
-    line = await line_of(services, base)
+    line: list[Checkpoint] = []
+    damage: CorruptError | None = None
+    try:
+        await _follow(services, base, line)
+    except CorruptError as error:
+        damage = error
     chosen = refs.chosen(place, line)
+    if chosen is None and damage is not None:
+        raise CorruptError(
+            f"{ref!r:.80} can't be looked for: the line of {ids.to_text(base)} can be followed for {len(line)} checkpoints, and then "
+            f"there is damage: {damage}. Name the checkpoint by its id: `holdfast timeline` lists those that are intact"
+        ) from damage
     if chosen is None:
         raise CheckpointNotFoundError(
             f"{ref!r:.80} means no checkpoint: the line of {ids.to_text(base)} has {len(line)} that can be restored, and "
@@ -42,11 +52,16 @@ async def resolve(services: Services, ref: str) -> bytes:
 async def line_of(services: Services, id_: bytes) -> list[Checkpoint]:
     """The checkpoint and its ancestors, newest first, without their states; those that have expired are left out."""
     line: list[Checkpoint] = []
+    await _follow(services, id_, line)
+    return line
+
+
+async def _follow(services: Services, id_: bytes, line: list[Checkpoint]) -> None:
+    """Adds the checkpoint and its ancestors to the line, one by one: those before what is damaged are there when that is told."""
     stored = await reading.nearest_live(services, id_)
     while stored is not None:
         line.append(record.checkpoint(services.codec, stored))
         stored = await reading.nearest_live(services, stored.parent, stored.tree)
-    return line
 
 
 async def _whole(services: Services, ref: str) -> bytes | None:

@@ -10,7 +10,7 @@ from holdfast.errors import CheckpointNotFoundError, CorruptError, HoldfastError
 from holdfast.model import ids
 from holdfast.model import tree as trees
 from holdfast.model.checkpoint import Checkpoint
-from holdfast.model.listing import Session, Timeline, Tree
+from holdfast.model.listing import Damaged, Session, Timeline, Tree
 from holdfast.objects import record, rows
 from holdfast.objects.record import Stored
 from holdfast.operations import graves, inbox, reading
@@ -166,8 +166,9 @@ def _leave_out(key: RowKey, error: HoldfastError) -> None:
     _log.warning("session %r is left out of the list: %s", rows.session_name(key.key), error)
 
 
-async def tree(services: Services, session_id: str) -> Tree:
-    """All checkpoints of the session's tree, those of its forks included, newest first."""
+async def tree(services: Services, session_id: str, damaged: list[Damaged] | None = None) -> Tree:
+    """All checkpoints of the session's tree, those of its forks included, newest first. One that is damaged raises, unless there is
+    a list to put it into: that is for people who look for what is left, and says which checkpoints are missing, too."""
     tree_id = await reading.find_tree(services, rows.session_key(session_id))
     if tree_id is None:
         raise CheckpointNotFoundError(f"there is no session {session_id!r:.60}. `sessions` lists those that are there")
@@ -175,12 +176,32 @@ async def tree(services: Services, session_id: str) -> Tree:
     expired: dict[str, str | None] = {}
     heads: dict[str, str] = {}
     for key, row in await services.backend.scan(rows.HEAD, tree=tree_id):
-        head = rows.unpack_head(key, row)
-        tip = await reading.nearest_live(services, head.checkpoint, tree_id)
-        if tip is not None:
-            heads[rows.session_name(key.key)] = ids.to_text(tip.id)
-        for found in await services.backend.session_records(key.key):
-            stored = reading.listed_record(services, found, key.key)
+        name = rows.session_name(key.key)
+        head: rows.Head | None = None
+        try:
+            head = rows.unpack_head(key, row)
+            tip = await reading.nearest_live(services, head.checkpoint, tree_id)
+            if tip is not None:
+                heads[name] = ids.to_text(tip.id)
+        except CorruptError as error:
+            if damaged is None:
+                raise
+            if head is None or head.checkpoint is None:
+                damaged.append(Damaged(session_id=name, sequence=0, checkpoint_id=None, message=str(error)))
+            else:
+                heads[name] = ids.to_text(head.checkpoint)
+        records = await services.backend.session_records(key.key)
+        if damaged is not None and head is not None:
+            damaged += await _missing(services, tree_id, key.key, head, records)
+        for found in records:
+            try:
+                stored = reading.listed_record(services, found, key.key)
+            except CorruptError as error:
+                if damaged is None:
+                    raise
+                id_ = ids.to_text(found.id)
+                damaged.append(Damaged(session_id=name, sequence=found.sequence, checkpoint_id=id_, message=str(error)))
+                continue
             if await reading.is_over(services, stored):
                 expired[ids.to_text(stored.id)] = ids.to_text(stored.parent) if stored.parent else None
             else:
@@ -195,6 +216,20 @@ async def tree(services: Services, session_id: str) -> Tree:
         heads=heads,
         handoffs={handoff.handoff_id: handoff for handoff in await inbox.of_tree(services, tree_id)},
     )
+
+
+async def _missing(
+    services: Services, tree_id: bytes, session: bytes, head: rows.Head, records: Sequence[Record]
+) -> list[Damaged]:
+    """The numbers up to the head's that no checkpoint of the session has, and none that was collected had."""
+    missing = {*range(1, head.sequence + 1)}.difference(found.sequence for found in records)
+    if missing:
+        missing -= await graves.numbers_of(services, tree_id, session)
+    name = rows.session_name(session)
+    return [
+        Damaged(session_id=name, sequence=number, checkpoint_id=None, message="it is missing: the store is damaged")
+        for number in sorted(missing)
+    ]
 
 
 def _newest_first(entries: dict[str, Checkpoint], expired: dict[str, str | None]) -> tuple[Checkpoint, ...]:
