@@ -96,7 +96,8 @@ class Client(Keeping, Moving, Asking, Travelling, Undoing):
         may write to the session. `state_version` numbers the form of the caller's states; left out, it is the newest
         that the migrations of this agent lead to, else 1, and a state that follows a higher version of the same agent
         is refused (`NewerStateError`). With `workspace`, a directory or what `client.workspace(...)` gave, a snapshot of its
-        files is taken and saved with the state, or neither is. Any other keyword is metadata.
+        files is taken and saved with the state, or neither is. A state or context that is left out, or None, is stored as `{}`. Any other
+        keyword is metadata.
         """
         session_id = arguments.session_under(lease, session_id)
         request = arguments.SaveRequest(
@@ -257,7 +258,8 @@ class Client(Keeping, Moving, Asking, Travelling, Undoing):
     # -- going other ways --------------------------------------------------------------------------------------------
 
     async def save_checkpoint(self, checkpoint: Checkpoint, *, lease: LeaseTerms | None = None) -> str:
-        """Saves a checkpoint that was built elsewhere, under its own id."""
+        """Saves a checkpoint that was built elsewhere, under its own id. When it was created, its place in the session and its checksum
+        are decided here: what `restore` gives differs in these from what was built."""
         arguments.session_under(lease, checkpoint.session_id)
         request = arguments.SaveRequest(
             agent_id=arguments.name("agent_id", checkpoint.agent_id),
