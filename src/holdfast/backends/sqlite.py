@@ -343,6 +343,8 @@ class SqliteBackend:
                 os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             if self._path.is_dir():
                 raise StoreError(f"the store {self._path} can't be opened: it is a directory. Name a file in it")
+            if self._path.exists() and not self._path.is_file():
+                raise StoreError(f"the store {self._path} can't be opened: it is a device or the like. Name a file")
         except OSError as error:
             raise StoreError(
                 f"the store {self._path} can't be opened: {error.strerror}. Check that its directory can be written"
@@ -432,12 +434,23 @@ class SqliteBackend:
                 f"the store {self._path} can't be {doing}: the disk is full. Free some space and save again; "
                 "nothing that was saved before is lost"
             )
+        if "unable to open" in text or "readonly" in text:
+            return StoreError(f"the store {self._path} can't be {doing}: {self._why_not_opened(text)}")
         if isinstance(error, UnicodeDecodeError) or "malformed" in text or "not a database" in text:
             return CorruptError(
                 f"the file {self._path} is damaged or not a SQLite database ({text}). Keep a copy; "
                 "`sqlite3 FILE .recover` saves what can be read"
             )
         return StoreError(f"the store {self._path} can't be {doing}: {text}. Check the disk, then try again")
+
+    def _why_not_opened(self, text: str) -> str:
+        for place in (self._path, self._path.parent):
+            if not os.access(place, os.W_OK):
+                return (
+                    f"{place} can't be written, as SQLite must even to read ({text}). Make the file and its directory writable, or "
+                    "copy the store, with the files beside it, to where they are"
+                )
+        return f"{text}. Too many files may be open (`ulimit -n`), or the disk may fail: check both, then try again"
 
 
 # Nothing of SQLite may cross a fork: the child would believe to hold locks that it does not. So all connections are

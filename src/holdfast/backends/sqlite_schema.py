@@ -71,7 +71,7 @@ def _migrate(connection: sqlite3.Connection, number: int) -> None:
             connection.execute(f"PRAGMA user_version={number}")
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        connection.rollback()  # if anything was begun
         raise
 
 
