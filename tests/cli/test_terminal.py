@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -222,3 +223,27 @@ def test_width():
 
 def test_byte_count():
     assert [byte_count(n) for n in (0, 999, 1000, 98_304, 3_100_000)] == ["0 B", "999 B", "1.0 KB", "98.3 KB", "3.1 MB"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize("command", ["sessions", "timeline", "timeline --json", "verify"])
+def test_output_that_cannot_be_written_is_told(made, tmp_path, command):
+    done = in_shell(f"{command} > /dev/full", tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("holdfast: the output can't be written: No space left on device")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["sessions", "timeline", "timeline --graph", "verify", "show main@", "--help"])
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_output_that_is_closed_is_not_wanted(made, tmp_path, command, closed):
+    done = in_shell(f"{command} {closed}", tmp_path)
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+
+
+def in_shell(command: str, where: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["sh", "-c", f"exec {sys.executable} -m holdfast {command}"],
+        cwd=where, capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip

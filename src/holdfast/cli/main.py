@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import keyword
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -71,6 +72,7 @@ COMMANDS = {
 COMPLETING = "_HOLDFAST_COMPLETE"  # click's variable: a shell asks what could follow
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells count
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE
+OUTPUT_FAILED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)  # where what is printed goes to
 
 
 class Commands(click.Group):
@@ -114,9 +116,21 @@ class Commands(click.Group):
             ctx.exit(EXIT_INTERRUPTED)
         except BrokenPipeError:
             # The reader has gone (`holdfast timeline | head`). What is still buffered must not fail again at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _discard_output()
             ctx.exit(EXIT_BROKEN_PIPE)
+        except OSError as error:
+            if error.filename is not None or error.errno not in OUTPUT_FAILED:
+                raise
+            _discard_output()
+            click.echo(
+                f"holdfast: the output can't be written: {error.strerror}. What was asked for may be done", err=True
+            )
+            ctx.exit(1)
         return result
+
+
+def _discard_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
@@ -158,7 +172,14 @@ def cli(store: str | None, no_pager: bool) -> None:
     """  # noqa: D301 - \b is click's mark for text that must not be rewrapped
 
 
+def _nowhere() -> TextIO:
+    return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123 - it is open until the process ends
+
+
 def main() -> None:
+    # A stream that was closed (`>&-`) is None: what is printed is not wanted then.
+    sys.stdout = sys.stdout or _nowhere()
+    sys.stderr = sys.stderr or _nowhere()
     # Names may hold what the terminal's encoding can't say: that is no reason to fail half-way through a table.
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
