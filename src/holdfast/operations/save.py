@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from holdfast.backends.port import Backend, Commit, CommitConflict, Run, RunWrite, Span
+from holdfast.backends.port import Backend, Commit, CommitConflict, RowKey, Run, RunWrite, Span
 from holdfast.errors import ConflictError, CorruptError, NewerStateError, StoreError, UsageError
 from holdfast.model import ids
 from holdfast.model.migrations import FIRST_VERSION
 from holdfast.model.snapshot_reference import is_ours
 from holdfast.objects import plan, rows
 from holdfast.objects.ahead import Ahead
+from holdfast.objects.ledger import LEDGER
 from holdfast.objects.manifest import Manifest
 from holdfast.objects.record import LIVE, Stored
 from holdfast.objects.split import KnownList, Split, whole
@@ -65,6 +66,11 @@ async def save(services: Services, request: SaveRequest) -> Stored:
                 attempt.closed.add(conflict.detail)
             if conflict.kind == "require" and request.files is not None and request.files.relies_on(conflict.detail):
                 raise FilesLostError from conflict
+            if conflict.kind == "row" and isinstance(conflict.detail, RowKey) and conflict.detail.space == LEDGER:
+                raise ConflictError(
+                    f"session {request.session_id!r:.60}: an effect whose result would be saved was changed meanwhile. Look at it "
+                    "(`holdfast effects`), then go on. Nothing was saved"
+                ) from conflict  # as often as it is tried
         except StoreError as error:
             services.memory.drop_failed(session, line)
             error.checkpoint_id = ids.to_text(stored.id)

@@ -265,7 +265,7 @@ class Core:
             if number is not None and self.journal.saved >= number:
                 return self.checkpoint
             try:
-                await self._save(name)
+                await self._save_or_look_again(name)
             except _UNSAVED as error:
                 self._not_saved(error)
                 return None
@@ -283,6 +283,19 @@ class Core:
     def _doubt(self) -> None:
         """Nobody knows what the store has by now: the next save looks."""
         self._rows_in_doubt, self._own_checkpoint, self._line = True, None, None
+
+    async def _save_or_look_again(self, name: str | None) -> None:
+        """A save that somebody has ended may be committed by the store only after this one has looked: what it wrote of the ledger is
+        not written again."""
+        try:
+            await self._save(name)
+        except (LeaseLostError, LeaseHeldError):
+            raise
+        except ConflictError:
+            if not self._rows:
+                raise
+            self._doubt()
+            await self._save(name)
 
     async def _save(self, name: str | None) -> None:
         if self._rows_in_doubt:
