@@ -177,7 +177,7 @@ class Core:
 
     async def save_if_interrupted(self, place: str, name: str) -> None:
         """A result that was recorded, and given to nobody, because it could not be saved then or its call was ended."""
-        if self.places.is_interrupted(place) and self.journal.saved < len(self.journal):
+        if self.places.forget_interruption(place) and self.journal.saved < len(self.journal):
             await self.save(name)
 
     def try_again(self, path: str) -> None:

@@ -107,8 +107,8 @@ class Places:
             for digest in digests:
                 self._ordinals[tool, digest].pop(place, None)
 
-    def is_interrupted(self, place: str) -> bool:
-        """Whether a result was recorded there that nobody was given; asked once."""
+    def forget_interruption(self, place: str) -> bool:
+        """Whether a result was recorded there that nobody was given: from now on it counts as given."""
         if place not in self._interrupted:
             return False
         self._interrupted.discard(place)
@@ -134,8 +134,8 @@ class Places:
     def fail(self, path: str) -> None:
         self._failed.add(path)
 
-    def has_failed(self, path: str) -> bool:
-        """Whether a sub-agent failed in this life, and was not begun again since."""
+    def forget_failure(self, path: str) -> bool:
+        """Whether a sub-agent failed in this life: from now on it counts as begun again."""
         if path not in self._failed:
             return False
         self._failed.discard(path)

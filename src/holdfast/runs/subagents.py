@@ -52,7 +52,7 @@ class Subagent:
     def _enter(self) -> None:
         """Its body runs, again perhaps: whoever finds that it is over may pass over it instead."""
         self._core.places.begin(self._path)
-        if self._core.places.has_failed(self._path):
+        if self._core.places.forget_failure(self._path):
             self._core.try_again(self._path)
 
     @property
