@@ -24,14 +24,13 @@ from holdfast.errors import (
     EffectUnknownError,
     UnsupportedValueError,
 )
-from holdfast.model import effects
 from holdfast.model.agentstate import AgentState
 from holdfast.model.effects import EffectState
 from holdfast.model.repair import MAY_BE_REPEATED, NOT_STARTED, UNKNOWN, Fate, Outcome, as_text
 from holdfast.model.transcript import ToolCall
 from holdfast.objects.journal import FAILED, OK
 from holdfast.operations import ledger
-from holdfast.runs import calling
+from holdfast.runs import calling, meeting
 from holdfast.runs.stepping import StepCall
 
 Finish = Callable[[Outcome], AgentState]
@@ -239,9 +238,8 @@ class RunKeeper:
             return Outcome(Fate.FAILED)
         if isinstance(asked, StepCall):
             return NOT_STARTED
+        _, entry = await meeting.met(core, asked)
         core.places.forget_ordinal(asked.place, asked.name, (asked.digest,))  # it was looked at, and not asked for
-        id_ = effects.effect_id(core.tree, asked.name, asked.digest, asked.ordinal)
-        entry = await ledger.find(core.services, id_, core.tree)
         if entry is not None and entry.target is not None:
             entry = await ledger.find(core.services, entry.target, core.tree)
         if entry is None or entry.state in (EffectState.FAILED, EffectState.COMPENSATED):
@@ -271,6 +269,7 @@ class RunKeeper:
             on_suspect="block",
             not_done=tool.not_done,
             raises=(),
+            is_named=False,  # a model that calls it once more gives that call another id
         )
 
 

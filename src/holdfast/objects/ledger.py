@@ -25,7 +25,7 @@ from holdfast.model.effects import Effect, EffectKind, EffectState, Event
 from holdfast.objects import rows
 
 LEDGER = "ledger"
-VERSION = 1
+VERSION = 2  # 1: without its place
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -56,6 +56,7 @@ class Entry:
     undoable: bool
     acknowledged: bool
     target: bytes | None
+    place: str | None  # where in the program it was asked for; None: anywhere, or by an older holdfast
     history: tuple[tuple[str, int, str, str | None], ...]
     version: int = ABSENT
     value: bytes | None = None
@@ -105,6 +106,7 @@ class Entry:
             "undoable": self.undoable,
             "acknowledged": self.acknowledged,
             "target": self.target,
+            "place": None if self.place is None else rows.session_key(self.place),
             "history": [
                 [what, at, rows.session_key(by), None if note is None else rows.session_key(note)]
                 for what, at, by, note in self.history
@@ -166,6 +168,7 @@ def unpack(key: RowKey, row: Row) -> Entry:
             "session": rows.session_name(fields["session"]),
             "agent": rows.session_name(fields["agent"]),
             "error": None if fields["error"] is None else rows.session_name(fields["error"]),
+            "place": None if fields.get("place") is None else rows.session_name(fields["place"]),
             "history": tuple(
                 (what, at, rows.session_name(by), None if note is None else rows.session_name(note))
                 for what, at, by, note in fields["history"]

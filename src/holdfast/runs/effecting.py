@@ -25,7 +25,7 @@ from holdfast.objects import ledger as entries
 from holdfast.objects.journal import EFFECT, FAILED, OK, Record
 from holdfast.objects.ledger import Entry
 from holdfast.operations import ledger
-from holdfast.runs import calling, failures, frames, suspecting
+from holdfast.runs import calling, failures, frames, meeting, suspecting
 from holdfast.runs.core import Core
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ MAX_DECISIONS = 50
 
 @dataclass(slots=True, kw_only=True)
 class EffectCall:
-    """An effect that is asked for. `ordinal` tells calls of the same tool and identity apart."""
+    """An effect that is asked for. `ordinal` tells calls of the same tool and identity apart; it is known when the ledger was
+    looked at."""
 
     place: str
     name: str
@@ -47,7 +48,8 @@ class EffectCall:
     arguments: dict[str, Any]
     identified: dict[str, Any]
     digest: bytes
-    ordinal: int
+    ordinal: int = 0
+    is_named: bool = True  # by its place; False: whoever asks for an equal one means this one
     probe: Callable[..., Any] | None = None
     undo: Callable[..., Any] | None = None
     approve: Any = None
@@ -101,11 +103,10 @@ def asked(
             "by identity=(...), or those that can't, by volatile=(...)"
         ) from None
     place = core.places.place(path, f"{name}!{digest[:16].hex()}", key)
-    ordinal = core.places.ordinal(name, digest, place)
     core.places.claim(name, place)
     return EffectCall(
         place=place, name=name, fn=fn, args=args, kwargs=kwargs, kind=of_kind, arguments=named, identified=identified,
-        digest=digest, ordinal=ordinal, on_repeat=wanted, on_suspect=on_suspect, **others,
+        digest=digest, on_repeat=wanted, on_suspect=on_suspect, **others,
     )  # fmt: skip
 
 
@@ -134,16 +135,17 @@ async def _known_or_carried_out(core: Core, call: EffectCall) -> Any:
         core.raised_again(raised, known)
         raise raised
     await _refuse_used_key(core, call)
-    id_ = effects.effect_id(core.tree, call.name, call.digest, call.ordinal)
+    id_, entry = await meeting.met(core, call)
     with core.lock:
         if id_ in core.in_flight:
             raise UsageError(f"effect {call.name!r:.60} is being carried out by this run already, under the same key")
         core.in_flight.add(id_)
+    carried_out = _Effect(core, call, id_)
     try:
-        return await _Effect(core, call, id_).carry_out()
+        return await carried_out.carry_out(entry)
     finally:
         with core.lock:
-            core.in_flight.discard(id_)
+            core.in_flight.discard(carried_out.id)
 
 
 async def _refuse_used_key(core: Core, call: EffectCall) -> None:
@@ -175,9 +177,11 @@ class _Effect:
         self._admission: Admission | None = None
         self._also: list[RowWrite] = []  # what the approval uses up
 
-    async def carry_out(self) -> Any:
-        entry = await ledger.find(self.services, self.id, self.core.tree)
+    async def carry_out(self, entry: Entry | None) -> Any:
+        """`entry` is what the ledger has of it."""
         for _ in range(MAX_DECISIONS):
+            if entry is not None and meeting.is_of_another(entry, self.call):
+                entry = await self._meet_anew()
             if entry is not None and entry.state in (EffectState.STARTED, EffectState.COMPENSATING):
                 await self._refuse_in_flight(entry)
             match effects.decide(
@@ -212,6 +216,18 @@ class _Effect:
                     raise self._unknown(entry)
         raise EffectUnknownError(f"effect {self.call.name!r:.60} is being changed by too many at once: try again")
 
+    async def _meet_anew(self) -> Entry | None:
+        """After somebody else was first, or the call has become another one."""
+        id_, entry = await meeting.met(self.core, self.call)
+        self._is_now(id_)
+        return entry
+
+    def _is_now(self, id_: bytes) -> None:
+        with self.core.lock:
+            self.core.in_flight.discard(self.id)
+            self.core.in_flight.add(id_)
+        self.id = id_
+
     # -- carrying it out ---------------------------------------------------------------------------------------------
 
     async def _run(self, entry: Entry | None) -> tuple[bool, Entry | None]:
@@ -227,6 +243,7 @@ class _Effect:
         if started is None:
             self._admission, self._also = None, []
             return False, await ledger.find(self.services, self.id, core.tree)
+        core.places.heed(started)
         try:
             kwargs = {**call.kwargs, **calling.keyed(call.fn, started.provider_key)}
             with frames.Call(core, f"{call.place}/"):
@@ -280,6 +297,7 @@ class _Effect:
             undoable=call.undo is not None,
             acknowledged=False,
             target=None,
+            place=call.place if call.is_named else None,
             history=entry.history if entry else (),
         )
         return intent.now("started", self.started_us, core.lease.holder, "once more" if again else None)
@@ -382,6 +400,7 @@ class _Effect:
         before = await ledger.find(self.services, self.id, core.tree)
         asked_for = await self._intent(before)
         self._become(dict(admitted.arguments))
+        await self._meet_anew()
         if self.id == asked_for.id:
             return False
         # Who asks for the original call again, after a crash or a rollback, is led to the one that was made instead.
@@ -392,13 +411,11 @@ class _Effect:
 
     def _become(self, arguments: dict[str, Any]) -> None:
         """The call is made with other arguments: those are its identity, too."""
-        core, call = self.core, self.call
+        call = self.call
         call.args, call.kwargs = calling.spread(call.fn, arguments)
         call.arguments = arguments
         call.identified = {name: arguments.get(name, value) for name, value in call.identified.items()}
         call.digest = entries.digest(self.services.codec, call.identified)
-        call.ordinal = core.places.ordinal(call.name, call.digest, call.place)
-        self.id = effects.effect_id(core.tree, call.name, call.digest, call.ordinal)
 
     async def _follow(self, entry: Entry) -> Entry | None:
         """To the call that was approved in the place of this one."""
@@ -406,7 +423,9 @@ class _Effect:
         target = await ledger.find(self.services, entry.target, self.core.tree)
         assert target is not None  # both were written by one commit
         self._become(self.services.codec.decode(target.arguments))
-        self.id, self.call.ordinal = target.id, target.ordinal
+        self.call.ordinal = target.ordinal
+        self.core.places.take(target, self.call.place)
+        self._is_now(target.id)
         return target
 
     # -- words -------------------------------------------------------------------------------------------------------

@@ -10,11 +10,13 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from holdfast.model.tasks import TaskStatus
 from holdfast.objects import journal
 from holdfast.objects.journal import EFFECT, OK, STEP, TASK, TRACE, Journal, Record
+from holdfast.objects.ledger import Entry
 
 _DIGEST = len("%21") + 32  # of an effect's identity, at the end of its name in a place
 
@@ -27,6 +29,9 @@ class Places:
         self._counted: dict[str, int] = {}  # by place without its occurrence: how many there were
         self._given_back: dict[str, list[int]] = {}  # the same: occurrences that ended without a result
         self._ordinals: defaultdict[tuple[str, bytes], dict[str, int]] = defaultdict(dict)  # by tool and identity
+        self._in_ledger: defaultdict[tuple[str, bytes], dict[int, str | None]] = defaultdict(
+            dict
+        )  # who asked for each ordinal
         self._unclaimed: defaultdict[str, dict[str, bytes]] = defaultdict(dict)  # by tool: places and ids
         self._under_key: dict[str, str] = {}  # by place without the identity
         # Paths inside of which nobody will ask for anything again, unless they are entered; and what is inside of them.
@@ -72,14 +77,30 @@ class Places:
             self._counted[start] = number + 1
         return f"{start}{number}"
 
-    def ordinal(self, tool: str, digest: bytes, place: str) -> int:
-        """Which of the effects of that tool and identity the one at that place is: the lowest number that is free."""
+    def ordinal(self, tool: str, digest: bytes, place: str, *, is_named: bool = True) -> int:
+        """Which of the effects of that tool and identity the one at that place is: the one that was asked for there, or else the
+        lowest number that is free. Free is what this line of execution has no record of, and what nobody has asked for who is
+        another for sure; unless `is_named` is False: then who asked makes no difference."""
         with self._lock:
-            taken = self._ordinals[tool, digest]
+            taken, asked_at = self._ordinals[tool, digest], self._in_ledger.get((tool, digest), {})
             if place not in taken:
                 used = set(taken.values())
-                taken[place] = next(number for number in range(len(used) + 1) if number not in used)
+                own = [number for number, at in asked_at.items() if is_named and at == place and number not in used]
+                others = {
+                    number for number, at in asked_at.items() if is_named and at is not None and are_two(at, place)
+                }
+                taken[place] = min(own) if own else next(n for n in count() if n not in used and n not in others)
             return taken[place]
+
+    def take(self, entry: Entry, place: str) -> None:
+        """The one at that place is the one that the ledger has there."""
+        with self._lock:
+            self._ordinals[entry.tool, entry.identity][place] = entry.ordinal
+
+    def heed(self, entry: Entry) -> None:
+        """The ledger has this one, on whatever branch."""
+        with self._lock:
+            self._in_ledger[entry.tool, entry.identity][entry.ordinal] = entry.place
 
     def give_back(self, place: str) -> None:
         """A call has ended, and its result was given to nobody: who makes it again is at the same place."""
@@ -193,6 +214,24 @@ def could_be_the_same(one: str, other: str, *, is_alike: bool) -> bool:
     if has_key(one) and has_key(other):
         return False  # who made them says that they are two
     return is_alike or (not has_key(one) and not has_key(other) and _path(one) == _path(other))
+
+
+def are_two(one: str, other: str) -> bool:
+    """Whether calls at two places are two for sure: they have other keys; or where their ways part, these are other tasks of one
+    list, or sub-agents with other ids. Else the program may have been changed in between, and the same call be made elsewhere."""
+    if _key(one) != _key(other):
+        return True
+    before = None
+    for here, there in zip(_path(one).split("/"), _path(other).split("/"), strict=False):
+        if here != there:
+            is_task = before == ""  # what comes before is the list's name, and nothing
+            return is_task or (_key(here) != _key(there) and here.partition("#")[0] == there.partition("#")[0])
+        before = here
+    return False
+
+
+def _key(place: str) -> str | None:
+    return place.rpartition("#")[2] if has_key(place) else None
 
 
 def _finished(record: Record) -> str | None:

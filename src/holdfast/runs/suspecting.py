@@ -13,6 +13,7 @@ from holdfast.objects import ledger as entries
 from holdfast.objects.ledger import Entry
 from holdfast.operations import ledger
 from holdfast.runs.core import Core
+from holdfast.runs.meeting import look
 from holdfast.runs.places import could_be_the_same
 
 if TYPE_CHECKING:
@@ -26,10 +27,8 @@ async def suspects(core: Core, call: EffectCall, entry: Entry | None) -> list[En
     is_new = entry is None or entry.state is EffectState.FAILED
     if call.kind is not EffectKind.IRREVERSIBLE or not is_new:
         return []
-    if core.foreign is None:
-        known = core.on_path - core.places.all_unclaimed()
-        of_tree = await ledger.of_tree(core.services, core.tree)
-        core.foreign = {one.id: one for one in of_tree if one.id not in known}
+    await look(core)
+    assert core.foreign is not None
     unclaimed = core.places.unclaimed(call.name)
     for id_ in unclaimed.keys() - core.foreign.keys():  # of an attempt that has failed since
         if (found := await ledger.find(core.services, id_, core.tree)) is not None:

@@ -1,0 +1,196 @@
+"""Effects that nothing tells apart but who asks for them: by a key, or in a task. None is another one's, in whatever order they are
+asked for after a crash."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from holdfast import ApprovalPendingError, EffectBlockedError, SyncClient, SyncRun
+from holdfast.backends.port import Commit
+from holdfast.model import ids
+from holdfast.operations import ledger
+from holdfast.runs.places import are_two
+from support import Store
+
+
+class Books:
+    """A bank that is asked by reference, and counts what it was told to do with each."""
+
+    def __init__(self) -> None:
+        self.paid: list[str] = []
+        self.keys: dict[str, set[str]] = {}
+        self.dies_at: str | None = None
+
+    def pay(self, to: str, ref: str, *, idempotency_key: str) -> str:
+        self.paid.append(ref)
+        self.keys.setdefault(ref, set()).add(idempotency_key)
+        if self.dies_at == ref:
+            raise KeyboardInterrupt
+        return f"receipt of {ref}"
+
+    def find(self, to: str, ref: str) -> str | None:
+        return f"receipt of {ref}" if ref in self.paid else None
+
+
+Ask = Callable[[SyncRun, Books, str], object]
+PROBED = {"volatile": "ref", "kind": "reversible"}
+
+
+def by_key(run: SyncRun, books: Books, ref: str, **options: Any) -> object:
+    return run.effect("pay", books.pay, "bob", ref, key=ref, probe=books.find, **{**PROBED, **options})
+
+
+def in_task(run: SyncRun, books: Books, ref: str, **options: Any) -> object:
+    for task in run.tasks("invoices", [ref]):
+        result = run.effect("pay", books.pay, "bob", task.id, probe=books.find, **{**PROBED, **options})
+    return result
+
+
+def by_subagent(run: SyncRun, books: Books, ref: str, **options: Any) -> object:
+    with run.subagent("payer", subagent_id=ref) as payer:
+        return payer.effect("pay", books.pay, "bob", ref, probe=books.find, **{**PROBED, **options})
+
+
+@pytest.fixture
+def books() -> Books:
+    return Books()
+
+
+def die_at(
+    client: SyncClient, books: Books, ref: str, program: Callable[[SyncRun], object], session: str = "s"
+) -> None:
+    books.dies_at = ref
+    with pytest.raises(KeyboardInterrupt), client.run(session) as run:
+        program(run)
+    books.dies_at = None
+
+
+@pytest.mark.parametrize("ask", [by_key, in_task, by_subagent])
+def test_the_second_one_asked_for_first_does_not_take_up_the_first(store: Store, books: Books, ask: Ask):
+    die_at(store.client(), books, "A", lambda run: ask(run, books, "A"))
+    with store.client().run("s") as run:
+        assert ask(run, books, "B") == "receipt of B"
+        assert ask(run, books, "A") == "receipt of A"
+    assert books.paid == ["A", "B"]
+    assert len(books.keys["A"] | books.keys["B"]) == 2
+
+
+def test_repeatable_ones_are_repeated_with_their_own_keys(client: SyncClient, books: Books):
+    repeat = {"kind": "idempotent"}
+    die_at(client, books, "A", lambda run: by_key(run, books, "A", **repeat))
+    with client.run("s") as run:
+        by_key(run, books, "B", **repeat)
+        by_key(run, books, "A", **repeat)
+    assert books.paid == ["A", "B", "A"]
+    assert books.keys["A"] & books.keys["B"] == set()
+    assert len(books.keys["A"]) == 1
+
+
+def test_an_irreversible_one_waits_until_the_other_is_no_longer_in_doubt(client: SyncClient, books: Books):
+    final = {"kind": "irreversible"}
+    die_at(client, books, "A", lambda run: by_key(run, books, "A", **final))
+    with client.run("s") as run:
+        with pytest.raises(EffectBlockedError):
+            by_key(run, books, "B", **final)
+        by_key(run, books, "A", **final)
+        by_key(run, books, "B", **final)
+    assert books.paid == ["A", "B"]
+
+
+def test_one_with_a_key_and_one_without_are_two(client: SyncClient, books: Books):
+    die_at(client, books, "A", lambda run: by_key(run, books, "A"))
+    with client.run("s") as run:
+        run.effect("pay", books.pay, "bob", "B", probe=books.find, **PROBED)
+        by_key(run, books, "A")
+    assert books.paid == ["A", "B"]
+
+
+def test_one_that_was_written_down_is_found_behind_one_that_was_not(store: Store, books: Books):
+    def program(run: SyncRun) -> None:
+        with pytest.raises(ApprovalPendingError):
+            by_key(run, books, "A", approve="finance")
+        by_key(run, books, "B")
+
+    die_at(store.client(), books, "B", program)
+    with store.client().run("s") as run:
+        assert by_key(run, books, "B") == "receipt of B"
+        assert by_key(run, books, "A") == "receipt of A"
+    assert books.paid == ["B", "A"]
+
+
+@pytest.mark.parametrize("ask", [by_key, in_task])
+def test_after_a_rollback_each_is_given_its_own_result(client: SyncClient, books: Books, ask: Ask):
+    with client.run("s") as run:
+        run.save("start")
+        ask(run, books, "A")
+        ask(run, books, "B")
+    [start] = [one for one in client.timeline(session_id="s") if one.step_name == "start"]
+    client.rollback("s", start.checkpoint_id)
+    with client.run("s") as run:
+        assert ask(run, books, "B") == "receipt of B"
+        assert ask(run, books, "A") == "receipt of A"
+    assert books.paid == ["A", "B"]
+
+
+def test_one_that_was_interrupted_is_not_another_threads(client: SyncClient, books: Books):
+    """In one life: the place of the interrupted call is free again, and its entry is not."""
+    with client.run("s") as run:
+        books.dies_at = "A"
+        with pytest.raises(KeyboardInterrupt):
+            in_task(run, books, "A")
+        books.dies_at = None
+        other = threading.Thread(target=lambda: in_task(run, books, "B"))
+        other.start()
+        other.join()
+        in_task(run, books, "A")
+    assert books.paid == ["A", "B"]
+
+
+def test_what_an_older_holdfast_has_written_is_met_as_it_was_then(store: Store, books: Books):
+    """It did not say where a call was made."""
+    die_at(store.client(), books, "A", lambda run: by_key(run, books, "A"))
+
+    async def forget_place() -> None:
+        client = store.async_client()
+        [effect] = await client.effects("s")
+        entry = await ledger.by_id(client._services, ids.from_text(effect.effect_id))
+        older = replace(entry, place=None)
+        await client._services.backend.commit(Commit(tree=entry.tree, rows=[older.write(entry)]))
+
+    asyncio.run(forget_place())
+    with store.client().run("s") as run:
+        assert by_key(run, books, "A") == "receipt of A"
+    assert books.paid == ["A"]
+
+
+DIGEST = "%21" + "0" * 32
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (f"a/pay{DIGEST}#0", f"a/pay{DIGEST}#1", False),
+        (f"a/pay{DIGEST}#0", f"b/pay{DIGEST}#0", False),
+        (f"a/pay{DIGEST}#k!", f"a/pay{DIGEST}#l!", True),
+        (f"a/pay{DIGEST}#k!", f"a/pay{DIGEST}#k!", False),
+        (f"a/pay{DIGEST}#k!", f"a/pay{DIGEST}#0", True),
+        (f"a/pay{DIGEST}#k!", f"a/t//x/pay{DIGEST}#0", True),
+        (f"a/pay{DIGEST}#k!", f"a/t//x/pay{DIGEST}#k!", False),
+        (f"a/pay{DIGEST}#k!", f"a/pay%21{'1' * 32}#l!", True),
+        (f"a/t//x/pay{DIGEST}#0", f"a/t//y/pay{DIGEST}#0", True),
+        (f"a/t//x/pay{DIGEST}#0", f"a/u//x/pay{DIGEST}#0", False),
+        (f"a/t//x/pay{DIGEST}#0", f"a/pay{DIGEST}#0", False),
+        (f"a/t//x/pay{DIGEST}#0", f"a/t//x/edit#0/pay{DIGEST}#0", False),
+        (f"a/r#k!/pay{DIGEST}#0", f"a/r#l!/pay{DIGEST}#0", True),
+        (f"a/r#0/pay{DIGEST}#0", f"a/r#1/pay{DIGEST}#0", False),
+        (f"a/edit#0/pay{DIGEST}#0", f"a/pay{DIGEST}#0", False),
+    ],
+)
+def test_which_calls_are_two_for_sure(one: str, other: str, expected: bool):
+    assert are_two(one, other) is are_two(other, one) is expected
