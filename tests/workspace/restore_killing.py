@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 import restore_opening
+from saying import say
 
 from holdfast.workspace.restoring import Restoring
 
@@ -55,7 +56,7 @@ def remove(place: Path) -> None:
 def work(store: str, root: Path, seed: str) -> None:
     rng = random.Random(seed)
     directory = restore_opening.open_directory(store, root)
-    print(EDITING, os.getpid(), flush=True)
+    say(EDITING, os.getpid())
     targets = [directory.snapshot()]
     while True:
         for _ in range(3):
@@ -63,10 +64,10 @@ def work(store: str, root: Path, seed: str) -> None:
             targets.append(directory.snapshot())
         for _ in range(4):
             now, target = targets[-1], rng.choice(targets[:-1])
-            print(RESTORING, restore_opening.name(now), restore_opening.name(target), flush=True)
+            say(RESTORING, restore_opening.name(now), restore_opening.name(target))
             directory.restore(target, keep="user")
             targets.append(target)
-        print(DONE, flush=True)
+        say(DONE)
         del targets[:-2]
 
 
@@ -92,7 +93,7 @@ def main() -> None:
                 traceback.print_exc()
                 os._exit(1)
         os.waitpid(child, 0)
-        print("ended", flush=True)
+        say("ended")
 
 
 if __name__ == "__main__":

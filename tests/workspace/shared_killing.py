@@ -14,6 +14,7 @@ from pathlib import Path
 
 import restore_opening
 import sharing_setting
+from saying import say
 
 from holdfast.workspace import sharing, workers  # noqa: F401 - before the fork
 
@@ -25,10 +26,10 @@ def work(store: str, root: Path, saved: str) -> None:
     sharing_setting.empty(root)
     (root / "mine").write_text("made by hand")
     directory = restore_opening.open_directory(store, root)
-    print(os.getpid(), flush=True)
+    say(os.getpid())
     directory.workspace.restore(saved)
     directory.client.close()
-    print("done", flush=True)
+    say("done")
 
 
 def main() -> None:
@@ -38,7 +39,7 @@ def main() -> None:
     directory = restore_opening.open_directory(store, root)
     saved = directory.snapshot().checkpoint_id
     directory.client.close()
-    print(saved, flush=True)
+    say(saved)
     for _ in sys.stdin:
         child = os.fork()
         if child == 0:
@@ -51,7 +52,7 @@ def main() -> None:
                 os._exit(1)
             os._exit(0)
         os.waitpid(child, 0)
-        print("ended", flush=True)
+        say("ended")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import random
 import sys
 from pathlib import Path
 
+from saying import say
 from trees import remove, write
 
 from holdfast import SyncClient
@@ -26,4 +27,4 @@ with SyncClient.sqlite(store, durability="fast") as client:
             else:
                 write(root, path, chosen.randbytes(chosen.randrange(2_000)))
         saved = client.save("agent", session_id="s", execution_state={"seed": seed}, workspace=workspace)
-        print(saved, flush=True)
+        say(saved)
