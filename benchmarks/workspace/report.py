@@ -136,7 +136,15 @@ def _tree(name: str, found: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield (
         f"An event loop beside ten snapshots was late by {late['p50']} ms (median), {late['p99']} ms (99 %), "
-        f"{late['max']} ms (most)."
+        f"{late['max']} ms (most){_alone(late.get('alone'))}."
+    )
+
+
+def _alone(late: dict[str, float] | None) -> str:
+    if late is None:
+        return ""
+    return (
+        f"; beside nothing, in turn with that, by {late['p50']}, {late['p99']} and {late['max']} ms: medians of rounds"
     )
 
 
@@ -146,7 +154,8 @@ def _full_restores(costs: dict[str, Any]) -> Iterator[str]:
     if not asked:
         return
     yield ""
-    yield "Full restores, beside a process that has everything in memory and only makes the files (`bare.py`): a floor, not a contender."
+    yield "Full restores, beside a process that has everything in memory and only makes the files, or unpacks and hashes them, too (`bare.py`):"
+    yield "floors, not contenders. Neither reads a store, plans, looks at what is there or was written, keeps a journal, or syncs."
     yield 'holdfast\'s are on the disk when they return; "sync" is what anybody waits for who wants the same of the others.'
     yield ""
     rows = []
