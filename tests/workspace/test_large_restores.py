@@ -26,7 +26,7 @@ FILES = 700  # three portions, each worth a thread
 )
 def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A restore of thousands of files reads in the thread, too."""
-    monkeypatch.setattr(workers, "usable_processors", lambda: 2)
+    monkeypatch.setattr(workers, "usable_processors", lambda: 1)
     monkeypatch.setattr(sharing, "LEAST_FILES", 1 if request.param == "read by the thread" else FILES + 1)
 
 

@@ -310,6 +310,6 @@ def test_there_are_as_many_as_there_are_cores_and_portions_for_them(monkeypatch:
     assert [worth_starting(portions) for portions in (0, 1, 2, 4, 100)] == [0, 0, 1, 2, 3]
     monkeypatch.setattr(module, "usable_processors", lambda: 64)
     assert worth_starting(1000) == module.MOST
-    for few in (1, 2, 3):
+    for few, expected in ((1, 0), (2, 1), (3, 1), (4, 1), (6, 2)):
         monkeypatch.setattr(module, "usable_processors", lambda few=few: few)
-        assert worth_starting(1000) == 0
+        assert worth_starting(1000) == expected

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from holdfast.workspace.vantages import HERE
 
 if TYPE_CHECKING:
-    from holdfast.workspace.statcache import Directory, File
+    from holdfast.workspace.statcache import Directory
 
 AT_ONCE = 512  # names: what is said of them stays in the processor's cache until it is compared
 _NO_FOLLOW, _NO_AUTOMOUNT = 0x100, 0x800  # as `lstat` does
@@ -45,22 +45,24 @@ Columns = list[_Batch]
 def columns(known: Mapping[bytes, Directory]) -> Columns:
     """What is known of directories and their files; the paths are from where they will be looked at."""
     names, owners = list(known), list(known)
-    files: list[File] = []
+    seen: list[tuple[int, int, int, int, bytes]] = [
+        (one.ctime_ns, 0, one.inode, one.mode, b"") for one in known.values()
+    ]
     for path, directory in known.items():
         names += directory.files if path == HERE else map((path + b"/").__add__, directory.files)
         owners += repeat(path, len(directory.files))
-        files += directory.files.values()
-    directories = [(one.ctime_ns, 0, one.inode, one.mode, b"") for one in known.values()]
-    times, sizes, inodes, modes, _ = zip(*directories, *files, strict=True)
+        seen += directory.files.values()
     made = []
     for start in range(0, len(names), AT_ONCE):
         end = start + AT_ONCE
+        # So many at a time: one call for all of them would keep other threads waiting.
+        times, sizes, inodes, modes, _ = zip(*seen[start:end], strict=True)
         listed: tuple[Sequence[int], ...] = (
-            [time // _BILLION for time in times[start:end]],
-            [time % _BILLION if time else _NEVER for time in times[start:end]],
-            inodes[start:end],
-            modes[start:end],
-            sizes[max(start, len(directories)) : end],
+            [time // _BILLION for time in times],
+            [time % _BILLION if time else _NEVER for time in times],
+            inodes,
+            modes,
+            sizes[max(0, len(known) - start) :],
         )
         arrays = [memoryview(array(code, column)) for (code, _), column in zip(_COLUMNS, listed, strict=True)]
         made.append(_Batch(names[start:end], owners[start:end], arrays))

@@ -74,6 +74,11 @@ class Rules:
         deeper.key = hashlib.sha256(b"\0".join(parts)).digest()[:8]
         return deeper
 
+    @property
+    def say_anything_of_files(self) -> bool:
+        """Whether there are ignore files: what is left out by default are directories."""
+        return bool(self._own or self._git)
+
     def said_in(self, directory: bytes) -> list[tuple[bytes, bytes]]:
         """The ignore files that the directory itself has, and what they say."""
         base = directory + b"/" if directory else b""

@@ -116,10 +116,28 @@ class _Judge:
         self._outermost = ignore.Rules(use_gitignore=options.gitignore, use_defaults=options.default_excludes)
         self._rules: dict[bytes, ignore.Rules] = {}
         self._verdicts: dict[bytes, bool] = {}
+        self._takes_files: dict[bytes, bool] = {}
 
     def left_out_of(self, entries: Iterable[Entry]) -> set[bytes]:
         """The paths of those that are left out."""
-        return {entry.path for entry in entries if _is_left_out_alone(entry, self._options) or self._leaves_out(entry)}
+        found: set[bytes] = set()
+        for entry in entries:
+            path, kind, _, _, _ = entry
+            directory = path.rpartition(b"/")[0]
+            takes_files = self._takes_files.get(directory)
+            if takes_files is None:
+                takes_files = self._takes_files[directory] = self._takes_any_file(directory)
+            if takes_files and kind != "dir" and path != b".git":
+                continue
+            if _is_left_out_alone(entry, self._options) or self._leaves_out(entry):
+                found.add(path)
+        return found
+
+    def _takes_any_file(self, directory: bytes) -> bool:
+        """Whether nothing says anything of files there: so it is in nearly all directories."""
+        if self._options.secrets != "keep" or directory == b".git" or directory.startswith(b".git/"):
+            return False
+        return not self._directory(directory) and not self._rules_in(directory).say_anything_of_files
 
     def _leaves_out(self, entry: Entry) -> bool:
         """Whether the path, or one above it, is left out."""
