@@ -46,15 +46,15 @@ _unpackb = ormsgpack.unpackb
 
 
 @contextlib.contextmanager
-def collector_paused() -> Iterator[None]:
+def collector_paused() -> Iterator[bool]:
     """While thousands of containers are made, none of them garbage: looking for some among them takes a tenth of the time
-    of decoding them, and most of that of copying them."""
+    of decoding them, and most of that of copying them. False if somebody else has stopped it."""
     if not gc.isenabled():
-        yield
+        yield False
         return
     gc.disable()
     try:
-        yield
+        yield True
     finally:
         gc.enable()
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import operator
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import ormsgpack
@@ -83,7 +83,9 @@ async def update(
             for node in run:
                 if node.items:
                     replaced[node.items[0].path] = None
-            for child in _cut(level, _applied(run, pending), nodes):
+            # What was inside of a node begins none: no hash has to say so.
+            inside = {item.path for node in run for item in node.items[1:]}
+            for child in _cut(level, _applied(run, pending), nodes, inside):
                 replaced[child.path] = child
                 if replaced_nodes is not None and (like := old.at(level, child.path, run[0])) is not None:
                     replaced_nodes[child.hash] = like
@@ -235,11 +237,11 @@ def _reach(path: bytes) -> int:
     return level
 
 
-def _cut(level: int, items: Sequence[Item], nodes: _Made) -> Iterator[Child]:
-    """Makes nodes of the items of one level."""
+def _cut(level: int, items: Sequence[Item], nodes: _Made, inside: Collection[bytes] = frozenset()) -> Iterator[Child]:
+    """Makes nodes of the items of one level. Of paths that are `inside` it is known that they begin none."""
     gathered: list[Item] = []
     for item in items:
-        if gathered and _reach(item.path) > level:
+        if gathered and item.path not in inside and _reach(item.path) > level:
             yield Child(gathered[0].path, _put(level, gathered, nodes))
             gathered = []
         gathered.append(item)

@@ -8,15 +8,17 @@ there.
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from holdfast.codec.decoding import collector_paused
 from holdfast.errors import CorruptError, HoldfastError, UsageError
-from holdfast.model.workspace import Deciding, Excluded, FileChange, Skipped, Snapshot, SnapshotSkipped
+from holdfast.model.workspace import Deciding, Entry, Excluded, FileChange, Skipped, Snapshot, SnapshotSkipped
 from holdfast.objects import filetree, frame, rows, staged
 from holdfast.objects import snapshot as objects
 from holdfast.objects.manifest import BlobEntry
@@ -157,6 +159,10 @@ class Taker:
         return []
 
     def _acknowledge(self, look: Look, checkpoint: bytes) -> None:
+        with collector_paused():
+            self._keep(look, checkpoint)
+
+    def _keep(self, look: Look, checkpoint: bytes) -> None:
         cache, walk = self._loaded(), look.walk
         before = {path: cache.directories.get(path) for path in walk.found.updated}
         cache.apply(walk.found.updated, walk.found.chunks, walk.found.totals)
@@ -216,9 +222,7 @@ class Taker:
             load = self._recent.loader(self.services, snapshots.loader(self.services))
             built = await filetree.update(base.snapshot.tree, walk.found.changes, load, replaced)
         else:
-            made = await apart(
-                lambda: filetree.build(entry for entry in walk.found.changes.values() if entry is not None)
-            )
+            made = await apart(lambda: _built(entry for entry in walk.found.changes.values() if entry is not None))
             known = self._held_now()
             built = filetree.Built(made.root, {hash_: node for hash_, node in made.nodes.items() if hash_ not in known})
         snapshot = self._snapshot(walk, built.root)
@@ -255,7 +259,22 @@ class Taker:
     async def _walk(
         self, staging: Staging | None, dirty: Dirty | None, *, deep: bool, progress: Progress | None
     ) -> tuple[Walk, Blobs]:
-        """Looks at the directory, and stages what is new but the last batch."""
+        """Looks at the directory, and stages what is new but the last batch. What is seen of files is kept: to look among all of that
+        for garbage, again and again, takes a tenth of the CPU. After each batch it is looked for among what is young."""
+        with collector_paused() as is_paused:
+            return await self._walked(
+                staging, dirty, deep=deep, progress=progress, each=_collect_young if is_paused else _nothing
+            )
+
+    async def _walked(
+        self,
+        staging: Staging | None,
+        dirty: Dirty | None,
+        *,
+        deep: bool,
+        progress: Progress | None,
+        each: Callable[[], None],
+    ) -> tuple[Walk, Blobs]:
         walk = Walk(
             self.root,
             self._loaded(),
@@ -280,6 +299,7 @@ class Taker:
                     await _stage(staging, last)
                     await self.services.backend.apart(lambda: check_free_space(self._store, self._limits))
                 last = batch
+            each()
             if progress is not None:
                 progress(walk.found.totals.files, walk.found.totals.size)
 
@@ -399,6 +419,18 @@ class Taker:
         if self._held is None:
             self._held = Held(cache)
         return self._held
+
+
+def _collect_young() -> None:
+    gc.collect(1)
+
+
+def _nothing() -> None: ...
+
+
+def _built(entries: Iterable[Entry]) -> filetree.Built:
+    with collector_paused():
+        return filetree.build(entries)
 
 
 def _next(steps: Iterator[Blobs], root: Path) -> Blobs | None:
