@@ -47,6 +47,7 @@ from holdfast.workspace import descriptors
 RESULTS = ROOT / "benchmarks" / "results"
 SLOW_ROUNDS = 2
 FULL_ROUNDS = 3
+FIRST_ROUNDS = 3
 LATE_ROUNDS = 5
 QUICK_ROUNDS = 15  # at least, of what takes less than a second
 SIZED_ROUNDS = 32  # at least, of snapshots of one file: what one takes on disk is what they take together
@@ -123,6 +124,7 @@ def tree(root: Path, stores: Path, rounds: int, *, full_restores: bool = False) 
             quieted()
             costs[contender.name]["first"] = [measured(contender.snapshot)]
             costs[contender.name]["bytes"] = [settled(contender)[0]]
+        firsts([one for one in contenders if not one.is_slow], costs, stores)
         if not full_restores:
             snapshots(contenders, costs, files, chosen, rounds)
             in_place([one for one in contenders if not one.is_slow], costs, chosen.sample(files, 100), rounds)
@@ -134,6 +136,17 @@ def tree(root: Path, stores: Path, rounds: int, *, full_restores: bool = False) 
     if full_restores:
         return found
     return found | {"event loop": asyncio.run(lateness(root, stores / f"{root.name}-loop"))}
+
+
+def firsts(contenders: list[Contender], costs: Costs, stores: Path) -> None:
+    """First snapshots once more, each into a store of its own."""
+    for number in range(1, FIRST_ROUNDS):
+        for contender in shuffled(contenders, random.Random(number)):
+            another = type(contender)(contender.root, stores / f"first-{number}-{contender.name}")
+            another.open()
+            quieted()
+            costs[contender.name]["first"].append(measured(another.snapshot))
+            another.close()
 
 
 def snapshots(contenders: list[Contender], costs: Costs, files: list[Path], chosen: random.Random, rounds: int) -> None:
