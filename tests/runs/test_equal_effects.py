@@ -4,6 +4,7 @@ asked for after a crash."""
 from __future__ import annotations
 
 import asyncio
+import random
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -194,3 +195,55 @@ DIGEST = "%21" + "0" * 32
 )
 def test_which_calls_are_two_for_sure(one: str, other: str, expected: bool):
     assert are_two(one, other) is are_two(other, one) is expected
+
+
+class Dies(BaseException):
+    """The program dies of it."""
+
+
+def many_lives(seed: int, ask: Callable[..., object], kind: str) -> Books:
+    """A program that pays six equal invoices, in another order in each life; it dies before payments and after them, and is rolled
+    back now and then, until a life comes to its end."""
+    rng = random.Random(seed)
+    books = Books()
+    client = SyncClient.open("memory://")
+    refs = [f"invoice {number}" for number in range(6)]
+
+    def pay(to: str, ref: str) -> str:
+        if rng.random() < 0.3:
+            raise Dies
+        receipt = books.pay(to, ref, idempotency_key="")
+        if rng.random() < 0.4:
+            raise Dies
+        return receipt
+
+    for _ in range(100):
+        if rng.random() < 0.2 and (saved := client.timeline(session_id="s")):
+            client.rollback("s", rng.choice(saved).checkpoint_id)
+        try:
+            with client.run("s") as run:
+                for ref in rng.sample(refs, len(refs)):
+                    ask(run, books, ref, kind=kind, on_repeat="replay", pay=pay)
+        except (Dies, EffectBlockedError):
+            continue
+        return books
+    raise AssertionError("no life came to its end")
+
+
+def by_keys(run: SyncRun, books: Books, ref: str, *, pay: Callable[..., object], **options: Any) -> None:
+    done = run.effect("pay", pay, "bob", ref, volatile="ref", key=ref, probe=books.find, **options)
+    assert done == f"receipt of {ref}"
+
+
+def in_tasks(run: SyncRun, books: Books, ref: str, *, pay: Callable[..., object], **options: Any) -> None:
+    for task in run.tasks("invoices", [ref]):
+        done = run.effect("pay", pay, "bob", task.id, volatile="ref", probe=books.find, **options)
+        assert done == f"receipt of {ref}"
+
+
+@pytest.mark.parametrize("kind", ["reversible", "irreversible"])
+@pytest.mark.parametrize("ask", [by_keys, in_tasks])
+def test_in_whatever_order_many_lives_ask_each_is_paid_once(ask: Callable[..., object], kind: str):
+    for seed in range(12):
+        books = many_lives(seed, ask, kind)
+        assert sorted(books.paid) == [f"invoice {number}" for number in range(6)], seed
