@@ -89,13 +89,21 @@ class Budget:
 
 def check_free_space(store: Path | None, limits: Limits) -> None:
     """Refuses to fill the disk that the store is on."""
-    if store is None:
-        return
-    directory = next((one for one in (store, *store.parents) if one.is_dir()), None)
-    if directory is not None and (free := shutil.disk_usage(directory).free) < limits.min_free_bytes:
+    free = None if store is None else _free_at(store)
+    if free is not None and free < limits.min_free_bytes:
         raise OverBudgetError(
             f"the disk of the store has {free:,} bytes left, fewer than {limits.min_free_bytes:,} (min_free_bytes)"
         )
+
+
+def _free_at(store: Path) -> int | None:
+    """What is free on the disk that has this place, or will have it."""
+    for one in (store, *store.parents):
+        try:
+            return shutil.disk_usage(one).free
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+    return None
 
 
 def checked_root(path: str | os.PathLike[str]) -> Path:

@@ -4,6 +4,7 @@ what is here."""
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -34,10 +35,24 @@ def store_on_disk(services: Services) -> Path | None:
 
 def home_of(root: Path, store: Path | None) -> Home:
     """A directory, as its snapshots name it."""
-    refuse_if_gone(root)
-    seen = root.stat()
-    from_store = b"" if store is None else os.fsencode(os.path.relpath(root, store.parent.resolve()))
+    return home_at(root, seen_from(store, root))
+
+
+def home_at(root: Path, from_store: bytes) -> Home:
+    """The same, where it is known what the store sees it as."""
+    try:
+        seen = root.stat()
+    except OSError:
+        refuse_if_gone(root)
+        raise
+    if not stat.S_ISDIR(seen.st_mode):
+        refuse_if_gone(root)
     return Home(os.fsencode(root), seen.st_dev, seen.st_ino, from_store)
+
+
+def seen_from(store: Path | None, root: Path) -> bytes:
+    """Where the directory is for whoever stands beside the store."""
+    return b"" if store is None else os.fsencode(os.path.relpath(root, store.parent.resolve()))
 
 
 def relation(home: Home | None, here: Home) -> Relation:

@@ -30,7 +30,7 @@ from holdfast.operations.services import Services
 from holdfast.operations.staging import STAGED_BYTES, Staging
 from holdfast.workspace.compressing import Blobs, compressed
 from holdfast.workspace.guards import NO_MORE, Budget, Limits, OverBudgetError, check_free_space, refuse_if_gone
-from holdfast.workspace.homes import home_of
+from holdfast.workspace.homes import home_at, seen_from
 from holdfast.workspace.ignore_files import hidden_in
 from holdfast.workspace.scope import Scope
 from holdfast.workspace.statcache import CacheFile, Directory, Held, StatCache, file_entry
@@ -75,6 +75,7 @@ class Taker:
         self.path = root
         self.root = os.fsencode(root)
         self._store = store
+        self._from_store = seen_from(store, root)  # neither moves as long as it is open
         self._scope = scope
         self._limits = limits
         self._cache: StatCache | None = None
@@ -128,7 +129,9 @@ class Taker:
             except OverBudgetError as excess:
                 snapshot, blobs = _not_taken(str(excess))
                 files = FilesWrite(blobs)
-            request = replace(request, workspace=snapshot.reference, files=files, home=home_of(self.path, self._store))
+            request = replace(
+                request, workspace=snapshot.reference, files=files, home=home_at(self.path, self._from_store)
+            )
             stored = await save.save(self.services, request)
         except BaseException:
             await self._abandon(staging)
