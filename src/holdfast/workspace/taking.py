@@ -39,6 +39,7 @@ from holdfast.workspace.watch import Watch
 
 MAX_LISTED = 200  # of what was left out
 ATTEMPTS = 3
+MANY = 256  # files in a batch: fewer leave little behind
 TURN = b"\xffworkspace "
 
 Progress = Callable[[int, int], None]  # files and bytes found so far
@@ -263,7 +264,7 @@ class Taker:
         self, staging: Staging | None, dirty: Dirty | None, *, deep: bool, progress: Progress | None
     ) -> tuple[Walk, Blobs]:
         """Looks at the directory, and stages what is new but the last batch. What is seen of files is kept: to look among all of that
-        for garbage, again and again, takes a tenth of the CPU. After each batch it is looked for among what is young."""
+        for garbage, again and again, takes a tenth of the CPU. After each batch of many it is looked for among what is young."""
         with collector_paused() as is_paused:
             return await self._walked(
                 staging, dirty, deep=deep, progress=progress, each=_collect_young if is_paused else _nothing
@@ -302,7 +303,8 @@ class Taker:
                     await _stage(staging, last)
                     await self.services.backend.apart(lambda: check_free_space(self._store, self._limits))
                 last = batch
-            each()
+            if len(batch) >= MANY:
+                each()
             if progress is not None:
                 progress(walk.found.totals.files, walk.found.totals.size)
 
