@@ -39,7 +39,7 @@ from holdfast.workspace.watch import Watch
 
 MAX_LISTED = 200  # of what was left out
 ATTEMPTS = 3
-MANY = 256  # files in a batch: fewer leave little behind
+MANY = 10_000  # containers that were made since garbage was looked for last, by whomever: fewer are not worth it
 TURN = b"\xffworkspace "
 
 Progress = Callable[[int, int], None]  # files and bytes found so far
@@ -264,7 +264,8 @@ class Taker:
         self, staging: Staging | None, dirty: Dirty | None, *, deep: bool, progress: Progress | None
     ) -> tuple[Walk, Blobs]:
         """Looks at the directory, and stages what is new but the last batch. What is seen of files is kept: to look among all of that
-        for garbage, again and again, takes a tenth of the CPU. After each batch of many it is looked for among what is young."""
+        for garbage, again and again, takes a tenth of the CPU. After a batch it is looked for among what is young,
+        once there is much of that: whatever else runs in this process meanwhile leaves some, too."""
         with collector_paused() as is_paused:
             return await self._walked(
                 staging, dirty, deep=deep, progress=progress, each=_collect_young if is_paused else _nothing
@@ -303,8 +304,7 @@ class Taker:
                     await _stage(staging, last)
                     await self.services.backend.apart(lambda: check_free_space(self._store, self._limits))
                 last = batch
-            if len(batch) >= MANY:
-                each()
+            each()
             if progress is not None:
                 progress(walk.found.totals.files, walk.found.totals.size)
 
@@ -427,7 +427,8 @@ class Taker:
 
 
 def _collect_young() -> None:
-    gc.collect(1)
+    if gc.get_count()[0] >= MANY:
+        gc.collect(1)
 
 
 def _nothing() -> None: ...

@@ -66,8 +66,8 @@ class Outcome(NamedTuple, Generic[T]):
 
 def worth_starting(portions: int) -> int:
     """How many workers a job of so many portions can use on this machine, beside the caller, who works, too. Two processors are
-    taken for one core, and one core is left to the caller; but where there are two or three there is one worker: 100,000 files took a quarter
-    less time with it, and a tenth less CPU, as two threads of one process hand the GIL to and fro; a second one gained nothing.
+    taken for one core, and one core is left to the caller; but where there are two or three there is one worker: 100,000 files took a sixth to
+    a quarter less time with it, and a little less CPU (the threads of one process hand the GIL to and fro); a second one gained nothing.
     What they gain on more is reasoned, not measured."""
     processors = usable_processors()
     wanted = max(processors // 2 - 1, 1) if processors > 1 else 0
