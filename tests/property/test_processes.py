@@ -123,7 +123,8 @@ def run_together(store: Store, workers: int, steps: int) -> None:
         for number in range(workers)
     ]
     for process in processes:
-        assert process.stdout.readline() == "ready\n"
+        said = process.stdout.readline()
+        assert said == "ready\n", process.communicate(input="")[1][-3000:]
     for process in processes:
         process.stdin.write("go\n")
         process.stdin.flush()

@@ -32,18 +32,29 @@ def prepare(connection: sqlite3.Connection, path: Path, timeout: float) -> None:
 
 
 def _set_up(connection: sqlite3.Connection, path: Path, timeout: float) -> None:
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    owner = connection.execute("PRAGMA application_id").fetchone()[0]
+    version, owner, has_tables = _as_it_is(connection)
     if owner == APPLICATION_ID and version > SCHEMA:
         raise NewerVersionError(
             f"the store {path} has schema {version}, and this holdfast knows {SCHEMA}: it was written by a newer "
             "holdfast. Upgrade to open it; nothing was changed"
         )
-    if owner != APPLICATION_ID and connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+    if owner != APPLICATION_ID and has_tables:
         raise UsageError(f"{path} is a SQLite database of another program. Give holdfast a file of its own")
     _switch_to_wal(connection, timeout)
     for number in range(SCHEMA):
         _migrate(connection, number + 1)
+
+
+def _as_it_is(connection: sqlite3.Connection) -> tuple[int, int, bool]:
+    """The schema's version, whose file it is, and whether there is anything in it: all as of one moment. Another process may set
+    it up between two questions, and tables that nobody owned a moment before would be taken for another program's."""
+    connection.execute("BEGIN")
+    try:
+        [version] = connection.execute("PRAGMA user_version").fetchone()
+        [owner] = connection.execute("PRAGMA application_id").fetchone()
+        return version, owner, connection.execute("SELECT 1 FROM sqlite_master").fetchone() is not None
+    finally:
+        connection.rollback()
 
 
 def _switch_to_wal(connection: sqlite3.Connection, timeout: float) -> None:
