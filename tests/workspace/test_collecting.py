@@ -29,7 +29,8 @@ def root(tmp_path: Path) -> Path:
 def test_garbage_of_others_goes_while_a_long_snapshot_is_taken(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(compressing, "MAX_BLOBS", 1)  # a batch for each file
+    monkeypatch.setattr(compressing, "BATCH_CONTENTS", 1)
+    monkeypatch.setattr(compressing, "MAX_BLOBS", 1)  # each file is given away alone
     monkeypatch.setattr(taking, "MANY", 100)
     left: list[weakref.ref[Circle]] = []
     alive: list[int] = []

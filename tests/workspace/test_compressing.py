@@ -32,13 +32,13 @@ def by_threads(monkeypatch) -> set[str]:
     """Batches of a few files, and two processors to work on them; the names of the threads that did."""
     monkeypatch.setattr(compressing, "BATCH_CONTENTS", 3)
     monkeypatch.setattr(compressing, "usable_processors", lambda: 2)
-    inner, names = compressing._framed, set()
+    inner, names = compressing.framed, set()
 
     def framed(contents: Contents) -> Blobs:
         names.add(threading.current_thread().name.rpartition("_")[0])
         return inner(contents)
 
-    monkeypatch.setattr(compressing, "_framed", framed)
+    monkeypatch.setattr(compressing, "framed", framed)
     return names
 
 
@@ -91,19 +91,21 @@ def test_everything_arrives_once_and_as_it_was(by_threads, monkeypatch, processo
     monkeypatch.setattr(compressing, "usable_processors", lambda: processors)
     monkeypatch.setattr(compressing, "STAGED_BYTES", 5000)
     contents = contents_of(size, 200)
-    portions = list(compressing.compressed(in_batches(contents, size)))
+    few: Contents = {}
+    portions = list(compressing.compressed(in_batches(contents, size), few))
     arrived = [
         (hash_, frame.content(framed), length) for portion in portions for hash_, (framed, length) in portion.items()
     ]
+    arrived += [(hash_, data, len(data)) for hash_, data in few.items()]
     assert sorted(arrived) == sorted((hash_, data, len(data)) for hash_, data in contents.items())
-    assert len(portions) > 5
-    assert (THREAD in by_threads) == (processors > 1 and size >= compressing.BATCH_CONTENTS)
+    assert len(portions) > 5 if size < len(contents) else few == contents
+    assert (THREAD in by_threads) == (processors > 1 and compressing.BATCH_CONTENTS <= size < len(contents))
     wait_for(lambda: not has_thread())
 
 
 def test_what_does_not_become_smaller_is_kept_as_it_is() -> None:
     noise, text = os.urandom(100_000), b"text " * 20_000
-    [blobs] = compressing.compressed(iter([{b"noise": noise, b"text": text, b"short": b"!"}]))
+    blobs = compressing.framed({b"noise": noise, b"text": text, b"short": b"!"})
     assert blobs[b"noise"] == (frame.RAW + noise, len(noise))
     assert blobs[b"short"] == (frame.RAW + b"!", 1)
     assert len(blobs[b"text"][0]) < 1000
@@ -113,15 +115,15 @@ def test_what_fails_in_the_thread_is_raised_and_the_thread_ends(by_threads, monk
     def failing(contents: Contents) -> Blobs:
         raise MemoryError("no room")
 
-    monkeypatch.setattr(compressing, "_framed", failing)
+    monkeypatch.setattr(compressing, "framed", failing)
     with pytest.raises(MemoryError, match="no room"):
-        list(compressing.compressed(in_batches(contents_of(1, 40), 4)))
+        list(compressing.compressed(in_batches(contents_of(1, 40), 4), {}))
     wait_for(lambda: not has_thread())
 
 
 def test_a_thread_does_not_outlive_who_gave_up(by_threads, monkeypatch) -> None:
     monkeypatch.setattr(compressing, "STAGED_BYTES", 1)
-    given_up = compressing.compressed(in_batches(contents_of(2, 60), 4))
+    given_up = compressing.compressed(in_batches(contents_of(2, 60), 4), {})
     next(given_up)
     given_up.close()
     assert THREAD in by_threads

@@ -14,7 +14,7 @@ from holdfast import SyncClient
 from holdfast.backends.port import BlockingBackend
 from holdfast.errors import CorruptError
 from holdfast.objects import delta
-from holdfast.operations import collect
+from holdfast.operations import collect, deltas
 from support import Store
 
 WORDS = b"alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu".split()
@@ -35,7 +35,7 @@ def differences(backend: BlockingBackend) -> Iterator[tuple[bytes, bytes]]:
     """Every difference in the store: its key, and the hash of its base."""
     for info in backend.page_blobs(None, 10_000):
         [data] = backend.blobs([info.hash])
-        if data is not None and data[:1] == delta.KIND:
+        if data is not None and delta.is_difference(data):
             yield info.hash, delta.base_of(info.hash, data)
 
 
@@ -75,7 +75,7 @@ def test_a_base_is_always_whole_and_every_snapshot_is_exact(store: Store, root: 
     assert not found.keys() & found.values()
     for data in store.backend().blobs(list(found.values())):
         assert data is not None
-        assert data[:1] != delta.KIND
+        assert not delta.is_difference(data)
     for which, saved, was in taken:
         assert in_snapshot(places[which][1], saved) == was
     assert client.gc().blobs == 0
@@ -132,6 +132,27 @@ def test_a_difference_that_comes_after_the_marking_is_kept_with_its_base(store: 
         assert workspace.read(saved, "a") == edited(text(1), number)
     assert client.verify().ok
     other.gc()
+    assert client.verify().ok
+
+
+@pytest.mark.parametrize("how", ["unchanged", "changed", "changed, and its nodes forgotten"])
+def test_what_this_process_remembers_may_be_gone_by_the_next_snapshot(store: Store, root: Path, how: str) -> None:
+    """Somebody else has expired the last snapshot and collected what it alone had."""
+    client, other = store.client(), store.client()
+    workspace = client.workspace(root)
+    for number in range(200):
+        write(root, b"d%d/f%d" % (number % 9, number), text(number, 40))
+    workspace.snapshot()
+    write(root, b"d1/f1", text(1000, 40))
+    last = workspace.snapshot().checkpoint_id
+    other.expire(last)
+    assert other.gc().blobs > 0
+    if how != "unchanged":
+        write(root, b"d2/f2", text(1001, 40))
+    if how.endswith("forgotten"):
+        workspace._opened.taker._recent = deltas.Recent()
+    taken = workspace.snapshot().checkpoint_id
+    assert in_snapshot(workspace, taken) == on_disk(root)
     assert client.verify().ok
 
 

@@ -25,7 +25,10 @@ class Room:
 
     def __init__(self, store: Path) -> None:
         self._wal = f"{store.resolve()}-wal"
-        self._size = -1  # when it was last looked at; a commit that has made it longer found no room
+        self._size = -1  # when it was last looked at; a commit that has made it longer found no room, or too little
+        self._end = 0  # what was used of it when that was last known
+        self._since = 0  # commits that were made then
+        self._commit = 0  # what one of them takes, as far as is known
         self._is_enough = not hasattr(os, "pwrite")  # Windows does without
 
     def make(self) -> None:
@@ -36,11 +39,35 @@ class Room:
             size = os.stat(self._wal).st_size  # noqa: PTH116 - in every commit, and half as quick by a Path
             if size >= ENOUGH_BYTES:
                 self._is_enough = True
-            elif size > self._size >= 0:
-                size = self._add(size)
+            elif not 0 <= self._size <= size:  # it was not looked at yet, or somebody has shortened it
+                self._end, self._since = size, 0
+            else:
+                size = self._ahead(size)
             self._size = size
         except OSError:  # a full disk: then the commit says so, or finds room
             self._is_enough = True
+
+    def _ahead(self, size: int) -> int:
+        """Makes room for this commit and the next, if they are like those before: who finds too little waits as long as who finds
+        none. Returns the size then."""
+        self._since += 1
+        if size > self._size:
+            self._learn(size)
+        elif self._end + (self._since + 1) * self._commit > size:
+            self._learn(self._used(size))
+        return self._add(size) if self._end + 2 * self._commit > size else size
+
+    def _learn(self, end: int) -> None:
+        self._commit = (end - self._end) // self._since
+        self._end, self._since = end, 0
+
+    def _used(self, size: int) -> int:
+        """Where the zeros begin: what is before them was written since."""
+        descriptor = os.open(self._wal, os.O_RDONLY)
+        try:
+            return self._end + len(os.pread(descriptor, size - self._end, self._end).rstrip(b"\0"))
+        finally:
+            os.close(descriptor)
 
     def _add(self, size: int) -> int:
         """As much again as there is, within limits."""

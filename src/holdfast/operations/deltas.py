@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
@@ -34,11 +35,13 @@ class _Base(NamedTuple):
 
 class Recent:
     """What was written or read last: contents, and what differences from them are made from. They are known by their hashes,
-    so that nothing is ever out of date; and a base is written again whenever it is used."""
+    so that nothing is ever out of date; and a base is written again whenever it is used. Who uses it does so in turn."""
 
     def __init__(self) -> None:
         self.contents: dict[bytes, bytes] = {}
         self.bases: dict[bytes, _Base] = {}
+        self.inflate = frame.inflater()
+        self.deflate = frame.deflater()  # making one takes as long as compressing a node
 
     def loader(self, services: Services, load: Load) -> Load:
         """Loads what is not known here. What it reads is what is replaced next, mostly: so what differences from it are made
@@ -57,7 +60,7 @@ class Recent:
 
     async def _learned(self, services: Services, hashes: Sequence[bytes]) -> dict[bytes, bytes]:
         """The contents of those of these blobs that are there and undamaged."""
-        bases, differences = await _bases(services, hashes)
+        bases, differences = await self._read(services, hashes)
         contents: dict[bytes, bytes] = {}
         for hash_, base in bases.items():
             if base.hash == hash_:
@@ -70,13 +73,41 @@ class Recent:
         self.replace(bases)
         return contents
 
+    async def _read(self, services: Services, hashes: Sequence[bytes]) -> tuple[dict[bytes, _Base], dict[bytes, bytes]]:
+        """What differences from these blobs can be made from: themselves if they are whole, else what they are made from, and how.
+        What is damaged or missing is left out."""
+        stored = dict(zip(hashes, await services.backend.blobs(hashes), strict=True))
+        made = [hash_ for hash_, framed in stored.items() if framed is None]
+        origin = {hash_: hash_ for hash_ in stored}
+        differences: dict[bytes, bytes] = {}
+        if made:
+            found = await services.backend.blobs([delta.key_of(hash_) for hash_ in made])
+            differences = {
+                hash_: difference for hash_, difference in zip(made, found, strict=True) if difference is not None
+            }
+            origin |= {hash_: difference[1 : 1 + delta.HASH_BYTES] for hash_, difference in differences.items()}
+            below = list({origin[hash_] for hash_ in made} - stored.keys())
+            stored |= dict(zip(below, await services.backend.blobs(below), strict=True))
+        bases: dict[bytes, _Base] = {}
+        for hash_, of in origin.items():
+            framed = stored[of]
+            if framed is None or len(framed) > delta.MOST_BYTES:
+                continue
+            try:
+                content = frame.content(framed, self.inflate)
+            except HoldfastError:
+                continue
+            if hashlib.sha256(content).digest() == of:
+                bases[hash_] = _Base(of, framed, content)
+        return bases, differences
+
     def keep(self, contents: Mapping[bytes, bytes]) -> None:
         _keep(self.contents, {hash_: content for hash_, content in contents.items() if len(content) <= KEPT_BYTES})
 
     async def bases_of(self, services: Services, hashes: Collection[bytes]) -> dict[bytes, _Base]:
         known = {hash_: self.bases[hash_] for hash_ in hashes if hash_ in self.bases}
         others = [hash_ for hash_ in hashes if hash_ not in known]
-        return known | (await _bases(services, others))[0] if others else known
+        return known | (await self._read(services, others))[0] if others else known
 
     def replace(self, bases: Mapping[bytes, _Base]) -> None:
         """What differences from blobs that were written now are made from next."""
@@ -92,64 +123,57 @@ def _keep(kept: dict[bytes, Kept], more: Mapping[bytes, Kept]) -> None:
 
 
 async def packed(
-    services: Services, blobs: Mapping[bytes, bytes], replaced: Mapping[bytes, bytes], recent: Recent
-) -> Mapping[bytes, bytes]:
-    """What to write so that these blobs are stored, given framed: some as differences from those that they replace, by hash."""
+    services: Services,
+    framed: Mapping[bytes, bytes],
+    contents: Mapping[bytes, bytes],
+    replaced: Mapping[bytes, bytes],
+    recent: Recent,
+) -> dict[bytes, bytes]:
+    """What to write so that these blobs are stored, of which some are given framed and others as they are: some become differences
+    from those that they replace, by hash."""
     wanted = {
         hash_: replaced[hash_]
-        for hash_, framed in blobs.items()
-        if hash_ in replaced and delta.LEAST_BYTES <= len(framed) <= delta.MOST_BYTES
+        for hash_, data in itertools.chain(framed.items(), contents.items())
+        if hash_ in replaced and delta.LEAST_BYTES <= len(data) <= delta.MOST_BYTES
     }
-    if not wanted or len(wanted) > MOST:
-        return blobs
-    bases = await recent.bases_of(services, set(wanted.values()))
-    found = dict(blobs)
-    inflate = frame.inflater()
-    next_bases: dict[bytes, _Base] = {}
-    for hash_, old in wanted.items():
-        content = frame.content(blobs[hash_], inflate)
-        next_bases[hash_] = _Base(hash_, blobs[hash_], content)
-        base = bases.get(old)
-        if base is None or base.hash in blobs:
-            continue
-        difference = delta.pack(content, base.hash, base.content)
-        if delta.is_worth_it(difference, blobs[hash_]):
-            del found[hash_]
-            found[delta.key_of(hash_)] = difference
-            found[base.hash] = base.framed
-            next_bases[hash_] = base
+    if len(wanted) > MOST:
+        wanted = {}
+    old = await recent.bases_of(services, set(wanted.values())) if wanted else {}
+    bases = {
+        hash_: None if base is None or base.hash in framed or base.hash in contents else base
+        for hash_, base in ((hash_, old.get(of)) for hash_, of in wanted.items())
+    }
+    found, next_bases = await services.backend.apart(lambda: _written(framed, contents, bases, recent))
     recent.replace(next_bases)
     return found
 
 
-async def _bases(services: Services, hashes: Sequence[bytes]) -> tuple[dict[bytes, _Base], dict[bytes, bytes]]:
-    """What differences from these blobs can be made from: themselves if they are whole, else what they are made from, and how.
-    What is damaged or missing is left out."""
-    stored = dict(zip(hashes, await services.backend.blobs(hashes), strict=True))
-    made = [hash_ for hash_, framed in stored.items() if framed is None]
-    origin = {hash_: hash_ for hash_ in stored}
-    differences: dict[bytes, bytes] = {}
-    if made:
-        found = await services.backend.blobs([delta.key_of(hash_) for hash_ in made])
-        differences = {
-            hash_: difference for hash_, difference in zip(made, found, strict=True) if difference is not None
-        }
-        origin |= {hash_: difference[1 : 1 + delta.HASH_BYTES] for hash_, difference in differences.items()}
-        below = list({origin[hash_] for hash_ in made} - stored.keys())
-        stored |= dict(zip(below, await services.backend.blobs(below), strict=True))
-    bases: dict[bytes, _Base] = {}
-    inflate = frame.inflater()
-    for hash_, of in origin.items():
-        framed = stored[of]
-        if framed is None or len(framed) > delta.MOST_BYTES:
+def _written(
+    framed: Mapping[bytes, bytes], contents: Mapping[bytes, bytes], bases: Mapping[bytes, _Base | None], recent: Recent
+) -> tuple[dict[bytes, bytes], dict[bytes, _Base]]:
+    """What to write, and what differences from those of these blobs that `bases` names are made from next."""
+    found: dict[bytes, bytes] = {}
+    next_bases: dict[bytes, _Base] = {}
+    inflate, deflate = recent.inflate, recent.deflate
+    for hash_, data in itertools.chain(framed.items(), contents.items()):
+        whole = data if hash_ in framed else None
+        if hash_ not in bases:
+            found[hash_] = whole or frame.compressed(data, deflate)
             continue
-        try:
-            content = frame.content(framed, inflate)
-        except HoldfastError:
-            continue
-        if hashlib.sha256(content).digest() == of:
-            bases[hash_] = _Base(of, framed, content)
-    return bases, differences
+        content = data if whole is None else frame.content(whole, inflate)
+        base = bases[hash_]
+        difference = b"" if base is None else delta.pack(content, base.hash, base.content)
+        if whole is None and not (difference and delta.is_surely_worth_it(difference, content)):
+            whole = frame.compressed(content, deflate)
+        if base is not None and (whole is None or delta.is_worth_it(difference, whole)):
+            found[delta.key_of(hash_)] = difference
+            found[base.hash] = base.framed
+            next_bases[hash_] = base
+        else:
+            assert whole is not None
+            found[hash_] = whole
+            next_bases[hash_] = _Base(hash_, whole, content)
+    return found, next_bases
 
 
 async def whole(services: Services, hashes: Sequence[bytes]) -> dict[bytes, bytes]:

@@ -7,6 +7,7 @@ few batches are ever in memory.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -35,12 +36,16 @@ def is_batch(size: int, count: int) -> bool:
     return size >= BATCH_BYTES or count >= BATCH_CONTENTS
 
 
-def compressed(batches: Iterator[Contents]) -> Iterator[Blobs]:
+def compressed(batches: Iterator[Contents], few: Contents) -> Iterator[Blobs]:
     """The same contents, framed, in portions of about what a commit carries. There is no thread unless there is more than a
-    batch, and a processor for it."""
+    batch, and a processor for it. If there is one batch only it is put into `few`, as it is: it may be stored as differences."""
+    begun = list(itertools.islice(batches, 2))
+    if len(begun) < 2:
+        few.update(*begun)
+        return
     gathered: Blobs = {}
     size = 0
-    for blobs in _pressed(batches):
+    for blobs in _pressed(itertools.chain(begun, batches)):
         for hash_, blob in blobs.items():
             gathered[hash_] = blob
             size += len(blob[0])
@@ -60,13 +65,13 @@ def _pressed(batches: Iterator[Contents]) -> Iterator[Blobs]:
             while under_way and under_way[0].done():
                 yield under_way.popleft().result()
             if not may_help or len(under_way) >= AHEAD or not is_batch(sum(map(len, batch.values())), len(batch)):
-                yield _framed(batch)
+                yield framed(batch)
                 continue
             if threads is None:
                 from concurrent.futures import ThreadPoolExecutor
 
                 threads = ThreadPoolExecutor(1, "holdfast-compressing")
-            under_way.append(threads.submit(_framed, batch))
+            under_way.append(threads.submit(framed, batch))
         while under_way:
             yield under_way.popleft().result()
     finally:
@@ -74,7 +79,8 @@ def _pressed(batches: Iterator[Contents]) -> Iterator[Blobs]:
             threads.shutdown(wait=False, cancel_futures=True)  # who gives up does not wait for what nobody needs
 
 
-def _framed(contents: Contents) -> Blobs:
+def framed(contents: Contents) -> Blobs:
+    """All of them, as they are to be stored."""
     deflate = frame.deflater()
     raw = {
         hash_
@@ -83,7 +89,7 @@ def _framed(contents: Contents) -> Blobs:
     }
     smaller = {hash_: data for hash_, data in contents.items() if hash_ not in raw} if raw else contents
     frames = frame.all_compressed(list(smaller.values()), deflate)
-    blobs = {hash_: (framed, len(data)) for (hash_, data), framed in zip(smaller.items(), frames, strict=True)}
+    blobs = {hash_: (packed, len(data)) for (hash_, data), packed in zip(smaller.items(), frames, strict=True)}
     for hash_ in raw:
         blobs[hash_] = (frame.raw(contents[hash_]), len(contents[hash_]))
     return blobs

@@ -6,7 +6,6 @@ import errno
 import fnmatch
 import os
 import re
-import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,12 +97,11 @@ def check_free_space(store: Path | None, limits: Limits) -> None:
 
 def _free_at(store: Path) -> int | None:
     """What is free on the disk that has this place, or will have it."""
-    for one in (store, *store.parents):
-        try:
-            return shutil.disk_usage(one).free
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-    return None
+    try:
+        found = os.statvfs(store)
+    except (FileNotFoundError, NotADirectoryError):
+        return None if store == store.parent else _free_at(store.parent)
+    return found.f_bavail * found.f_frsize
 
 
 def checked_root(path: str | os.PathLike[str]) -> Path:

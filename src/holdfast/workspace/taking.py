@@ -28,7 +28,7 @@ from holdfast.operations.arguments import FilesLostError, FilesWrite, SaveReques
 from holdfast.operations.reach import Reach
 from holdfast.operations.services import Services
 from holdfast.operations.staging import STAGED_BYTES, Staging
-from holdfast.workspace.compressing import Blobs, compressed
+from holdfast.workspace.compressing import Blobs, Contents, compressed, framed
 from holdfast.workspace.guards import NO_MORE, Budget, Limits, OverBudgetError, check_free_space, refuse_if_gone
 from holdfast.workspace.homes import home_at, seen_from
 from holdfast.workspace.ignore_files import hidden_in
@@ -101,11 +101,16 @@ class Taker:
     ) -> tuple[Stored, Snapshot, int]:
         """Takes a snapshot and saves the request with it. The checkpoint, the snapshot, and how many paths changed."""
         async with self.services.backend.turn(TURN + self.root):
-            for _ in range(ATTEMPTS):
+            for number in range(ATTEMPTS):
                 try:
                     return await self._save(request, hints, deep, progress)
                 except FilesLostError:
                     self._cache = None  # what was built upon is gone: from what the store says now
+                except CorruptError:
+                    # Before damage is believed: the checkpoint that this process remembers may have been collected.
+                    if number:
+                        raise
+                    self.services.memory.drop(rows.session_key(request.session_id))
             raise CorruptError(
                 "the snapshot could not be saved: what it is built upon expires again and again meanwhile. Try again"
             )
@@ -123,7 +128,7 @@ class Taker:
         try:
             try:
                 check_free_space(self._store, self._limits)
-                base = await self._base(line.tip)
+                base = await self._base(line.tip, is_required=True)
                 required = await self._hold(base, tree, staging) if base is not None else []
                 look = await self._look(base, staging, hints=hints, deep=deep, progress=progress)
                 snapshot, files = look.snapshot, FilesWrite(look.blobs, staging.held, required)
@@ -217,9 +222,9 @@ class Taker:
         if base is None or deep or self._loaded().reference is None:
             dirty = None
         try:
-            walk, last = await self._walk(staging, dirty, deep=deep, progress=progress)
+            walk, last, few = await self._walk(staging, dirty, deep=deep, progress=progress)
         except NeedsFullWalkError:
-            walk, last = await self._walk(staging, None, deep=deep, progress=progress)
+            walk, last, few = await self._walk(staging, None, deep=deep, progress=progress)
         replaced: dict[bytes, bytes] = {}  # by what is new, what it is most like
         if base is not None and self._loaded().reference is not None:
             assert base.snapshot.tree is not None
@@ -235,18 +240,24 @@ class Taker:
         look = Look(walk, snapshot, built.nodes, data)
         if staging is not None:
             is_same = base is not None and base.snapshot.reference == snapshot.reference
-            ours = {} if is_same else {**built.nodes, snapshot.hash: data}
-            packed = await apart(lambda: _packed(ours))
-            is_all = True
-            async for part in _portions(last, packed):
-                await _stage(staging, part)
-                is_all = False
-            look.blobs = {hash_: framed for hash_, (framed, _) in last.items()}
-            if is_all and base is not None and not is_same:
-                replaced |= {**self._replaced(walk), snapshot.hash: base.snapshot.hash}
-                look.blobs = await deltas.packed(self.services, look.blobs, replaced, self._recent)
-                self._recent.keep(built.nodes)
+            few |= {} if is_same else {**built.nodes, snapshot.hash: data}
+            await self._put_in(look, staging, last, few, base if not is_same else None, replaced)
         return look
+
+    async def _put_in(
+        self, look: Look, staging: Staging, last: Blobs, few: Contents, base: Base | None, replaced: dict[bytes, bytes]
+    ) -> None:
+        """What is new and not staged yet is to be written with the checkpoint, if it is not too much for that: what replaces something
+        of the base as a difference from it."""
+        if _size_of(last) + sum(map(len, few.values())) <= STAGED_BYTES and base is not None:
+            replaced |= {**self._replaced(look.walk), look.snapshot.hash: base.snapshot.hash}
+            ready = {hash_: blob for hash_, (blob, _) in last.items()}
+            look.blobs = await deltas.packed(self.services, ready, few, replaced, self._recent)
+            self._recent.keep(look.nodes)
+            return
+        async for part in _portions(last, await self.services.backend.apart(lambda: framed(few))):
+            await _stage(staging, part)
+        look.blobs = {hash_: blob for hash_, (blob, _) in last.items()}
 
     def _replaced(self, walk: Walk) -> dict[bytes, bytes]:
         """By the contents that files have now, those that they had."""
@@ -262,9 +273,9 @@ class Taker:
 
     async def _walk(
         self, staging: Staging | None, dirty: Dirty | None, *, deep: bool, progress: Progress | None
-    ) -> tuple[Walk, Blobs]:
-        """Looks at the directory, and stages what is new but the last batch. What is seen of files is kept: to look among all of that
-        for garbage, again and again, takes a tenth of the CPU. After a batch it is looked for among what is young,
+    ) -> tuple[Walk, Blobs, Contents]:
+        """Looks at the directory, and stages what is new but the last batch; if there is one only, it is given as it is. What is seen of
+        files is kept: to look among all of that for garbage, again and again, takes a tenth of the CPU. After a batch it is looked for among what is young,
         once there is much of that: whatever else runs in this process meanwhile leaves some, too."""
         with collector_paused() as is_paused:
             return await self._walked(
@@ -279,7 +290,7 @@ class Taker:
         deep: bool,
         progress: Progress | None,
         each: Callable[[], None],
-    ) -> tuple[Walk, Blobs]:
+    ) -> tuple[Walk, Blobs, Contents]:
         walk = Walk(
             self.root,
             self._loaded(),
@@ -291,22 +302,23 @@ class Taker:
             samples=staging is not None,
         )
         read = walk.run(dirty)
-        steps = compressed(read) if staging is not None else ({} for _ in read)  # nothing is stored by a look
+        few: Contents = {}
+        steps = compressed(read, few) if staging is not None else ({} for _ in read)  # nothing is stored by a look
         last: Blobs = {}
         while True:
             batch = await self.services.backend.apart(lambda: _next(steps, self.path))
+            if progress is not None and (batch is not None or few):
+                progress(walk.found.totals.files, walk.found.totals.size)
             if batch is None:
                 if self.watch is not None and dirty is None:
                     self.watch.covers_all()
-                return walk, last
+                return walk, last, few
             if staging is not None:
                 if last:
                     await _stage(staging, last)
                     await self.services.backend.apart(lambda: check_free_space(self._store, self._limits))
                 last = batch
             each()
-            if progress is not None:
-                progress(walk.found.totals.files, walk.found.totals.size)
 
     def _dirty(self, hints: Sequence[bytes] | None) -> Dirty | None:
         """What is said to have changed: by the kernel, and by who knows what a tool did. None if everything must be
@@ -375,12 +387,14 @@ class Taker:
         async with self.services.backend.turn(TURN + self.root):
             return await self._base(await self._tip(session_id))
 
-    async def _base(self, tip: Stored | None) -> Base | None:
+    async def _base(self, tip: Stored | None, *, is_required: bool = False) -> Base | None:
         """The snapshot to build upon: the one that was last seen here, if a live checkpoint still holds it; else the one
-        of the session, of which only the contents are known then, not which files have them."""
+        of the session, of which only the contents are known then, not which files have them. With `is_required`, a commit will
+        require the checkpoint: the one that this process remembers as the session's last is believed to be there."""
         cache = await self.services.backend.apart(self._loaded)
         if cache.reference is not None and cache.checkpoint is not None:
-            held = await self._live(cache.checkpoint)
+            is_remembered = is_required and tip is not None and tip.id == cache.checkpoint
+            held = await self._live(cache.checkpoint, tip if is_remembered else None)
             if held is not None and snapshots.reference_of(held) == cache.reference:
                 if self._last is None or self._last.reference != cache.reference:
                     self._last = await snapshots.load(self.services, cache.reference)
@@ -409,8 +423,8 @@ class Taker:
             else (await reading.current_line(self.services, rows.session_key(session_id))).tip
         )
 
-    async def _live(self, checkpoint: bytes) -> Stored | None:
-        stored = await reading.find_record(self.services, checkpoint)
+    async def _live(self, checkpoint: bytes, remembered: Stored | None = None) -> Stored | None:
+        stored = remembered or await reading.find_record(self.services, checkpoint)
         return None if stored is None or await reading.is_over(self.services, stored) else stored
 
     def _loaded(self) -> StatCache:
@@ -458,21 +472,20 @@ def _not_taken(why: str) -> tuple[Snapshot, dict[bytes, bytes]]:
     return taken, {taken.hash: frame.compressed(data)}
 
 
-def _packed(nodes: Mapping[bytes, bytes]) -> Blobs:
-    deflate = frame.deflater()
-    return {hash_: (frame.compressed(node, deflate), len(node)) for hash_, node in nodes.items()}
+def _size_of(blobs: Blobs) -> int:
+    return sum(len(blob) for blob, _ in blobs.values())
 
 
 async def _stage(staging: Staging, batch: Blobs) -> None:
     await staging.put(
-        blobs={hash_: framed for hash_, (framed, _) in batch.items()},
+        blobs={hash_: blob for hash_, (blob, _) in batch.items()},
         entries=[BlobEntry(hash_, size) for hash_, (_, size) in batch.items()],
     )
 
 
 async def _portions(last: Blobs, more: Blobs) -> AsyncIterator[Blobs]:
     """Adds to the last batch, and gives it away whenever it is large; what is left is in it at the end."""
-    size = sum(len(framed) for framed, _ in last.values())
+    size = _size_of(last)
     for hash_, blob in more.items():
         if size + len(blob[0]) > STAGED_BYTES and last:
             yield dict(last)

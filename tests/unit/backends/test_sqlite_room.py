@@ -1,13 +1,17 @@
 """The WAL has room for the next commits: they need not make it longer."""
 
+import os
 import shutil
 import sqlite3
 import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
 from holdfast import SyncClient
 from holdfast.backends import sqlite_room
+
+SHORTEN = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('PRAGMA wal_checkpoint(TRUNCATE)').fetchall()"
 
 
 def wal_of(store: Path) -> Path:
@@ -33,6 +37,42 @@ def test_of_many_commits_few_make_the_wal_longer(tmp_path: Path):
     with SyncClient.sqlite(store) as client:
         sizes = sizes_after_saves(client, store, 40)
     assert len(set(sizes)) <= 8
+
+
+def test_commits_of_one_size_never_use_it_up(tmp_path: Path):
+    """It is added before there is too little: a commit that goes beyond it takes as long as one that finds none."""
+    wal = wal_of(tmp_path / "store.db")
+    wal.write_bytes(b"\1" * 9_000)
+    room = sqlite_room.Room(tmp_path / "store.db")
+    used, longer = 9_000, 0
+    while used < sqlite_room.ENOUGH_BYTES:
+        room.make()
+        with wal.open("r+b") as file:
+            file.seek(used)
+            longer += used + 82_400 > wal.stat().st_size
+            file.write(b"\1" * 82_400)
+        used += 82_400
+    assert longer == 1  # the first, of which nothing was known
+
+
+def test_a_large_commit_does_not_make_room_for_more_like_it(tmp_path: Path):
+    store = tmp_path / "store.db"
+    with SyncClient.sqlite(store) as client:
+        client.save("agent", session_id="run", execution_state={"large": os.urandom(300_000)})
+        large = wal_of(store).stat().st_size
+        sizes_after_saves(client, store, 12)
+        assert wal_of(store).stat().st_size <= 2 * large
+
+
+def test_a_wal_that_somebody_shortens_is_taken_as_it_is(tmp_path: Path):
+    store = tmp_path / "store.db"
+    with SyncClient.sqlite(store) as client:
+        for number in range(30):
+            client.save("agent", session_id="run", execution_state={"number": number})
+            if number % 7 == 3:
+                # As another program would that has the store open, too.
+                subprocess.run([sys.executable, "-c", SHORTEN, store], check=True)
+    assert numbers_in(store, 50) == list(range(30))
 
 
 def test_a_store_that_is_saved_to_once_gets_no_room(tmp_path: Path):
