@@ -129,7 +129,10 @@ def _refuse_below_leaves(wanted: dict[bytes, FileChange]) -> None:
     used = {path.rpartition(b"/")[0]: path for path, _, after in wanted.values() if after is not None}
     judged: dict[bytes, bytes | None] = {b"": None}  # for each directory, the leaf at it or above it
     for directory, path in used.items():
-        above = [one for one in (directory, *parents(directory)) if one not in judged]
+        above, one = [], directory
+        while one not in judged:
+            above.append(one)
+            one = one.rpartition(b"/")[0]
         for one in reversed(above):
             change = wanted.get(one)
             is_leaf = change is not None and (change.after is None or change.after.kind != "dir")

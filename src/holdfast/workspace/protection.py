@@ -13,7 +13,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from holdfast.model.restore_plan import parents
 from holdfast.model.workspace import Entry, FileChange, Options, Snapshot
 from holdfast.objects import filetree
 from holdfast.operations import snapshots
@@ -59,11 +58,19 @@ async def protection(
         left_out.add(b".git")
     is_looked_at = scope.secrets != "keep"
 
+    def is_below(directory: bytes) -> bool:
+        unknown, above = [], directory
+        while above not in below:
+            unknown.append(above)
+            above = above.rpartition(b"/")[0]
+        for one in reversed(unknown):
+            below[one] = below[above] or one in left_out
+            above = one
+        return below[directory]
+
     def is_protected(path: bytes) -> bool:
         directory, _, name = path.rpartition(b"/")
-        if directory not in below:
-            below[directory] = directory in left_out or not left_out.isdisjoint(parents(directory))
-        return below[directory] or path in left_out or path in outside or (is_looked_at and is_secret(name))
+        return is_below(directory) or path in left_out or path in outside or (is_looked_at and is_secret(name))
 
     return is_protected
 
