@@ -182,6 +182,37 @@ def test_damage_to_a_base_names_both(memory_store: Store, root: Path, harm: str)
     assert workspace.read(again, "a") == edited(text(1), 2)
 
 
+@pytest.mark.parametrize("kind", [delta.INSERTED, delta.COMPRESSED], ids=["inserted", "compressed"])
+def test_every_bit_of_a_difference_that_is_not_as_it_was_is_noticed(
+    memory_store: Store, root: Path, kind: bytes
+) -> None:
+    client = memory_store.client()
+    workspace = client.workspace(root)
+    write(root, b"a", text(1))
+    workspace.snapshot()
+    now = edited(text(1), 1) if kind == delta.INSERTED else b"first\n" + text(1) + b"last\n"
+    write(root, b"a", now)
+    saved = workspace.snapshot().checkpoint_id
+    blobs = memory_store.backend()._blobs  # type: ignore[attr-defined]  # the memory backend's own
+    key = delta.key_of(hashlib.sha256(now).digest())
+    whole, when = blobs[key]
+    assert whole[:1] == kind
+    noticed = 0
+    for bit in range(8 * len(whole)):
+        harmed = bytearray(whole)
+        harmed[bit // 8] ^= 1 << bit % 8
+        blobs[key] = (bytes(harmed), when)
+        try:
+            found = workspace.read(saved, "a")
+        except CorruptError:
+            noticed += 1
+        else:
+            assert found == now  # of some bits zstd takes no notice
+    assert noticed >= 8 * len(whole) - 4
+    blobs[key] = (whole, when)
+    assert workspace.read(saved, "a") == now
+
+
 def test_a_bundle_has_whole_blobs(store: Store, root: Path, tmp_path: Path) -> None:
     client = store.client()
     workspace = client.workspace(root)
