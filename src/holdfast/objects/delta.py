@@ -4,7 +4,7 @@ A difference has a key of its own, which follows from the hash of its content, a
 whole. So a difference never takes the place of a whole blob, no chain has more than one link, and there is no circle. Pure.
 
 There are two kinds. Most changes are few bytes in one place, as that of a hash in a node of a tree: these bytes are stored, and where
-they go (`INSERTED`). All others are compressed, with the base as a dictionary (`COMPRESSED`), which takes ten times as long.
+they go (`INSERTED`). All others are compressed, with the base as a dictionary (`COMPRESSED`), which takes three times as long and more.
 """
 
 from __future__ import annotations
