@@ -213,6 +213,16 @@ def test_every_bit_of_a_difference_that_is_not_as_it_was_is_noticed(
     assert workspace.read(saved, "a") == now
 
 
+def test_what_compresses_is_lent_to_one_at_a_time() -> None:
+    """Two that use one at once, from threads of two event loops, would crash the process."""
+    recent = deltas.Recent()
+    first, second = recent.borrowed(), recent.borrowed()
+    assert first.inflate is not second.inflate
+    assert first.deflate is not second.deflate
+    recent.give_back(first)
+    assert recent.borrowed() is first
+
+
 def test_a_bundle_has_whole_blobs(store: Store, root: Path, tmp_path: Path) -> None:
     client = store.client()
     workspace = client.workspace(root)

@@ -14,6 +14,8 @@ import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
+import zstandard
+
 from holdfast.errors import CorruptError, HoldfastError
 from holdfast.objects import delta, frame
 from holdfast.objects.filetree import Load
@@ -33,15 +35,21 @@ class _Base(NamedTuple):
     content: bytes
 
 
+class _Tools(NamedTuple):
+    """For one at a time. To make them takes as long as to use them on a node."""
+
+    inflate: frame.Inflater
+    deflate: zstandard.ZstdCompressor
+
+
 class Recent:
     """What was written or read last: contents, and what differences from them are made from. They are known by their hashes,
-    so that nothing is ever out of date; and a base is written again whenever it is used. Who uses it does so in turn."""
+    so that nothing is ever out of date; and a base is written again whenever it is used."""
 
     def __init__(self) -> None:
         self.contents: dict[bytes, bytes] = {}
         self.bases: dict[bytes, _Base] = {}
-        self.inflate = frame.inflater()
-        self.deflate = frame.deflater()  # making one takes as long as compressing a node
+        self._tools: list[_Tools] = []  # that nobody uses now
 
     def loader(self, services: Services, load: Load) -> Load:
         """Loads what is not known here. What it reads is what is replaced next, mostly: so what differences from it are made
@@ -89,17 +97,29 @@ class Recent:
             below = list({origin[hash_] for hash_ in made} - stored.keys())
             stored |= dict(zip(below, await services.backend.blobs(below), strict=True))
         bases: dict[bytes, _Base] = {}
+        tools = self.borrowed()
         for hash_, of in origin.items():
             framed = stored[of]
             if framed is None or len(framed) > delta.MOST_BYTES:
                 continue
             try:
-                content = frame.content(framed, self.inflate)
+                content = frame.content(framed, tools.inflate)
             except HoldfastError:
                 continue
             if hashlib.sha256(content).digest() == of:
                 bases[hash_] = _Base(of, framed, content)
+        self.give_back(tools)
         return bases, differences
+
+    def borrowed(self) -> _Tools:
+        """Nobody else has them, whichever thread or event loop asks. What is not given back is forgotten."""
+        try:
+            return self._tools.pop()
+        except IndexError:
+            return _Tools(frame.inflater(), frame.deflater())
+
+    def give_back(self, tools: _Tools) -> None:
+        self._tools.append(tools)
 
     def keep(self, contents: Mapping[bytes, bytes]) -> None:
         _keep(self.contents, {hash_: content for hash_, content in contents.items() if len(content) <= KEPT_BYTES})
@@ -154,7 +174,8 @@ def _written(
     """What to write, and what differences from those of these blobs that `bases` names are made from next."""
     found: dict[bytes, bytes] = {}
     next_bases: dict[bytes, _Base] = {}
-    inflate, deflate = recent.inflate, recent.deflate
+    tools = recent.borrowed()
+    inflate, deflate = tools
     for hash_, data in itertools.chain(framed.items(), contents.items()):
         whole = data if hash_ in framed else None
         if hash_ not in bases:
@@ -173,6 +194,7 @@ def _written(
             assert whole is not None
             found[hash_] = whole
             next_bases[hash_] = _Base(hash_, whole, content)
+    recent.give_back(tools)
     return found, next_bases
 
 

@@ -185,7 +185,6 @@ class CacheFile:
         self._root = root
         self._first = self._size = 0  # of the first part, of all of them: 0 if the file is to be written anew
         self._inode = 0
-        self._deflate = zstandard.ZstdCompressor(level=1)
 
     def load(self) -> StatCache:
         self._sweep()
@@ -227,13 +226,13 @@ class CacheFile:
         start, nothing else."""
         try:
             if self._first and self._size <= (1 + REWRITE_BEYOND) * self._first:
-                part = _part(self._root, cache, updated, chunks, before, self._deflate)
+                part = _part(self._root, cache, updated, chunks, before)
                 if self._append(part):
                     return
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             held = {file.content for directory in cache.directories.values() for file in directory.files.values()}
             lists = {content: listed for content, listed in cache.chunks.items() if content in held}
-            part = _part(self._root, cache, cache.directories, lists, {}, self._deflate)
+            part = _part(self._root, cache, cache.directories, lists, {})
             temporary = self._path.with_name(f"{self._path.name}.{os.getpid()}")
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "wb") as file:
@@ -314,7 +313,7 @@ def _listed(one: Directory, before: Directory | None) -> list[Any]:
         listed.append([[name, *file] for name, file in one.files.items()])
         listed += [[list(pair) for pair in names.items()] for names in (one.directories, one.excluded, one.skipped)]
         return [*listed, list(one.hidden)]
-    # What has not changed is the same object: to compare what is in it takes three times as long.
+    # What has not changed is the same object: to compare what is in it takes a third longer.
     listed.append([[name, *file] for name, file in one.files.items() if before.files.get(name) is not file])
     for was, now in (
         (before.directories, one.directories),
@@ -331,7 +330,6 @@ def _part(
     directories: Mapping[bytes, Directory | None],
     chunks: Mapping[bytes, bytes],
     before: Mapping[bytes, Directory | None],
-    deflate: zstandard.ZstdCompressor,
 ) -> bytes:
     packed = ormsgpack.packb(
         {
@@ -346,5 +344,5 @@ def _part(
             ],
         }
     )
-    data = deflate.compress(packed)
+    data = zstandard.ZstdCompressor(level=1).compress(packed)
     return len(data).to_bytes(4, "big") + zlib.crc32(data).to_bytes(4, "big") + data
