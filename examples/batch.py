@@ -2,8 +2,9 @@
 
     python examples/batch.py
 
-It starts itself as a worker, kills that without warning (SIGKILL), and starts it again, until all is done. The worker knows
-nothing of this: it is a plain loop over tasks. The post office is a file, letters.txt, which is no part of the store.
+It starts itself as a worker, kills that without warning (SIGKILL), and starts it again, until all
+is done. The worker knows nothing of this: it is a plain loop over tasks. The post office is a file,
+letters.txt, which is no part of the store.
 """
 
 import os
@@ -13,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from holdfast import SyncClient
+from holdfast import NOT_DONE, Done, SyncClient
 
 LETTERS = Path("letters.txt")
 CUSTOMERS = [f"customer-{number:03}" for number in range(100)]
@@ -32,14 +33,14 @@ def post(customer, text, *, idempotency_key):
 
 def find(customer, text, *, idempotency_key):  # noqa: ARG001 - it is called like `post`
     """Whether the post office has that letter: asked when nobody knows, after a crash."""
-    return "posted" if LETTERS.exists() and idempotency_key in LETTERS.read_text() else None
+    return Done("posted") if LETTERS.exists() and idempotency_key in LETTERS.read_text() else NOT_DONE
 
 
 def work():
     with SyncClient.sqlite() as client, client.run("letters", agent_id="writer") as run:
         for task in run.tasks("letters", CUSTOMERS):
             text = run.step(f"write {task.id}", write, task.id)
-            run.effect("post", post, task.id, text, identity="customer", kind="irreversible", probe=find)
+            run.effect("post", post, task.id, text, key="letter", probe=find)
 
 
 def posted():

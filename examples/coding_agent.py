@@ -2,35 +2,19 @@
 
     python examples/coding_agent.py
 
-It works in `site/`, takes a wrong turn, and is taken back to the last good step; then it goes on from there. The store is
-`.holdfast/store.db`, in the current directory. Remove both to begin again. The model is a script, so that nothing else is
-needed; `OpenAICompatible(url, name)` in its place makes it a real one.
+It works in `site/`, takes a wrong turn, and is taken back to the last good step; then it goes on
+from there. The store is `.holdfast/store.db`, in the current directory. Remove both to begin again.
+The model is a script, so that nothing else is needed; `AnthropicModel(name, api_key=...)` or
+`OpenAICompatible(url, name)` makes it a real one.
 """
 
 import json
-import subprocess
 from pathlib import Path
 
 from holdfast import SyncClient, agent, tool
+from holdfast.tools import bash, write_file
 
 SITE = Path("site")
-
-# What these tools do stays within the workspace, whose files are kept with each checkpoint and taken back with it. So it is
-# nothing that was done to the outside world: recorded once, and made again after going back, as what is "read" is.
-
-
-@tool(kind="read")
-def write_file(path: str, text: str) -> str:
-    """Writes a file of the site."""
-    (SITE / path).write_text(text)
-    return f"{path}: {len(text)} characters"
-
-
-@tool(kind="read")
-def shell(command: str) -> str:
-    """Runs a command in the directory of the site."""
-    done = subprocess.run(command, shell=True, cwd=SITE, capture_output=True, text=True, check=False)  # noqa: S602 - that is the tool
-    return done.stdout + done.stderr or "done"
 
 
 @tool(kind="read")
@@ -44,7 +28,7 @@ WRONG = [
     ("write_file", {"path": "index.html", "text": "<h1>Kelp</h1>"}),
     ("write_file", {"path": "style.css", "text": "h1 { color: green }"}),
     ("check", {}),
-    ("shell", {"command": "rm *.html; echo 'h1 { color: red }' > style.css"}),  # the wrong turn
+    ("bash", {"command": "rm *.html; echo 'h1 { color: red }' > style.css"}),  # the wrong turn
     ("check", {}),
 ]
 RIGHT = [("write_file", {"path": "about.html", "text": "<h1>About kelp</h1>"}), ("check", {})]
@@ -74,7 +58,7 @@ with SyncClient.sqlite() as client:
     workspace = client.workspace(SITE)
 
     def coder(calls):
-        tools = [write_file, shell, check]
+        tools = [write_file, bash, check]
         return agent(model=scripted(calls), tools=tools, checkpoints=client, session_id="site", workspace=workspace)
 
     print(coder(WRONG).generate("Make a site about kelp.").text)

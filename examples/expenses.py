@@ -3,8 +3,9 @@
     python examples/expenses.py run report      goes on where the session stands; exits with 1 if it ends badly
     python examples/expenses.py check           reads a state from stdin; exits with 1 if its total can't be right
 
-It reads forty receipts, one after the other, and adds them up. Two checkpoints for each: one when the receipt has been read,
-one when it has been added. One of them is misread: which, is not said here.
+It reads forty receipts, one after the other, and adds them up. Two checkpoints for each: one when
+the receipt has been read, one when it has been added. One of them is misread: which, is not said
+here.
 """
 
 import json

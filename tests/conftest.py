@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
-
+from bank import Bank
 from examples import EXAMPLES
-from holdfast import SyncClient
+from hypothesis import settings
+from server_fixtures import own_server, postgres, proxied, valkey  # noqa: F401 - as below
 from servers.fixtures import (  # noqa: F401 - fixtures are found by their names here
     pgbouncer_dsn,
     postgres_dsn,
@@ -23,7 +23,12 @@ from servers.fixtures import (  # noqa: F401 - fixtures are found by their names
 )
 from servers.prefixes import delete_prefixes
 from servers.schemas import drop_schemas
-from support import SERVED, Clock, Store
+from stores import SERVED, Clock, Store
+
+from holdfast import SyncClient
+
+# Agent frameworks are in environments of their own, where `make framework-tests` names that folder.
+collect_ignore = ["frameworks"]
 
 # A test that takes long on a busy machine is no failure. The quick suite draws fewer examples than `make test`.
 settings.register_profile("holdfast", deadline=None, max_examples=EXAMPLES)
@@ -39,6 +44,32 @@ def pytest_configure() -> None:
 
 def has_store_above(place: Path) -> bool:
     return any((above / name).exists() for above in (place, *place.parents) for name in (".holdfast", "holdfast.toml"))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out stories on other stores than memory and SQLite, unless they are marked `every_store`."""
+    if EVERY_STORE:
+        return
+    left_out = [one for one in items if runs_on_other_store(one) and one.get_closest_marker("every_store") is None]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        chosen = set(left_out)
+        items[:] = [one for one in items if one not in chosen]
+
+
+def runs_on_other_store(item: pytest.Item) -> bool:
+    """Whether a fixture has chosen another store than memory and SQLite. A test that names its stores keeps them."""
+    given = getattr(item, "callspec", None)
+    if given is None:
+        return False
+    named = {name.strip() for mark in item.iter_markers("parametrize") for name in _argument_names(mark)}
+    kinds = [given.params[name] for name in STORE_FIXTURES if name in given.params and name not in named]
+    return any(kind not in ("memory", "sqlite") for kind in kinds)
+
+
+def _argument_names(mark: pytest.Mark) -> list[str]:
+    names = mark.args[0] if mark.args else mark.kwargs["argnames"]
+    return names.split(",") if isinstance(names, str) else list(names)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -57,7 +88,11 @@ SERVERS = {  # the fixture that says where a kind's server is, and what clears i
 }
 
 
-# `make check` tells the stories on memory and SQLite; files take the contract there, and everything in `make test`.
+# Backends meet in the port, and the contract suite tests the port on each of them. So `make test`
+# runs most stories on memory and
+# SQLite; modules marked `every_store`, and everything in `make soak`, run on each kind of store.
+EVERY_STORE = "HOLDFAST_EVERY_STORE" in os.environ
+STORE_FIXTURES = ("store", "disk_store", "shared_store")
 FILES = pytest.param("files", marks=pytest.mark.slow)
 WITH_SERVERS = [pytest.param(kind, marks=(pytest.mark.servers, pytest.mark.slow)) for kind in SERVED]
 
@@ -121,8 +156,8 @@ def clock() -> Clock:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """For children that are sent signals: where this run was started in the background, or by `nohup`, they would inherit that
-    these are ignored."""
+    """For children that are sent signals: where this run was started in the background, or by
+    `nohup`, they would inherit that these are ignored."""
     handlers = {
         signal.SIGINT: signal.default_int_handler,
         signal.SIGTERM: signal.SIG_DFL,
@@ -132,3 +167,23 @@ def interruptible() -> Iterator[None]:
     yield
     for one, handler in before.items():
         signal.signal(one, handler)
+
+
+@pytest.fixture
+def one(store: Store, clock: Clock) -> SyncClient:
+    client = store.client()
+    clock.rules(client)
+    return client
+
+
+@pytest.fixture
+def other(store: Store, clock: Clock) -> SyncClient:
+    """A second client on the same store, with a memory of its own."""
+    client = store.client()
+    clock.rules(client)
+    return client
+
+
+@pytest.fixture
+def bank() -> Bank:
+    return Bank()

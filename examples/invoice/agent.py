@@ -1,5 +1,4 @@
-"""An agent that pays an invoice: after somebody has approved it, once, though it is killed in the middle; and that gets the
-money back.
+"""An agent that pays an approved invoice once, although it is killed, and gets the money back.
 
     python examples/invoice/agent.py                 # reads the invoice, and waits for approval
     python examples/invoice/finance.py 450           # finance approves, with another amount
@@ -9,8 +8,9 @@ money back.
     python examples/invoice/finance.py               # that is confirmed, too
     python examples/invoice/agent.py                 # and done
 
-The bank is `bank.txt`, the store `.holdfast/store.db`, both in the current directory. Remove them to begin again. The model
-is a script, so that nothing else is needed; `OpenAICompatible(url, name)` in its place makes it a real one.
+The bank is `bank.txt`, the store `.holdfast/store.db`, both in the current directory. Remove them
+to begin again. The model is a script, so that nothing else is needed; `OpenAICompatible(url, name)`
+in its place makes it a real one.
 """
 
 import json
@@ -18,15 +18,15 @@ import os
 import sys
 from pathlib import Path
 
-from holdfast import ApprovalPendingError, StakesPolicy, SyncClient, agent, tool
+from holdfast import NOT_DONE, ApprovalPendingError, Done, StakesPolicy, SyncClient, agent, tool
 
 BANK = Path("bank.txt")
 
 
 def find_payment(to: str, amount: int, idempotency_key: str):  # noqa: ARG001 - it is called like `pay`
-    """What the bank says of a payment by its key; None if it has none."""
+    """What the bank says of a payment, by its key."""
     lines = BANK.read_text().splitlines() if BANK.exists() else []
-    return next((line.split()[0] for line in lines if idempotency_key in line), None)
+    return next((Done(line.split()[0]) for line in lines if idempotency_key in line), NOT_DONE)
 
 
 @tool(kind="read")

@@ -1,7 +1,8 @@
-"""langchain-ai/langgraph#5790: `langgraph dev` takes no checkpointer from the graph, and forgets the state when it is killed.
+"""langchain-ai/langgraph#5790: `langgraph dev` loses the state when it is killed.
 
-Reproduced with the real server, on this machine only; then the same with holdfast, where nothing is forgotten. A directory
-`issue_5790` stays, with the store in it: the last lines say how to look at it. Takes about half a minute. Needs
+It takes no checkpointer from the graph. This reproduces the issue with the real server, on this
+machine only; then it does the same with holdfast, which keeps the state. The directory `issue_5790`
+stays, with the store in it: the last lines say how to inspect it. Takes about half a minute. Needs
 `pip install "langgraph-cli[inmem]"`.
 
     python examples/langgraph/issue_5790_reproduced.py

@@ -21,6 +21,7 @@ from holdfast.errors import (
     EffectNotDoneError,
     EffectUnknownError,
     HoldfastError,
+    HoldfastWarning,
     LeaseHeldError,
     LeaseLostError,
     MigrationError,
@@ -30,11 +31,15 @@ from holdfast.errors import (
     NewerVersionError,
     NotRecordedError,
     OpenToolCallError,
+    ProbeError,
     RestoreInterruptedError,
+    ResultNotKeptError,
     StateNotLoadedError,
     StepFailedError,
+    StoreBusyError,
     StoreError,
     UnacknowledgedError,
+    UnfinishedTurnError,
     UnknownTypeError,
     UnsupportedValueError,
     UsageError,
@@ -42,35 +47,38 @@ from holdfast.errors import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.agents.faces import Agent, SyncAgent, Turn, agent
-    from holdfast.agents.http_model import OpenAICompatible
-    from holdfast.agents.loop import AgentEvent
-    from holdfast.agents.replies import Reply
-    from holdfast.agents.tools import Tool, tool
-    from holdfast.claims import Claim, SyncClaim
-    from holdfast.client import Client
+    from holdfast.agent_loop.anthropic_model import AnthropicModel
+    from holdfast.agent_loop.api import Agent, SyncAgent, Turn, agent
+    from holdfast.agent_loop.loop import AgentEvent
+    from holdfast.agent_loop.openai_model import OpenAICompatible
+    from holdfast.agent_loop.reply import Reply
+    from holdfast.agent_loop.tool import Tool, tool
+    from holdfast.checkpoint_store.json_files import FileCheckpoints, SyncFileCheckpoints
+    from holdfast.checkpoint_store.protocol import CheckpointData, CheckpointMetadata, CheckpointStore
+    from holdfast.client.client import Client
+    from holdfast.client.replay import program
+    from holdfast.client.sync import SyncClient
     from holdfast.codec.limits import Limits
-    from holdfast.codec.types import TypeRegistry, register
-    from holdfast.eventstreams import EventStream, SyncEventStream
-    from holdfast.filecheckpoints import FileCheckpoints, SyncFileCheckpoints
-    from holdfast.leases import Lease, SyncLease
-    from holdfast.model.agentstate import AgentState, PlanStep
+    from holdfast.codec.registry import TypeRegistry, register
+    from holdfast.codec.unknown_types import UnknownValue
+    from holdfast.coordination.claim import Claim, SyncClaim
+    from holdfast.coordination.event_stream import EventStream, SyncEventStream
+    from holdfast.coordination.lease import Lease, SyncLease
+    from holdfast.model.agent_state import AgentState, PlanStep
     from holdfast.model.approval import Approval, ApprovalStatus, Call, Decision, Gate, StakesPolicy
-    from holdfast.model.bisection import Bisection
-    from holdfast.model.builder import CheckpointBuilder
+    from holdfast.model.bisect import Bisection
     from holdfast.model.checkpoint import Checkpoint
+    from holdfast.model.checkpoint_builder import CheckpointBuilder
     from holdfast.model.comparison import Comparison
     from holdfast.model.diff import Diff
-    from holdfast.model.effects import Effect, EffectKind, EffectState
+    from holdfast.model.effect import NOT_DONE, Done, EffectKind, EffectRecord, EffectState
     from holdfast.model.event import Event
+    from holdfast.model.file_restore_report import AdoptReport, RestoreReport, UndoReport
     from holdfast.model.framework import Framework
     from holdfast.model.handoff import Handoff, HandoffStatus
-    from holdfast.model.holds import Pin, Tag
     from holdfast.model.listing import Session, Timeline, Tree
-    from holdfast.model.migrations import Migrations, migration
-    from holdfast.model.oplog import Operation
-    from holdfast.model.overview import Overview, RunStatus
-    from holdfast.model.repair import Fate, Outcome, repair
+    from holdfast.model.operation import Operation
+    from holdfast.model.pin import Pin, Tag
     from holdfast.model.replay import ReplayReport
     from holdfast.model.reports import (
         CollectionReport,
@@ -86,24 +94,34 @@ if TYPE_CHECKING:
         StoreUsage,
         VerifyReport,
     )
-    from holdfast.model.restore_report import AdoptReport, RestoreReport, UndoReport
     from holdfast.model.retention import Retention
-    from holdfast.model.runs import Autosave, Retry, SubagentTrace
-    from holdfast.model.workspace import FileChange, FilesReport, Forked, Snapshot, SnapshotReport, SnapshotSkipped
-    from holdfast.replays import program
-    from holdfast.runs.faces import Run, SyncRun
-    from holdfast.store import CheckpointData, CheckpointMetadata, CheckpointStore
-    from holdfast.sync_client import SyncClient
-    from holdfast.workspace.guards import WorkspaceLimits
-    from holdfast.workspace.workspace import SyncWorkspace, Workspace
+    from holdfast.model.run_policy import Autosave, Retry, SubagentTrace
+    from holdfast.model.snapshot import (
+        FileChange,
+        FilesReport,
+        ForkedWorkspace,
+        Snapshot,
+        SnapshotReport,
+        SnapshotSkipped,
+    )
+    from holdfast.model.state_migration import Migrations, migration
+    from holdfast.model.store_status import Overview, RunStatus
+    from holdfast.model.tool_effect import Effect
+    from holdfast.model.transcript_repair import CallOutcome, Outcome, repair
+    from holdfast.runs.api import Run, SyncRun
+    from holdfast.workspace.api import Workspace
+    from holdfast.workspace.limits import WorkspaceLimits
+    from holdfast.workspace.sync import SyncWorkspace
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "NOT_DONE",
     "AdoptReport",
     "Agent",
     "AgentEvent",
     "AgentState",
+    "AnthropicModel",
     "Approval",
     "ApprovalError",
     "ApprovalPendingError",
@@ -112,6 +130,7 @@ __all__ = [
     "Autosave",
     "Bisection",
     "Call",
+    "CallOutcome",
     "Checkpoint",
     "CheckpointBuilder",
     "CheckpointData",
@@ -127,25 +146,27 @@ __all__ = [
     "CorruptError",
     "Decision",
     "Diff",
+    "Done",
     "Effect",
     "EffectBlockedError",
     "EffectKind",
     "EffectNotDoneError",
+    "EffectRecord",
     "EffectState",
     "EffectUnknownError",
     "Event",
     "EventStream",
-    "Fate",
     "FileChange",
     "FileCheckpoints",
     "FilesReport",
     "ForkReport",
-    "Forked",
+    "ForkedWorkspace",
     "Framework",
     "Gate",
     "Handoff",
     "HandoffStatus",
     "HoldfastError",
+    "HoldfastWarning",
     "Lease",
     "LeaseHeldError",
     "LeaseLostError",
@@ -166,11 +187,13 @@ __all__ = [
     "Overview",
     "Pin",
     "PlanStep",
+    "ProbeError",
     "Problem",
     "ReplayReport",
     "Reply",
     "RestoreInterruptedError",
     "RestoreReport",
+    "ResultNotKeptError",
     "Retention",
     "RetentionReport",
     "Retry",
@@ -187,6 +210,7 @@ __all__ = [
     "StateNotLoadedError",
     "Stats",
     "StepFailedError",
+    "StoreBusyError",
     "StoreError",
     "StoreUsage",
     "SubagentTrace",
@@ -206,7 +230,9 @@ __all__ = [
     "TypeRegistry",
     "UnacknowledgedError",
     "UndoReport",
+    "UnfinishedTurnError",
     "UnknownTypeError",
+    "UnknownValue",
     "UnsupportedValueError",
     "UsageError",
     "VerifyReport",
@@ -225,96 +251,101 @@ __all__ = [
 # Names are imported when they are used: no program pays for what it does not need, and the command line says `--help`
 # without having loaded a client.
 _LAZY = {
-    "Client": "holdfast.client",
-    "SyncClient": "holdfast.sync_client",
+    "Client": "holdfast.client.client",
+    "SyncClient": "holdfast.client.sync",
     "Checkpoint": "holdfast.model.checkpoint",
     "Framework": "holdfast.model.framework",
     "Limits": "holdfast.codec.limits",
-    "TypeRegistry": "holdfast.codec.types",
-    "register": "holdfast.codec.types",
-    "Agent": "holdfast.agents.faces",
-    "SyncAgent": "holdfast.agents.faces",
-    "Turn": "holdfast.agents.faces",
-    "agent": "holdfast.agents.faces",
-    "AgentEvent": "holdfast.agents.loop",
-    "OpenAICompatible": "holdfast.agents.http_model",
-    "Reply": "holdfast.agents.replies",
-    "Tool": "holdfast.agents.tools",
-    "tool": "holdfast.agents.tools",
-    "AgentState": "holdfast.model.agentstate",
-    "PlanStep": "holdfast.model.agentstate",
+    "TypeRegistry": "holdfast.codec.registry",
+    "UnknownValue": "holdfast.codec.unknown_types",
+    "register": "holdfast.codec.registry",
+    "Agent": "holdfast.agent_loop.api",
+    "SyncAgent": "holdfast.agent_loop.api",
+    "Turn": "holdfast.agent_loop.api",
+    "agent": "holdfast.agent_loop.api",
+    "AgentEvent": "holdfast.agent_loop.loop",
+    "AnthropicModel": "holdfast.agent_loop.anthropic_model",
+    "OpenAICompatible": "holdfast.agent_loop.openai_model",
+    "Reply": "holdfast.agent_loop.reply",
+    "Tool": "holdfast.agent_loop.tool",
+    "tool": "holdfast.agent_loop.tool",
+    "AgentState": "holdfast.model.agent_state",
+    "PlanStep": "holdfast.model.agent_state",
     "Approval": "holdfast.model.approval",
     "ApprovalStatus": "holdfast.model.approval",
     "Call": "holdfast.model.approval",
     "Decision": "holdfast.model.approval",
     "Gate": "holdfast.model.approval",
     "StakesPolicy": "holdfast.model.approval",
-    "Autosave": "holdfast.model.runs",
-    "CheckpointBuilder": "holdfast.model.builder",
-    "CheckpointData": "holdfast.store",
-    "CheckpointMetadata": "holdfast.store",
-    "CheckpointStore": "holdfast.store",
-    "Claim": "holdfast.claims",
+    "Autosave": "holdfast.model.run_policy",
+    "CheckpointBuilder": "holdfast.model.checkpoint_builder",
+    "CheckpointData": "holdfast.checkpoint_store.protocol",
+    "CheckpointMetadata": "holdfast.checkpoint_store.protocol",
+    "CheckpointStore": "holdfast.checkpoint_store.protocol",
+    "Claim": "holdfast.coordination.claim",
     "CollectionReport": "holdfast.model.reports",
-    "Effect": "holdfast.model.effects",
-    "EffectKind": "holdfast.model.effects",
-    "EffectState": "holdfast.model.effects",
+    "NOT_DONE": "holdfast.model.effect",
+    "Done": "holdfast.model.effect",
+    "Effect": "holdfast.model.tool_effect",
+    "EffectRecord": "holdfast.model.effect",
+    "EffectKind": "holdfast.model.effect",
+    "EffectState": "holdfast.model.effect",
     "Event": "holdfast.model.event",
-    "EventStream": "holdfast.eventstreams",
-    "FileCheckpoints": "holdfast.filecheckpoints",
+    "EventStream": "holdfast.coordination.event_stream",
+    "FileCheckpoints": "holdfast.checkpoint_store.json_files",
     "ForkReport": "holdfast.model.reports",
     "Handoff": "holdfast.model.handoff",
     "HandoffStatus": "holdfast.model.handoff",
-    "Lease": "holdfast.leases",
+    "Lease": "holdfast.coordination.lease",
     "MigrationProblem": "holdfast.model.reports",
     "MigrationReport": "holdfast.model.reports",
-    "Migrations": "holdfast.model.migrations",
-    "Fate": "holdfast.model.repair",
-    "Outcome": "holdfast.model.repair",
-    "repair": "holdfast.model.repair",
-    "Overview": "holdfast.model.overview",
-    "RunStatus": "holdfast.model.overview",
-    "AdoptReport": "holdfast.model.restore_report",
-    "Operation": "holdfast.model.oplog",
-    "UndoReport": "holdfast.model.restore_report",
-    "Pin": "holdfast.model.holds",
+    "Migrations": "holdfast.model.state_migration",
+    "CallOutcome": "holdfast.model.transcript_repair",
+    "Outcome": "holdfast.model.transcript_repair",
+    "repair": "holdfast.model.transcript_repair",
+    "Overview": "holdfast.model.store_status",
+    "RunStatus": "holdfast.model.store_status",
+    "AdoptReport": "holdfast.model.file_restore_report",
+    "Operation": "holdfast.model.operation",
+    "UndoReport": "holdfast.model.file_restore_report",
+    "Pin": "holdfast.model.pin",
     "Problem": "holdfast.model.reports",
     "Retention": "holdfast.model.retention",
     "RetentionReport": "holdfast.model.reports",
-    "Retry": "holdfast.model.runs",
+    "Retry": "holdfast.model.run_policy",
     "RollbackReport": "holdfast.model.reports",
-    "Run": "holdfast.runs.faces",
+    "Run": "holdfast.runs.api",
     "Session": "holdfast.model.listing",
     "SessionRetention": "holdfast.model.reports",
     "SessionUsage": "holdfast.model.reports",
     "Stats": "holdfast.model.reports",
     "StoreUsage": "holdfast.model.reports",
-    "SubagentTrace": "holdfast.model.runs",
-    "SyncClaim": "holdfast.claims",
-    "SyncEventStream": "holdfast.eventstreams",
-    "SyncFileCheckpoints": "holdfast.filecheckpoints",
-    "SyncLease": "holdfast.leases",
-    "SyncRun": "holdfast.runs.faces",
-    "Tag": "holdfast.model.holds",
-    "Bisection": "holdfast.model.bisection",
+    "SubagentTrace": "holdfast.model.run_policy",
+    "SyncClaim": "holdfast.coordination.claim",
+    "SyncEventStream": "holdfast.coordination.event_stream",
+    "SyncFileCheckpoints": "holdfast.checkpoint_store.json_files",
+    "SyncLease": "holdfast.coordination.lease",
+    "SyncRun": "holdfast.runs.api",
+    "Tag": "holdfast.model.pin",
+    "Bisection": "holdfast.model.bisect",
     "ReplayReport": "holdfast.model.replay",
-    "program": "holdfast.replays",
+    "program": "holdfast.client.replay",
     "Comparison": "holdfast.model.comparison",
     "Diff": "holdfast.model.diff",
     "Timeline": "holdfast.model.listing",
     "Tree": "holdfast.model.listing",
     "VerifyReport": "holdfast.model.reports",
-    "FileChange": "holdfast.model.workspace",
-    "Forked": "holdfast.model.workspace",
-    "RestoreReport": "holdfast.model.restore_report",
-    "FilesReport": "holdfast.model.workspace",
-    "Snapshot": "holdfast.model.workspace",
-    "SnapshotReport": "holdfast.model.workspace",
-    "SnapshotSkipped": "holdfast.model.workspace",
-    "Workspace": "holdfast.workspace.workspace",
-    "WorkspaceLimits": "holdfast.workspace.guards",
-    "SyncWorkspace": "holdfast.workspace.workspace",
-    "migration": "holdfast.model.migrations",
+    "FileChange": "holdfast.model.snapshot",
+    "ForkedWorkspace": "holdfast.model.snapshot",
+    "RestoreReport": "holdfast.model.file_restore_report",
+    "FilesReport": "holdfast.model.snapshot",
+    "Snapshot": "holdfast.model.snapshot",
+    "SnapshotReport": "holdfast.model.snapshot",
+    "SnapshotSkipped": "holdfast.model.snapshot",
+    "Workspace": "holdfast.workspace.api",
+    "WorkspaceLimits": "holdfast.workspace.limits",
+    "SyncWorkspace": "holdfast.workspace.sync",
+    "migration": "holdfast.model.state_migration",
 }
 
 

@@ -1,36 +1,43 @@
 """Every error holdfast raises, in one small tree.
 
     HoldfastError
-    ├── UsageError                an argument that can't be right          (also ValueError)
-    │   └── UnsupportedValueError a value that can't be kept exactly       (.path)
-    ├── CheckpointNotFoundError   nothing of that id or name               (also LookupError)
-    ├── CheckpointExpiredError    it was there, and was expired            (also LookupError)
+    ├── UsageError                an invalid argument                      (also ValueError)
+    │   └── UnsupportedValueError a value that can't be stored exactly     (.path)
+    ├── CheckpointNotFoundError   no checkpoint, session or tree of that id (also LookupError)
+    ├── CheckpointExpiredError    the checkpoint existed and has expired   (also LookupError)
     ├── NewerVersionError         written by a newer holdfast
-    ├── MigrationError            a state can't be brought to the version that this program has
+    ├── MigrationError            a state can't be migrated to this program's version
     │   ├── MissingMigrationError no registered migration leads there
     │   └── NewerStateError       written by a newer program               (also NewerVersionError)
-    ├── CorruptError              the stored bytes are not what was saved
-    ├── ConflictError             somebody else was first
-    │   ├── LeaseHeldError        another holds the session's lease        (.holder, .expires_at)
-    │   ├── LeaseLostError        this holder's lease is over
-    │   ├── EffectBlockedError    it was done already, on another branch   (.effects)
-    │   ├── EffectUnknownError    nobody knows whether it was done         (.effect)
+    ├── CorruptError              the stored bytes differ from the saved ones
+    ├── ConflictError             another writer was first
+    │   ├── LeaseHeldError        another holder has the session's lease   (.holder, .expires_at)
+    │   ├── LeaseLostError        this holder's lease has ended
+    │   ├── EffectBlockedError    already carried out, on another branch   (.effects)
+    │   ├── EffectUnknownError    the effect's outcome is unknown          (.effect)
+    │   │   └── ProbeError        a probe returned an invalid answer       (also TypeError)
+    │   ├── UnfinishedTurnError   another turn of the session was cut off  (.unfinished, .begun)
     │   ├── UnacknowledgedError   a strict rollback or fork was refused    (.report)
-    │   ├── WorkspaceChangedError files have changed that a restore would overwrite (.paths)
-    │   └── RestoreInterruptedError a restore of files was cut off: finish it, or roll it back
+    │   ├── WorkspaceChangedError a restore would overwrite changed files  (.paths)
+    │   └── RestoreInterruptedError a restore of files was interrupted: finish it or roll it back
     ├── ApprovalError             an approval that can't be used           (.approval_id)
-    │   ├── ApprovalPendingError  nobody has decided yet
-    │   └── ApprovalRejectedError somebody said no                         (.by, .note)
-    ├── ModelError                a model could not be asked               (.status)
-    ├── OpenToolCallError         a conversation was cut off in the middle (.call_ids)
+    │   ├── ApprovalPendingError  no decision yet
+    │   └── ApprovalRejectedError the approval was rejected                (.by, .note)
+    ├── ModelError                a request to a model failed              (.status)
+    ├── OpenToolCallError         a conversation has unanswered tool calls (.call_ids)
     ├── EffectNotDoneError        for effects to raise: certainly not done
+    ├── ResultNotKeptError        carried out, but the result could not be stored (.effect)
     ├── StepFailedError           a recorded failure, raised again         (.kind)
     ├── NotRecordedError          a replay has no recorded answer to give
-    ├── UnknownTypeError          the data names a type nobody registered
-    ├── StateNotLoadedError       a timeline entry was asked for its state (also AttributeError)
-    └── StoreError                the store could not be read or written   (.checkpoint_id, .claim_id)
+    ├── UnknownTypeError          the data names a type that is not registered
+    ├── StoreError                the store could not be read or written   (.checkpoint_id, .claim_id)
+    │   └── StoreBusyError        other writers kept it busy for `timeout` seconds
+    └── StateNotLoadedError       a timeline entry carries no state        (also AttributeError)
 
-Each message says what happened, why, and what to do next. `exit_code` is what the command line exits with.
+`HoldfastWarning`, a Python warning, reports values that come back different from the saved ones.
+
+Each message says what happened, why, and what to do next. `exit_code` is the exit code of the
+command line.
 """
 
 from __future__ import annotations
@@ -40,13 +47,15 @@ from typing import Any, ClassVar
 
 
 class HoldfastError(Exception):
-    """The root: `except HoldfastError` catches all that holdfast raises on purpose."""
+    """The root of the tree: `except HoldfastError` catches every error that holdfast raises on purpose."""
 
     exit_code: ClassVar[int] = 1
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """So that one raised in a worker process arrives: as it is by itself, only an error whose sole argument is its
-        message can be sent."""
+        """Return what pickle needs to rebuild the error, so that it can cross from a worker process.
+
+        By default, pickle rebuilds only an exception whose sole argument is its message.
+        """
         return _arrived, (type(self), self.args, self.__dict__)
 
 
@@ -57,13 +66,13 @@ def _arrived(kind: type[HoldfastError], args: tuple[Any, ...], attributes: dict[
 
 
 class UsageError(HoldfastError, ValueError):
-    """An argument that can't be right. Nothing was stored."""
+    """An invalid argument. Nothing was stored."""
 
     exit_code = 2
 
 
 class UnsupportedValueError(UsageError):
-    """A value that can't be kept exactly, refused before anything was stored."""
+    """A value that can't be stored exactly, refused before anything was stored."""
 
     def __init__(self, path: str, problem: str, remedy: str) -> None:
         super().__init__(f"{path}: {problem}. {remedy}")
@@ -71,47 +80,54 @@ class UnsupportedValueError(UsageError):
 
 
 class CheckpointNotFoundError(HoldfastError, LookupError):
-    """No checkpoint, session or tree of that name was ever stored here, or its tree was collected."""
+    """No checkpoint, session or tree of that name was ever stored here, or gc collected its tree."""
 
     exit_code = 3
 
 
 class CheckpointExpiredError(HoldfastError, LookupError):
-    """The checkpoint was there and has expired, by its TTL or by `expire`."""
+    """The checkpoint existed and has expired, by its TTL or by `expire`."""
 
     exit_code = 3
 
 
 class NewerVersionError(HoldfastError):
-    """The bytes were written by a newer holdfast. They are left untouched: upgrade to read them."""
+    """A newer holdfast wrote the bytes. They are left untouched: upgrade to read them."""
 
 
 class MigrationError(HoldfastError):
-    """A stored state can't be brought to the version that this program's states have. What is stored is unchanged."""
+    """A stored state can't be migrated to this program's version. The stored state is unchanged."""
 
 
 class MissingMigrationError(MigrationError):
-    """No registered migration leads from the stored version to the newest one (see `holdfast.migration`)."""
+    """No registered migration leads from the stored version to the newest one.
+
+    See `holdfast.migration`.
+    """
 
 
 class NewerStateError(MigrationError, NewerVersionError):
-    """The state has a higher version than this program knows: a newer program has saved it."""
+    """The state's version is higher than this program's: a newer program saved it."""
 
 
 class CorruptError(HoldfastError):
-    """The stored bytes are not what was saved. A wrong value is never returned."""
+    """The stored bytes differ from the saved ones. A wrong value is never returned."""
 
     exit_code = 5
+    part: object = None  # the damaged part of the store, where the message alone is ambiguous
 
 
 class ConflictError(HoldfastError):
-    """Somebody else was first: another writer moved the head, or used the id for other content."""
+    """Another writer was first: it moved the head, or used the id for other content."""
 
     exit_code = 4
 
 
 class LeaseHeldError(ConflictError):
-    """Another holds the lease of the session: only that one may write to it, until it is released or runs out."""
+    """Another holder has the session's lease.
+
+    Only that holder may write to the session, until the lease is released or expires.
+    """
 
     def __init__(self, message: str, holder: str, expires_at: datetime) -> None:
         super().__init__(message)
@@ -120,11 +136,11 @@ class LeaseHeldError(ConflictError):
 
 
 class LeaseLostError(ConflictError):
-    """The lease that was given ran out, was released or was taken over. Nothing was written under it since."""
+    """The given lease expired, was released or was taken over. Nothing was written under it since."""
 
 
 class ApprovalError(HoldfastError):
-    """An approval that can't be used: it expired, was used, is void, or is for another call or session."""
+    """An approval that can't be used: expired, used, void, or for another call or session."""
 
     def __init__(self, message: str, approval_id: str) -> None:
         super().__init__(message)
@@ -132,13 +148,13 @@ class ApprovalError(HoldfastError):
 
 
 class ApprovalPendingError(ApprovalError):
-    """Nobody has decided yet. What asked can be gone on with once somebody has: the approval waits."""
+    """The approval is not decided yet. The approval waits; the caller can resume after the decision."""
 
     exit_code = 6
 
 
 class ApprovalRejectedError(ApprovalError):
-    """Somebody said no; `note` is why."""
+    """The approval was rejected; `note` is the reason."""
 
     def __init__(self, message: str, approval_id: str, by: str, note: str | None) -> None:
         super().__init__(message, approval_id)
@@ -147,8 +163,10 @@ class ApprovalRejectedError(ApprovalError):
 
 
 class EffectBlockedError(ConflictError):
-    """An irreversible effect was, or may have been, carried out already: before a rollback, or on another branch. `effects`
-    are the entries of the ledger that stand in the way. Nothing was done."""
+    """An irreversible effect was, or may have been, carried out before a rollback or on another branch.
+
+    `effects` are the ledger entries that block it. Nothing was done.
+    """
 
     def __init__(self, message: str, effects: tuple[Any, ...] = ()) -> None:
         super().__init__(message)
@@ -156,16 +174,38 @@ class EffectBlockedError(ConflictError):
 
 
 class EffectUnknownError(ConflictError):
-    """An effect was started, and nobody knows whether it was carried out. It is not repeated; `effect` is its entry."""
+    """An effect was started and its outcome is unknown. It is not repeated.
+
+    `effect` is its ledger entry.
+    """
 
     def __init__(self, message: str, effect: Any = None) -> None:
         super().__init__(message)
         self.effect = effect
 
 
+class ProbeError(EffectUnknownError, TypeError):
+    """A probe returned neither `Done(result)` nor `NOT_DONE`.
+
+    The effect's outcome stays unknown: nothing of the answer was recorded.
+    """
+
+
+class UnfinishedTurnError(ConflictError):
+    """Another turn of the session was cut off, and must be finished or dropped first."""
+
+    def __init__(self, message: str, unfinished: str = "", begun: str = "") -> None:
+        super().__init__(message)
+        self.unfinished = unfinished
+        self.begun = begun
+
+
 class UnacknowledgedError(ConflictError):
-    """A strict rollback or fork was refused: `report` says what it would leave behind, `refusal` in words what of it nobody
-    has acknowledged. Nothing was changed."""
+    """A strict rollback or fork was refused. Nothing was changed.
+
+    `report` lists the consequences that it would leave behind. `refusal` names in words those that
+    are not acknowledged.
+    """
 
     def __init__(self, message: str, report: Any = None, refusal: str = "") -> None:
         super().__init__(message)
@@ -174,12 +214,26 @@ class UnacknowledgedError(ConflictError):
 
 
 class EffectNotDoneError(HoldfastError):
-    """For effects to raise: it is certain that nothing was done. It may be tried again."""
+    """For effects to raise: certainly nothing was done. The effect may be retried."""
+
+
+class ResultNotKeptError(HoldfastError):
+    """A step or an effect was carried out, but its result could not be stored.
+
+    `effect` is the ledger entry of an effect. The effect is not repeated unless it is idempotent.
+    It raises this error after every resume until a person supplies a result.
+    """
+
+    def __init__(self, message: str, effect: Any = None) -> None:
+        super().__init__(message)
+        self.effect = effect
 
 
 class StepFailedError(HoldfastError):
-    """A step or effect failed before the run was resumed, and the run went on from there: the failure is raised again in
-    its place. `kind` names the class of what was raised then."""
+    """A step or effect that failed before the run was resumed; the recorded failure is raised again.
+
+    The run had continued after the failure. `kind` names the class of the original exception.
+    """
 
     def __init__(self, message: str, kind: str = "") -> None:
         super().__init__(message)
@@ -187,12 +241,15 @@ class StepFailedError(HoldfastError):
 
 
 class NotRecordedError(HoldfastError):
-    """A replay of what was recorded came to a step that nothing was recorded of. It was not called."""
+    """A replay reached a step without a recorded result. The step was not called."""
 
 
 class ModelError(HoldfastError):
-    """A model could not be asked, or did not answer properly. `status` is that of HTTP, None if there was no answer. Nothing
-    of the conversation is lost: ask again."""
+    """A request to a model failed, or the answer was invalid.
+
+    `status` is the HTTP status, None if there was no answer. Nothing of the conversation is lost:
+    ask again.
+    """
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -200,7 +257,7 @@ class ModelError(HoldfastError):
 
 
 class OpenToolCallError(HoldfastError):
-    """A conversation has tool calls that nobody answered, and nobody has said what is to become of them."""
+    """A conversation has unanswered tool calls, and the caller did not say how to handle them."""
 
     def __init__(self, message: str, call_ids: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -208,7 +265,10 @@ class OpenToolCallError(HoldfastError):
 
 
 class WorkspaceChangedError(ConflictError):
-    """Files that a restore would overwrite or delete have changed since the last snapshot. Nothing was changed."""
+    """Files that a restore would overwrite or delete have changed since the last snapshot.
+
+    Nothing was changed.
+    """
 
     def __init__(self, message: str, paths: tuple[bytes, ...]) -> None:
         super().__init__(message)
@@ -216,7 +276,17 @@ class WorkspaceChangedError(ConflictError):
 
 
 class RestoreInterruptedError(ConflictError):
-    """A restore of this directory was cut off and is neither done nor undone: `resume` or `roll_back` finishes it."""
+    """A restore of this directory was interrupted and is neither done nor undone.
+
+    `resume` or `roll_back` finishes it.
+    """
+
+
+class HoldfastWarning(UserWarning):
+    """A value was stored, or came back, different from the original.
+
+    The message says which value, why, and what to do.
+    """
 
 
 class UnknownTypeError(HoldfastError):
@@ -239,3 +309,10 @@ class StoreError(HoldfastError):
         super().__init__(message)
         self.checkpoint_id = checkpoint_id
         self.claim_id = claim_id
+
+
+class StoreBusyError(StoreError):
+    """Other writers kept the store or session busy for `timeout` seconds. Nothing was stored: retry later.
+
+    For a save, `checkpoint_id` is the id to repeat it with.
+    """

@@ -3,8 +3,10 @@
 try:
     from holdfast.adapters.langgraph import (
         HoldfastSaver,
+        HoldfastStore,
         LangGraphAdapter,
         dev_checkpointer,
+        dev_store,
         import_postgres,
         import_sqlite,
     )
@@ -16,4 +18,12 @@ except ModuleNotFoundError as error:
         name=error.name,
     ) from error
 
-__all__ = ["HoldfastSaver", "LangGraphAdapter", "dev_checkpointer", "import_postgres", "import_sqlite"]
+__all__ = [
+    "HoldfastSaver",
+    "HoldfastStore",
+    "LangGraphAdapter",
+    "dev_checkpointer",
+    "dev_store",
+    "import_postgres",
+    "import_sqlite",
+]

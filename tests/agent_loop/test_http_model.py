@@ -51,6 +51,12 @@ def test_it_asks_as_the_endpoint_wants_and_gives_the_reply():
     assert (headers["Authorization"], headers["X-Org"]) == ("Bearer sk-secret", "7")
 
 
+def test_half_of_a_surrogate_pair_which_endpoints_refuse_is_not_sent():
+    with ModelServer(says("hi")) as server:
+        model_at(server)([{"role": "user", "content": "grüß \ud800 dich"}])
+    assert server.asked[0]["messages"] == [{"role": "user", "content": "grüß ? dich"}]
+
+
 def test_tool_calls_are_given_with_their_ids():
     without_id = {"type": "function", "function": {"name": "look", "arguments": "{}"}}
     with ModelServer(says(tool_calls=[CALL, without_id])) as server:
@@ -109,8 +115,12 @@ def test_calls_that_come_in_pieces_are_put_together():
         (streams(delta(content="half"), done=False), "in the middle"),
         (streams(delta(content="half"), {"error": {"message": "overloaded"}}), "overloaded"),
         (streams(delta(content="half"), "data: {oops\n\n"), "no chat completion"),
+        (streams(delta(content="half"), {"choices": [7]}), "no chat completion"),
+        (streams(delta(content="half"), delta(content=5)), "no chat completion"),
+        (streams(delta(content="half"), delta(tool_calls=["look"])), "no chat completion"),
+        (streams(delta(content="half"), f"data: {'[' * 100_000}\n\n"), "no chat completion"),
     ],
-    ids=["cut", "error", "nonsense"],
+    ids=["cut", "error", "nonsense", "choice", "content", "call", "depth"],
 )
 def test_a_stream_that_breaks_off_is_no_reply_and_is_not_repeated(answer, told, waits):
     with ModelServer(answer, says("never asked")) as server:

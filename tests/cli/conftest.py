@@ -10,15 +10,16 @@ from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
+from stores import copy_empty_sqlite
 
 from holdfast import SyncClient
 from holdfast.cli.main import cli
-from support import copy_empty_sqlite
 
 
 @pytest.fixture(autouse=True)
 def _no_store_from_outside(monkeypatch, tmp_path):
-    """No test finds a store above its own directory, or by the environment."""
+    """No test finds a store above its own directory, or by the environment, or what the user of this machine trusts."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path.with_name(f"{tmp_path.name}-config")))
     monkeypatch.delenv("HOLDFAST_URL", raising=False)
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.chdir(tmp_path)
@@ -73,10 +74,21 @@ def made(tmp_path):
             },
             context={"invoice": "INV-1"},
             step_name="decide",
-            tag="v1",
+            label="v1",
         )
         handed = client.handoff(second, target_agent_id="approver")
         fork = client.fork(first, session_id="what-if")
     return SimpleNamespace(
         path=Path(tmp_path / ".holdfast" / "store.db"), first=first, second=second, handed=handed, fork=fork
     )
+
+
+@pytest.fixture
+def clone(tmp_path, monkeypatch):
+    """A directory as it was cloned, with a secret of the user's."""
+    place = tmp_path / "clone"
+    place.mkdir()
+    (place / ".env").write_text("KEY=1\n")
+    (place / "state.json").write_text("{}")
+    monkeypatch.chdir(place)
+    return place

@@ -135,7 +135,7 @@ def test_what_only_the_agent_knows_is_shown_and_kept(run, client, run_process):
 
     types = TypeRegistry()
     types.register(Money, name="shop.Money")
-    with SyncClient.sqlite(client._services.backend.capabilities.location, types=types) as agent:
+    with SyncClient.sqlite(client._ctx.backend.capabilities.location, types=types) as agent:
         asked = agent.request_approval("main", "pay", {"sum": Money(5)}, gate="confirm")
         result = run_process("approve", asked.short_id, "--by", "ann", "--json")
         assert result.returncode == 0, result.stderr

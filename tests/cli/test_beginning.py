@@ -101,6 +101,16 @@ class TestSave:
     def test_a_file_that_is_not_there(self, run, made):
         assert run("save", "main", "nothing.json").exit_code == 2
 
+    def test_with_a_name_and_a_pin(self, run, made):
+        saved = piped("{}", "save", "main", "--tag", "good", "--pin").stdout.strip()
+        assert json.loads(run("show", "good", "--json").stdout)["checkpoint_id"] == saved
+        assert saved in run("pin", "--json").stdout
+        refused = piped("{}", "save", "main", "--tag", "good")
+        assert (refused.exit_code, refused.stdout) == (4, "")
+        assert "`holdfast save --move-tag`" in refused.stderr
+        moved = piped("{}", "save", "main", "--tag", "good", "--move-tag").stdout.strip()
+        assert json.loads(run("show", "good", "--json").stdout)["checkpoint_id"] == moved != saved
+
     def test_only_if_the_session_stands_there(self, run, made):
         assert piped("{}", "save", "main", "--expect-head", made.second).exit_code == 4
         assert piped("{}", "save", "main", "--expect-head", "main").exit_code == 0

@@ -35,7 +35,11 @@ def test_damage_is_found_and_exits_with_5(run_process, run, made):
     assert "Traceback" not in result.stderr
     report = run("verify", "--json")
     assert report.exit_code == 5
-    assert made.second in [problem["checkpoint_id"] for problem in json.loads(report.stdout)["problems"]]
+    [problem] = json.loads(report.stdout)["problems"]
+    assert (problem["checkpoint_id"], problem["affected"]) == (made.second, [made.second])
+    [damage, affected] = result.stdout.splitlines()[:-1]
+    assert damage.startswith("damaged: the record of ")
+    assert affected.split()[0] == made.second
     assert run("show", made.second).exit_code == 5
     assert run("timeline", "main").exit_code == 5
     assert run("timeline", "what-if").exit_code == 0

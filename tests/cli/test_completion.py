@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from stores import python
 
 from holdfast import SyncClient
 from holdfast.cli.main import COMMANDS, cli
-from support import python
 
 HOLDFAST = Path(sys.executable).with_name("holdfast")
 
@@ -47,7 +47,7 @@ def test_commands_are_completed_without_importing_them():
         from holdfast.cli.main import cli
         import click
         assert len(cli.shell_complete(click.Context(cli), "")) > 5
-        print([name for name in sys.modules if name.startswith("holdfast.cli.cmd_")])
+        print([name for name in sys.modules if name.startswith("holdfast.cli.commands.")])
     """)
     assert done.stdout == "[]\n"
 

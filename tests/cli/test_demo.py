@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from holdfast import SyncClient
-from holdfast.cli.demo import agent, lives, story
-from holdfast.cli.demo.lives import Life, live
+from holdfast.cli.demo import agent, processes, story
+from holdfast.cli.demo.processes import AgentProcess, run_agent
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_as_json(run):
 
 
 def test_a_life_that_is_killed_ends_there(tmp_path):
-    life = live(tmp_path / "store.db", "s", "cheapest", kill_when="begins read_norms")
+    life = run_agent(tmp_path / "store.db", "s", "cheapest", kill_when="begins read_norms")
     assert life.was_killed
     assert list(life.saved)[:2] == ["read_request", "search_suppliers"]
     assert "write_summary" not in life.saved
@@ -93,24 +93,24 @@ def test_a_life_that_is_killed_ends_there(tmp_path):
 
 def test_a_loss_would_be_told(tmp_path, monkeypatch):
     """The checks of the demo can fail: a save that was acknowledged and is not there is reported."""
-    killed = Life(saved={"read_request": "x"}, killed_when="begins search_suppliers", exit_code=-9)
-    monkeypatch.setattr(story, "live", lambda *_args, **_named: killed)
+    killed = AgentProcess(saved={"read_request": "x"}, killed_when="begins search_suppliers", exit_code=-9)
+    monkeypatch.setattr(story, "run_agent", lambda *_args, **_named: killed)
     with SyncClient.sqlite(tmp_path / "store.db") as client:
         crash = story.crash(client, tmp_path / "store.db", story.KILLED_AT_WORK, [])
         assert crash.lost == ("read_request",)
         assert not crash.holds
-        client.save(agent_id="a", session_id="s", execution_state=agent.new_state())
-        ending = story.finish(client, "s", "cheapest", [killed, Life(began=["read_request"])])
+        client.save(agent_id="a", session_id="s", execution_state=agent.make_state())
+        ending = story.finish(client, "s", "cheapest", [killed, AgentProcess(began=["read_request"])])
     assert ending.repeated == ("read_request",)
     assert not ending.is_exact
 
 
 @pytest.mark.slow
 def test_what_does_not_hold_is_told_and_exits_with_1(run, monkeypatch):
-    monkeypatch.setattr(agent, "without_interruption", lambda _policy: {"another": "ending"})
+    monkeypatch.setattr(agent, "run_uninterrupted", lambda _policy: {"another": "ending"})
     result = run("demo")
     assert result.exit_code == 1
-    assert "FAIL the final state is not that of a run which nobody interrupted" in result.stdout
+    assert "FAIL the final state is not that of an uninterrupted run" in result.stdout
     assert "NOT everything held" in result.stdout
 
 
@@ -124,9 +124,9 @@ def test_ctrl_c_while_a_process_is_being_started_leaves_none(monkeypatch, tmp_pa
             started.append(self)
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(lives.subprocess, "Popen", Interrupted)
+    monkeypatch.setattr(processes.subprocess, "Popen", Interrupted)
     with pytest.raises(KeyboardInterrupt):
-        lives.live(tmp_path / "store.db", "s", "cheapest")
+        processes.run_agent(tmp_path / "store.db", "s", "cheapest")
     [process] = started
     assert process.returncode is not None
     with pytest.raises(KeyboardInterrupt):  # and from now on it comes at once

@@ -89,7 +89,7 @@ def test_a_rollback_tells_what_it_leaves_behind_and_strict_takes_short_ids(run, 
         assert "=" not in refused.stderr.splitlines()[-1]  # what Python would have it called
     dry = run("rollback", "orders", start, "--dry-run")
     assert f'stays done, and can be undone: ship(what="pens") ({shipped.short_id})' in dry.stderr
-    assert f'nobody knows whether it was done: pay(to="eve", amount=7) ({doubted.short_id})' in dry.stderr
+    assert f'outcome unknown: pay(to="eve", amount=7) ({doubted.short_id})' in dry.stderr
     planned = json.loads(run("rollback", "orders", start, "--dry-run", "--json").stdout)
     assert (planned["undos"], planned["unknown"]) == ([shipped.effect_id], [doubted.effect_id])
     few = run("rollback", "orders", start, "--strict", "--acknowledge", shipped.short_id, "--yes")
@@ -114,7 +114,7 @@ def test_an_agent_that_went_on_from_a_handoff_is_named_and_may_be_acknowledged_b
     with client.claim(made.handed, "approver", holder="desk 3") as claim:
         client.save("approver", lease=claim.lease, execution_state={"ok": True})
     dry = run("rollback", "main", made.first, "--dry-run")
-    assert f"agent approver (desk 3) has gone on from handoff {made.handed[-8:]}" in dry.stderr
+    assert f"agent approver (desk 3) has continued from handoff {made.handed[-8:]}" in dry.stderr
     assert run("rollback", "main", made.first, "--strict", "--yes").exit_code == 4
     allowed = run("rollback", "main", made.first, "--strict", "--acknowledge", made.handed[-8:], "--yes")
     assert allowed.exit_code == 0

@@ -81,7 +81,7 @@ def test_following_until_interrupted(made):
                 assert json.loads(follower.stdout.readline())["checkpoint"]["checkpoint_id"] == saved
         follower.send_signal(signal.SIGINT)
         assert follower.wait(240) == 130
-        assert follower.stderr.read() == "holdfast: interrupted\n"
+        assert json.loads(follower.stderr.read())["error"]["kind"] == "interrupted"
 
 
 def test_a_reader_that_goes_away_ends_it(made):

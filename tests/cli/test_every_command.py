@@ -16,19 +16,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stores import SOME_ID
+from world import PROGRAM, make_world
 
 from holdfast import SyncClient
 from holdfast.cli.main import COMMANDS
-from support import SOME_ID
+
+pytestmark = pytest.mark.every_store
 
 DOCUMENTED = (Path(__file__).parents[2] / "docs" / "json-output.md").read_text("utf-8")
 # Below these are values of the user's own, or names that are data.
-FREE = {"metadata", "tasks", "execution_state", "agent_context", "arguments", "identity", "usage", "heads", "result", "value",
+FREE = {"metadata", "tasks", "execution_state", "agent_context", "arguments", "identity", "usage", "heads", "result",
+        "value",
         "old", "new", "checkpointer"}  # fmt: skip
-PROGRAM = """
-def main(run):
-    run.step("one", len, "x")
-"""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,8 @@ TABLE: dict[str, list[Case]] = {
     "restore": [Case("{snapshot} --dir {directory} --yes", missing="nobody --dir {directory} --yes")],
     "rollback": [
         Case(
-            "main {first} --yes", missing="nobody {first} --yes", conflict="held {held} --yes", reads="main {second} --yes"
+            "main {first} --yes", missing="nobody {first} --yes", conflict="held {held} --yes",
+            reads="main {second} --yes"
         )
     ],
     "undo": [Case("", missing="00000000", conflict="{undone}")],
@@ -94,7 +95,8 @@ TABLE: dict[str, list[Case]] = {
     "op": [Case("log")],
     "fork": [
         Case("{snapshot} {new} --dir {directory}", missing="nobody {new} --dir {directory}"),
-        Case("{second} --set messages.0=x", missing="nobody", conflict="{second} --name main", reads="{second} --set messages.0=x"),
+        Case("{second} --set messages.0=x", missing="nobody", conflict="{second} --name main",
+             reads="{second} --set messages.0=x"),
     ],
     "adopt": [Case("what-if --yes", missing="nobody --yes")],
     "hook": [Case("claude-code --yes", needs_store=False)],
@@ -129,52 +131,21 @@ TABLE: dict[str, list[Case]] = {
     "langgraph": [Case("threads")],
     "verify": [Case("", missing="nobody", reads="")],
     "migrate": [Case("--check", missing="--check --session nobody")],
+    "trust": [Case("{asking} --yes", needs_store=False), Case("--list", needs_store=False)],
     "doctor": [Case("")],
     "completion": [Case("bash", needs_store=False)],
 }  # fmt: skip
 CASES = [pytest.param(name, case, id=f"{name} {case.ok}".strip()) for name, cases in TABLE.items() for case in cases]
 
 
-def dies(**_: Any) -> None:
-    raise KeyboardInterrupt
-
-
 @pytest.fixture(scope="module")
 def made_once(tmp_path_factory) -> tuple[Path, dict[str, str]]:
     """A directory with a store that has something of everything; what commands are given, by name."""
     root = tmp_path_factory.mktemp("world")
-    (root / "project").mkdir()
-    (root / "project" / "a.txt").write_text("one\n")
-    (root / "every_command_program.py").write_text(PROGRAM)
-    (root / "state.json").write_text('{"messages": ["one", "two"]}')
+    (root / "asking").mkdir()
+    (root / "asking" / "holdfast.toml").write_text('store = "redis://127.0.0.1"\n')
     with SyncClient.sqlite(root / ".holdfast" / "store.db") as client:
-        first = client.save("worker", session_id="main", execution_state={"messages": ["one"]}, step_name="read")
-        second = client.save("worker", session_id="main", execution_state={"messages": ["one", "two"]})
-        handed = client.handoff(second, target_agent_id="approver")
-        client.fork(first, session_id="what-if")
-        client.tag("release", first)
-        with client.run("steps", agent_id="a") as run:
-            run.step("one", len, "x")
-        approval, decided = (client.request_approval("main", "pay", {"to": who}) for who in ("ann", "bob"))
-        client.decide(decided.approval_id, "approve", by="eve")
-        with pytest.raises(KeyboardInterrupt), client.run("orders", agent_id="buyer") as run:
-            run.effect("pay", lambda amount: "r-1", amount=5)
-            run.effect("pay", dies, amount=7)
-        in_doubt, settled = client.effects("orders")
-        taken = client.handoff(client.save("a", session_id="taken"), target_agent_id="approver")
-        client.claim(taken, "approver", seconds=3600)  # this process lives, so it holds
-        held = client.save("a", session_id="held")
-        client.lease("held", seconds=3600)
-        snapshot = client.workspace(root / "project").snapshot("before").checkpoint_id
-        client.export(root / "bundle.hf", session_id="main")
-        client.pin(first)
-        undone, tagged = (one.short_id for one in client.operations(limit=2))
-        client.undo()
-    return root, {
-        "first": first, "second": second, "handed": handed, "approval": approval.short_id, "decided": decided.short_id,
-        "effect": in_doubt.short_id, "settled": settled.short_id, "held": held, "taken": taken, "snapshot": snapshot,
-        "undone": undone, "tagged": tagged,
-    }  # fmt: skip
+        return root, make_world(root, client)
 
 
 @pytest.fixture
@@ -187,7 +158,7 @@ def world(made_once, tmp_path) -> dict[str, str]:
 
 def places(root: Path) -> dict[str, str]:
     names = {
-        "path": ".holdfast/store.db", "directory": "project", "state": "state.json", "new": "new",
+        "path": ".holdfast/store.db", "directory": "project", "asking": "asking", "state": "state.json", "new": "new",
         "nowhere": "nowhere.db", "bundle": "bundle.hf",
     }  # fmt: skip
     return {name: str(root / where) for name, where in names.items()}
@@ -207,6 +178,19 @@ def call(run, world: Mapping[str, str], name: str, args: str, *flags: str) -> An
     ours, dashes, command = args.partition("-- ")  # what follows is a command line of its own
     words = [*ours.split(), *flags, *dashes.split(), *command.split()]
     return run(name, *(word.format_map(world) for word in words))
+
+
+def error_of(result: Any) -> dict[str, Any]:
+    """What `--json` says of a failure: the last line of stderr. The lines before it are words."""
+    said: dict[str, Any] = json.loads(result.stderr.splitlines()[-1])
+    assert list(said) == ["error"]
+    error: dict[str, Any] = said["error"]
+    assert error["exit_code"] == result.exit_code
+    assert set(error) <= documented_of_errors()
+    assert error["message"]
+    assert isinstance(error["did_you_mean"], list)
+    assert result.stderr.isascii()
+    return error
 
 
 def test_release_gives_back_what_was_claimed_and_nothing_else(run, world):
@@ -238,18 +222,22 @@ def test_json_is_what_is_documented(run, world, name, case):
 
 @pytest.mark.parametrize(("name", "case"), [one for one in CASES if one.values[1].missing is not None])
 def test_what_is_not_there_exits_with_3_and_prints_nothing(run, world, name, case):
-    for flags in ((), ("--json",)):
-        result = call(run, world, name, case.missing, *flags)
-        assert (result.exit_code, result.stdout) == (3, ""), result.stderr
-        assert result.stderr.startswith("holdfast: ")
+    result = call(run, world, name, case.missing)
+    assert (result.exit_code, result.stdout) == (3, ""), result.stderr
+    assert result.stderr.startswith("holdfast: ")
+    result = call(run, world, name, case.missing, "--json")
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert error_of(result)["kind"].endswith("not_found")
 
 
 @pytest.mark.parametrize(("name", "case"), [one for one in CASES if one.values[1].conflict is not None])
 def test_a_conflict_exits_with_4_and_prints_nothing(run, world, name, case):
-    for flags in ((), ("--json",)):
-        result = call(run, world, name, case.conflict, *flags)
-        assert (result.exit_code, result.stdout) == (4, ""), result.stderr
-        assert "holdfast: " in result.stderr
+    result = call(run, world, name, case.conflict)
+    assert (result.exit_code, result.stdout) == (4, ""), result.stderr
+    assert "holdfast: " in result.stderr
+    result = call(run, world, name, case.conflict, "--json")
+    assert (result.exit_code, result.stdout) == (4, "")
+    error_of(result)
 
 
 @pytest.mark.parametrize(("name", "case"), [one for one in CASES if one.values[1].reads is not None])
@@ -261,10 +249,15 @@ def test_damage_exits_with_5(run, world, name, case):
     connection.execute("UPDATE record SET data = ? WHERE id = ?", (damaged, id_))
     connection.commit()
     connection.close()
-    for flags in ((), ("--json",)):
-        result = call(run, world, name, case.reads, *flags)
-        assert result.exit_code == 5, result.stderr
-        assert "holdfast: " in result.stderr
+    result = call(run, world, name, case.reads)
+    assert result.exit_code == 5, result.stderr
+    assert "holdfast: " in result.stderr
+    result = call(run, world, name, case.reads, "--json")
+    assert result.exit_code == 5, result.stderr
+    if result.stdout:  # what could be read
+        json.loads(result.stdout)
+    else:
+        assert error_of(result)["kind"] == "corrupt"
 
 
 @pytest.mark.parametrize(("name", "case"), [one for one in CASES if one.values[1].needs_store])
@@ -273,6 +266,10 @@ def test_without_a_store_it_exits_with_3_and_says_how_to_begin(run, nowhere, nam
     assert result.exit_code == 3
     assert "holdfast demo" in result.output
     assert {path.name for path in Path.cwd().iterdir()} - {"__pycache__"} == {"project", "every_command_program.py"}
+    result = call(run, nowhere, name, case.ok, "--json")
+    assert result.exit_code == 3
+    if name != "doctor":  # it found that
+        assert error_of(result)["kind"] == "store_not_found"
 
 
 @pytest.mark.parametrize(("name", "case"), [one for one in CASES if one.values[1].needs_store])
@@ -282,6 +279,59 @@ def test_a_store_that_is_no_database_exits_with_5(run, nowhere, monkeypatch, nam
     result = call(run, nowhere, name, case.ok)
     assert result.exit_code == 5
     assert "damaged or not a SQLite database" in result.output
+    result = call(run, nowhere, name, case.ok, "--json")
+    assert result.exit_code == 5
+    if name != "doctor":
+        assert error_of(result)["kind"] == "corrupt"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("wrong", ["--nonsense", "--store"])
+def test_a_wrong_command_line_is_told_as_json(run, name, wrong):
+    """An option that is not there, and one without its value; before and after the command."""
+    inner = {"op": ["log"], "langgraph": ["threads"], "import": ["file"]}.get(name, [])
+    for args in ([name, *inner, "--json", wrong], ["--nonsense", name, *inner, "--json"]):
+        result = run(*args)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert error_of(result)["kind"] == "usage"
+        assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_store_that_cannot_be_reached_is_told_as_json(run):
+    for name, cases in TABLE.items():
+        if any(case.needs_store for case in cases) and name not in ("doctor", "compare", "bisect"):
+            result = call(
+                run, defaultdict(lambda: SOME_ID, directory="."), name, cases[0].ok, "--store", "mysql://x/y", "--json"
+            )
+            assert result.exit_code in (1, 2, 3), name
+            error_of(result)
+
+
+@pytest.mark.parametrize("url", ["redis://127.0.0.1:1", "postgresql://127.0.0.1:1/none"])
+def test_a_server_that_is_down_is_told_as_json(run, url):
+    pytest.importorskip("redis" if url.startswith("redis") else "psycopg")
+    result = run("sessions", "--store", url, "--json")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert error_of(result)["kind"] == "store"
+
+
+def test_a_json_of_the_program_that_is_called_is_not_ours(run, world):
+    result = run("bisect", "nobody", "--", "true", "--json")
+    assert result.stderr.startswith("holdfast: ")
+
+
+def test_a_file_that_cannot_be_written_is_told_without_a_traceback(run, world):
+    result = run("export", "main", "-o", "x" * 300)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("holdfast: ")
+    assert error_of(run("export", "main", "-o", "x" * 300, "--json"))["kind"] == "system"
+
+
+def test_an_error_carries_what_is_known_of_it(run, world):
+    error = error_of(call(run, world, "save", "held {state}", "--json"))
+    assert error["kind"] == "lease_held"
+    assert error["holder"]
+    assert error["expires_at"].endswith("Z")
 
 
 def fields(value: Any) -> Iterator[str]:
@@ -296,9 +346,16 @@ def fields(value: Any) -> Iterator[str]:
             yield from fields(inner)
 
 
+def documented_of_errors() -> set[str]:
+    [section] = re.findall(r"^## An error$(.*?)^## ", DOCUMENTED, re.MULTILINE | re.DOTALL)
+    section = re.sub(r"^```.*?^```$", "", section, flags=re.MULTILINE | re.DOTALL)
+    return {word for quoted in re.findall(r"`([^`]+)`", section) for word in re.findall(r"\w+", quoted)}
+
+
 def documented(name: str) -> set[str]:
-    """The words that stand in backticks where the command is documented, there where it refers to, and of checkpoints."""
-    _, of_checkpoints, _, of_commands = re.split(r"^## .*$", DOCUMENTED, flags=re.MULTILINE)
+    """The words that stand in backticks where the command is documented, there where it refers to,
+    and of checkpoints."""
+    _, _, of_checkpoints, _, of_commands = re.split(r"^## .*$", DOCUMENTED, flags=re.MULTILINE)
     paragraphs = of_commands.split("\n\n")
     own = "\n".join(one for one in paragraphs if re.search(rf"`holdfast {name}[` ]", one))
     assert own, f"docs/json-output.md says nothing about `holdfast {name}`"

@@ -111,3 +111,13 @@ def test_pipes(made, tmp_path):
 def test_stdout_is_for_one_thing(run, made):
     result = run("export", "-o", "-", "--json")
     assert (result.exit_code, result.stdout) == (2, "")
+
+
+def test_what_has_outlived_its_time_to_live_is_left_out_and_said(run, made, tmp_path):
+    with SyncClient.sqlite(tmp_path / ".holdfast" / "store.db") as client:
+        client.save("a", session_id="short", execution_state={"n": 1}, ttl_seconds=0.001)
+        client.save("a", session_id="short", execution_state={"n": 2})
+    result = run("export", "short", "-o", "short.holdfast")
+    assert result.exit_code == 0
+    assert "left out 1 checkpoint: the time to live is over" in result.stderr
+    assert json.loads(run("export", "short", "-o", "again.holdfast", "--json").stdout)["expired_by_ttl"] == 1

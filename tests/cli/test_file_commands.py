@@ -135,7 +135,7 @@ class TestDiff:
         assert shown.startswith("A .env\n  nothing → file, 11 B\nA image\n  nothing → file, 2 B\nA link\n")
 
     def test_of_a_checkpoint_without_files(self, run, made):
-        result = run("diff", "main")
+        result = run("diff", "main", "--files")
         assert result.exit_code == 3
         assert "has no snapshot of files" in result.stderr
 

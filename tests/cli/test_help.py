@@ -1,6 +1,6 @@
 """Help texts are part of the product: they change on purpose only.
 
-HOLDFAST_UPDATE_SNAPSHOTS=1 pytest tests/cli/test_help.py    writes them anew.
+HOLDFAST_UPDATE_SNAPSHOTS=1 pytest tests/cli/test_help.py    writes them again.
 """
 
 import os
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 import pytest
+from stores import python
 
 from holdfast import __version__
 from holdfast.cli.main import COMMANDS, cli
-from support import python
 
 SNAPSHOTS = Path(__file__).with_name("snapshots")
 
@@ -71,7 +71,7 @@ def test_help_loads_neither_a_client_nor_any_command():
         import sys
         from holdfast.cli.main import cli
         cli(["--help"], standalone_mode=False)
-        heavy = ("asyncio", "sqlite3", "rich", "ormsgpack", "zstandard", "holdfast.client", "holdfast.cli.cmd_")
+        heavy = ("asyncio", "sqlite3", "rich", "ormsgpack", "zstandard", "holdfast.client", "holdfast.cli.commands.")
         print([name for name in sys.modules if name.startswith(heavy)], file=sys.stderr)
     """)
     assert done.stderr == "[]\n"
@@ -83,7 +83,8 @@ def test_commands_load_nothing_of_a_terminal_or_an_event_loop_where_there_is_non
     done = python(f"""
         import sys
         from holdfast.cli.main import cli
-        cli(["--store", {str(made.path)!r}, {command!r}, *(["main"] if {command!r} == "show" else [])], standalone_mode=False)
+        words = [{command!r}, *(["main"] if {command!r} == "show" else [])]
+        cli(["--store", {str(made.path)!r}, *words], standalone_mode=False)
         print([name for name in sys.modules if name.startswith(("asyncio", "rich"))], file=sys.stderr)
     """)
     assert done.stderr.endswith("[]\n")

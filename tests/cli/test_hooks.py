@@ -3,9 +3,9 @@
 import errno
 import io
 import json
+import os
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from holdfast import SyncClient
 from holdfast.cli.hooks import claude_code
-from holdfast.cli.hooks.port import agents, hooks_of
+from holdfast.cli.hooks.port import list_agents, load_hooks
 from holdfast.cli.main import cli
 
 SESSION = "0f5c-session"
@@ -39,7 +39,8 @@ def agent(tmp_path, monkeypatch):
             "cwd": str(project),
             "hook_event_name": event,
         } | fields
-        return CliRunner().invoke(cli, ["hook", "claude-code", "--serve"], input=json.dumps(payload), catch_exceptions=False)  # fmt: skip
+        return CliRunner().invoke(cli, ["hook", "claude-code", "--serve"], input=json.dumps(payload),
+                                  catch_exceptions=False)  # fmt: skip
 
     def tool(name, **given):
         result = send(
@@ -78,10 +79,12 @@ class TestInstalling:
     def test_what_it_installs_is_a_command_that_runs(self, run, settings, tmp_path):
         run("hook", "claude-code", "--yes")
         command = json.loads(settings.read_text())["hooks"]["PostToolUse"][0]["hooks"][0]["command"]
-        event = {"session_id": "s", "cwd": str(tmp_path), "hook_event_name": "PostToolUse", "tool_name": "Bash", "tool_input": {"command": "ls"}}  # fmt: skip
+        event = {"session_id": "s", "cwd": str(tmp_path), "hook_event_name": "PostToolUse", "tool_name": "Bash",
+                 "tool_input": {"command": "ls"}}  # fmt: skip
         path = f"{sys.exec_prefix}/bin:/usr/bin:/bin"
         done = subprocess.run(
-            ["sh", "-c", command], input=json.dumps(event), capture_output=True, text=True, cwd="/", env={"PATH": path}, check=False
+            ["sh", "-c", command], input=json.dumps(event), capture_output=True, text=True, cwd="/", env={"PATH": path},
+            check=False
         )  # fmt: skip
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
         with SyncClient.sqlite(tmp_path / ".holdfast" / "store.db") as client:
@@ -126,18 +129,16 @@ class TestInstalling:
         assert settings.read_text() == text
 
     def test_settings_that_can_not_be_read_or_written_are_said(self, run, settings, monkeypatch):
-        def said(words):
-            result = run("hook", "claude-code", "--yes")
+        def said(words, *flags):
+            result = run("hook", "claude-code", "--yes", *flags)
             assert (result.exit_code, result.stdout) == (1, "")
             assert words in result.stderr
             assert "nothing was changed" in result.stderr
             assert "Traceback" not in result.stderr
 
-        def no_room(self, *given):
-            write_bytes(self, b"half")
+        def no_room(descriptor):  # after a part was written
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        write_bytes = Path.write_bytes
         settings.parent.write_text("no directory")
         said("can't be read (Not a directory)")
         settings.parent.unlink()
@@ -145,12 +146,13 @@ class TestInstalling:
         said("can't be read (Is a directory)")
         settings.rmdir()
         with monkeypatch.context() as patched:
-            patched.setattr(Path, "write_text", no_room)
+            patched.setattr(os, "fsync", no_room)
             said("can't be written (No space left on device)")
         assert list(settings.parent.iterdir()) == []
         settings.parent.rmdir()
+        monkeypatch.setenv("HOME", str(settings.parent.parent))
         settings.parent.symlink_to("/proc/self/fdinfo")  # where not even root may write
-        said("can't be written (")
+        said("can't be written (", "--user")
 
     def test_for_oneself_or_for_all_projects(self, run, tmp_path, monkeypatch):
         monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -160,8 +162,8 @@ class TestInstalling:
         assert said == {"settings": str(tmp_path / "home" / ".claude" / "settings.json"), "changed": True}
 
     def test_an_agent_is_a_file(self):
-        assert agents() == ["claude-code"]
-        assert hooks_of("claude-code") is claude_code
+        assert list_agents() == ["claude-code"]
+        assert load_hooks("claude-code") is claude_code
 
 
 class TestServing:

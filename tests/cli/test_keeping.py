@@ -156,7 +156,7 @@ class TestDu:
 
     def test_as_json(self, run, long, made):
         usage = json.loads(run("du", "--json").stdout)
-        kinds = ("record_bytes", "tombstone_bytes", "run_bytes", "blob_bytes", "row_bytes", "overhead_bytes")
+        kinds = ("record_bytes", "tombstone_bytes", "segment_bytes", "blob_bytes", "row_bytes", "overhead_bytes")
         assert sum(usage[kind] for kind in kinds) == usage["total_bytes"]
         assert sum(usage["parts"].values()) == usage["total_bytes"]
         [alone] = json.loads(run("du", "long", "--json").stdout)["sessions"]

@@ -1,5 +1,5 @@
-"""`holdfast langgraph init` and `threads`. That `threads --restore` brings threads back is shown with the real server, in
-tests/langgraph_dev."""
+"""`holdfast langgraph init` and `threads`. That `threads --restore` brings threads back is shown
+with the real server, in test_langgraph_dev.py."""
 
 import json
 import socket
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import SyncClient
-from holdfast.cli.langgraph_json import OURS, with_checkpointer
+from holdfast.cli.langgraph.config_file import OURS, with_checkpointer
 from holdfast.errors import ConflictError, UsageError
 
 CONFIG = """\
@@ -30,7 +30,8 @@ def config(tmp_path):
     return file
 
 
-# -- init ----------------------------------------------------------------------------------------------------------------
+# -- init
+# ----------------------------------------------------------------------------------------------------------------
 
 
 def test_init_shows_the_difference_and_changes_one_thing(run, config):
@@ -149,12 +150,14 @@ def test_what_is_no_configuration_is_refused_with_words(text):
         with_checkpointer(text)
 
 
-# -- threads -------------------------------------------------------------------------------------------------------------
+# -- threads
+# -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def threads(tmp_path):
-    """Two threads of a server, one with a subgraph, one thread of a program, and a session that is none of LangGraph's."""
+    """Two threads of a server, one with a subgraph, one thread of a program, and a session that is
+    none of LangGraph's."""
     saver = pytest.importorskip("holdfast.langgraph").HoldfastSaver
     with saver.from_sqlite(tmp_path / ".holdfast" / "store.db") as kept:
         for number, (thread, ns, graph) in enumerate(

@@ -13,7 +13,7 @@ pytest.importorskip("langgraph.graph")
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
-from langgraph.types import Command, interrupt
+from langgraph.types import Command, Send, interrupt
 
 from holdfast.langgraph import HoldfastSaver
 
@@ -87,6 +87,67 @@ def test_show(run, store):
     one = run("show", "lg/user-7", "--path", "channel_values.log")
     assert one.exit_code == 0, one.stderr
     assert json.loads(one.stdout) == ["answered", "approved: yes", "answered"]
+
+
+def test_timeline_names_the_nodes_that_ran(run, store):
+    header, *rows = run("timeline", "lg/user-7").stdout.splitlines()
+    at = header.index("nodes"), header.index("checkpoint")
+    assert [row[at[0] : at[1]].strip() for row in rows] == ["answer", "", "answer", "", "", "approve", "answer", "", ""]
+
+
+def test_a_node_that_was_sent_to_is_named_each_time(run, tmp_path):
+    class Parts(TypedDict):
+        out: Annotated[list[str], operator.add]
+
+    builder = StateGraph(Parts)
+    builder.add_node("plan", lambda _: {"out": ["planned"]})
+    builder.add_node("work", lambda part: {"out": [part["name"]]})
+    builder.add_edge(START, "plan")
+    builder.add_conditional_edges("plan", lambda _: [Send("work", {"name": name}) for name in "ab"], ["work"])
+    with on(tmp_path / ".holdfast" / "store.db") as saver:
+        graph = builder.compile(checkpointer=saver)
+        for _ in range(2):
+            graph.invoke({"out": []}, CONFIG)
+    header, *rows = run("timeline", "lg/user-7").stdout.splitlines()
+    at = header.index("nodes"), header.index("checkpoint")
+    assert [row[at[0] : at[1]].strip() for row in rows] == ["work", "plan", "", "", "work", "plan", "", ""]
+
+
+def test_show_names_nodes_and_channels(run, store):
+    lines = [line.split() for line in run("show", "lg/user-7").stdout.splitlines()]
+    assert ["nodes", "answer"] in lines
+    assert ["channels", "dict", "of", "2"] in lines
+    assert ["log", "list", "of", "3,", "the", "last:", "'answered'"] in lines
+    assert ["thread_id", "'user-7'"] in lines
+    text = run("show", "lg/user-7").stdout
+    assert "versions" not in text
+    assert "branch:to" not in text
+    assert "versions_seen" in run("show", "lg/user-7", "--state").stdout
+
+
+def test_diff_shows_nodes_and_values(run, store):
+    said = run("diff", "lg/user-7@-", "lg/user-7").stdout.splitlines()
+    assert said[:2] == ["@ nodes that ran: answer", "+ log[2]: 'answered'"]
+    assert said[2].startswith("+ messages[3]: langchain:AIMessage(content='answer 3', id='")
+    assert len(said) == 3
+    raw = run("diff", "lg/user-7@-", "lg/user-7", "--raw").stdout
+    assert "~ execution_state.channel_versions.messages" in raw
+    edits = json.loads(run("diff", "lg/user-7@-", "lg/user-7", "--json").stdout)["edits"]
+    assert any(edit["path"][:2] == ["execution_state", "versions_seen"] for edit in edits)
+
+
+def test_compare_shows_nodes_and_values(run, store):
+    with on(store) as saver:
+        graph = compiled(saver)
+        other = {"configurable": {"thread_id": "other"}}
+        graph.invoke({"messages": [HumanMessage("three")]}, other)
+    said = run("compare", "lg/user-7", "lg/other").stdout
+    assert "loop 1 answer" in said
+    assert "- log[1..2] removed (2 elements): 'approved: yes' · 'answered'" in said
+    assert "version" not in said
+    assert "channel_versions" in run("compare", "lg/user-7", "lg/other", "--raw", "--all").stdout
+    paths = json.loads(run("compare", "lg/user-7", "lg/other", "--stat", "--json").stdout)["paths"]
+    assert [one["path"] for one in paths] == ["messages", "log"]
 
 
 def test_verify_and_du(run, store):

@@ -206,7 +206,8 @@ def test_deep_and_strange_states_are_shown(run, tmp_path):
     assert json.loads(run("show", "s", "--path", "nan").stdout) == {"$type": "float", "value": "nan"}
 
 
-# -- search, raw, messages -------------------------------------------------------------------------------------------------
+# -- search, raw, messages
+# -------------------------------------------------------------------------------------------------
 
 TALK = [
     {"role": "user", "content": "Pay the invoice\nof May"},
@@ -290,9 +291,16 @@ def test_messages_elsewhere_and_nowhere(run, tmp_path):
 
 
 @pytest.mark.parametrize("messages", [[{}], [{"content": 7}], [{"content": [None, 3, {"type": "image"}]}],
-                                      [{"role": "assistant", "tool_calls": [7, {"function": {"arguments": "{"}}]}]])  # fmt: skip
+                                      [{"role": "assistant",
+                                        "tool_calls": [7, {"function": {"arguments": "{"}}]}]])  # fmt: skip
 def test_strange_messages_are_shown(run, tmp_path, messages):
     with SyncClient.sqlite(tmp_path / ".holdfast" / "store.db") as client:
         client.save("a", session_id="s", execution_state={"messages": messages})
     result = run("show", "s", "--messages")
     assert (result.exit_code, result.stderr) == (0, "")
+
+
+def test_a_timeline_without_a_checkpoint_of_an_agent_says_so(run, made):
+    result = run("timeline", "main", "--agent", "nobody")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "no checkpoint of that agent" in result.stderr

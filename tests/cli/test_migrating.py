@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from holdfast import SyncClient, migration
-from holdfast.model.migrations import default_migrations
+from holdfast.model.state_migration import default_migrations
 
 MODULE = """
 from dataclasses import dataclass

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from holdfast import SyncClient
-from holdfast.workspace import apply
+from holdfast.workspace.restore import apply
 
 
 @pytest.fixture
@@ -27,7 +27,8 @@ def project(tmp_path):
 
 
 def files(tmp_path):
-    return {str(one.relative_to(tmp_path)): one.read_text() for one in tmp_path.rglob("*") if one.is_file() and ".holdfast" not in one.parts}  # fmt: skip
+    found = [one for one in tmp_path.rglob("*") if one.is_file() and ".holdfast" not in one.parts]
+    return {str(one.relative_to(tmp_path)): one.read_text() for one in found}
 
 
 AT = [
@@ -50,10 +51,13 @@ class TestRestore:
     def test_and_undo_takes_it_back_and_does_it_again(self, run, project, tmp_path):
         run("restore", project[0], "--yes")
         result = run("undo", "--yes")
-        assert (result.exit_code, result.stdout) == (0, "2 made, 1 replaced\n")
+        assert result.exit_code == 0
+        assert result.stdout == f"undid restore: files of {tmp_path}: back to before: 2 made, 1 replaced\n"
         assert "undo this, too: holdfast undo" in result.stderr
         assert files(tmp_path) == AT[2]
-        assert run("undo", "--yes").exit_code == 0
+        assert run("undo", "--yes").exit_code == 3  # nothing is left to undo, and nothing is done again
+        assert files(tmp_path) == AT[2]
+        assert run("redo", "--yes").exit_code == 0
         assert files(tmp_path) == AT[0]
 
     def test_in_a_script_it_needs_yes(self, run, project, tmp_path):
@@ -87,7 +91,10 @@ class TestRestore:
     def test_state_files_or_both(self, run, project, tmp_path):
         result = run("restore", project[1], "--state", "--yes")
         assert result.exit_code == 0
-        assert f"undo: holdfast restore {project[2][-8:]} --state" in result.stderr
+        printed = result.stderr.split("undo: holdfast ")[1].split()
+        assert run(*printed).stdout.startswith("undid rollback: session s: step ")
+        assert json.loads(run("show", "s", "--json").stdout)["checkpoint_id"] == project[2]
+        assert run("redo").exit_code == 0
         assert files(tmp_path) == AT[2]
         assert json.loads(run("show", "s", "--json").stdout)["checkpoint_id"] == project[1]
         planned = json.loads(run("restore", project[0], "--files", "--state", "--dry-run", "--json").stdout)

@@ -56,15 +56,15 @@ class TestUndoAndRedo:
         run("pin", points[0], "--note", "why")
         result = run("undo")
         assert result.exit_code == 0, result.stderr
-        assert result.stdout == f"undid pin: {points[0][-8:]}: not pinned → pinned\n"
+        assert result.stdout == f"undid pin: {points[0][-8:]}: pinned → not pinned\n"
         assert "undo this, too: holdfast undo " in result.stderr
-        assert run("undo").stdout.startswith("undid tag: tag 'one': none → ")
+        assert run("undo").stdout == f"undid tag: tag 'one': {points[0][-8:]} → none\n"
         assert tags(run) == {}
         nothing = run("undo")
         assert (nothing.exit_code, nothing.stdout) == (3, "")
         assert "no operation that is not undone already" in nothing.stderr
-        assert run("redo").stdout.startswith("redid tag")
-        assert run("redo").stdout.startswith("redid pin")
+        assert run("redo").stdout == f"redid tag: tag 'one': none → {points[0][-8:]}\n"
+        assert run("redo").stdout == f"redid pin: {points[0][-8:]}: not pinned → pinned\n"
         assert json.loads(run("pin", "--json").stdout)["pins"][0]["note"] == "why"
         nothing = run("redo")
         assert (nothing.exit_code, nothing.stdout) == (3, "")
@@ -90,7 +90,30 @@ class TestUndoAndRedo:
         said = json.loads(run("undo", "--json").stdout)
         assert (said["kind"], said["operation"]["kind"], said["left"]) == ("undo", "rollback", [])
         assert said["state"] == {"session_id": "s", "from_id": points[0], "to_id": points[2]}
+        assert said["changes"] == [{"kind": "head", "name": "s", "before": points[0], "after": points[2]}]
         assert head(run) == points[2]
+
+    def test_say_which_way_things_went(self, run, points, tmp_path):
+        run("rollback", "s", points[0], "--files", "--yes")
+        first, last = f"step 0 ({points[0][-8:]})", f"step 2 ({points[2][-8:]})"
+        planned = run("undo", "--dry-run").stdout
+        undone = run("undo", "--yes").stdout
+        assert undone == (
+            f"undid rollback: files of {tmp_path}: back to before: 1 replaced; session s: {first} → {last}\n"
+        )
+        assert planned == undone.replace("undid", "would undo")
+        assert f"session s: {last} → {first}" in run("redo", "--yes").stdout
+
+    def test_a_new_operation_ends_what_can_be_redone(self, run, points):
+        run("tag", "one", points[0])
+        undone = json.loads(run("undo", "--json").stdout)["operation"]["operation_id"]
+        run("pin", points[0])
+        refused = run("redo")
+        assert (refused.exit_code, refused.stdout) == (3, "")
+        assert "nothing was undone since the last operation" in refused.stderr
+        assert tags(run) == {}
+        assert run("redo", undone).exit_code == 0
+        assert tags(run) == {"one": points[0]}
 
     def test_what_was_built_upon_is_a_conflict(self, run, points):
         run("rollback", "s", points[0], "--yes")
@@ -124,7 +147,8 @@ class TestUndoAndRedo:
         run("undo", "--yes")
         assert (tmp_path / "code.py").read_text() == "step 2\n"
         result = run("redo", "--yes")
-        assert result.stdout == "1 replaced\n"
+        to = f"step 0 ({points[0][-8:]})"
+        assert result.stdout == f"redid restore: files of {tmp_path}: again to {to}: 1 replaced\n"
         assert "~  code.py" in result.stderr
         assert (tmp_path / "code.py").read_text() == "step 0\n"
 
@@ -132,11 +156,14 @@ class TestUndoAndRedo:
         (tmp_path / "other").mkdir()
         run("restore", points[0], "--yes", "--dir", "other")
         run("tag", "one", points[0])
+        assert run("undo").stdout.startswith("undid tag")
+        assert run("undo").exit_code == 3  # what was done to another directory than this one is passed by
+        assert (tmp_path / "other" / "code.py").read_text() == "step 0\n"
         assert run("undo", "--yes", "--dir", "other").exit_code == 0
         assert list((tmp_path / "other").iterdir()) == []
-        assert tags(run) == {"one": points[0]}
         assert run("redo", "--yes", "--dir", "other").exit_code == 0
         assert (tmp_path / "other" / "code.py").read_text() == "step 0\n"
+        assert run("redo").stdout.startswith("redid tag")
 
 
 class TestRollback:
@@ -166,7 +193,7 @@ class TestRollback:
 
     def test_to_where_it_stands(self, run, points):
         result = run("rollback", "s", "s")
-        assert result.stdout == f"session s stands at {points[2][-8:]} already\n"
+        assert result.stdout == f"session s is at {points[2][-8:]} already\n"
         assert "undo" not in result.stderr
 
     def test_what_is_not_there(self, run, points):
@@ -184,7 +211,7 @@ class TestAdopt:
         result = run("adopt", "way", "--yes")
         assert result.exit_code == 0, result.stderr
         adopted = head(run)
-        assert result.stdout == f"session s goes on at {adopted}\n"
+        assert result.stdout == f"session s continues at {adopted}\n"
         assert json.loads(run("show", "s", "--state", "--json").stdout) == {"way": 1}
         printed = result.stderr.split("undo: holdfast ")[1].split()
         run(*printed)

@@ -1,5 +1,6 @@
 """What reaches a terminal: nothing that a name could smuggle in, no colors where none are wanted, no tracebacks."""
 
+import json
 import os
 import signal
 import subprocess
@@ -8,9 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
+from terminal import on_a_terminal
 
 from holdfast import SyncClient
-from holdfast.cli.printable import byte_count, printable, width
+from holdfast.cli.terminal.sanitize import escape, format_bytes, measure_width
+
+pytestmark = pytest.mark.slow  # in sum: processes, terminals, waits
 
 HOSTILE = [
     "\x1b[2J\x1b]0;owned\x07",
@@ -42,7 +46,7 @@ def test_hostile_names_are_escaped_and_shortened(run, hostile):
         assert result.exit_code == 0
         assert is_harmless(result.stdout)
         assert is_harmless(result.stderr)
-        assert max(map(len, result.stdout.splitlines())) < 300
+        assert max(map(len, result.stdout.splitlines())) < 800  # two names of 255, and no more of any
     for name in HOSTILE:
         result = run("show", name)
         assert result.exit_code == 0
@@ -59,35 +63,6 @@ def test_hostile_names_in_errors(run, made):
             result = run(*args)
             assert result.exit_code in (1, 2, 3)
             assert is_harmless(result.stderr)
-
-
-def on_a_terminal(*args: str, cwd, **environment: str) -> str:
-    """What the command prints to a terminal of its own."""
-    import pty
-
-    ours, theirs = pty.openpty()
-    child = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", **environment}
-    with subprocess.Popen(
-        [sys.executable, "-m", "holdfast", *args],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=subprocess.DEVNULL,
-        cwd=cwd,
-        env=child,
-    ) as process:
-        os.close(theirs)
-        out = b""
-        while True:
-            try:
-                piece = os.read(ours, 65536)
-            except OSError:  # how Linux says that the other end is closed
-                break
-            if not piece:
-                break
-            out += piece
-        assert process.wait() == 0
-    os.close(ours)
-    return out.decode()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo terminal")
@@ -127,6 +102,8 @@ def test_what_is_longer_than_the_screen_goes_through_a_pager(made, tmp_path):
     shown = on_a_terminal("timeline", "main", cwd=tmp_path, **small)
     assert shown.startswith("paged")
     assert made.first[-8:] in shown
+    wrapped = on_a_terminal("timeline", "main", "--graph", cwd=tmp_path, **{**small, "LINES": "8", "COLUMNS": "30"})
+    assert wrapped.startswith("paged")  # four lines that take more of the screen
     for args, environment in (
         (("timeline", "main"), {**small, "LINES": "50"}),
         (("--no-pager", "timeline", "main"), small),
@@ -143,13 +120,13 @@ def test_without_a_terminal_there_is_no_pager(run_process, made, tmp_path):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="pseudo-terminals")
-def test_a_narrow_terminal_shortens_names_and_never_ids_or_times(made, tmp_path):
+def test_a_narrow_terminal_shortens_what_describes_and_never_ids_or_times(made, tmp_path):
     with SyncClient.sqlite(made.path) as client:
-        client.save("an agent with a long name", session_id="日本語の名前 of a session that goes on and on")
+        client.save("an agent", session_id="short", step_name="a step with a name that says a lot about it")
     wide = on_a_terminal("sessions", cwd=tmp_path, COLUMNS="200").splitlines()
     narrow = on_a_terminal("sessions", cwd=tmp_path, COLUMNS="80", NO_COLOR="1").splitlines()
     assert "…" in narrow[1]
-    assert max(map(width, narrow)) <= 80
+    assert max(map(measure_width, narrow)) <= 80
     assert [line.split()[-3:] for line in narrow[1:]] == [line.split()[-3:] for line in wide[1:]]
 
 
@@ -211,18 +188,24 @@ def test_control_c_exits_with_130_and_leaves_nothing_behind(tmp_path):
 
 
 def test_printable():
-    assert printable("plain 日本 é") == "plain 日本 é"
-    assert printable("\x1b[1m\n\u202e\U000e0001") == "\\x1b[1m\\x0a\\u202e\\U000e0001"
-    assert printable("abcdef", 4) == "abc…"
-    assert printable("\x00" * 4, 8) == "\\x00\\x0…"
+    assert escape("plain 日本 é") == "plain 日本 é"
+    assert escape("\x1b[1m\n\u202e\U000e0001") == "\\x1b[1m\\x0a\\u202e\\U000e0001"
+    assert escape("abcdef", 4) == "abc…"
+    assert escape("\x00" * 4, 8) == "\\x00\\x0…"
 
 
 def test_width():
-    assert [width(text) for text in ("abc", "日本", "e\u0301")] == [3, 4, 1]
+    assert [measure_width(text) for text in ("abc", "日本", "e\u0301")] == [3, 4, 1]
 
 
 def test_byte_count():
-    assert [byte_count(n) for n in (0, 999, 1000, 98_304, 3_100_000)] == ["0 B", "999 B", "1.0 KB", "98.3 KB", "3.1 MB"]
+    assert [format_bytes(n) for n in (0, 999, 1000, 98_304, 3_100_000)] == [
+        "0 B",
+        "999 B",
+        "1.0 KB",
+        "98.3 KB",
+        "3.1 MB",
+    ]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
@@ -230,7 +213,9 @@ def test_byte_count():
 def test_output_that_cannot_be_written_is_told(made, tmp_path, command):
     done = in_shell(f"{command} > /dev/full", tmp_path)
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("holdfast: the output can't be written: No space left on device")
+    said = done.stderr.splitlines()[-1]
+    message = json.loads(said)["error"]["message"] if "--json" in command else said.removeprefix("holdfast: ")
+    assert message.startswith("the output can't be written: No space left on device")
     assert "Traceback" not in done.stderr
 
 
@@ -247,3 +232,36 @@ def in_shell(command: str, where: Path) -> subprocess.CompletedProcess[str]:
         ["sh", "-c", f"exec {sys.executable} -m holdfast {command}"],
         cwd=where, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pseudo-terminals")
+@pytest.mark.parametrize(
+    ("environment", "args", "less", "colored"),
+    [
+        ({}, (), "FRX", True),
+        ({"LESS": "-FX"}, (), "-FX", False),
+        ({"LESS": ""}, (), "", False),
+        ({"LESS": "-iMR"}, (), "-iMR", True),
+        ({"LESS": "-Pfor%t"}, (), "-Pfor%t", False),
+        ({"LESS": "--raw-control-chars"}, (), "--raw-control-chars", True),
+        ({"LESS": "-FX", "PAGER": "less -R"}, (), "-FX", True),
+        ({"LESS": "-FX"}, ("--color", "always"), "-FX", True),
+        ({"PAGER": "most"}, (), "FRX", False),
+        ({"NO_COLOR": "1"}, (), "FRX", False),
+    ],
+)
+def test_a_pager_gets_colors_only_if_it_shows_them(made, tmp_path, monkeypatch, environment, args, less, colored):
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("less", "most"):
+        program = programs / name
+        program.write_text(f'#!/bin/sh\nprintf %s "$LESS" > {tmp_path}/less\ncat > {tmp_path}/input\n')
+        program.chmod(0o700)
+    for name in ("LESS", "LV", "PAGER"):
+        monkeypatch.delenv(name, raising=False)
+    found = {"PATH": f"{programs}:{os.environ['PATH']}", "LINES": "2"}
+    on_a_terminal(*args, "diff", made.first, made.second, cwd=tmp_path, **found, **environment)
+    assert (tmp_path / "less").read_text() == less
+    shown = (tmp_path / "input").read_text()
+    assert "INV-1" in shown
+    assert ("\x1b[" in shown) == colored

@@ -19,8 +19,8 @@ pytestmark = [
 
 @pytest.fixture
 def watching(tmp_path):
-    """Starts `holdfast timeline --watch` with these arguments. What it prints is read line by line; reading waits, and the
-    suite's own limit ends what never comes."""
+    """Starts `holdfast timeline --watch` with these arguments. What it prints is read line by line;
+    reading waits, and the suite's own limit ends what never comes."""
     started = []
 
     def start(*args: str) -> subprocess.Popen[str]:

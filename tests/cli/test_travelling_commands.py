@@ -2,6 +2,8 @@
 
 import json
 import sys
+from datetime import UTC, datetime
+from decimal import Decimal
 
 import pytest
 
@@ -173,7 +175,7 @@ class TestFork:
     def test_objects_of_types_that_are_unknown_here_stay_as_they_are(self, run, store_path):
         from dataclasses import dataclass
 
-        from holdfast.codec.types import TypeRegistry
+        from holdfast.codec.registry import TypeRegistry
 
         @dataclass
         class Order:
@@ -188,6 +190,43 @@ class TestFork:
         with SyncClient.sqlite(store_path, types=types) as client:
             assert client.latest(session_id="f").execution_state == {"order": Order(7, ["y"]), "n": 2}
             assert client.latest(session_id="s").execution_state == {"order": Order(7, ["x"]), "n": 1}
+
+    def test_a_typed_value_stays_of_its_type_or_is_refused(self, run, store_path):
+        from enum import Enum
+
+        from holdfast.codec.registry import TypeRegistry
+
+        class Status(Enum):
+            OPEN = "open"
+            DONE = "done"
+
+        types = TypeRegistry()
+        types.register(Status, "Status")
+        state = {"status": Status.OPEN, "total": Decimal(1), "due": datetime(2026, 3, 1, tzinfo=UTC), "pair": (1, 2)}
+        with SyncClient.sqlite(store_path, types=types) as client:
+            client.save("a", session_id="s", execution_state=state)
+        for given in ("status=DONE", "total=much", "due=tomorrow", 'status={"$type": "Other", "value": "DONE"}'):
+            result = run("fork", "s", "--name", "never", "--set", given)
+            assert (result.exit_code, result.stdout) == (2, "")
+            assert given.partition("=")[0] in result.stderr
+        assert '{"$type": "Status", "value": …}' in run("fork", "s", "--set", "status=DONE").stderr
+        edits = (
+            'status={"$type": "Status", "value": "DONE"}', "total=2.50", "due=2027-01-01T00:00:00+00:00", "pair=[3, 4]",
+        )  # fmt: skip
+        result = run("fork", "s", "--name", "f", *(word for edit in edits for word in ("--set", edit)))
+        assert (result.exit_code, result.stderr.count("error")) == (0, 0)
+        with SyncClient.sqlite(store_path, types=types) as client:
+            made = client.latest("f").execution_state
+            assert made == {
+                **state,
+                "status": Status.DONE,
+                "total": Decimal("2.50"),
+                "due": datetime(2027, 1, 1, tzinfo=UTC),
+                "pair": (3, 4),
+            }
+            assert str(made["total"]) == "2.50"
+        assert run("fork", "f", "--name", "g", "--set", 'due={"$type": "str", "value": "soon"}').exit_code == 0
+        assert json.loads(run("show", "g", "--path", "due").stdout) == "soon"
 
     def test_with_a_directory(self, run, tmp_path):
         (tmp_path / "file").write_text("one\n")
@@ -256,3 +295,36 @@ class TestReplay:
         result = run("replay", "s", "longer_agent:main")
         assert result.exit_code == 1
         assert "blocked  step new: nothing was recorded" in result.stdout
+
+
+def test_diff_of_one_checkpoint_without_files_is_what_it_changed_of_the_state(run, made):
+    shown, asked = run("diff", made.second), run("diff", made.second, "--state")
+    assert (shown.exit_code, shown.stdout) == (0, asked.stdout)
+    assert "INV-1" in shown.stdout
+    assert "no snapshot of files" in shown.stderr
+    assert json.loads(run("diff", made.second, "--json").stdout) == json.loads(
+        run("diff", made.second, "--state", "--json").stdout
+    )
+
+
+def test_diff_of_one_checkpoint_that_asks_for_files_needs_a_snapshot(run, made, tmp_path):
+    for option in (["--files"], ["--stat"], ["--name-only"], ["--dir", str(tmp_path)]):
+        assert run("diff", made.second, *option).exit_code == 3
+
+
+def test_diff_of_the_first_checkpoint_without_files_names_the_next_command(run, made):
+    result = run("diff", made.first)
+    assert result.exit_code == 2
+    assert f"holdfast show {made.first}" in result.stderr
+
+
+def test_diff_of_one_checkpoint_after_a_snapshot_is_still_about_files(run, made, tmp_path):
+    (tmp_path / "a.txt").write_text("one\n")
+    with SyncClient.sqlite(made.path) as client:
+        client.workspace(tmp_path).snapshot("before", session_id="files")
+        later = client.save("a", session_id="files", execution_state={"n": 1})
+    (tmp_path / "a.txt").write_text("two\n")
+    result = run("diff", later, "--dir", str(tmp_path))
+    assert "-one" in result.stdout
+    result = run("diff", later)
+    assert "-one" in result.stdout

@@ -40,6 +40,7 @@ class TestSettings:
         (project / ".gitignore").write_text("*.log\n")
         (project / "x.log").write_text("noise\n")
         settings(project, "[workspace]\ninclude_git = true\ngitignore = false\n")
+        assert run("trust", "--yes").exit_code == 0
         fields = json.loads(run("snap", "--json").stdout)
         assert [one["path"] for one in fields["excluded"]] == [".holdfast"]
 
@@ -167,7 +168,7 @@ class TestForking:
         id_ = run("snap").stdout.strip()
         place = tmp_path_factory.mktemp("beside") / "a fork"
         result = run("fork", id_, str(place), "--session", "second try")
-        assert f"--store {project / '.holdfast' / 'store.db'}" in result.stderr
+        assert f"find its store, {project / '.holdfast' / 'store.db'}" in result.stderr
         assert f"holdfast adopt 'second try' '{place}'" in result.stderr
         (place / "code.py").write_text("print(2)\n")
         assert run("adopt", "second try", str(place), "--yes").exit_code == 0

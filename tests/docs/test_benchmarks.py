@@ -55,6 +55,26 @@ def test_the_benchmark_of_commands_runs(tmp_path: Path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("postgres", marks=pytest.mark.servers)])
+def test_work_grows_no_faster_than_it_may(tmp_path: Path, store: str):
+    done = run("growth", "--quick", "--only", store, "--results", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    growth = json.loads((tmp_path / "growth.json").read_text())["growth"]
+    [ways] = growth.values()
+    assert {one["operation"] for one in ways["more sessions"]} >= {"save", "latest()", "find(ending)", "verify"}
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_many_writers_runs(tmp_path: Path):
+    done = run("contention", "--saves", "2", "--writers", "1,4", "--only", "memory;sqlite", "--results", tmp_path)
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "contention.json").read_text())
+    assert results["stores"]["sqlite"]["processes"]["4"]["refused"] == 0
+    assert results["stores"].keys() == {"memory", "sqlite"}
+    assert "not worth quoting" in (tmp_path / "contention.md").read_text()
+
+
+@pytest.mark.slow
 @pytest.mark.servers
 def test_the_quick_benchmarks_on_servers_run_for_our_own_side(tmp_path: Path):
     done = run("servers", "--quick", "--ours", "--only", "A,B,R,S", "--results", tmp_path)
@@ -79,5 +99,16 @@ def test_the_figures_of_the_readme_are_those_of_the_results_that_are_there():
     from benchmarks import readme_figures
 
     text = (ROOT / "README.md").read_text("utf-8")
-    assert readme_figures.updated(text, ROOT / "benchmarks" / "results") == text, "python -m benchmarks.all --page"
-    assert readme_figures.updated(text.replace(" · ", " / "), ROOT / "benchmarks" / "results") == text
+    results = ROOT / "benchmarks" / "results"
+    assert readme_figures.update_readme(text, results) == text, "python -m benchmarks.all --page"
+    assert readme_figures.update_readme(text.replace(" times ", " / "), results) == text
+    assert text.count("Measured on Python 3.") == 1
+
+
+def test_the_figures_of_the_comparison_are_those_of_the_results_that_are_there():
+    from benchmarks import readme_figures
+
+    text = (ROOT / "docs" / "comparison.md").read_text("utf-8")
+    results = ROOT / "benchmarks" / "results"
+    assert readme_figures.update_comparison(text, results) == text, "python -m benchmarks.all --page"
+    assert readme_figures.update_comparison(text.replace(" · ", " / "), results) == text

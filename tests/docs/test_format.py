@@ -18,8 +18,8 @@ import format_example
 import pytest
 
 from holdfast import CheckpointExpiredError, SyncClient
-from holdfast.codec import tags
-from holdfast.codec.types import TypeRegistry
+from holdfast.codec import ext_codes
+from holdfast.codec.registry import TypeRegistry
 
 DOCS = Path(__file__).parents[2] / "docs"
 sys.path.insert(0, str(DOCS))
@@ -159,12 +159,14 @@ def test_the_script_prints_a_checkpoint(path):
 
 def test_the_example_is_what_the_library_writes():
     text = format_example.DOCUMENT.read_text("utf-8")
-    assert text == format_example.written(text), "run `python tests/docs/format_example.py`"
+    assert text == format_example.written(text), "run `python tests/support/format_example.py`"
 
 
 def test_every_code_is_in_the_table():
-    codes = {value for name, value in vars(tags).items() if name.isupper() and isinstance(value, int) and value < 100}
-    codes.discard(tags.PACK_OPTIONS)
+    codes = {
+        value for name, value in vars(ext_codes).items() if name.isupper() and isinstance(value, int) and value < 100
+    }
+    codes.discard(ext_codes.PACK_OPTIONS)
     text = format_example.DOCUMENT.read_text("utf-8")
     table = {
         int(code)
@@ -182,12 +184,11 @@ def test_the_columns_that_the_page_names_are_there(tmp_path):
     format_example.make_store(tmp_path / "store.db")
     database = sqlite3.connect(tmp_path / "store.db")
     for table, columns in {
-        "session": "n id", "deleted": "n", "indexed": "n", "record_by_id": "id n", "record_by_place": "session sequence n",
-         "run": "k length data", "blob": "n hash written_at_us data",
+        "session": "n id", "deleted": "n", "run": "k length data", "blob": "n hash written_at_us data",
         "row": "space key tree version value", "checkpoint": "session_id sequence step_name created_at",
     }.items():  # fmt: skip
         found = {row[1] for row in database.execute(f"PRAGMA table_info({table})")}
         assert found == set(columns.split()) if table != "checkpoint" else found > set(columns.split())
     assert database.execute("PRAGMA application_id").fetchone() == (0x686F6C64,)
-    assert database.execute("PRAGMA user_version").fetchone() == (3,)
+    assert database.execute("PRAGMA user_version").fetchone() == (5,)
     database.close()

@@ -74,11 +74,16 @@ def test_the_quick_start_runs_on_a_fresh_installation(which, tmp_path):
 
     work = tmp_path / "work"
     work.mkdir()
-    for snippet in snippets(ROOT / "README.md", "python"):
+    pages = [ROOT / "README.md", ROOT / "docs" / "how-to" / "save-and-restore.md"]
+    pages += [ROOT / "docs" / "how-to" / f"{name}.md" for name in ("append-to-long-lists", "keep-your-own-types")]
+    pages += [ROOT / "docs" / "how-to" / "keep-one-json-file.md"]
+    for snippet in (one for page in pages for one in snippets(page, "python")):
         if "langgraph" in snippet.code:
             continue  # needs the extra of that name; tests/docs/test_readme.py runs it
         script = work / "snippet.py"
         script.write_text(snippet.code)
         _run(inside, "-I", script, cwd=work)
     assert _run(inside, "-I", "-c", "import holdfast; print(holdfast.__file__)", cwd=work).startswith(str(venv))
-    assert "run-002" in _run(venv / "bin" / "holdfast", "sessions", cwd=work)
+    listed = _run(venv / "bin" / "holdfast", "sessions", cwd=work)
+    assert "run-001" in listed
+    assert "run-002" in listed

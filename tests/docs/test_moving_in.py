@@ -35,7 +35,7 @@ def test_every_command_runs(tmp_path, monkeypatch):
     make_sources()
     commands = [line for snippet in snippets(DOCUMENT, "console") for line in snippet.code.splitlines()]
     assert len(commands) == 8
-    # Threads of LangGraph are imported in tests/langgraph_adapter, where graphs have made them.
+    # Threads of LangGraph are imported in tests/langgraph, where graphs have made them.
     for command in [command for command in commands if "langgraph" not in command]:
         done = subprocess.run(
             [sys.executable, "-m", "holdfast", *shlex.split(command)[1:]],

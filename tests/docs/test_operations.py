@@ -1,4 +1,5 @@
-"""docs/operations.md is true: its commands for backup and restore are run, on real servers, and everything is there again."""
+"""docs/operations.md is true: its commands for backup and restore are run, on real servers, and
+everything is there again."""
 
 from __future__ import annotations
 
@@ -118,7 +119,6 @@ def second_postgres() -> Iterator[str]:
 @pytest.mark.slow
 def test_a_dump_of_postgresql_holds_everything(postgres_dsn, second_postgres, tmp_path):
     import psycopg
-
     from servers.postgres import binaries
 
     if os.environ.get("HOLDFAST_TEST_POSTGRES"):
@@ -139,7 +139,6 @@ def test_a_dump_of_postgresql_holds_everything(postgres_dsn, second_postgres, tm
 def test_postgresql_goes_back_to_a_moment_by_its_archive():
     """As the document describes it: a base backup, the archive of the WAL, and a moment before the accident."""
     import psycopg
-
     from servers.postgres import Postgres
     from servers.running import new_directory
 

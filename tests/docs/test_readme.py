@@ -5,10 +5,13 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 from snippets import DOCUMENTS, ROOT, Snippet, all_snippets, links, snippets
+
+from holdfast import Client, SyncClient
 
 # A path on somebody's machine has no place in a repository.
 _MACHINE_PATH = re.compile(r"/(?:home|Users|root|work)/[\w.-]+")
@@ -34,20 +37,27 @@ def test_every_python_snippet_runs_as_it_stands(snippet, tmp_path):
     assert done.stderr == ""
 
 
+def quick_start() -> tuple[Snippet, Snippet]:
+    """The first snippet of the guide to saving, with `await`, and the loop that the README opens with."""
+    awaited, *_ = snippets(ROOT / "docs" / "how-to" / "save-and-restore.md", "python")
+    loop, *_ = snippets(ROOT / "README.md", "python")
+    return awaited, loop
+
+
 def test_the_quick_start_prints_what_it_says_and_goes_on_where_it_stopped(tmp_path):
-    first, second, *_ = snippets(ROOT / "README.md", "python")
-    assert run(first.code, tmp_path).stdout == "{'draft': 1}\n"
+    awaited, loop = quick_start()
+    assert run(awaited.code, tmp_path).stdout == "{'draft': 1}\n"
     assert (tmp_path / ".holdfast" / "store.db").exists()
-    stopped_early = second.code.replace(", 10):", ", 4):")
-    assert stopped_early != second.code
+    stopped_early = loop.code.replace(", 10):", ", 4):")
+    assert stopped_early != loop.code
     assert run(stopped_early, tmp_path).stdout == "4\n"
-    assert run(second.code, tmp_path).stdout == "10\n"
-    assert run(second.code, tmp_path).stdout == "10\n"
+    assert run(loop.code, tmp_path).stdout == "10\n"
+    assert run(loop.code, tmp_path).stdout == "10\n"
 
 
 @pytest.mark.slow
 def test_every_holdfast_command_of_the_readme_runs_after_the_quick_start(tmp_path):
-    for snippet in snippets(ROOT / "README.md", "python")[:2]:
+    for snippet in quick_start():
         assert run(snippet.code, tmp_path).returncode == 0
     commands = [
         line
@@ -101,15 +111,27 @@ def test_the_paths_that_documents_name_are_there(document):
         assert (ROOT / path).exists(), f"{document.name} names {path}"
 
 
-def test_the_readme_states_each_promise_once():
-    text = (ROOT / "README.md").read_text("utf-8")
-    assert re.findall(r"^\| (P\d+) \|", text, re.MULTILINE) == [f"P{number}" for number in range(1, 13)]
+PROMISES = [*(f"P{number}" for number in range(1, 13)), "P21"]
+
+
+def test_the_page_of_promises_states_each_once_and_the_readme_leads_there():
+    text = (ROOT / "docs" / "promises.md").read_text("utf-8")
+    assert re.findall(r"^\| (P\d+) \|", text, re.MULTILINE) == PROMISES
+    assert "docs/promises.md" in links(ROOT / "README.md")
+
+
+def test_the_readme_is_read_in_a_minute():
+    lines = (ROOT / "README.md").read_text("utf-8").splitlines()
+    assert len(lines) <= 150
+    assert "checkpoint store for AI agents" in " ".join(lines[2].split()[:10])
+    loop, *_ = snippets(ROOT / "README.md", "python")
+    assert len([line for line in loop.code.splitlines() if line.strip()]) <= 10
 
 
 def test_the_page_of_promises_has_each_and_names_tests_that_are_there():
     text = (ROOT / "docs" / "promises.md").read_text("utf-8")
     sections = re.split(r"^## (P\d+): ", text, flags=re.MULTILINE)[1:]
-    assert sections[::2] == [f"P{number}" for number in range(1, 13)]
+    assert sections[::2] == PROMISES
     for promise, section in zip(sections[::2], sections[1::2], strict=True):
         named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", section)
         assert named, promise
@@ -118,8 +140,33 @@ def test_the_page_of_promises_has_each_and_names_tests_that_are_there():
             assert re.search(rf"^\s*(async def|def|class) {name}\b", source, re.MULTILINE), f"{promise}: {path}::{name}"
 
 
+def test_the_table_of_methods_names_methods_of_both_clients():
+    table = (ROOT / "docs" / "choosing.md").read_text("utf-8").split("\n## Methods by task\n")[1]
+    named = {name for row in table.splitlines() if row.startswith("|") for name in re.findall(r"`(\w+)`", row)}
+    assert len(named) > 40
+    assert [name for name in named if not (hasattr(Client, name) and hasattr(SyncClient, name))] == []
+
+
 def test_the_architecture_fits_on_a_few_pages():
-    assert len((ROOT / "ARCHITECTURE.md").read_text("utf-8").splitlines()) <= 250
+    lines = (ROOT / "ARCHITECTURE.md").read_text("utf-8").splitlines()
+    assert len(lines) <= 200
+    assert max(map(len, lines)) <= 100
+
+
+def test_the_architecture_draws_the_layers_that_are_enforced():
+    configuration = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
+    [enforced] = [one["layers"] for one in configuration["contracts"] if one["type"] == "layers"]
+    section = (ROOT / "ARCHITECTURE.md").read_text("utf-8").split("\n## Layers\n")[1].split("\n## ")[0]
+    drawn = [re.findall(r"`(\w+)`", row.split("|")[1]) for row in section.splitlines() if row.startswith("| `")]
+    assert drawn == [rank.split(" : ") for rank in enforced]
+
+
+def test_the_ratios_of_the_comparison_stand_on_the_page_of_results():
+    text = (ROOT / "docs" / "comparison.md").read_text("utf-8").split("\n## Figures\n")[0]
+    ratios = re.findall(r"\b\d+\.\d+(?= of | times )", text)
+    results = (ROOT / "benchmarks" / "RESULTS.md").read_text("utf-8")
+    assert ratios
+    assert [ratio for ratio in ratios if f"| {ratio} times |" not in results] == []
 
 
 def test_the_repository_names_no_machine_paths():

@@ -1,4 +1,5 @@
-"""The tutorial, replayed: exactly its commands, in a directory with nothing but the examples, print what it says they print."""
+"""The tutorial, replayed: exactly its commands, in a directory with nothing but the examples, print
+what it says they print."""
 
 import os
 import re

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.importers.checkpnt import _parents_first
-from holdfast.importers.checkpnt_database import Place
+from holdfast.importers.checkpnt_database import RowLocation
 from holdfast.importers.checkpnt_state import Content, judge, unpack
 
 offsets = st.integers(-23 * 60, 23 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
@@ -68,7 +68,7 @@ def test_a_zone_comes_back_as_its_offset():
 def test_no_row_comes_before_its_parent_and_none_is_lost(drawn):
     order = sorted(
         (
-            Place(row, str(row), "a", "s", str(parent) if parent >= 0 else None, created, None)
+            RowLocation(row, str(row), "a", "s", str(parent) if parent >= 0 else None, created, None)
             for row, (created, parent) in enumerate(drawn)
         ),
         key=lambda place: (place.created_at_ms, place.rowid),

@@ -1,15 +1,16 @@
 """A checkpnt database is taken over: what it holds, where it stands, and once only."""
 
 import asyncio
+import os
 import time
 from datetime import UTC, datetime, timedelta, timezone
 
 import checkpnt
 import pytest
 from checkpnt_sources import AGENT, Filler, Source
+from stores import messages
 
-from holdfast import Framework, StoreError, SyncClient
-from support import messages
+from holdfast import CorruptError, Framework, StoreError, SyncClient
 
 MOMENT = datetime(2026, 3, 1, 12, 30, 15, 250, tzinfo=UTC)
 
@@ -402,3 +403,22 @@ def test_an_import_of_many_sessions_is_the_same_on_every_backend(tmp_path, sourc
             client.import_checkpnt(source.path)
             checksums.append([entry.checksum for n in range(4) for entry in client.timeline(session_id=f"s{n}")])
     assert checksums[0] == checksums[1] == checksums[2]
+
+
+@pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal"])
+@pytest.mark.parametrize("kind", ["link", "fifo"])
+def test_what_is_beside_the_database_is_no_link_and_no_fifo(quick, source, tmp_path, ending, kind):
+    async def fill(their: Filler) -> None:
+        await their.save("s", {"n": 1})
+
+    source.fill(fill)
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"mine" * 100)
+    beside = source.path.with_name(source.path.name + ending)
+    if kind == "link":
+        beside.symlink_to(outside)
+    else:
+        os.mkfifo(beside)
+    with pytest.raises(CorruptError, match="no regular file"):
+        quick.import_checkpnt(source.path)
+    assert outside.read_bytes() == b"mine" * 100

@@ -2,12 +2,15 @@
 
 import hashlib
 import json
+import os
+import threading
 import uuid
 from pathlib import Path
 
 import pytest
 
 from holdfast import CheckpointNotFoundError, SyncFileCheckpoints, UsageError
+from holdfast.model.reports import ImportedReport
 
 AGENT = "0b8a6a0e-8f2e-4b43-9a55-6d5f0f6e3a11"
 
@@ -204,3 +207,25 @@ def test_a_directory_that_is_not_there_or_is_one_session(quick, theirs):
     write(theirs, "s", agent_state(1))
     with pytest.raises(UsageError, match="one session"):
         quick.import_providerprotocol(theirs / "s")
+
+
+@pytest.mark.parametrize("name", ["checkpoint.json", "metadata.json"])
+@pytest.mark.parametrize("kind", ["link", "fifo"])
+def test_no_link_is_followed_and_no_fifo_waited_for(quick, theirs, tmp_path, name, kind):
+    """What a stranger's directory leads to is not imported, and keeps nobody waiting."""
+    write(theirs, "sound", agent_state(1))
+    write(theirs, "odd", agent_state(1, "mine"))
+    secret = tmp_path / "secret.json"
+    (theirs / "odd" / name).rename(secret)
+    if kind == "link":
+        (theirs / "odd" / name).symlink_to(secret)
+    else:
+        os.mkfifo(theirs / "odd" / name)
+    reports: list[ImportedReport] = []
+    thread = threading.Thread(target=lambda: reports.append(quick.import_providerprotocol(theirs)), daemon=True)
+    thread.start()
+    thread.join(60)
+    assert reports, "it waits"
+    assert reports[0].sessions == ("sound",) or name == "metadata.json"
+    said = [remark.message for remark in (*reports[0].skipped, *reports[0].warnings)]
+    assert len(said) == 1

@@ -6,12 +6,13 @@ import io
 from collections.abc import Callable
 
 import pytest
-
 from bundles import exported, imported
+from stores import Store, messages
+
 from holdfast import CorruptError, HoldfastError, NewerVersionError, SyncClient, UsageError
 from holdfast.backends.port import Commit
-from holdfast.objects import bundle, frame
-from support import Store, messages
+from holdfast.format import frame
+from holdfast.format.bundle import sections as bundle
 
 
 @pytest.fixture(scope="module")
@@ -183,14 +184,16 @@ def test_a_damaged_store_is_not_exported(store: Store) -> None:
     client = store.client()
     client.save("a", execution_state={"m": messages(30)}, session_id="s")
     backend = store.backend()
-    [run] = backend.page_runs(None, 1)
-    [[found]] = backend.runs([_whole(run)])
+    [run] = backend.page_segments(None, 1)
+    [[found]] = backend.segments([_whole(run)])
     data = bytearray(found.data)
     data[-5] ^= 1
-    from holdfast.backends.port import RunDelete
+    from holdfast.backends.port import SegmentDelete
 
     pieces = ((run.first, run.length, bytes(data)),)
-    [outcome] = backend.commit_all([Commit(b"", delete_runs=[RunDelete(run.log, run.first, run.length, pieces)])])
+    [outcome] = backend.commit_all(
+        [Commit(b"", delete_segments=[SegmentDelete(run.log, run.first, run.length, pieces)])]
+    )
     assert outcome is None
     with pytest.raises(CorruptError, match="can't be exported"):
         client.export(io.BytesIO())

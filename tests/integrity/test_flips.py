@@ -1,24 +1,23 @@
 """Every single byte of a small store is changed, one at a time (R12): a wrong value is never returned.
 
-After each change, each restore, timeline and latest raises an error of ours or answers exactly as before. Under
-HOLDFAST_SOAK=1 also every single bit, and SQLite's usual page size. After a change of one bit only those questions are
-asked that read the file, or the page, where it is; that no other is concerned is seen by asking all of them for each byte.
+After each change, each restore, timeline and latest raises an error of ours or answers exactly as
+before. Under HOLDFAST_SOAK=1 also every single bit, and SQLite's usual page size. After a change of
+one bit only those questions are asked that read the file, or the page, where it is; that no other
+is concerned is seen by asking all of them for each byte.
 """
 
 import contextlib
 import signal
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from campaign import SOAK, tally
 from reading import part, readers
 from small_store import EXPIRED, Question, SmallStore, build, folder_in_memory, shown
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "crash"))
-from campaign import SOAK, tally
 from holdfast.errors import HoldfastError
 
 pytestmark = pytest.mark.slow

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from stores import Clock, Store
 
 from holdfast import (
     ApprovalError,
@@ -19,7 +20,6 @@ from holdfast import (
     SyncRun,
     UsageError,
 )
-from support import Clock, Store
 
 
 class Bank:
@@ -106,7 +106,7 @@ def test_arguments_that_the_tool_does_not_take_are_not_tried_and_leave_nothing_i
 ):
     first = asked(client, bank)
     client.decide(first, "modify", by="ann", arguments=arguments)
-    with pytest.raises(ApprovalError, match=r"It takes .*asks anew") as refused, client.run("s") as run:
+    with pytest.raises(ApprovalError, match=r"It takes .*asks again") as refused, client.run("s") as run:
         pay(run, bank)
     assert refused.value.approval_id == first
     assert (client.effects(), client.approval(first).status) == ([], "void")

@@ -6,15 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-
 from campaign import SOAK, tally
-from support import Store
+from paths import SUPPORT
+from stores import Store
 
 KILLS = 1000 if SOAK else 30  # over both stores
-WORKER = Path(__file__).with_name("batch_worker.py")
+WORKER = SUPPORT / "batch_worker.py"
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200 if SOAK else 900)]
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from bank import Bank, pay
+from stores import Store
 
 from holdfast import EffectBlockedError, EffectNotDoneError, Retry, SyncClient, SyncRun
-from support import Store
 
 
 class Died(Exception):  # noqa: N818 - the program dies of it
@@ -306,20 +306,20 @@ class TestEndedByALimit:
                 await run.step("first", lambda: 1)
                 await run.step("second", lambda: 2)
                 saving = asyncio.Event()
-                committed = run._core._committed
+                commit = run._core._store
 
                 async def told(*args: Any) -> Any:
                     saving.set()
-                    return await committed(*args)
+                    return await commit(*args)
 
-                run._core._committed = told
+                run._core._store = told
                 paying = asyncio.ensure_future(run.effect("pay", bank.pay, "bob", 500))
                 await saving.wait()
                 await asyncio.sleep(0)
                 paying.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await paying
-                run._core._committed = committed
+                run._core._store = commit
                 assert await run.effect("pay", bank.pay, "bob", 500) == "receipt 1"
                 assert await run.step("third", lambda: 3) == 3
                 await run.effect("pay", bank.pay, "ann", 500)
@@ -330,7 +330,7 @@ class TestEndedByALimit:
 
 
 def test_many_calls_with_keys_cost_no_more_than_they_are(quick: SyncClient, monkeypatch: pytest.MonkeyPatch):
-    from holdfast.objects import ledger
+    from holdfast.format.rows import ledger
 
     digests = 0
     digest = ledger.digest

@@ -1,7 +1,8 @@
 """A program with an effect is killed at every point, on every store, and goes on: the effect suite.
 
-Whatever the point, an irreversible effect is seen at most once by the world outside, and if nobody can know whether it was
-carried out, that is what is said. The file that counts is no part of the store.
+Whatever the point, an irreversible effect is seen at most once by the world outside, and if nobody
+can know whether it was carried out, that is what is said. The file that counts is no part of the
+store.
 """
 
 from __future__ import annotations
@@ -9,15 +10,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
+from paths import SUPPORT
+from stores import Store
 
-from support import Store
-
-WORKER = Path(__file__).with_name("crash_worker.py")
-pytestmark = pytest.mark.slow
+WORKER = SUPPORT / "crash_worker.py"
+pytestmark = [pytest.mark.every_store, pytest.mark.slow]
 
 
 def crashes(store: Store, *, points: int = 16, **how: Any) -> list[dict[str, Any]]:
@@ -71,6 +71,35 @@ def test_with_regenerated_arguments_in_the_next_life(disk_store: Store):
     for one in told:
         assert one["seen"] <= 1, one
     assert {life for one in told for life in one["lives"]} == {"receipt", "blocked"}
+
+
+@pytest.mark.parametrize("by", ["key", "task", "sub-agent", "identity"])
+def test_a_payment_in_doubt_leaves_the_others_alone(sqlite_store: Store, by: str):
+    """a, b and c are paid, and the program is killed at every point: b and c are always paid, and
+    each once. Only what was under way is in doubt."""
+    told = crashes(sqlite_store, kind="irreversible", three_by=by)
+    for one in told:
+        paid = one["payees"]
+        assert len(set(paid)) == len(paid), one
+        assert "blocked" not in ",".join(one["lives"]), one
+        assert len(paid) == 3 or (one["doubts"], len(paid)) == (1, 2), one
+    assert sum(one["doubts"] for one in told) >= 4
+
+
+def test_control_without_a_name_of_its_own_another_payment_waits(sqlite_store: Store):
+    told = crashes(sqlite_store, kind="irreversible", three_by="arguments")
+    assert any("blocked" in life for one in told for life in one["lives"])
+    for one in told:
+        assert len(set(one["payees"])) == len(one["payees"]), one
+
+
+@pytest.mark.parametrize("then", ["rollback", "fork"])
+def test_after_a_rollback_or_a_fork_every_other_payment_waits(sqlite_store: Store, then: str):
+    told = crashes(sqlite_store, kind="irreversible", three_by="key", then=then)
+    for one in told:
+        assert len(set(one["payees"])) == len(one["payees"]), one
+        if one["first"] == "killed" and one["doubts"]:
+            assert any("blocked" in life for life in one["lives"]), one
 
 
 def test_control_a_step_in_the_place_of_the_effect_is_repeated(disk_store: Store):

@@ -1,4 +1,5 @@
-"""Effects after a rollback and on a fork: what was done is not done again, whatever the arguments are called this time."""
+"""Effects after a rollback and on a fork: what was done is not done again, whatever the arguments
+are called this time."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 from bank import Bank, crashed, pay
+from stores import Store
 
 from holdfast import (
     EffectBlockedError,
@@ -15,7 +17,6 @@ from holdfast import (
     SyncClient,
     UsageError,
 )
-from support import Store
 
 # -- rollback and fork -----------------------------------------------------------------------------------------------
 
@@ -171,11 +172,6 @@ class TestRegeneratedArguments:
         with pytest.raises(EffectBlockedError), client.run("s") as run:
             pay(run, bank, amount=499)
         assert len(bank.paid) == 1
-
-    def test_the_caller_may_know_better(self, client: SyncClient, bank: Bank):
-        paid_and_rolled_back(client, bank)
-        with client.run("s") as run:
-            assert pay(run, bank, to="alice", on_suspect="go") == "receipt 2"
 
     def test_on_a_straight_line_nothing_is_suspect(self, client: SyncClient, bank: Bank):
         for _ in range(2):

@@ -1,4 +1,5 @@
-"""Steps that are saved in the short way: whatever comes between them, what is stored stays exact, and one commit each."""
+"""Steps that are saved in the short way: whatever comes between them, what is stored stays exact,
+and one commit each."""
 
 from __future__ import annotations
 
@@ -6,10 +7,10 @@ import threading
 from collections.abc import Sequence
 
 import pytest
+from stores import Store
 
 from holdfast import StoreError, SyncClient
 from holdfast.backends.port import Commit
-from support import Store
 
 LARGE = "r" * 3000  # so that a few dozen of them are sealed
 COUNT = 90
@@ -26,7 +27,7 @@ def resumed(client: SyncClient, count: int = COUNT) -> list[str]:
 
 
 def is_sealing(commit: Commit) -> bool:
-    return any(run.first < run.tail for run in commit.runs)
+    return any(run.first < run.tail for run in commit.segments)
 
 
 def test_steps_are_sealed_from_memory_without_reading_them_again(store: Store):
@@ -63,7 +64,8 @@ def test_what_a_failed_commit_would_have_added_is_not_sealed(store: Store, is_ca
 
 
 def test_other_writers_of_the_session_and_of_the_log_are_noticed(store: Store):
-    """A lease that is renewed changes the head's row, a fork may go on in the journal's log: a step follows what there is."""
+    """A lease that is renewed changes the head's row, a fork may go on in the journal's log: a step
+    follows what there is."""
     client, other = store.client(), store.client()
     with client.run("s") as run:
         for number in range(COUNT):

@@ -1,4 +1,5 @@
-"""What is asked for inside of a step, an effect or a task is known under it: whoever finds that finished passes over it."""
+"""What is asked for inside of a step, an effect or a task is known under it: whoever finds that
+finished passes over it."""
 
 from __future__ import annotations
 
@@ -7,9 +8,9 @@ import threading
 from typing import Any
 
 import pytest
+from stores import Store
 
 from holdfast import Client, SyncClient, SyncRun
-from support import Store
 
 
 class Died(Exception):  # noqa: N818 - the program dies of it

@@ -1,15 +1,16 @@
-"""Ledger and approvals go with their tree: to other stores, past collection, and is checked; and files go with the run."""
+"""Ledger and approvals go with their tree: to other stores, past collection, and is checked; and
+files go with the run."""
 
 from __future__ import annotations
 
 import io
 
 import pytest
+from stores import Store
 
 from holdfast import ApprovalPendingError, ConflictError, EffectBlockedError, EffectUnknownError, SyncClient
 from holdfast.backends.port import Commit, RowWrite
-from holdfast.objects import ledger
-from support import Store
+from holdfast.format.rows import ledger
 
 
 def paid(client: SyncClient, amount: int = 5) -> str:

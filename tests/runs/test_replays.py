@@ -1,4 +1,5 @@
-"""replay: a run's program once more, on a fork: what was recorded is served, what is live is called, effects go by the ledger."""
+"""replay: a run's program once more, on a fork: what was recorded is served, what is live is
+called, effects go by the ledger."""
 
 from __future__ import annotations
 
@@ -8,10 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stores import Store
 
 import holdfast
-from holdfast import ApprovalPendingError, Client, EffectBlockedError, NotRecordedError, SyncClient, UsageError, replays
-from support import Store
+from holdfast import (
+    ApprovalPendingError,
+    Client,
+    EffectBlockedError,
+    NotRecordedError,
+    SyncClient,
+    UsageError,
+)
+from holdfast.client import replay
 
 
 class Agent:
@@ -260,7 +269,7 @@ def test_a_registered_program(client: SyncClient, agent: Agent) -> None:
         holdfast.program("registered")(agent)
         assert client.replay("other").result == "A+B"
     finally:
-        del replays._programs["registered"]
+        del replay._programs["registered"]
 
 
 def test_with_files(client: SyncClient, tmp_path: Path) -> None:

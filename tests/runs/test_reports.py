@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from stores import Recorder, Store
 
 from holdfast import ConflictError, EffectBlockedError, SyncClient, UnacknowledgedError, UsageError
 from holdfast.model.handoff import HandoffStatus
-from support import Recorder, Store
 
 
 class World:

@@ -10,13 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from counted import Calls
+from stores import Clock, Store
 
 from holdfast import (
     Autosave,
     StoreError,
     SyncClient,
 )
-from support import Clock, Store
 
 
 def wait_until(holds: Callable[[], bool]) -> None:

@@ -9,20 +9,20 @@ from decimal import Decimal
 
 import pytest
 from counted import Calls
+from stores import Clock, Store
 
 from holdfast import (
     LeaseHeldError,
     LeaseLostError,
     NewerVersionError,
+    ResultNotKeptError,
     Retry,
     StepFailedError,
     SyncClient,
-    UnsupportedValueError,
     UsageError,
 )
 from holdfast.codec.codec import Codec
-from holdfast.runs.stepping import StepCall, inputs
-from support import Clock, Store
+from holdfast.runs.step import StepCall, inputs
 
 
 class MyError(Exception):
@@ -137,7 +137,7 @@ def test_another_agent_that_goes_on_with_the_session_has_steps_of_its_own(client
 
 
 def test_a_result_that_can_not_be_kept_is_refused_by_name(client: SyncClient):
-    with pytest.raises(UnsupportedValueError, match="result of step 'odd'"), client.run("s") as run:
+    with pytest.raises(ResultNotKeptError, match="result of step 'odd'"), client.run("s") as run:
         run.step("odd", object)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from stores import Store
 
 from holdfast import SyncClient
-from support import Store
 
 
 def research(run, world: list[str], *, fails: bool = False) -> None:

@@ -7,11 +7,11 @@ import asyncio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stores import Store
 
 from holdfast import SyncClient, UsageError
-from holdfast.model import tasks as pure
-from holdfast.model.tasks import Agenda, TaskStatus
-from support import Store
+from holdfast.model import task as pure
+from holdfast.model.task import Agenda, TaskStatus
 
 
 class Died(Exception):  # noqa: N818 - the program dies of it

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from stores import Store
 
 from holdfast import Migrations, MissingMigrationError, NewerStateError
-from support import Store
 
 
 def migrations(newest: int) -> Migrations:

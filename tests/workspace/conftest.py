@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from stores import Store
 
 from holdfast import SyncClient
-from support import Store
 
 
 @pytest.fixture

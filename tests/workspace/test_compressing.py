@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stores import Store
 from trees import in_snapshot, on_disk, write
 
 from holdfast import SyncClient
-from holdfast.objects import frame
-from holdfast.workspace import compressing
-from holdfast.workspace.compressing import Blobs, Contents
-from holdfast.workspace.contents import Reader
-from holdfast.workspace.guards import Limits
-from support import Store
+from holdfast.format import frame
+from holdfast.workspace.limits import WorkspaceLimits
+from holdfast.workspace.snapshot import compress as compressing
+from holdfast.workspace.snapshot.compress import Blobs, Contents
+from holdfast.workspace.snapshot.read_file import ContentReader
 
 THREAD = "holdfast-compressing"
 
@@ -32,13 +32,13 @@ def by_threads(monkeypatch) -> set[str]:
     """Batches of a few files, and two processors to work on them; the names of the threads that did."""
     monkeypatch.setattr(compressing, "BATCH_CONTENTS", 3)
     monkeypatch.setattr(compressing, "usable_processors", lambda: 2)
-    inner, names = compressing.framed, set()
+    inner, names = compressing.frame_all, set()
 
     def framed(contents: Contents) -> Blobs:
         names.add(threading.current_thread().name.rpartition("_")[0])
         return inner(contents)
 
-    monkeypatch.setattr(compressing, "framed", framed)
+    monkeypatch.setattr(compressing, "frame_all", framed)
     return names
 
 
@@ -82,7 +82,7 @@ def test_a_compressor_that_takes_one_at_a_time_gives_the_same() -> None:
         compress = staticmethod(frame.deflater().compress)
 
     contents = [b"one " * 100, b"2", os.urandom(50)]
-    assert frame.all_compressed(contents, Plain()) == frame.all_compressed(contents, frame.deflater())  # type: ignore[arg-type]  # all that is asked of it
+    assert frame.all_compressed(contents, Plain()) == frame.all_compressed(contents, frame.deflater())
 
 
 @pytest.mark.parametrize("processors", [1, 2])
@@ -92,7 +92,7 @@ def test_everything_arrives_once_and_as_it_was(by_threads, monkeypatch, processo
     monkeypatch.setattr(compressing, "STAGED_BYTES", 5000)
     contents = contents_of(size, 200)
     few: Contents = {}
-    portions = list(compressing.compressed(in_batches(contents, size), few))
+    portions = list(compressing.compress_batches(in_batches(contents, size), few))
     arrived = [
         (hash_, frame.content(framed), length) for portion in portions for hash_, (framed, length) in portion.items()
     ]
@@ -105,7 +105,7 @@ def test_everything_arrives_once_and_as_it_was(by_threads, monkeypatch, processo
 
 def test_what_does_not_become_smaller_is_kept_as_it_is() -> None:
     noise, text = os.urandom(100_000), b"text " * 20_000
-    blobs = compressing.framed({b"noise": noise, b"text": text, b"short": b"!"})
+    blobs = compressing.frame_all({b"noise": noise, b"text": text, b"short": b"!"})
     assert blobs[b"noise"] == (frame.RAW + noise, len(noise))
     assert blobs[b"short"] == (frame.RAW + b"!", 1)
     assert len(blobs[b"text"][0]) < 1000
@@ -115,15 +115,15 @@ def test_what_fails_in_the_thread_is_raised_and_the_thread_ends(by_threads, monk
     def failing(contents: Contents) -> Blobs:
         raise MemoryError("no room")
 
-    monkeypatch.setattr(compressing, "framed", failing)
+    monkeypatch.setattr(compressing, "frame_all", failing)
     with pytest.raises(MemoryError, match="no room"):
-        list(compressing.compressed(in_batches(contents_of(1, 40), 4), {}))
+        list(compressing.compress_batches(in_batches(contents_of(1, 40), 4), {}))
     wait_for(lambda: not has_thread())
 
 
 def test_a_thread_does_not_outlive_who_gave_up(by_threads, monkeypatch) -> None:
     monkeypatch.setattr(compressing, "STAGED_BYTES", 1)
-    given_up = compressing.compressed(in_batches(contents_of(2, 60), 4), {})
+    given_up = compressing.compress_batches(in_batches(contents_of(2, 60), 4), {})
     next(given_up)
     given_up.close()
     assert THREAD in by_threads
@@ -162,7 +162,7 @@ def test_a_look_compresses_nothing(quick: SyncClient, root: Path, by_threads) ->
 
 def test_a_snapshot_that_stops_at_a_limit_leaves_no_thread(quick: SyncClient, root: Path, by_threads) -> None:
     fill(root)
-    report = quick.workspace(root, limits=Limits(max_files=50)).snapshot()
+    report = quick.workspace(root, limits=WorkspaceLimits(max_files=50)).snapshot()
     assert report.snapshot.not_taken is not None
     assert "more than 50 files" in report.snapshot.not_taken.reason
     del report
@@ -204,18 +204,18 @@ def test_a_new_file_that_is_another_once_it_is_read(
 ) -> None:
     """It was listed as a file, and something happens to it before it is opened."""
     fill(root)
-    read_new = Reader.read_new
+    read_new = ContentReader.read_new
 
-    def changed_before(self: Reader, name: bytes, directory: int):
+    def changed_before(self: ContentReader, name: bytes, directory: int):
         if name == b"f33":
-            monkeypatch.setattr(Reader, "read_new", read_new)
+            monkeypatch.setattr(ContentReader, "read_new", read_new)
             change(root / "d1/f33")
         return read_new(self, name, directory)
 
-    monkeypatch.setattr(Reader, "read_new", changed_before)
+    monkeypatch.setattr(ContentReader, "read_new", changed_before)
     workspace = quick.workspace(root)
     report = workspace.snapshot()
-    assert Reader.read_new is read_new
+    assert ContentReader.read_new is read_new
     assert in_snapshot(workspace, report.checkpoint_id) == on_disk(root)
     assert [one.path for one in report.snapshot.skipped] == ([b"d1/f33"] if change is a_pipe else [])
     files = [entry for entry in workspace.entries(report.checkpoint_id) if entry.kind == "file"]

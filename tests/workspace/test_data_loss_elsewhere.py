@@ -1,4 +1,5 @@
-"""What restores of other tools have destroyed, by their issue trackers, tried here. Each test is named after where it happened."""
+"""What restores of other tools have destroyed, by their issue trackers, tried here. Each test is
+named after where it happened."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from restore_trees import on_disk
 
 from holdfast import SyncClient
 from holdfast.errors import CorruptError, UsageError, WorkspaceChangedError
-from holdfast.operations import snapshots
-from holdfast.workspace.workspace import SyncWorkspace
+from holdfast.operations import snapshot_read
+from holdfast.workspace.sync import SyncWorkspace
 
 
 @pytest.fixture
@@ -68,15 +69,15 @@ def test_roo_6209_files_are_cleaned_first_and_then_the_reset_fails(workspace, ro
     workspace.snapshot()
     before = on_disk(root)
     entry = next(one for one in workspace.entries(first.checkpoint_id) if one.path == b"d/b")
-    read = snapshots.frames_of
+    read = snapshot_read.frames_of
 
-    async def damaged(services, hashes):
+    async def damaged(ctx, hashes):
         if entry.content in hashes:
             raise CorruptError("the blob is damaged")
-        return await read(services, hashes)
+        return await read(ctx, hashes)
 
     with monkeypatch.context() as patched:
-        patched.setattr(snapshots, "frames_of", damaged)
+        patched.setattr(snapshot_read, "frames_of", damaged)
         with pytest.raises(CorruptError):
             workspace.restore(first.checkpoint_id)
     assert on_disk(root) == before
@@ -403,11 +404,11 @@ def test_claude_code_94657_what_a_shell_did_can_not_be_taken_back(workspace, roo
 
 def test_hermes_50000_files_are_too_many_and_nobody_is_told(quick, root):
     """Too much is said in the checkpoint, and never taken for a snapshot."""
-    from holdfast.workspace.guards import Limits
+    from holdfast.workspace.limits import WorkspaceLimits
 
     for n in range(6):
         (root / f"file-{n}").write_text("x")
-    limited = quick.workspace(root, limits=Limits(max_files=5))
+    limited = quick.workspace(root, limits=WorkspaceLimits(max_files=5))
     saved = quick.save("agent", session_id="s", execution_state={"n": 1}, workspace=limited)
     snapshot = quick.snapshot_of(saved)
     assert snapshot is not None

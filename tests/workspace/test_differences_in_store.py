@@ -1,4 +1,5 @@
-"""Blobs of snapshots that are stored as differences: small, exact, kept as long as they are needed, and never in a circle."""
+"""Blobs of snapshots that are stored as differences: small, exact, kept as long as they are needed,
+and never in a circle."""
 
 from __future__ import annotations
 
@@ -8,14 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from stores import Store
 from trees import in_snapshot, on_disk, write
 
 from holdfast import SyncClient
 from holdfast.backends.port import BlockingBackend
 from holdfast.errors import CorruptError
-from holdfast.objects import delta
-from holdfast.operations import collect, deltas
-from support import Store
+from holdfast.format.files import blob_delta
+from holdfast.operations import gc, snapshot_deltas
 
 WORDS = b"alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu".split()
 
@@ -35,8 +36,8 @@ def differences(backend: BlockingBackend) -> Iterator[tuple[bytes, bytes]]:
     """Every difference in the store: its key, and the hash of its base."""
     for info in backend.page_blobs(None, 10_000):
         [data] = backend.blobs([info.hash])
-        if data is not None and delta.is_difference(data):
-            yield info.hash, delta.base_of(info.hash, data)
+        if data is not None and blob_delta.is_difference(data):
+            yield info.hash, blob_delta.base_of(info.hash, data)
 
 
 def test_an_edit_of_a_file_costs_what_differs(store: Store, root: Path) -> None:
@@ -75,7 +76,7 @@ def test_a_base_is_always_whole_and_every_snapshot_is_exact(store: Store, root: 
     assert not found.keys() & found.values()
     for data in store.backend().blobs(list(found.values())):
         assert data is not None
-        assert not delta.is_difference(data)
+        assert not blob_delta.is_difference(data)
     for which, saved, was in taken:
         assert in_snapshot(places[which][1], saved) == was
     assert client.gc().blobs == 0
@@ -105,8 +106,8 @@ def test_what_a_difference_is_made_from_outlives_its_own_snapshot(store: Store, 
 
 
 def test_a_difference_that_comes_after_the_marking_is_kept_with_its_base(store: Store, root: Path, monkeypatch) -> None:
-    """The content that comes is there whole, and about to be collected; its difference is not. And what comes next is made
-    from the whole one: so it is written again with it."""
+    """The content that comes is there whole, and about to be collected; its difference is not. And
+    what comes next is made from the whole one: so it is written again with it."""
     client, other = store.client(), store.client()
     workspace = client.workspace(root)
     write(root, b"a", edited(text(1), 1))
@@ -115,7 +116,7 @@ def test_a_difference_that_comes_after_the_marking_is_kept_with_its_base(store: 
         write(root, b"a", text(seed))
         workspace.snapshot()
     client.expire(garbage)
-    mark, taken = collect._mark, []
+    mark, taken = gc._mark, []
 
     async def then_save(*arguments, **named):
         marked = await mark(*arguments, **named)
@@ -126,7 +127,7 @@ def test_a_difference_that_comes_after_the_marking_is_kept_with_its_base(store: 
             taken.append(workspace.snapshot().checkpoint_id)
         return marked
 
-    monkeypatch.setattr(collect, "_mark", then_save)
+    monkeypatch.setattr(gc, "_mark", then_save)
     assert other.gc().blobs > 0
     for number, saved in enumerate(taken, start=1):
         assert workspace.read(saved, "a") == edited(text(1), number)
@@ -150,7 +151,7 @@ def test_what_this_process_remembers_may_be_gone_by_the_next_snapshot(store: Sto
     if how != "unchanged":
         write(root, b"d2/f2", text(1001, 40))
     if how.endswith("forgotten"):
-        workspace._opened.taker._recent = deltas.Recent()
+        workspace._opened.taker._recent = snapshot_deltas.RecentContents()
     taken = workspace.snapshot().checkpoint_id
     assert in_snapshot(workspace, taken) == on_disk(root)
     assert client.verify().ok
@@ -166,7 +167,7 @@ def test_damage_to_a_base_names_both(memory_store: Store, root: Path, harm: str)
     saved = workspace.snapshot().checkpoint_id
     content = hashlib.sha256(edited(text(1), 1)).digest()
     base = hashlib.sha256(text(1)).digest()
-    assert dict(differences(memory_store.backend()))[delta.key_of(content)] == base
+    assert dict(differences(memory_store.backend()))[blob_delta.key_of(content)] == base
     blobs = memory_store.backend()._blobs  # type: ignore[attr-defined]  # the memory backend's own
     data, when = blobs.pop(base)
     if harm == "damaged":
@@ -182,7 +183,7 @@ def test_damage_to_a_base_names_both(memory_store: Store, root: Path, harm: str)
     assert workspace.read(again, "a") == edited(text(1), 2)
 
 
-@pytest.mark.parametrize("kind", [delta.INSERTED, delta.COMPRESSED], ids=["inserted", "compressed"])
+@pytest.mark.parametrize("kind", [blob_delta.INSERTED, blob_delta.COMPRESSED], ids=["inserted", "compressed"])
 def test_every_bit_of_a_difference_that_is_not_as_it_was_is_noticed(
     memory_store: Store, root: Path, kind: bytes
 ) -> None:
@@ -190,11 +191,11 @@ def test_every_bit_of_a_difference_that_is_not_as_it_was_is_noticed(
     workspace = client.workspace(root)
     write(root, b"a", text(1))
     workspace.snapshot()
-    now = edited(text(1), 1) if kind == delta.INSERTED else b"first\n" + text(1) + b"last\n"
+    now = edited(text(1), 1) if kind == blob_delta.INSERTED else b"first\n" + text(1) + b"last\n"
     write(root, b"a", now)
     saved = workspace.snapshot().checkpoint_id
     blobs = memory_store.backend()._blobs  # type: ignore[attr-defined]  # the memory backend's own
-    key = delta.key_of(hashlib.sha256(now).digest())
+    key = blob_delta.key_of(hashlib.sha256(now).digest())
     whole, when = blobs[key]
     assert whole[:1] == kind
     noticed = 0
@@ -215,7 +216,7 @@ def test_every_bit_of_a_difference_that_is_not_as_it_was_is_noticed(
 
 def test_what_compresses_is_lent_to_one_at_a_time() -> None:
     """Two that use one at once, from threads of two event loops, would crash the process."""
-    recent = deltas.Recent()
+    recent = snapshot_deltas.RecentContents()
     first, second = recent.borrowed(), recent.borrowed()
     assert first.inflate is not second.inflate
     assert first.deflate is not second.deflate

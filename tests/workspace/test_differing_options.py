@@ -1,4 +1,5 @@
-"""Snapshots of one directory that were not to have the same: what one says nothing about, going back to it leaves alone."""
+"""Snapshots of one directory that were not to have the same: what one says nothing about, going
+back to it leaves alone."""
 
 from __future__ import annotations
 

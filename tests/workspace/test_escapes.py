@@ -13,11 +13,12 @@ from plain_directory import PlainDirectory
 from restore_trees import Tree, on_disk, put
 
 from holdfast import SyncClient
+from holdfast.backends import root_directory
 from holdfast.errors import CorruptError, HoldfastError, UsageError, WorkspaceChangedError
-from holdfast.model.restore_plan import Action
-from holdfast.model.workspace import Entry, FileChange
-from holdfast.workspace import descriptors
-from holdfast.workspace.apply import Applier, ChangedUnder
+from holdfast.model.file_restore_plan import FileAction
+from holdfast.model.snapshot import FileChange, FileEntry
+from holdfast.workspace import dirfd
+from holdfast.workspace.restore.apply import Applier, ChangedUnder
 
 INSIDE: Tree = {
     b"d": ("dir", 0o755, b""),
@@ -59,7 +60,7 @@ def place(tmp_path: Path, quick: SyncClient) -> Place:
     return Place(tmp_path, quick)
 
 
-def never(descriptor: int, entry: Entry) -> bool:
+def never(descriptor: int, entry: FileEntry) -> bool:
     return False
 
 
@@ -67,10 +68,10 @@ def never(descriptor: int, entry: Entry) -> bool:
 def opening(request, monkeypatch) -> str:
     """Both ways of opening a directory hold."""
     if request.param == "openat2":
-        if not descriptors._openat2_works():
+        if not root_directory._openat2_works():
             pytest.skip("this kernel has no openat2")
     else:
-        monkeypatch.setattr(descriptors, "_openat2_works", lambda: False)
+        monkeypatch.setattr(root_directory, "_openat2_works", lambda: False)
     return request.param
 
 
@@ -161,9 +162,9 @@ def test_a_directory_that_is_moved_out_is_not_followed(place: Place, opening: st
 @pytest.mark.parametrize("path", [b"../outside/secret", b"d/../../outside/secret", b"..", b"d/.."])
 @pytest.mark.parametrize("doing", ["delete", "create", "replace", "chmod"])
 def test_paths_that_lead_out_are_refused_even_when_no_plan_has_checked_them(place, opening, path, doing):
-    root = descriptors.open_root(place.root)
-    entry = Entry(path, "file", 0o644, 4, b"")
-    action = Action(doing, path, None if doing == "create" else entry, None if doing == "delete" else entry)
+    root = dirfd.open_root(place.root)
+    entry = FileEntry(path, "file", 0o644, 4, b"")
+    action = FileAction(doing, path, None if doing == "create" else entry, None if doing == "delete" else entry)
     applier = Applier(root, "t", lambda descriptor, entry: True)
     try:
         with pytest.raises((ChangedUnder, OSError)):
@@ -181,20 +182,20 @@ def test_paths_that_lead_out_are_refused_even_when_no_plan_has_checked_them(plac
 @pytest.mark.parametrize("path", [b"../outside/secret", b"/etc/holdfast-test", b"d/../../outside/new"])
 def test_a_forged_snapshot_with_such_names_is_refused_whole(place: Place, monkeypatch, path):
     """Were a tree to hold such a name (the reader of trees refuses it already), the plan is refused."""
-    from holdfast.workspace import restoring
+    from holdfast.workspace.restore import engine
 
     first = place.directory.snapshot()
     (place.root / "f").write_bytes(b"changed")
     place.directory.snapshot()
     before = on_disk(place.root)
-    honest = restoring._diff
+    honest = engine._diff
 
     async def forged(*given):
         async for change in honest(*given):
             yield change
-        yield FileChange(path, None, Entry(path, "file", 0o644, 0, b""))
+        yield FileChange(path, None, FileEntry(path, "file", 0o644, 0, b""))
 
-    monkeypatch.setattr(restoring, "_diff", forged)
+    monkeypatch.setattr(engine, "_diff", forged)
     with pytest.raises(CorruptError):
         place.directory.restore(first)
     assert on_disk(place.root) == before
@@ -238,7 +239,7 @@ def test_where_names_fold_the_second_of_two_is_never_written_over_the_first(plac
     (place.root / "README").unlink()
     place.directory.snapshot()
     before = on_disk(place.root)
-    rename_new = descriptors.rename_new
+    rename_new = dirfd.rename_new
 
     def folding(directory: int, source: bytes, target: bytes) -> None:
         taken = {os.fsencode(name).lower() for name in os.listdir(place.root)}
@@ -246,7 +247,7 @@ def test_where_names_fold_the_second_of_two_is_never_written_over_the_first(plac
             raise FileExistsError(17, "File exists")
         rename_new(directory, source, target)
 
-    monkeypatch.setattr(descriptors, "rename_new", folding)
+    monkeypatch.setattr(dirfd, "rename_new", folding)
     with pytest.raises(WorkspaceChangedError):
         place.directory.restore(first)
     assert on_disk(place.root) == before

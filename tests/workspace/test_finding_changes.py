@@ -9,19 +9,20 @@ import sys
 from pathlib import Path
 
 import pytest
+from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from trees import in_snapshot, on_disk, remove, tick, write
+from stores import Store
+from trees import in_snapshot, note_entered, on_disk, remove, tick, write
 
-from examples import examples
 from holdfast import SyncClient
 from holdfast.backends.memory import MemoryBackend
-from holdfast.backends.sqlite import SqliteBackend
-from holdfast.workspace import compressing, sampling, vantages
-from holdfast.workspace import walk as walking
-from holdfast.workspace import watch as watching
-from holdfast.workspace.statcache import CacheFile
-from support import Store
+from holdfast.backends.sqlite.backend import SqliteBackend
+from holdfast.workspace.scan import inotify as watching
+from holdfast.workspace.scan import stat_pass
+from holdfast.workspace.scan import walk as walking
+from holdfast.workspace.scan.stat_cache import CacheFile
+from holdfast.workspace.snapshot import compress
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
 
@@ -69,15 +70,13 @@ def edit(root: Path, doing: str, path: bytes, value) -> None:
     steps=st.lists(st.lists(EDITS, max_size=6), min_size=1, max_size=4),
     watch=st.booleans(),
     reopen=st.booleans(),
-    batch=st.sampled_from([2, compressing.BATCH_CONTENTS]),
-    worth_opening=st.sampled_from([2, vantages.WORTH_OPENING]),
+    batch=st.sampled_from([2, compress.BATCH_CONTENTS]),
 )
 def test_after_any_edits_a_snapshot_is_the_directory(
-    tmp_path_factory, steps, watch, reopen, batch, worth_opening, monkeypatch
+    tmp_path_factory, steps, watch, reopen, batch, monkeypatch
 ) -> None:
-    monkeypatch.setattr(vantages, "WORTH_OPENING", worth_opening)
-    monkeypatch.setattr(compressing, "BATCH_CONTENTS", batch)  # with 2, by a thread
-    monkeypatch.setattr(compressing, "usable_processors", lambda: 2)
+    monkeypatch.setattr(compress, "BATCH_CONTENTS", batch)  # with 2, by a thread
+    monkeypatch.setattr(compress, "usable_processors", lambda: 2)
     where = tmp_path_factory.mktemp("edits")
     root = where / "project"
     root.mkdir()
@@ -198,7 +197,8 @@ def test_deep_finds_what_no_time_tells(sqlite_store: Store, root: Path, monkeypa
 
 
 def test_what_no_time_tells_is_found_by_and_by(quick: SyncClient, root: Path, monkeypatch) -> None:
-    """Some files are read at each snapshot, whatever their times say: with one in three, three snapshots read all of them."""
+    """Some files are read at each snapshot, whatever their times say: with one in three, three
+    snapshots read all of them."""
     for number in range(20):
         write(root, b"d%d/f%d" % (number % 2, number), b"one")
     workspace = quick.workspace(root)
@@ -209,9 +209,9 @@ def test_what_no_time_tells_is_found_by_and_by(quick: SyncClient, root: Path, mo
     (root / "d1/f7").write_bytes(b"two")
     known = cache.directories[b"d1"].files
     known[b"f7"] = known[b"f7"]._replace(ctime_ns=(root / "d1/f7").stat().st_ctime_ns)  # as if nothing had happened
-    monkeypatch.setattr(sampling, "SAMPLED", 10**9)
+    monkeypatch.setattr(stat_pass, "SAMPLED", 10**9)
     assert workspace.snapshot().changed == 0
-    monkeypatch.setattr(sampling, "SAMPLED", 3)
+    monkeypatch.setattr(stat_pass, "SAMPLED", 3)
     for _ in range(200):  # which third it is, each checkpoint's id decides
         report = workspace.snapshot()
         if report.changed:
@@ -282,6 +282,8 @@ def test_what_a_process_left_that_died_while_it_wrote_is_swept(sqlite_store: Sto
     left.write_bytes(b"half")
     ours.write_bytes(b"half")  # of a process that lives
     sqlite_store.client().workspace(root).status()
+    assert (left.exists(), ours.exists()) == (True, True)  # who looks changes nothing
+    sqlite_store.client().workspace(root).snapshot()
     assert (left.exists(), ours.exists()) == (False, True)
 
 
@@ -479,14 +481,7 @@ def test_a_change_among_much_that_is_as_it_was(quick: SyncClient, root: Path, mo
     settled = tick(root)
     workspace = quick.workspace(root)
     workspace.snapshot()
-    entered: list[bytes] = []
-    enter = walking.Walk._directory
-
-    def noted(self, descriptor, path, rules):
-        entered.append(path)
-        return enter(self, descriptor, path, rules)
-
-    monkeypatch.setattr(walking.Walk, "_directory", noted)
+    entered = note_entered(monkeypatch)
     assert workspace.snapshot().changed == 0
     assert set(entered) == {b"", b"ruled"}  # the root, and what decides about what is left out
     assert tick(root) > settled

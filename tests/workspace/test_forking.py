@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from restore_trees import on_disk
+from stores import Store, python
 from test_restore_fidelity import make_project
 
 from holdfast import SyncClient
@@ -24,11 +25,10 @@ from holdfast.errors import (
     UsageError,
     WorkspaceChangedError,
 )
-from holdfast.model.workspace import SnapshotReport
-from holdfast.workspace import copies
-from holdfast.workspace.here import Here, Seen
-from holdfast.workspace.workspace import SyncWorkspace
-from support import Store, python
+from holdfast.model.snapshot import SnapshotReport
+from holdfast.workspace import reflink
+from holdfast.workspace.restore.directory import DirectoryState, SeenFiles
+from holdfast.workspace.sync import SyncWorkspace
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def settled_snapshot(workspace: SyncWorkspace, path: bytes) -> SnapshotReport:
     deadline = time.monotonic() + 240
     while True:
         taken = workspace.snapshot()
-        if Seen(workspace._opened.taker._loaded().directories).get(path) is not None:
+        if SeenFiles(workspace._opened.taker.load_cache().directories).get(path) is not None:
             return taken
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -59,7 +59,7 @@ def test_a_fork_is_the_same_directory_whichever_way_it_is_made(quick: SyncClient
     workspace = quick.workspace(root)
     taken = settled_snapshot(workspace, b"binary")
     if way != "as the file system can":
-        monkeypatch.setattr(copies, "_cloned", lambda *_given: False)
+        monkeypatch.setattr(reflink, "_cloned", lambda *_given: False)
     if way == "from the store":
         monkeypatch.setattr(os, "copy_file_range", can_not)
     forked = workspace.fork(taken.checkpoint_id, tmp_path / "fork")
@@ -99,7 +99,7 @@ def test_a_fork_keeps_holes(quick: SyncClient, root, tmp_path, monkeypatch, way)
         pytest.skip("this file system has no holes")
     workspace = quick.workspace(root)
     taken = settled_snapshot(workspace, b"image")
-    monkeypatch.setattr(copies, "_cloned", lambda *_given: False)
+    monkeypatch.setattr(reflink, "_cloned", lambda *_given: False)
     if way == "from the store":
         monkeypatch.delattr(os, "copy_file_range")
     forked = workspace.fork(taken.checkpoint_id, tmp_path / "fork")
@@ -246,13 +246,13 @@ def test_an_adoption_that_was_cut_off_is_finished_or_rolled_back_files_and_state
     class Died(BaseException):
         pass
 
-    async def dying(self: Here, *given: object, dry_run: bool = False) -> None:
+    async def dying(self: DirectoryState, *given: object, dry_run: bool = False) -> None:
         if at == "after the state" or dry_run:
             await adopt(self, *given, dry_run=dry_run)
         if not dry_run:
             raise Died
 
-    adopt = Here.adopt
+    adopt = DirectoryState.adopt
     with sqlite_store.client() as client:
         workspace = client.workspace(root)
         (root / "f").write_text("one")
@@ -261,7 +261,7 @@ def test_an_adoption_that_was_cut_off_is_finished_or_rolled_back_files_and_state
         (forked.directory / "f").write_text("the fork's")
         client.save("a", execution_state={"n": 2}, session_id=forked.session_id, workspace=forked.directory)
         with monkeypatch.context() as patched:
-            patched.setattr(Here, "adopt", dying)
+            patched.setattr(DirectoryState, "adopt", dying)
             with pytest.raises(Died):
                 workspace.adopt(forked)
     with sqlite_store.client() as client:  # who comes next
@@ -332,7 +332,7 @@ def test_a_fork_that_fails_leaves_nothing_of_directories_that_nobody_may_write_t
 
         from holdfast import SyncClient
         from holdfast.errors import ConflictError, StoreError
-        from holdfast.workspace import apply
+        from holdfast.workspace.restore import apply
 
         def cycle(above):
             above.mkdir()
@@ -369,7 +369,7 @@ def test_a_fork_that_fails_leaves_nothing_of_directories_that_nobody_may_write_t
                 assert os.listdir(above) == ["root"], os.listdir(above)
                 assert workspace.fork(point, above / "fork").paths == 4
 
-        cycle(Path(sys.argv[1], "first"))  # as whoever runs this, and everything is imported, which the other one may not read
+        cycle(Path(sys.argv[1], "first"))  # imports everything: the other user may not read it
         if os.getuid() == 0:
             os.setgid(65534)
             os.setuid(65534)

@@ -9,13 +9,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from stores import Store
 from trees import in_snapshot, on_disk, session, write
 
 import holdfast
 from holdfast import SyncClient, UsageError
-from holdfast.workspace import guards
-from holdfast.workspace.guards import Limits
-from support import Store
+from holdfast.workspace import limits as guards
+from holdfast.workspace.limits import WorkspaceLimits
 
 
 def test_the_root_of_the_file_system_is_refused(quick: SyncClient) -> None:
@@ -113,15 +113,15 @@ def test_a_link_to_a_store_in_its_default_place_leads_to_what_is_left_out(root: 
 @pytest.mark.parametrize(
     ("limits", "why"),
     [
-        (Limits(max_files=5), "max_files"),
-        (Limits(max_bytes=50), "max_bytes"),
-        (Limits(max_file_bytes=9), "max_file_bytes"),
-        (Limits(max_seconds=-1), "max_seconds"),
-        (Limits(min_free_bytes=1 << 60), "min_free_bytes"),
+        (WorkspaceLimits(max_files=5), "max_files"),
+        (WorkspaceLimits(max_bytes=50), "max_bytes"),
+        (WorkspaceLimits(max_file_bytes=9), "max_file_bytes"),
+        (WorkspaceLimits(max_seconds=-1), "max_seconds"),
+        (WorkspaceLimits(min_free_bytes=1 << 60), "min_free_bytes"),
     ],
 )
 def test_beyond_a_limit_the_state_is_saved_and_says_why_the_files_are_not(
-    sqlite_store: Store, root: Path, limits: Limits, why: str
+    sqlite_store: Store, root: Path, limits: WorkspaceLimits, why: str
 ) -> None:
     for number in range(10):
         write(root, b"%d" % number, b"0123456789")
@@ -132,10 +132,10 @@ def test_beyond_a_limit_the_state_is_saved_and_says_why_the_files_are_not(
     assert client.restore(saved).execution_state == {"n": 1}
     reference = client.get(saved).workspace
     assert reference is not None
-    from holdfast.backends.stepping import run_inline
-    from holdfast.operations import snapshots
+    from holdfast.backends.bridge.step import run_inline
+    from holdfast.operations import snapshot_read
 
-    snapshot = run_inline(snapshots.load(client._services, reference))
+    snapshot = run_inline(snapshot_read.load(client._ctx, reference))
     assert snapshot.tree is None
     assert snapshot.not_taken is not None
     assert why in snapshot.not_taken.reason
@@ -152,7 +152,7 @@ def test_where_none_was_taken_older_files_are_not_taken_for_those_of_then(
     write(root, b"a", b"1")
     older = client.save("agent", session_id="s", workspace=root)
     write(root, b"a", b"22")
-    saved = client.save("agent", session_id="s", workspace=client.workspace(root, limits=Limits(max_bytes=1)))
+    saved = client.save("agent", session_id="s", workspace=client.workspace(root, limits=WorkspaceLimits(max_bytes=1)))
     after = client.save("agent", session_id="s")  # which was asked for no files
     workspace = client.workspace(root)
     for at in (saved, after):
@@ -241,7 +241,7 @@ def test_directories_too_deep_to_be_looked_at_are_a_limit_too(quick: SyncClient,
 def test_a_limit_that_is_met_on_the_way_leaves_what_was_known(sqlite_store: Store, root: Path) -> None:
     client = sqlite_store.client()
     write(root, b"a", b"1")
-    workspace = client.workspace(root, limits=Limits(max_files=3))
+    workspace = client.workspace(root, limits=WorkspaceLimits(max_files=3))
     workspace.snapshot()
     for name in (b"b", b"c", b"d"):
         write(root, name, b"1")

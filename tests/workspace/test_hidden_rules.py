@@ -1,16 +1,17 @@
-"""Ignore files that ignore themselves, and markers that are left out: what they say counts when a restore decides what it may touch."""
+"""Ignore files that ignore themselves, and markers that are left out: what they say counts when a
+restore decides what it may touch."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from stores import Store
 from trees import on_disk, remove, write
 
 from holdfast import SyncClient
-from holdfast.model.workspace import Deciding, Snapshot
-from holdfast.objects import snapshot as objects
-from support import Store
+from holdfast.format.files import snapshot as objects
+from holdfast.model.snapshot import RuleFile, Snapshot
 
 MANY = 300  # more than a snapshot names
 
@@ -78,7 +79,7 @@ def test_undoing_says_what_it_leaves_because_it_is_excluded_by_now(
     workspace.restore(first)
     write(root, b".gitignore", rules)
 
-    report = workspace.undo()
+    report = workspace.undo().files
 
     assert report.actions == ()
     assert [(one.path, one.reason) for one in report.left] == [
@@ -97,7 +98,7 @@ def test_undoing_does_not_write_what_was_excluded_since(quick: SyncClient, root:
     workspace.restore(first)
     write(root, b".gitignore", b"g\n")
 
-    report = workspace.undo()
+    report = workspace.undo().files
 
     assert [(one.path, one.reason) for one in report.left] == [(b"g", "excluded")]
     assert on_disk(root).keys() == {b".gitignore"}
@@ -169,7 +170,7 @@ def test_rules_that_are_hidden_are_in_every_snapshot_until_they_change(
     write(root, b"out/.gitignore", b"*\n")
     write(root, b"other/f", b"1")
     workspace = sqlite_store.client().workspace(root, watch=watch)
-    hidden = (Deciding(b"out/.gitignore", b"*\n"),)
+    hidden = (RuleFile(b"out/.gitignore", b"*\n"),)
     assert workspace.snapshot().snapshot.deciding == hidden
     write(root, b"other/f", b"2")
     assert workspace.snapshot().snapshot.deciding == hidden
@@ -187,5 +188,5 @@ def test_a_snapshot_without_hidden_rules_is_the_same_bytes_as_ever() -> None:
     plain = objects.pack(Snapshot(reference="", tree=b"\0" * 32, files=1))
     assert b"rules" not in plain
     assert objects.unpack(plain).deciding == ()
-    hidden = Snapshot(reference="", tree=b"\0" * 32, deciding=(Deciding(b"out/.gitignore", b"*\n"),))
+    hidden = Snapshot(reference="", tree=b"\0" * 32, deciding=(RuleFile(b"out/.gitignore", b"*\n"),))
     assert objects.unpack(objects.pack(hidden)).deciding == hidden.deciding

@@ -1,4 +1,5 @@
-"""Which directory a snapshot is of: the files of another one are not put in the place of what is here, unless that is meant."""
+"""Which directory a snapshot is of: the files of another one are not put in the place of what is
+here, unless that is meant."""
 
 from __future__ import annotations
 
@@ -7,11 +8,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from stores import Store
 from trees import on_disk, write
 
 from holdfast import SyncClient, UsageError
-from holdfast.workspace.workspace import SyncWorkspace
-from support import Store
+from holdfast.workspace.sync import SyncWorkspace
 
 
 @pytest.fixture
@@ -121,7 +122,8 @@ def test_forks_go_back_to_what_they_came_from_and_the_other_way(client: SyncClie
         write(directory, b"a", session.encode())
         ends.append(client.save("agent", session_id=session, workspace=directory))
         for target, content in (
-            (first, b"1"), (point, b"2"), (bare, b"2"), (client.timeline(session_id=session)[-1].checkpoint_id, b"2"), (ends[-1], session.encode())
+            (first, b"1"), (point, b"2"), (bare, b"2"), (client.timeline(session_id=session)[-1].checkpoint_id, b"2"),
+            (ends[-1], session.encode())
         ):  # fmt: skip
             client.workspace(directory).restore(target, force=True)
             assert (directory / "a").read_bytes() == content
@@ -138,12 +140,12 @@ def test_forks_go_back_to_what_they_came_from_and_the_other_way(client: SyncClie
 def test_checkpoints_that_do_not_say_it_are_restored_as_before(
     quick: SyncClient, root: Path, other: Path, monkeypatch
 ) -> None:
-    from holdfast.operations import child
+    from holdfast.operations import new_checkpoint
 
-    fields_of = child.fields_of
+    fields_of = new_checkpoint.header_fields
     older = lambda *given: {name: one for name, one in fields_of(*given).items() if name != "dir"}  # noqa: E731
     write(root, b"a", b"1")
-    monkeypatch.setattr("holdfast.operations.save.fields_of", older)
+    monkeypatch.setattr("holdfast.operations.save.header_fields", older)
     taken = quick.workspace(root).snapshot()
     assert quick.get(taken.checkpoint_id).workspace is not None
     assert quick.workspace(other).snapshot_at(taken.checkpoint_id).home is None

@@ -8,11 +8,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from trees import remove, write
 
-from examples import examples
 from holdfast import SyncClient
 
 with_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")

@@ -1,5 +1,5 @@
-"""What a snapshot leaves out because it is stored already is what the snapshot before it holds, and nothing older: that may
-have been collected meanwhile."""
+"""What a snapshot leaves out because it is stored already is what the snapshot before it holds, and
+nothing older: that may have been collected meanwhile."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 
 import pytest
+from stores import Store
 
 from holdfast import SyncClient
-from support import Store
 
 LARGE = os.urandom(1_300_000)
 CONTENTS = {"small": (b"one", b"two"), "large": (LARGE, LARGE[:-1] + b"x"), "becomes small": (LARGE, b"two")}

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import sqlite3
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from restore_trees import on_disk
+from stores import Store
+from volumes import small_disk
 
+from holdfast import Client
 from holdfast.errors import CorruptError, StoreError
-from holdfast.model.workspace import Entry
-from holdfast.workspace import descriptors, sharing, workers, writeback
-from holdfast.workspace.restore_contents import StoreSource
-from support import Store
+from holdfast.model.file_restore_plan import FileAction
+from holdfast.workspace import dirfd
+from holdfast.workspace.restore import apply, writeback
 
 FILES = 700  # three portions, each worth a thread
-
-
-# The quick suite has the one that large restores go by; small ones, read by who restores, are in it by the hundred.
-@pytest.fixture(
-    autouse=True, params=[pytest.param("read by who restores", marks=pytest.mark.slow), "read by the thread"]
-)
-def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A restore of thousands of files reads in the thread, too."""
-    monkeypatch.setattr(workers, "usable_processors", lambda: 1)
-    monkeypatch.setattr(sharing, "LEAST_FILES", 1 if request.param == "read by the thread" else FILES + 1)
 
 
 @pytest.fixture
@@ -64,24 +56,84 @@ def test_everything_comes_back_and_the_thread_is_gone(sqlite_store: Store, root:
     assert not [one for one in threading.enumerate() if one.name.startswith("holdfast-unpacking")]
 
 
-def test_everything_comes_back_from_every_store(
-    store: Store, root: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
-    readers: set[str] = set()
-    framed = StoreSource.framed
-
-    async def noted(self: StoreSource, entries: Sequence[Entry]) -> dict[bytes, bytes]:
-        readers.add(threading.current_thread().name.partition("_")[0])
-        return await framed(self, entries)
-
+def test_everything_comes_back_from_every_store(store: Store, root: Path) -> None:
     workspace = store.client().workspace(root)
     before = on_disk(root)
     saved = workspace.snapshot().checkpoint_id
     emptied(root)
-    monkeypatch.setattr(StoreSource, "framed", noted)
     workspace.restore(saved)
     assert on_disk(root) == before
-    assert ("holdfast-unpacking" in readers) == ("read by the thread" in request.node.name)
+    workspace.undo()
+    assert on_disk(root) == {}
+    workspace.redo()
+    assert on_disk(root) == before
+
+
+def test_part_of_it_is_new_and_part_is_not(sqlite_store: Store, root: Path) -> None:
+    workspace = sqlite_store.client().workspace(root)
+    before = on_disk(root)
+    saved = workspace.snapshot().checkpoint_id
+    for name in ("d1", "d2", "d3", "private"):
+        shutil.rmtree(root / name)
+    (root / "d4" / "mine").write_text("new")
+    (root / "empty").write_text("edited")
+    workspace.snapshot()
+    workspace.restore(saved)
+    assert on_disk(root) == before
+
+
+def test_a_fork_gets_all_files(sqlite_store: Store, root: Path) -> None:
+    workspace = sqlite_store.client().workspace(root)
+    before = on_disk(root)
+    saved = workspace.snapshot().checkpoint_id
+    emptied(root)
+    forked = workspace.fork(saved, root.with_name("fork"))
+    assert on_disk(forked.directory) == before
+
+
+def test_cancelling_in_the_middle_puts_everything_back(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = on_disk(root)
+    begun = threading.Event()
+    put_file = apply.Applier.put_file
+
+    def noted(self: apply.Applier, action: FileAction, data: bytes) -> None:
+        put_file(self, action, data)
+        begun.set()
+
+    monkeypatch.setattr(apply.Applier, "put_file", noted)
+
+    async def go() -> None:
+        async with Client.sqlite(tmp_path / "store.db") as client:
+            workspace = client.workspace(root)
+            saved = (await workspace.snapshot()).checkpoint_id
+            emptied(root)
+            task = asyncio.create_task(workspace.restore(saved))
+            await asyncio.to_thread(begun.wait, 60)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert await workspace.interrupted() is None
+            assert on_disk(root) == {}
+            await workspace.restore(saved)
+
+    asyncio.run(go())
+    assert on_disk(root) == before
+
+
+@pytest.mark.root
+def test_a_disk_that_is_full_puts_everything_back(sqlite_store: Store, root: Path, tmp_path: Path) -> None:
+    saved = sqlite_store.client().workspace(root).snapshot().checkpoint_id
+    with small_disk(tmp_path / "small", nr_inodes=150, size="40m") as small:
+        place = small / "root"
+        place.mkdir()
+        (place / "mine").write_text("was here")
+        elsewhere = sqlite_store.client().workspace(place)
+        with pytest.raises(StoreError, match=r"No space left on device.*everything was put back"):
+            elsewhere.restore(saved, force=True, any_directory=True)
+        assert list(on_disk(place)) == [b"mine"]
+        assert elsewhere.interrupted() is None
 
 
 @pytest.mark.parametrize("at", [0, FILES // 2, -1])
@@ -113,7 +165,7 @@ def test_what_was_written_goes_to_the_disk_on_the_way_and_at_the_end(
     sqlite_store: Store, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     syncs: list[str] = []
-    sync = descriptors.sync_file_system
+    sync = dirfd.sync_file_system
 
     def noted(descriptor: int) -> None:
         thread = threading.current_thread()
@@ -127,7 +179,7 @@ def test_what_was_written_goes_to_the_disk_on_the_way_and_at_the_end(
     saved = workspace.snapshot().checkpoint_id
     emptied(root)
     monkeypatch.setattr(writeback, "ENOUGH", 1_000_000)
-    monkeypatch.setattr(descriptors, "sync_file_system", noted)
+    monkeypatch.setattr(dirfd, "sync_file_system", noted)
     workspace.restore(saved)
     assert on_disk(root) == before
     assert syncs[-1] == threading.main_thread().name
@@ -142,7 +194,7 @@ def test_a_disk_that_fails_on_the_way_puts_everything_back(
     workspace = sqlite_store.client().workspace(root)
     saved = workspace.snapshot().checkpoint_id
     emptied(root)
-    sync = descriptors.sync_file_system
+    sync = dirfd.sync_file_system
     told: list[str] = []
 
     def failing(descriptor: int) -> None:
@@ -153,7 +205,7 @@ def test_a_disk_that_fails_on_the_way_puts_everything_back(
         sync(descriptor)
 
     monkeypatch.setattr(writeback, "ENOUGH", 1_000_000)
-    monkeypatch.setattr(descriptors, "sync_file_system", failing)
+    monkeypatch.setattr(dirfd, "sync_file_system", failing)
     with pytest.raises(StoreError, match=r"Input/output error.*put back"):
         workspace.restore(saved)
     assert told

@@ -12,17 +12,15 @@ from pathlib import Path
 
 import pytest
 import restore_opening
+from campaign import share, tally
+from injection import need_strace
+from paths import SUPPORT
 from restore_trees import on_disk
 
-from holdfast.backends.stepping import run_inline
-
-sys.path.append(str(Path(__file__).parents[1] / "crash"))
-from injection import need_strace
-
-from campaign import share, tally
+from holdfast.backends.bridge.step import run_inline
 
 pytestmark = pytest.mark.slow
-STORY = Path(__file__).with_name("restore_story.py")
+STORY = SUPPORT / "restore_story.py"
 CALLS = ("rename", "renameat", "renameat2", "unlink", "unlinkat", "rmdir", "mkdirat", "symlinkat", "syncfs")
 SHARES = 2
 TIMEOUT = 240
@@ -35,7 +33,7 @@ def story(folder: Path, *tracing: str) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=TIMEOUT,
         check=False,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parent), "PYTHONDONTWRITEBYTECODE": "1"},
+        env=os.environ | {"PYTHONPATH": str(SUPPORT), "PYTHONDONTWRITEBYTECODE": "1"},
     )
 
 

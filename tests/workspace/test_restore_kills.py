@@ -18,11 +18,12 @@ from pathlib import Path
 
 import pytest
 import restore_opening
+from campaign import SOAK, randomness, tally
+from paths import SUPPORT
 from restore_killing import EDITING, RESTORING
 from restore_trees import on_disk
 
-from campaign import SOAK, randomness, tally
-from holdfast.backends.stepping import run_inline
+from holdfast.backends.bridge.step import run_inline
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600 if SOAK else 900)]
 KILLS = 2000 if SOAK else 100
@@ -36,21 +37,21 @@ class Killed:
 
     def __init__(self, store: Path, root: Path, *how: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("restore_killing.py")), str(store), str(root), *how],
+            [sys.executable, str(SUPPORT / "restore_killing.py"), str(store), str(root), *how],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": str(Path(__file__).parent)},
+            env=os.environ | {"PYTHONPATH": str(SUPPORT)},
         )
         self._buffer = b""
 
     def start(self, seed: str) -> int:
         self._process.stdin.write(seed.encode() + b"\n")
         self._process.stdin.flush()
-        word, pid = self.hear().split()
+        word, pid = self.listen().split()
         assert word == EDITING
         return int(pid)
 
-    def hear(self) -> str:
+    def listen(self) -> str:
         deadline = time.monotonic() + PATIENCE
         output = self._process.stdout.fileno()
         waiting = select.poll()  # select() takes no descriptor above 1,023
@@ -68,7 +69,7 @@ class Killed:
         """Ends the worker; what it said last."""
         os.kill(pid, signal.SIGKILL)
         last = ""
-        while (line := self.hear()) != "ended":
+        while (line := self.listen()) != "ended":
             last = line
         return last
 
@@ -114,8 +115,9 @@ def judge(store: Path, root: Path, said: str, rng: random.Random) -> tuple[bool,
 
 
 def lost_for_good(store: Path, root: Path, missing: dict[Path, bytes]) -> list[str]:
-    """Those files of the user that are in no snapshot either. One that came while the worker took snapshots may have been
-    in the last of them, and gone with the next restore like the worker's own: then it can be had back."""
+    """Those files of the user that are in no snapshot either. One that came while the worker took
+    snapshots may have been in the last of them, and gone with the next restore like the worker's
+    own: then it can be had back."""
     directory = restore_opening.open_directory(str(store), root)
     try:
         references = {
@@ -135,8 +137,8 @@ def lost_for_good(store: Path, root: Path, missing: dict[Path, bytes]) -> list[s
 
 
 def campaign(folder: Path, kills: int, rng: random.Random, *how: str) -> tuple[int, list[str]]:
-    """Kills so many workers, and more until enough of them were in the middle of a restore, unless something is wrong before:
-    how many restores were cut off, and what is wrong."""
+    """Kills so many workers, and more until enough of them were in the middle of a restore, unless
+    something is wrong before: how many restores were cut off, and what is wrong."""
     store, root = folder / "store.db", folder / "root"
     (root / "shared").mkdir(parents=True)
     worker = Killed(store, root, *how)
@@ -151,7 +153,7 @@ def campaign(folder: Path, kills: int, rng: random.Random, *how: str) -> tuple[i
             if rng.random() < 0.9:  # else while it edits and takes snapshots
                 for _ in range(rng.randint(1, 4)):
                     began = time.monotonic()
-                    while not (said := worker.hear()).startswith(RESTORING):
+                    while not (said := worker.listen()).startswith(RESTORING):
                         pass
                     usual = 0.8 * usual + 0.2 * min(time.monotonic() - began, 0.5)
                 if rng.random() < 0.3:

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from restore_trees import changes, entries, entry, trees
 
-from holdfast.model.path_checks import escapes, flags_of, folded, is_reserved
-from holdfast.model.restore_plan import RestorePlan, UnsafePathError, make_plan, parents
-from holdfast.model.workspace import Entry, FileChange
+from holdfast.model.file_restore_plan import RestorePlan, UnsafePathError, list_parents, make_plan
+from holdfast.model.safe_path import escapes, flags_of, fold, is_reserved
+from holdfast.model.snapshot import FileChange, FileEntry
 
-Entries = dict[bytes, Entry]
+Entries = dict[bytes, FileEntry]
 
 
 def carried_out(plan: RestorePlan, before: Entries, occupied: tuple[bytes, ...] = ()) -> Entries:
@@ -20,7 +20,7 @@ def carried_out(plan: RestorePlan, before: Entries, occupied: tuple[bytes, ...] 
     for action in plan.actions:
         path = action.path
         assert now.get(path) == action.before, f"{action} finds {now.get(path)}"
-        for above in parents(path):
+        for above in list_parents(path):
             assert above not in now or now[above].kind == "dir"
         above = path.rpartition(b"/")[0]
         assert not above or above in now, f"{action}: there is no directory"
@@ -125,7 +125,7 @@ def test_narrowed_to_a_path_nothing_else_changes_but_directories_that_it_needs(b
             assert done.get(path) == after.get(path)
         elif scope.startswith(path + b"/"):
             assert done.get(path) in (before.get(path), after.get(path))
-        elif not any(done.get(above, before.get(above)) != before.get(above) for above in parents(path)):
+        elif not any(done.get(above, before.get(above)) != before.get(above) for above in list_parents(path)):
             assert done.get(path) == before.get(path)
 
 
@@ -139,7 +139,7 @@ def test_a_plan_that_was_carried_out_has_nothing_left_to_do(before_tree, after_t
 @pytest.mark.parametrize("path", [b"../x", b"/etc/passwd", b"a/../../x", b"a//b", b"", b"a/./b", b"a\0b", b"a/"])
 def test_a_name_that_leads_out_is_refused(path):
     with pytest.raises(UnsafePathError):
-        make_plan([FileChange(path, None, Entry(path, "file", 0o644, 0, b""))])
+        make_plan([FileChange(path, None, FileEntry(path, "file", 0o644, 0, b""))])
 
 
 @pytest.mark.parametrize("kind", ["file", "symlink"])
@@ -177,7 +177,7 @@ def test_names_that_some_systems_can_not_tell_apart_or_not_have_are_flagged():
         b"d.",
         b"x" * 300,
     ]
-    flags = flags_of([Entry(name, "file", 0o644, 0, b"") for name in names])
+    flags = flags_of([FileEntry(name, "file", 0o644, 0, b"") for name in names])
     assert {(flag.kind, flag.path) for flag in flags} == {
         ("case", b"makefile"),
         ("unicode", "cafe\u0301".encode()),
@@ -189,11 +189,11 @@ def test_names_that_some_systems_can_not_tell_apart_or_not_have_are_flagged():
 
 
 def test_a_new_name_is_compared_with_those_that_stay():
-    [flag] = flags_of([Entry(b"src/readme", "file", 0o644, 0, b"")], staying=[b"src/README"])
+    [flag] = flags_of([FileEntry(b"src/readme", "file", 0o644, 0, b"")], staying=[b"src/README"])
     assert (flag.kind, flag.other) == ("case", b"src/README")
 
 
 @given(st.binary(max_size=20))
 def test_any_bytes_are_a_name_to_the_checks(name):
-    folded(name)
+    fold(name)
     is_reserved(name)

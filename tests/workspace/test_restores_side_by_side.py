@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 from restore_trees import on_disk
+from stores import Store, python_process
 
 from holdfast import Client, SyncClient
 from holdfast.errors import ConflictError, LeaseHeldError, WorkspaceChangedError
-from holdfast.workspace import apply
-from support import Store, python_process
+from holdfast.workspace.restore import apply
+
+pytestmark = pytest.mark.slow  # in sum: processes, terminals, waits
 
 
 def fill(root: Path, text: str, count: int = 30) -> None:
@@ -75,7 +77,7 @@ def test_a_restore_that_runs_in_another_process_is_not_taken_for_one_that_was_cu
     code = """
         import sys
         from holdfast import SyncClient
-        from holdfast.workspace import apply
+        from holdfast.workspace.restore import apply
         def waiting(*_given):
             print("within", flush=True)
             sys.stdin.read()

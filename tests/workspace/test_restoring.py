@@ -13,10 +13,10 @@ from plain_directory import PlainDirectory
 from restore_trees import Tree, on_disk, put, trees
 
 from holdfast import SyncClient
-from holdfast.backends.stepping import run_inline
+from holdfast.backends.bridge.step import run_inline
 from holdfast.errors import CheckpointNotFoundError, RestoreInterruptedError, WorkspaceChangedError
-from holdfast.workspace import apply, carrying_out
-from holdfast.workspace.restore_terms import Wishes
+from holdfast.workspace.restore import apply, execute
+from holdfast.workspace.restore.request import RestoreOptions
 
 FIRST: Tree = {
     b"keep.txt": ("file", 0o644, b"kept"),
@@ -78,9 +78,9 @@ def test_undo_puts_back_what_was_there_and_undoing_that_restores_again(directory
     wrecked = on_disk(root)
     directory.snapshot()
     directory.restore(first)
-    run_inline(directory.restoring.undo(Wishes()))
+    run_inline(directory.restoring.undo(RestoreOptions()))
     assert on_disk(root) == wrecked
-    run_inline(directory.restoring.undo(Wishes()))
+    run_inline(directory.restoring.undo(RestoreOptions()))
     assert on_disk(root) == FIRST
 
 
@@ -127,7 +127,7 @@ def test_forced_it_is_overwritten_and_undo_brings_it_back(directory, root):
     (root / "edit.txt").write_bytes(b"by hand")
     directory.restore(first, force=True)
     assert on_disk(root) == FIRST
-    run_inline(directory.restoring.undo(Wishes()))
+    run_inline(directory.restoring.undo(RestoreOptions()))
     assert (root / "edit.txt").read_bytes() == b"by hand"
     # It is still the user's own change: another restore is refused again.
     with pytest.raises(WorkspaceChangedError):
@@ -142,10 +142,10 @@ def test_undo_is_refused_for_what_was_changed_since_the_restore(directory, root)
     (root / "edit.txt").write_bytes(b"by hand")
     directory.taken = []
     with pytest.raises(WorkspaceChangedError, match=r"edit\.txt"):
-        run_inline(directory.restoring.undo(Wishes()))
+        run_inline(directory.restoring.undo(RestoreOptions()))
     assert (root / "edit.txt").read_bytes() == b"by hand"
     (root / "other").write_bytes(b"made since")  # no business of the undo's
-    run_inline(directory.restoring.undo(Wishes(keep="user")))
+    run_inline(directory.restoring.undo(RestoreOptions(keep="user")))
     assert (root / "edit.txt").read_bytes() == b"by hand"
     assert (root / "other").read_bytes() == b"made since"
     assert (root / "swap").read_bytes() == b"a file now"
@@ -159,19 +159,19 @@ def test_single_paths(directory, root):
     assert {action.path for action in report.actions} == {b"swap", b"swap/inside", b"gone.txt"}
     assert (root / "swap" / "inside").read_bytes() == b"in a directory"
     assert (root / "edit.txt").read_bytes() == b"two"
-    run_inline(directory.restoring.undo(Wishes()))
+    run_inline(directory.restoring.undo(RestoreOptions()))
     assert (root / "swap").read_bytes() == b"a file now"
     assert not (root / "gone.txt").exists()
 
 
 def test_a_dry_run_says_the_same_and_does_nothing(directory, root):
-    from holdfast.workspace.restore_terms import Target
+    from holdfast.workspace.restore.request import RestoreTarget
 
     first = directory.snapshot()
     wreck(root)
     directory.snapshot()
     before = on_disk(root)
-    planned = run_inline(directory.restoring.plan(Target(snapshot=first), Wishes()))
+    planned = run_inline(directory.restoring.plan(RestoreTarget(snapshot=first), RestoreOptions()))
     assert on_disk(root) == before
     assert planned.dry_run
     done = directory.restore(first)
@@ -180,7 +180,7 @@ def test_a_dry_run_says_the_same_and_does_nothing(directory, root):
 
 def test_there_may_be_nothing_to_undo(directory):
     with pytest.raises(CheckpointNotFoundError, match="nothing to undo"):
-        run_inline(directory.restoring.undo(Wishes()))
+        run_inline(directory.restoring.undo(RestoreOptions()))
 
 
 def test_excluded_files_stay_and_so_do_the_directories_that_hold_them(directory, root):
@@ -245,7 +245,7 @@ def test_any_tree_becomes_any_other_and_back(one, other):
         if not report.changed:
             return
         assert directory.snapshot().reference == second.reference
-        run_inline(directory.restoring.undo(Wishes()))
+        run_inline(directory.restoring.undo(RestoreOptions()))
         assert on_disk(first_root) == one
         assert directory.snapshot().reference == first.reference
 
@@ -333,13 +333,13 @@ def test_a_restore_that_was_cut_off_is_finished_or_rolled_back(directory, root, 
     with pytest.raises(RestoreInterruptedError):
         directory.restore(first)
     with pytest.raises(RestoreInterruptedError):
-        run_inline(directory.restoring.undo(Wishes()))
+        run_inline(directory.restoring.undo(RestoreOptions()))
     run_inline(getattr(directory.restoring, way)())
     assert on_disk(root) == (FIRST if way == "resume" else wrecked)
     with pytest.raises(CheckpointNotFoundError):
         run_inline(directory.restoring.resume())
     if way == "resume":
-        run_inline(directory.restoring.undo(Wishes()))
+        run_inline(directory.restoring.undo(RestoreOptions()))
         assert on_disk(root) == wrecked
 
 
@@ -384,7 +384,7 @@ def test_forced_it_is_tried_again_with_a_safety_snapshot_of_what_changed(directo
     directory.on_look = once
     directory.restore(first, force=True)
     assert on_disk(root) == FIRST
-    run_inline(directory.restoring.undo(Wishes()))
+    run_inline(directory.restoring.undo(RestoreOptions()))
     assert (root / "edit.txt").read_bytes() == b"at this very moment"
 
 
@@ -415,11 +415,11 @@ def test_an_error_of_the_disk_puts_everything_back(directory, root, monkeypatch)
 def test_portions_are_small_and_in_order():
     from restore_trees import changes, entries
 
-    from holdfast.model.restore_plan import make_plan
+    from holdfast.model.file_restore_plan import make_plan
 
     tree: Tree = {f"f{n:04}".encode(): ("file", 0o644, bytes(9000)) for n in range(1000)}
     plan = make_plan(changes({}, entries(tree)))
-    portions = list(carrying_out.portions(plan.actions))
+    portions = list(execute.portions(plan.actions))
     assert [action for portion in portions for action in portion] == list(plan.actions)
-    assert max(len(portion) for portion in portions) <= carrying_out.PORTION_ACTIONS
-    assert all(sum(action.after.size for action in portion) <= carrying_out.PORTION_BYTES for portion in portions)
+    assert max(len(portion) for portion in portions) <= execute.PORTION_ACTIONS
+    assert all(sum(action.after.size for action in portion) <= execute.PORTION_BYTES for portion in portions)

@@ -1,4 +1,5 @@
-"""kill -9 at any moment of a snapshot: what was acknowledged is there, whole; nothing else shows, and nothing is left over."""
+"""kill -9 at any moment of a snapshot: what was acknowledged is there, whole; nothing else shows,
+and nothing is left over."""
 
 from __future__ import annotations
 
@@ -10,11 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
+from paths import SUPPORT
 from trees import in_snapshot, on_disk
 
 from holdfast import SyncClient
 
-HERE = Path(__file__).parent
+HERE = SUPPORT
 KILLS = 8
 
 

@@ -7,14 +7,15 @@ import socket
 from pathlib import Path
 
 import pytest
+from stores import Store
 from trees import in_snapshot, on_disk, remove, write
 
 from holdfast import SyncClient
-from holdfast.model.workspace import CHUNK_BYTES, WHOLE_BYTES
-from support import Store
+from holdfast.model.snapshot import CHUNK_BYTES, WHOLE_BYTES
 
 ODD_NAMES = (
-    b"with space", b"new\nline", b"\xff\xfe not utf-8", "\u00e9".encode(), "e\u0301".encode(), b"*", b"-rf", b"'\"\\", b"\x01",
+    b"with space", b"new\nline", b"\xff\xfe not utf-8", "\u00e9".encode(), "e\u0301".encode(), b"*", b"-rf", b"'\"\\",
+    b"\x01",
     b"a" * 255,
 )  # fmt: skip
 

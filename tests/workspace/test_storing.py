@@ -7,15 +7,17 @@ import os
 from pathlib import Path
 
 import pytest
+from stores import Clock, Store
 from trees import in_snapshot, on_disk, remove, write
 
 from holdfast import SyncClient
 from holdfast.backends.port import Commit
 from holdfast.errors import HoldfastError
-from holdfast.model.workspace import WHOLE_BYTES
+from holdfast.model.snapshot import WHOLE_BYTES
 from holdfast.operations import staging
-from holdfast.workspace import compressing, taking
-from support import Clock, Store
+from holdfast.workspace.snapshot import compress, take
+
+pytestmark = pytest.mark.every_store
 
 DAY = 24 * 3600
 
@@ -23,7 +25,7 @@ DAY = 24 * 3600
 @pytest.fixture
 def small_parts(monkeypatch) -> None:
     """So small that a directory of some files is written in many parts."""
-    for module in (staging, taking, compressing):
+    for module in (staging, take, compress):
         monkeypatch.setattr(module, "STAGED_BYTES", 4000)
 
 
@@ -53,7 +55,7 @@ def test_a_collection_at_any_moment_of_a_snapshot_takes_nothing_of_it(store: Sto
     client, other = store.client(), store.client()
     workspace = client.workspace(root)
     collected = []
-    inner = workspace._opened.services.backend.commit
+    inner = workspace._opened.ctx.backend.commit
 
     def commit_and_collect(commit: Commit):
         async def both() -> None:
@@ -62,7 +64,7 @@ def test_a_collection_at_any_moment_of_a_snapshot_takes_nothing_of_it(store: Sto
 
         return both()
 
-    workspace._opened.services.backend.commit = commit_and_collect
+    workspace._opened.ctx.backend.commit = commit_and_collect
     report = workspace.snapshot()
     assert len(collected) > 5
     assert client.verify().ok
@@ -89,7 +91,7 @@ def test_what_a_snapshot_that_died_had_written_is_collected_once_its_time_is_ove
     fill(root)
     client = store.client()
     workspace = client.workspace(root)
-    inner = workspace._opened.services.backend.commit
+    inner = workspace._opened.ctx.backend.commit
     count = 0
 
     class DiedError(BaseException):
@@ -102,13 +104,13 @@ def test_what_a_snapshot_that_died_had_written_is_collected_once_its_time_is_ove
             raise DiedError
         return inner(commit)
 
-    workspace._opened.services.backend.commit = die
+    workspace._opened.ctx.backend.commit = die
     with pytest.raises(DiedError):
         workspace.snapshot()
-    workspace._opened.services.backend.commit = inner
+    workspace._opened.ctx.backend.commit = inner
     later, clock = store.client(), Clock()
     assert later.gc().blobs == 0
-    clock.us = later._services.now_us() + (DAY + 60) * 1_000_000
+    clock.us = later._ctx.now_us() + (DAY + 60) * 1_000_000
     clock.rules(later)
     assert later.gc().blobs > 10
     assert later.stats().blob_bytes == 0
@@ -160,7 +162,7 @@ def test_the_base_may_go_between_the_walk_and_the_commit(store: Store, root: Pat
     base = workspace.snapshot().checkpoint_id
     client.save("agent", session_id=workspace.session_id)  # so that the base is not the head
     (root / "new").write_bytes(b"1")
-    inner, gone = workspace._opened.services.backend.commit, []
+    inner, gone = workspace._opened.ctx.backend.commit, []
 
     def expire_first(commit: Commit):
         if not gone:
@@ -168,7 +170,7 @@ def test_the_base_may_go_between_the_walk_and_the_commit(store: Store, root: Pat
             other.gc()
         return inner(commit)
 
-    workspace._opened.services.backend.commit = expire_first
+    workspace._opened.ctx.backend.commit = expire_first
     report = workspace.snapshot()
     assert gone == [True]
     assert in_snapshot(workspace, report.checkpoint_id) == on_disk(root)

@@ -1,4 +1,5 @@
-"""Something takes the name of something else: a snapshot that builds upon the one before it is the one that would be taken anew."""
+"""Something takes the name of something else: a snapshot that builds upon the one before it is the
+one that would be taken anew."""
 
 from __future__ import annotations
 
@@ -7,15 +8,15 @@ import os
 from pathlib import Path
 
 import pytest
+from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from trees import in_snapshot, on_disk, remove, tick, write
 
-from examples import examples
 from holdfast import SyncClient
 from holdfast.backends.memory import MemoryBackend
-from holdfast.model.workspace import Snapshot
-from holdfast.workspace import walk as walking
+from holdfast.model.snapshot import Snapshot
+from holdfast.workspace.scan import walk as walking
 
 
 def taken_anew(root: Path, **options) -> Snapshot:
@@ -139,7 +140,8 @@ EDITS = st.one_of(
     st.tuples(st.just("again"), PATHS, st.none()),
     st.tuples(st.just("rename"), PATHS, PATHS),
     st.tuples(st.just("link"), PATHS, PATHS),
-    st.tuples(st.just("rules"), PATHS, st.sampled_from([b"*\n", b"*.log\n", b"b/\n!c.log\n", b".gitignore\npackage.json\n"])),
+    st.tuples(st.just("rules"), PATHS, st.sampled_from([b"*\n", b"*.log\n", b"b/\n!c.log\n",
+                                                        b".gitignore\npackage.json\n"])),
     st.tuples(st.just("marker"), PATHS, st.sampled_from([b"package.json", b"Cargo.toml"])),
 )  # fmt: skip
 

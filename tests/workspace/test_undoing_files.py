@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from stores import Store
 
 from holdfast import (
     CheckpointExpiredError,
@@ -14,11 +15,10 @@ from holdfast import (
     SyncClient,
     UsageError,
 )
+from holdfast.backends.bridge.step import run_inline
 from holdfast.backends.port import Commit, RowWrite
-from holdfast.backends.stepping import run_inline
 from holdfast.errors import WorkspaceChangedError
-from holdfast.workspace import apply, here
-from support import Store
+from holdfast.workspace.restore import apply, directory
 
 
 class Project:
@@ -121,21 +121,74 @@ def test_another_client_undoes_it(store: Store, tmp_path: Path):
     assert project.seen() == before
 
 
-def test_the_directorys_own_undo_is_in_the_log(project: Project):
-    client, before = project.client, project.seen()
-    project.workspace.restore(project.points[0])
-    after = project.seen()
-    project.workspace.undo()
-    assert [one.kind for one in client.operations()] == ["undo", "restore"]
-    assert client.operations()[1].is_undone
+def test_the_client_and_the_workspace_have_one_history(project: Project):
+    client, workspace, pictures = project.client, project.workspace, [project.seen()]
+    for point in (0, 1):
+        workspace.restore(project.points[point])
+        pictures.append(project.seen())
+    client.tag("good", project.points[0])
+    assert workspace.undo().operation.kind == "tag"  # the newest operation, whatever it is about
+    assert client.tags() == []
+    assert workspace.undo().operation.kind == "restore"
+    assert project.seen() == pictures[1]
+    assert client.undo().operation.kind == "restore"
+    assert project.seen() == pictures[0]
+    for undo in (workspace.undo, client.undo):  # never back again: that is what redo is for
+        with pytest.raises(CheckpointNotFoundError, match="nothing to undo"):
+            undo()
     client.redo()
-    assert project.seen() == after
-    project.workspace.undo()
-    assert (project.seen(), client.operations()[0].kind) == (before, "undo")
-    project.workspace.undo()
-    assert (project.seen(), client.operations()[0].kind) == (after, "redo")
-    assert client.undo().kind == "undo"
-    assert project.seen() == before
+    assert project.seen() == pictures[1]
+    workspace.redo()
+    assert project.seen() == pictures[2]
+    workspace.redo()
+    assert [one.name for one in client.tags()] == ["good"]
+    for redo in (workspace.redo, client.redo):
+        with pytest.raises(CheckpointNotFoundError, match="nothing to redo"):
+            redo()
+
+
+def test_a_new_operation_ends_what_can_be_redone(project: Project):
+    client, workspace = project.client, project.workspace
+    workspace.restore(project.points[0])
+    undone = workspace.undo().operation
+    client.pin(project.points[1])
+    for redo in (workspace.redo, client.redo):
+        with pytest.raises(CheckpointNotFoundError, match="nothing was undone since the last operation"):
+            redo()
+    assert workspace.redo(undone.operation_id).kind == "redo"
+    assert (project.root / "code").read_text() == "step 0"
+
+
+def test_the_report_says_which_way_things_went(project: Project):
+    client, points = project.client, project.points
+    client.rollback("s", to=points[0])
+    [undone] = client.undo().changes
+    assert (undone.kind, undone.name, undone.before, undone.after) == ("head", "s", points[0], points[2])
+    [redone] = client.redo().changes
+    assert (redone.before, redone.after) == (points[2], points[0])
+
+
+@pytest.mark.parametrize("scope", ["files", "state", "both"])
+def test_a_restore_that_changes_nothing_is_no_operation(project: Project, scope: str):
+    client = project.client
+    client.tag("good", project.points[0])
+    report = project.workspace.restore(project.points[2], scope=scope)
+    assert (report.changed, report.safety_id) == (0, None)
+    assert [one.kind for one in client.operations()] == ["tag"]
+    assert project.workspace.undo().operation.kind == "tag"
+
+
+def test_an_undo_that_finds_nothing_to_change_is_one_all_the_same(project: Project):
+    client, workspace = project.client, project.workspace
+    workspace.restore(project.points[1])
+    workspace.restore(project.points[0])
+    (project.root / "code").write_text("step 1")  # by hand, as it was before the restore
+    (project.root / "made-1").write_text("x")
+    report = client.undo()
+    assert report.files.actions == ()
+    assert client.operations()[0].operation_id == report.operation_id  # what it says that it is is there
+    client.undo()  # and the next one is the one before
+    assert (project.root / "code").read_text() == "step 2"
 
 
 def test_an_older_restore_waits_for_the_later_one(project: Project):
@@ -229,7 +282,7 @@ def test_one_that_was_cut_off_is_written_down_by_who_finishes_it(project: Projec
 
 
 def test_one_whose_safety_snapshot_is_gone_says_so(project: Project, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(here, "SAFETY_KEPT", 1)
+    monkeypatch.setattr(directory, "SAFETY_KEPT", 1)
     client = project.client
     for point in (0, 1, 2, 0):
         project.workspace.restore(project.points[point])
@@ -240,16 +293,24 @@ def test_one_whose_safety_snapshot_is_gone_says_so(project: Project, monkeypatch
             client.undo()
 
 
-def test_without_a_log_there_is_the_directorys_own_undo(project: Project):
+def test_without_a_log_a_restore_is_undone_by_its_journal(project: Project):
     """As in a store from before there was one."""
     client, before = project.client, project.seen()
     project.workspace.restore(project.points[0])
-    backend = client._services.backend
+    backend = client._ctx.backend
     for key, _ in run_inline(backend.scan("operation")):
         run_inline(_committed(backend, Commit(tree=key.tree, rows=[RowWrite(key, None)])))
     assert client.operations() == []
     with pytest.raises(CheckpointNotFoundError):
         client.undo()
+    project.workspace.undo()
+    assert project.seen() == before
+    with pytest.raises(CheckpointNotFoundError, match="nothing to undo"):
+        project.workspace.undo()
+    project.workspace.redo()
+    assert project.seen()[0]["code"] == "step 0"
+    with pytest.raises(CheckpointNotFoundError, match="nothing to redo"):
+        project.workspace.redo()
     project.workspace.undo()
     assert project.seen() == before
 

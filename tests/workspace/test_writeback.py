@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from holdfast.workspace.writeback import ENOUGH, Writeback
+from holdfast.workspace.restore.writeback import ENOUGH, Writeback
 
 DEADLINE = 60
 
@@ -28,7 +28,7 @@ class Disk:
 def test_little_needs_no_thread() -> None:
     disk = Disk()
     with Writeback(disk.sync) as writeback:
-        writeback.wrote(ENOUGH - 1)
+        writeback.add(ENOUGH - 1)
         writeback.finish()
     assert disk.calls == 0
 
@@ -36,15 +36,15 @@ def test_little_needs_no_thread() -> None:
 def test_there_is_one_at_a_time() -> None:
     disk = Disk()
     with Writeback(disk.sync) as writeback:
-        writeback.wrote(ENOUGH)
+        writeback.add(ENOUGH)
         assert disk.begun.acquire(timeout=DEADLINE)
-        writeback.wrote(ENOUGH)
-        writeback.wrote(ENOUGH)
+        writeback.add(ENOUGH)
+        writeback.add(ENOUGH)
         disk.go_on.release()
         writeback.finish()
         assert disk.calls == 1
         disk.go_on.release()
-        writeback.wrote(1)  # what came meanwhile is enough
+        writeback.add(1)  # what came meanwhile is enough
         writeback.finish()
     assert disk.calls == 2
 
@@ -54,7 +54,7 @@ def test_what_fails_is_raised() -> None:
         raise OSError(5, "Input/output error")
 
     with Writeback(fail) as writeback:
-        writeback.wrote(ENOUGH)
+        writeback.add(ENOUGH)
         with pytest.raises(OSError, match="Input/output"):
             writeback.finish()
 
@@ -62,7 +62,7 @@ def test_what_fails_is_raised() -> None:
 def test_who_fails_otherwise_does_not_wait_for_the_disk() -> None:
     disk = Disk()
     with pytest.raises(KeyError), Writeback(disk.sync) as writeback:
-        writeback.wrote(ENOUGH)
+        writeback.add(ENOUGH)
         assert disk.begun.acquire(timeout=DEADLINE)
         raise KeyError("something else")
     disk.go_on.release()
@@ -78,19 +78,19 @@ def test_something_else_is_done_while_the_last_of_it_goes_to_the_disk() -> None:
         disk.go_on.release()
 
     with Writeback(disk.sync) as writeback:
-        writeback.wrote(ENOUGH)
+        writeback.add(ENOUGH)
         assert disk.begun.acquire(timeout=DEADLINE)
         disk.go_on.release()
         writeback.finish()
-        writeback.all_of_it(meanwhile)  # it would never end if the disk came first
+        writeback.sync_all(meanwhile)  # it would never end if the disk came first
     assert seen == [2]
 
 
 def test_little_is_on_the_disk_at_the_end_too() -> None:
     order: list[str] = []
     with Writeback(lambda: order.append("on the disk")) as writeback:
-        writeback.wrote(ENOUGH - 1)
-        writeback.all_of_it(lambda: order.append("looked at"))
+        writeback.add(ENOUGH - 1)
+        writeback.sync_all(lambda: order.append("looked at"))
     assert sorted(order) == ["looked at", "on the disk"]
 
 
@@ -102,9 +102,9 @@ def test_what_is_found_meanwhile_is_raised(much: bool) -> None:
         raise KeyError("not as it was written")
 
     with Writeback(lambda: synced.append(1)) as writeback:
-        writeback.wrote(ENOUGH if much else 1)
+        writeback.add(ENOUGH if much else 1)
         with pytest.raises(KeyError):
-            writeback.all_of_it(found)
+            writeback.sync_all(found)
 
 
 def test_a_disk_that_fails_at_last_is_heard_once_nobody_works_any_more() -> None:
@@ -117,8 +117,8 @@ def test_a_disk_that_fails_at_last_is_heard_once_nobody_works_any_more() -> None
             raise OSError(5, "Input/output error")
 
     with Writeback(sync) as writeback:
-        writeback.wrote(ENOUGH)
+        writeback.add(ENOUGH)
         writeback.finish()
         with pytest.raises(OSError, match="Input/output"):
-            writeback.all_of_it(lambda: ended.append(1))
+            writeback.sync_all(lambda: ended.append(1))
         assert ended

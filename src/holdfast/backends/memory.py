@@ -1,4 +1,7 @@
-"""The memory backend: dictionaries under one lock. For tests, for trying things out, and as the model of the others."""
+"""The memory backend: dictionaries under one lock.
+
+It serves tests and experiments, and is the model of the other backends.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ import threading
 import time
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
+from itertools import islice
 
+from holdfast.backends import fork_safety
 from holdfast.backends.port import (
     ABSENT,
     ANY_VERSION,
@@ -19,19 +24,19 @@ from holdfast.backends.port import (
     RecordWrite,
     Row,
     RowKey,
-    Run,
-    RunInfo,
+    Segment,
+    SegmentInfo,
     Span,
     Usage,
 )
 from holdfast.errors import StoreError, UsageError
 
 
-def open_url(url: str) -> MemoryBackend:
-    """`memory://`: a new, empty store each time."""
+def open_url(url: str, timeout: float = 30.0) -> MemoryBackend:
+    """Open `memory://`: a new, empty store each time."""
     if url not in ("memory:", "memory://"):
         raise UsageError(f"{url!r} is not a memory store: the URL is 'memory://', and each opening is a new store")
-    return MemoryBackend()
+    return MemoryBackend(timeout=timeout)
 
 
 def _record_writes(commit: Commit) -> list[RecordWrite]:
@@ -39,21 +44,32 @@ def _record_writes(commit: Commit) -> list[RecordWrite]:
 
 
 class MemoryBackend:
-    def __init__(self) -> None:
+    def __init__(self, *, timeout: float = 30.0) -> None:
+        self._timeout = timeout
         self._lock = threading.Lock()
         self._records: dict[bytes, Record] = {}
         self._sessions: dict[bytes, dict[int, bytes]] = {}
         self._order: list[bytes | None] = []  # ids by position, the first is 1; None where a record was deleted
         self._positions: dict[bytes, int] = {}
-        self._runs: dict[int, list[Run]] = {}
+        self._segments: dict[int, list[Segment]] = {}
         self._blobs: dict[bytes, tuple[bytes, int]] = {}
         self._rows: dict[RowKey, Row] = {}
         self._row_order: dict[str, list[tuple[bytes, bytes]]] = {}
         self._closed = False
+        fork_safety.hold_while_forking(self)
+
+    @property
+    def fork_lock(self) -> threading.Lock:
+        return self._lock
+
+    def renew_fork_lock(self) -> None:
+        self._lock = threading.Lock()
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(name="memory", durable=False, shared=False, durability="none", location="memory://")
+        return Capabilities(
+            name="memory", durable=False, shared=False, durability="none", location="memory://", timeout=self._timeout
+        )
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -78,17 +94,17 @@ class MemoryBackend:
                 raise CommitConflict("row", write.key)
             if write.was is not None and (row is None or row.value != write.was):
                 raise CommitConflict("row", write.key)
-        ends: dict[int, int] = {}  # of the logs that this commit has begun to write
-        for run in commit.runs:
-            follows = ends.get(run.log) == run.first == run.tail
-            ends[run.log] = run.first + run.length
+        ends: dict[int, int] = {}  # of the logs that this commit writes to
+        for segment in commit.segments:
+            follows = ends.get(segment.log) == segment.first == segment.tail
+            ends[segment.log] = segment.first + segment.length
             if follows:
                 continue
-            runs = self._runs.get(run.log, [])
-            tail = runs[-1].first + runs[-1].length if runs else 0
-            replaces = run.first < tail
-            if tail != run.tail or (replaces and not any(known.first == run.first for known in runs)):
-                raise CommitConflict("run", run.log)
+            segments = self._segments.get(segment.log, [])
+            tail = segments[-1].first + segments[-1].length if segments else 0
+            replaces = segment.first < tail
+            if tail != segment.tail or (replaces and not any(known.first == segment.first for known in segments)):
+                raise CommitConflict("segment", segment.log)
         for key, version in commit.require_rows:
             required = self._rows.get(key)
             if version != (required.version if required else ABSENT):
@@ -107,13 +123,13 @@ class MemoryBackend:
 
     def _apply(self, commit: Commit) -> None:
         now = time.time_ns() // 1000
-        for run in commit.runs:
-            runs = self._runs.setdefault(run.log, [])
-            while runs and runs[-1].first >= run.first:
-                runs.pop()
-            runs.append(Run(run.first, run.length, run.data))
+        for segment in commit.segments:
+            segments = self._segments.setdefault(segment.log, [])
+            while segments and segments[-1].first >= segment.first:
+                segments.pop()
+            segments.append(Segment(segment.first, segment.length, segment.data))
         for hash_, data in commit.blobs.items():
-            # Later than before, whatever the clock says: collection must see that it was written again.
+            # Later than before, even if the clock stands still: gc must see that it was written again.
             before = self._blobs[hash_][1] if hash_ in self._blobs else 0
             self._blobs[hash_] = (data, max(now, before + 1))
         for write in commit.rows:
@@ -130,13 +146,13 @@ class MemoryBackend:
                 del self._records[id_]
                 self._order[self._positions.pop(id_) - 1] = None
                 del self._sessions[known.session][known.sequence]
-        for delete in commit.delete_runs:
-            runs = self._runs.get(delete.log, [])
-            at = next((i for i, r in enumerate(runs) if (r.first, r.length) == (delete.first, delete.length)), None)
+        for delete in commit.delete_segments:
+            segments = self._segments.get(delete.log, [])
+            at = next((i for i, r in enumerate(segments) if (r.first, r.length) == (delete.first, delete.length)), None)
             if at is not None:
-                runs[at : at + 1] = [Run(*piece) for piece in delete.pieces]
-                if not runs:
-                    del self._runs[delete.log]
+                segments[at : at + 1] = [Segment(*piece) for piece in delete.pieces]
+                if not segments:
+                    del self._segments[delete.log]
         for hash_, written_before in commit.delete_blobs.items():
             if hash_ in self._blobs and self._blobs[hash_][1] < written_before:
                 del self._blobs[hash_]
@@ -173,14 +189,14 @@ class MemoryBackend:
             self._check_open()
             return [id_ for id_ in self._records if id_.hex().endswith(ending)][:limit]
 
-    def runs(self, spans: Sequence[Span]) -> list[list[Run]]:
+    def segments(self, spans: Sequence[Span]) -> list[list[Segment]]:
         with self._lock:
             self._check_open()
             return [
                 [
-                    run
-                    for run in self._runs.get(span.log, [])
-                    if run.first < span.end and run.first + run.length > span.first
+                    segment
+                    for segment in self._segments.get(span.log, [])
+                    if segment.first < span.end and segment.first + segment.length > span.first
                 ]
                 for span in spans
             ]
@@ -230,16 +246,26 @@ class MemoryBackend:
                     found.append(Change(position, self._records[id_]))
             return found
 
+    def recent(self, before: int | None, limit: int) -> list[Change]:
+        with self._lock:
+            self._check_open()
+            last = len(self._order) if before is None else min(before - 1, len(self._order))
+            there = ((position, self._order[position - 1]) for position in range(last, 0, -1))
+            found = (Change(position, self._records[id_]) for position, id_ in there if id_ is not None)
+            return list(islice(found, limit))
+
     def last_change(self) -> int:
         with self._lock:
             self._check_open()
             return len(self._order)
 
-    def page_runs(self, after: tuple[int, int] | None, limit: int) -> list[RunInfo]:
+    def page_segments(self, after: tuple[int, int] | None, limit: int) -> list[SegmentInfo]:
         with self._lock:
             self._check_open()
             infos = sorted(
-                RunInfo(log, run.first, run.length, len(run.data)) for log, runs in self._runs.items() for run in runs
+                SegmentInfo(log, segment.first, segment.length, len(segment.data))
+                for log, segments in self._segments.items()
+                for segment in segments
             )
             return [info for info in infos if after is None or (info.log, info.first) > after][:limit]
 
@@ -254,13 +280,13 @@ class MemoryBackend:
             self._check_open()
             sizes = {
                 "record_bytes": sum(len(record.data) for record in self._records.values()),
-                "run_bytes": sum(len(run.data) for runs in self._runs.values() for run in runs),
+                "segment_bytes": sum(len(segment.data) for segments in self._segments.values() for segment in segments),
                 "blob_bytes": sum(len(data) for data, _ in self._blobs.values()),
                 "row_bytes": sum(len(row.value) for row in self._rows.values()),
             }
             return Usage(
                 records=len(self._records),
-                runs=sum(len(runs) for runs in self._runs.values()),
+                segments=sum(len(segments) for segments in self._segments.values()),
                 blobs=len(self._blobs),
                 rows=len(self._rows),
                 total_bytes=sum(sizes.values()),
@@ -268,7 +294,7 @@ class MemoryBackend:
             )
 
     def compact(self) -> None:
-        """Nothing to do: deleted entries are gone."""
+        """Do nothing: deleted entries are gone."""
 
     def close(self) -> None:
         self._closed = True

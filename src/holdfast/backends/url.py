@@ -1,7 +1,8 @@
-"""From a URL to a backend: our own schemes, then those that installed packages offer.
+"""Backends by URL: our own schemes, then those of installed packages.
 
-A package offers one by an entry point in the group `holdfast.backends`, named by the scheme, which leads to a callable
-`open_url(url, **options)` that returns a `BlockingBackend` or an `AsyncBackend`.
+A package offers one by an entry point in the group `holdfast.backends`, named by the scheme. It
+leads to a callable `open_url(url, **options)` that returns a `BlockingBackend` or an
+`AsyncBackend`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ OWN = {
 
 
 def open_backend(url: str, **options: Any) -> AnyBackend:
-    """The store at that URL; options are the backend's own."""
+    """Return the store at a URL; options are the backend's own."""
     if not isinstance(url, str):
         raise UsageError(f"a store is named by its URL, such as 'sqlite:///store.db', not by a {type(url).__name__}")
     scheme, separator, _ = url.partition(":")

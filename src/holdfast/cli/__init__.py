@@ -1,5 +1,8 @@
-"""The command line. `main.py` is the way in; each command is a module `cmd_<verb>.py`.
+"""The command line: each command is a module of `commands/`.
 
-stdout carries data, stderr carries words. What is imported is imported late: asking for help or for a timeline must
-not wait for a library that only draws tables.
+May import everything.
+Start with `main.py`.
+
+Data goes to stdout, messages to stderr. Modules are imported late: `--help` or a timeline must not
+wait for a library that only draws tables.
 """

@@ -1,7 +1,8 @@
-"""What the shell completes: names of sessions, checkpoints and agents, from the store that the command would use.
+"""Shell completion of sessions, checkpoints and agents, from the store that the command would use.
 
-It runs at each press of a key, so it reads little, and it says nothing whatever happens. Names are data: one that a
-shell would not take literally is left out, for it would be put on the command line as it is.
+It runs at each press of a key, so it reads little, and it prints nothing whatever happens. Names
+are data: one that a shell would not take literally is left out, for it would be put on the command
+line as it is.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
-    from holdfast.sync_client import SyncClient
+    from holdfast.client.sync import SyncClient
 
 SHOWN = 100
 FEW_SESSIONS = 200  # up to so many are read to find the newest checkpoints
@@ -31,7 +32,7 @@ class _Name(click.types.StringParamType):
     def shell_complete(self, ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         import logging
 
-        logging.disable()  # what can't be read is not for now
+        logging.disable()  # unreadable data is not reported here
         try:
             from holdfast.cli.store_location import open_store
 
@@ -97,7 +98,7 @@ _COMPLETED: dict[str, type[click.types.StringParamType]] = {
 
 
 def complete_by_name(command: click.Command) -> None:
-    """Lets the shell complete the command's arguments and options that are named as all commands name them."""
+    """Let the shell complete the command's arguments and options that have their usual names."""
     for param in command.params:
         if param.type is click.STRING and param.name in _COMPLETED:
             param.type = _COMPLETED[param.name]()

@@ -1,4 +1,4 @@
-"""The `holdfast` command: its group of commands, and what becomes of errors."""
+"""The `holdfast` command: its group of commands, and its handling of errors."""
 
 from __future__ import annotations
 
@@ -11,71 +11,97 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from holdfast.cli.colors import choose
-from holdfast.cli.printable import printable_lines
+from holdfast.cli.output.error import (
+    ARGUMENTS,
+    EXIT_INTERRUPTED,
+    JsonFailure,
+    print_failure,
+    print_json_failure,
+    print_words,
+    wants_json,
+)
+from holdfast.cli.suggestions import CommandGroup
+from holdfast.cli.terminal.color import choose_color
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-# With their one line of help, so that listing them imports none: a test compares it with what the command says itself.
+# With their one line of help, so that listing them imports none: a test compares it with what the
+# command says itself.
 COMMANDS = {
-    "init": "Make a store here, and print the lines that use it.",
-    "demo": "See it work: an agent is killed, goes on, and is forked.",
-    "status": "Show the store at a glance, and what changed in a directory.",
-    "sessions": "List the sessions, the one saved to last first.",
-    "runs": "List the runs: alive, waiting for approval, stopped.",
-    "resume": "Go on with a run: start its program where its session stands.",
-    "timeline": "Show the checkpoints of a session, newest first.",
-    "show": "Show one checkpoint, and what its state holds.",
+    "init": "Create a store, and print the code that uses it.",
+    "demo": "Watch an agent get killed, resume and fork.",
+    "status": "Show the store, and changed files of a directory.",
+    "sessions": "List sessions, most recently saved first.",
+    "runs": "List runs: alive, waiting for approval, stopped.",
+    "resume": "Resume a run: start its program at the session's head.",
+    "timeline": "List the checkpoints of a session, newest first.",
+    "show": "Show a checkpoint and its state.",
     "save": "Save a state, given as JSON, to a session.",
     "snap": "Take a snapshot of a directory's files.",
-    "diff": "Show what differs between two checkpoints: state and files.",
-    "compare": "Show two sessions side by side: where they parted, and what differs.",
-    "bisect": "Find the step at which a session went wrong.",
-    "replay": "Run a session's program once more from a checkpoint, on a fork.",
-    "events": "Follow what is saved, as it comes.",
-    "restore": "Put files back as they were at a checkpoint, or a session, or both.",
+    "diff": "Show the differences of two checkpoints: state and files.",
+    "compare": "Compare two sessions since their common ancestor.",
+    "bisect": "Find the first bad checkpoint of a session.",
+    "replay": "Run a session's program again, on a fork.",
+    "events": "Follow new checkpoints and handoffs.",
+    "restore": "Restore files, a session's state, or both.",
     "rollback": "Move a session to another checkpoint of its tree.",
-    "undo": "Take back the last operation, or another one.",
-    "redo": "Do again what was undone.",
-    "op": "The log of operations.",
-    "fork": "Go another way from a checkpoint: a session, an edit, a directory.",
-    "adopt": "Go on with what a fork came to.",
-    "hook": "Make every tool call of a coding agent a point of return.",
-    "rewind": "Go back to a tool call of a coding agent.",
-    "watch": "Take snapshots of a directory while somebody works in it.",
+    "undo": "Undo the last operation, or a named one.",
+    "redo": "Redo the operation undone last, or a named one.",
+    "op": "Show the log of operations.",
+    "fork": "Start a new session at a checkpoint, with edits or files.",
+    "adopt": "Continue a session with the result of its fork.",
+    "hook": "Take a snapshot after every tool call of a coding agent.",
+    "rewind": "Restore files to a tool call of a coding agent.",
+    "watch": "Take snapshots of a directory whenever files change.",
     "handoff": "Hand a checkpoint to another agent.",
-    "inbox": "List what was handed to an agent, the oldest first.",
-    "claim": "Claim a handoff: exactly one gets it.",
-    "release": "Give a claimed handoff back.",
-    "approvals": "List what waits for somebody's approval.",
-    "approve": "Approve a call: it may be carried out, once.",
+    "inbox": "List the handoffs to an agent, oldest first.",
+    "claim": "Claim a handoff, exclusively.",
+    "release": "Release a claimed handoff.",
+    "approvals": "List calls that wait for approval.",
+    "approve": "Approve a call: it may be carried out once.",
     "reject": "Reject a call: it is not carried out.",
-    "effects": "List the effects of a session, or those in doubt.",
-    "resolve": "Say what became of an effect in doubt.",
-    "tag": "Name a checkpoint, or list the names.",
-    "pin": "Keep a checkpoint, or list what is pinned.",
-    "expire": "End checkpoints: they can no longer be restored.",
-    "retain": "Let go what a policy does not keep: a dry run without --yes.",
-    "gc": "Remove what no checkpoint needs any more.",
-    "du": "Show what takes how much.",
-    "export": "Write a store or some sessions to one portable file.",
-    "import": "Take over an exported file, or what another program has saved.",
+    "effects": "List effects, or only those with unknown outcome.",
+    "resolve": "Record the outcome of an effect.",
+    "tag": "Tag a checkpoint, or list tags.",
+    "pin": "Pin a checkpoint, or list pins.",
+    "expire": "Expire checkpoints: they can no longer be restored.",
+    "retain": "Apply a retention policy (a dry run without --yes).",
+    "gc": "Collect garbage: remove data that no checkpoint needs.",
+    "du": "Show disk usage by session and kind.",
+    "export": "Export a store or sessions to one portable file.",
+    "import": "Import an exported file, or data of another program.",
     "copy": "Copy a store into another one, of any kind.",
-    "langgraph": "Set up `langgraph dev`, and list the threads of LangGraph.",
-    "verify": "Read everything, and check it.",
-    "migrate": "Check that what is stored would resume with your code.",
-    "doctor": "Check the installation and the store around it.",
-    "completion": "Print the script that makes a shell complete.",
+    "langgraph": "Set up `langgraph dev`, and list LangGraph's threads.",
+    "verify": "Read everything and verify its checksums.",
+    "migrate": "Check that stored sessions resume with your code.",
+    "trust": "Trust a directory's configuration, or list trusted ones.",
+    "doctor": "Check the installation and the store.",
+    "completion": "Print the completion script of a shell.",
+}
+# Commands that live in the module of a related one.
+SHARED_MODULES = {
+    "approve": "approvals",
+    "reject": "approvals",
+    "inbox": "handoff",
+    "claim": "handoff",
+    "release": "handoff",
+    "compare": "diff",
+    "export": "transfer",
+    "copy": "transfer",
+    "resolve": "effects",
+    "op": "undo",
+    "redo": "undo",
+    "resume": "runs",
 }
 COMPLETING = "_HOLDFAST_COMPLETE"  # click's variable: a shell asks what could follow
-EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells count
+RUN_PROGRAMS = ("resume", "replay")  # whose errors may be the program's own, and are shown with their traceback
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE
-OUTPUT_FAILED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)  # where what is printed goes to
+OUTPUT_FAILED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)  # errors of the output's device
 
 
-class Commands(click.Group):
+class Commands(CommandGroup):
     """Imports a command when it is called, and turns errors into words and exit codes."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -84,9 +110,10 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as above
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"holdfast.cli.cmd_{cmd_name}")
         # A command whose name is a word of Python's own has an underscore after it: `import_`.
-        command: click.Command = getattr(module, f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name)
+        name = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
+        module = importlib.import_module(f"holdfast.cli.commands.{SHARED_MODULES.get(cmd_name, name)}")
+        command: click.Command = getattr(module, name)
         if COMPLETING in os.environ:
             from holdfast.cli.completion import complete_by_name
 
@@ -104,29 +131,63 @@ class Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        arguments = list(args)  # parsing takes words from it
+        try:
+            ctx = super().make_context(info_name, args, parent, **extra)
+        except click.ClickException as error:
+            if not wants_json(None, arguments):
+                raise
+            raise JsonFailure(error) from error
+        ctx.meta[ARGUMENTS] = arguments
+        return ctx
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
         except HoldfastError as error:
-            click.echo(f"holdfast: {printable_lines(str(error))}", err=True)
+            print_failure(ctx, error)
             ctx.exit(error.exit_code)
+        except click.ClickException as error:
+            if not _as_json(ctx):
+                raise
+            raise JsonFailure(error) from error
+        except click.Abort:
+            if not _as_json(ctx):
+                raise
+            print_json_failure("aborted", "nothing was done: the question was not answered", 1)
+            ctx.exit(1)
         except KeyboardInterrupt:
-            click.echo("holdfast: interrupted", err=True)
+            _print_error(ctx, "interrupted", "interrupted", EXIT_INTERRUPTED)
             ctx.exit(EXIT_INTERRUPTED)
         except BrokenPipeError:
-            # The reader has gone (`holdfast timeline | head`). What is still buffered must not fail again at exit.
+            # The reader has gone (`holdfast timeline | head`). Buffered output must not fail again
+            # at exit.
             _discard_output()
             ctx.exit(EXIT_BROKEN_PIPE)
         except OSError as error:
+            if error.filename is not None and ctx.invoked_subcommand not in RUN_PROGRAMS:
+                _print_error(ctx, "system", f"{os.fsdecode(error.filename)!r:.300}: {error.strerror}", 1)
+                ctx.exit(1)
             if error.filename is not None or error.errno not in OUTPUT_FAILED:
                 raise
             _discard_output()
-            click.echo(
-                f"holdfast: the output can't be written: {error.strerror}. What was asked for may be done", err=True
+            _print_error(
+                ctx, "output", f"the output can't be written: {error.strerror}. What was asked for may be done", 1
             )
             ctx.exit(1)
         return result
+
+
+def _as_json(ctx: click.Context) -> bool:
+    return wants_json(ctx, ctx.meta.get(ARGUMENTS, []))
+
+
+def _print_error(ctx: click.Context, kind: str, message: str, exit_code: int) -> None:
+    print_words(message, exit_code=exit_code, as_json=_as_json(ctx), kind=kind)
 
 
 def _discard_output() -> None:
@@ -145,8 +206,8 @@ def _version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> N
 @click.option(
     "--store",
     metavar="URL|PATH",
-    help="The store: a SQLite file, a directory of files, or a URL. Without it: HOLDFAST_URL, else what the nearest "
-    "directory from here upward names (holdfast.toml) or has (.holdfast/).",
+    help="Store to use: a SQLite file, a directory of files, or a URL.  [default: HOLDFAST_URL, else the "
+    "nearest holdfast.toml or .holdfast/ from here upward]",
 )
 @click.option(
     "--color",
@@ -154,13 +215,13 @@ def _version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> N
     default="auto",
     is_eager=True,
     expose_value=False,
-    callback=choose,
-    help="When to use colours; auto is on a terminal, unless NO_COLOR is set.",
+    callback=choose_color,
+    help="Use colours; auto: on a terminal, unless NO_COLOR is set.",
 )
-@click.option("--no-pager", is_flag=True, help="Print what is longer than the screen at once.")
+@click.option("--no-pager", is_flag=True, help="Do not page long output.")
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version.")
 def cli(store: str | None, no_pager: bool) -> None:
-    """Keeps an AI agent's place: look at what was saved, and check that it holds.
+    """Checkpoint store for AI agents: inspect, restore, fork and verify saved sessions.
 
     \b
     New here?        holdfast demo
@@ -177,10 +238,11 @@ def _nowhere() -> TextIO:
 
 
 def main() -> None:
-    # A stream that was closed (`>&-`) is None: what is printed is not wanted then.
+    # A stream that was closed (`>&-`) is None: its output is not wanted.
     sys.stdout = sys.stdout or _nowhere()
     sys.stderr = sys.stderr or _nowhere()
-    # Names may hold what the terminal's encoding can't say: that is no reason to fail half-way through a table.
+    # Names may hold what the terminal's encoding can't say: that is no reason to fail half-way
+    # through a table.
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

@@ -1,5 +1,8 @@
-"""Where the store is: named; by HOLDFAST_URL; or found by walking up, where a directory names one (holdfast.toml, pyproject.toml)
-or has one (.holdfast/). Looking never makes a store; saving may."""
+"""The location of the store: given, from HOLDFAST_URL, or found by walking up.
+
+A directory names a store (holdfast.toml, pyproject.toml), has one (.holdfast/) or was made by
+`holdfast fork`. A lookup never makes a store; a save may.
+"""
 
 from __future__ import annotations
 
@@ -11,25 +14,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from holdfast.cli.printable import printable
+from holdfast.backends.local_path import refuse_links
+from holdfast.cli.terminal.sanitize import escape
 from holdfast.errors import HoldfastError, UsageError
 
 if TYPE_CHECKING:
-    from holdfast.sync_client import SyncClient
+    from holdfast.client.sync import SyncClient
 
 VARIABLE = "HOLDFAST_URL"
 DIRECTORY = ".holdfast"
 SQLITE_NAME = "store.db"  # within DIRECTORY, as `Client.sqlite()` makes it
 FILES_NAME = "store"  # within DIRECTORY, as `Client.files()` makes it
-FILES_MARK = "holdfast.json"  # what makes a directory a store of files
+FILES_MARK = "holdfast.json"  # this file makes a directory a store of files
 
 BEGIN = """\
 To see what holdfast does:  holdfast demo
-To begin a store here, in Python:
-
-    from holdfast import SyncClient
-    client = SyncClient.sqlite()
-    client.save(agent_id="my-agent", session_id="my-run", execution_state={"messages": []})"""
+To begin a store here:      holdfast init"""
 
 
 class StoreNotFoundError(HoldfastError):
@@ -40,7 +40,7 @@ class StoreNotFoundError(HoldfastError):
 
 @dataclass(frozen=True, slots=True)
 class StoreLocation:
-    """A store that is there: `path` for our own kinds, `url` for those of other packages. `how` says how it was found."""
+    """An existing store: `path` for our own kinds, `url` for those of other packages; `how` it was found."""
 
     kind: str  # "sqlite", "files" or "url"
     how: str
@@ -51,18 +51,21 @@ class StoreLocation:
         return str(self.path) if self.path is not None else without_password(str(self.url))
 
     def file_size(self) -> int | None:
-        """What its files take, if that is known without asking the store."""
+        """Return the size of its files, if that is known without opening the store."""
         if self.kind != "sqlite" or self.path is None:
             return None
         files = (Path(f"{self.path}{suffix}") for suffix in ("", "-wal"))
         return sum(file.stat().st_size for file in files if file.exists())
 
     def open(self, *, registered: bool = False, make: bool = False) -> SyncClient:
-        """A client that shows any state as it is stored; with `registered`, one with this process's types and
-        migrations. Whether a store is behind a URL shows at the first call: with `make`, that may make one."""
-        from holdfast.cli.unregistered import AnyTypes
-        from holdfast.model.migrations import Migrations
-        from holdfast.sync_client import SyncClient
+        """Open a client that shows any state as it is stored.
+
+        With `registered`, it has this process's types and migrations. Whether a store is behind a
+        URL shows at the first call: with `make`, that may make one.
+        """
+        from holdfast.cli.unknown_types import AnyTypes
+        from holdfast.client.sync import SyncClient
+        from holdfast.model.state_migration import Migrations
 
         types, migrations = (None, None) if registered else (AnyTypes(), Migrations())
         if self.path is None:
@@ -71,11 +74,13 @@ class StoreLocation:
             return SyncClient.open(str(self.url), types=types, migrations=migrations, **options)
         if self.kind == "files":
             return SyncClient.files(self.path, types=types, migrations=migrations)
+        if not make:
+            _refuse_empty(self.path, self.how)  # opening it would make a store
         return SyncClient.sqlite(self.path, types=types, migrations=migrations)
 
 
 def without_password(url: str) -> str:
-    """The URL as it may be shown."""
+    """Return the URL as it may be shown."""
     return re.sub(r"(?<=[?&]password=)[^&]*", "***", re.sub(r"(?<=://)([^:@/?]*):[^@/?]*(?=@)", r"\1:***", url))
 
 
@@ -84,16 +89,22 @@ def open_store(named: str | None, *, registered: bool = False) -> SyncClient:
 
 
 def open_or_make_store(named: str | None) -> SyncClient:
-    """The store that a command saves to. Where there is none yet: a new one at the path or URL that was named, else
-    `.holdfast/store.db` here. A directory that holds something else is not made one."""
+    """Open the store that a command saves to.
+
+    If there is none yet, make one at the given path or URL, else `.holdfast/store.db` here. A
+    directory that holds something else is not made one.
+    """
     try:
         return locate(named).open(make=True)
     except StoreNotFoundError:
-        text = _said(named)[0] or DIRECTORY
+        text = _find_name(named)[0]
+        if not text:
+            _require_own_store(Path.cwd())
+            text = DIRECTORY
         place = Path(text).expanduser()
         if place.is_dir() and place.name != DIRECTORY:
             raise
-    from holdfast.sync_client import SyncClient
+    from holdfast.client.sync import SyncClient
 
     if "://" in text:
         return SyncClient.open(text)
@@ -102,22 +113,26 @@ def open_or_make_store(named: str | None) -> SyncClient:
 
 
 def make_store(named: str | None) -> tuple[StoreLocation, bool | None]:
-    """The store at that path or URL, else in `.holdfast/` here, made if it is not there yet; and whether it was made. None
-    is for those on a server, which can't be asked without making them."""
+    """Return the store at that path or URL, else in `.holdfast/` here, and whether it was made now.
+
+    None is for stores on a server, where a check would itself create the store.
+    """
+    if named is None:
+        _require_own_store(Path.cwd())
     found: StoreLocation | None = None
     with contextlib.suppress(StoreNotFoundError):
         found = _within(Path.cwd() / DIRECTORY, "here") if named is None else locate(named)
     text = str(Path.cwd() / DIRECTORY / SQLITE_NAME) if named is None else named
     with open_or_make_store(text) if found is None else found.open(make=True) as client:
-        client.session_ids(limit=1)  # the first question makes what is not there
+        client.session_ids(limit=1)  # the first call makes a missing store
     if found is None:
         return locate(text), True
     return found, None if found.path is None else False
 
 
 def locate(named: str | None) -> StoreLocation:
-    """The store that a command speaks of. Raises `StoreNotFoundError` if there is none."""
-    text, how = _said(named)
+    """Return the store that a command works on. Raise `StoreNotFoundError` if there is none."""
+    text, how = _find_name(named)
     if text:
         try:
             return _named(text, how)
@@ -125,33 +140,49 @@ def locate(named: str | None) -> StoreLocation:
             raise
         except (OSError, ValueError) as error:  # too long, not allowed, with a NUL in it
             why = getattr(error, "strerror", None) or error
-            raise StoreNotFoundError(f"there can be no store at {printable(text, 200)} ({how}): {why}") from error
+            raise StoreNotFoundError(f"there can be no store at {escape(text, 200)} ({how}): {why}") from error
     here = Path.cwd()
     for directory in (here, *here.parents):
         found = _within(directory / DIRECTORY, f"found from {here} upward")
         if found is not None:
+            _require_own_store(directory)
             return found
     raise StoreNotFoundError(
-        f"no store found: there is no {DIRECTORY}/ in {here} or above it, no holdfast.toml that names one, {VARIABLE} is not "
+        f"no store found: there is no {DIRECTORY}/ in {here} or above it, no holdfast.toml that names "
+        f"one, {VARIABLE} is not "
         f"set, and no --store was given.\n\n{BEGIN}"
     )
 
 
-def _said(named: str | None) -> tuple[str | None, str]:
-    """The path or URL that says where the store is, and who says so: None if nobody does. The nearest directory decides; in it, a
-    file that names a store goes before the one that is there."""
+def _require_own_store(directory: Path) -> None:
+    from holdfast.cli.config import require_own_store
+
+    require_own_store(directory)
+
+
+def _find_name(named: str | None) -> tuple[str | None, str]:
+    """Return the path or URL of the store, or None, and its source. The nearest directory decides.
+
+    In it, a file that names a store comes before an existing store, and the record of a fork before
+    both, unless a store exists.
+    """
     if named is not None:
         return named, "--store"
     if text := os.environ.get(VARIABLE):
         return text, VARIABLE
-    from holdfast.cli.settings import stated_store
+    from holdfast.cli.config import get_stated_store
+    from holdfast.cli.fork_records import find_recorded_store
 
     here = Path.cwd()
     for directory in (here, *here.parents):
-        stated = stated_store(directory)
+        has_own = _within(directory / DIRECTORY, "") is not None
+        recorded = None if has_own else find_recorded_store(directory)
+        if recorded is not None:  # the user's own record: the files of a fork describe the directory they came from
+            return recorded, "as `holdfast fork` recorded"
+        stated = get_stated_store(directory)
         if stated is not None:
             return stated[0], str(stated[1])
-        if _within(directory / DIRECTORY, "") is not None:
+        if has_own:
             break
     return None, ""
 
@@ -172,25 +203,38 @@ def _named(text: str, how: str) -> StoreLocation:
 def _at(path: Path, how: str) -> StoreLocation:
     if not path.is_dir():
         return _sqlite(path, how)
-    found = _within(path, how) or _within(path / DIRECTORY, how)
+    found = _within(path, how, root=path) or _within(path / DIRECTORY, how, root=path)
     return found if found is not None else _files(path, how)
 
 
-def _within(directory: Path, how: str) -> StoreLocation | None:
-    """The store that `.holdfast/` holds."""
+def _within(directory: Path, how: str, *, root: Path | None = None) -> StoreLocation | None:
+    """Return the store in `.holdfast/`.
+
+    Below a directory that the user named (`root`), it must not be a link. One that was found by
+    walking up may be: if it leads out of its directory, it needs trust (`_require_own_store`).
+    """
     if (directory / SQLITE_NAME).is_file():
-        return StoreLocation("sqlite", how, directory / SQLITE_NAME)
-    if (directory / FILES_NAME / FILES_MARK).is_file():
-        return StoreLocation("files", how, directory / FILES_NAME)
-    return None
+        found = StoreLocation("sqlite", how, directory / SQLITE_NAME)
+    elif (directory / FILES_NAME / FILES_MARK).is_file():
+        found = StoreLocation("files", how, directory / FILES_NAME)
+    else:
+        return None
+    assert found.path is not None
+    if root is not None:
+        refuse_links(root, *found.path.relative_to(root).parts)
+    return found
 
 
 def _sqlite(path: Path, how: str) -> StoreLocation:
     if not path.is_file():
         raise StoreNotFoundError(f"there is no store at {path} ({how}): no such file.\n\n{BEGIN}")
+    _refuse_empty(path, how)
+    return StoreLocation("sqlite", how, path)
+
+
+def _refuse_empty(path: Path, how: str) -> None:
     if path.stat().st_size == 0:
         raise StoreNotFoundError(f"there is no store at {path} ({how}): the file is empty.\n\n{BEGIN}")
-    return StoreLocation("sqlite", how, path)
 
 
 def _files(path: Path, how: str) -> StoreLocation:

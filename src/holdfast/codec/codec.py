@@ -1,17 +1,26 @@
-"""Exact, data-only encoding of values: `decode(encode(x))` equals x in value and in every type, or encode refuses."""
+"""The codec: exact, data-only encoding. `decode(encode(x))` equals x, types included."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.codec.decoding import Decoder, Joined, Resolve
-from holdfast.codec.exact import ExactEncoder, check_items
-from holdfast.codec.fast import QuickEncoder, holds_native_traps
+from holdfast.codec import standard_types
+from holdfast.codec.decoder import Decoder, Joined, Resolve
+from holdfast.codec.exact_encoder import ExactEncoder, check_items, path_text
+from holdfast.codec.fast_encoder import QuickEncoder
 from holdfast.codec.limits import Limits
-from holdfast.codec.parts import Ref, Typed
-from holdfast.codec.refusals import Refused
-from holdfast.codec.scan import holds_bin
-from holdfast.codec.types import TypeRegistry, default_types
+from holdfast.codec.placeholders import Ref, Typed
+from holdfast.codec.registry import TypeRegistry, default_types
+from holdfast.codec.structure_check import holds_bin
+from holdfast.codec.unknown_types import (
+    UNKNOWN,
+    LocatedValue,
+    OnUnknownType,
+    checked_choice,
+    parts_of,
+    warn_of,
+)
+from holdfast.codec.unsupported import Refused
 from holdfast.errors import UnsupportedValueError
 
 if TYPE_CHECKING:
@@ -23,27 +32,33 @@ _DEFAULT_LIMITS = Limits()
 
 
 class Codec:
-    """Encodes and decodes values. Holds no state of its own: one Codec may serve any number of threads."""
+    """The encoder and decoder of values. It is stateless: one Codec may serve any number of threads."""
 
     id: Final = 1  # written into every record
 
-    def __init__(self, types: TypeRegistry | None = None, limits: Limits = _DEFAULT_LIMITS) -> None:
+    def __init__(
+        self,
+        types: TypeRegistry | None = None,
+        limits: Limits = _DEFAULT_LIMITS,
+        on_unknown_type: OnUnknownType = "raise",
+    ) -> None:
         self.types = default_types if types is None else types
         self.limits = limits
+        self.on_unknown_type = checked_choice(on_unknown_type)
         self._surely_allowed = min(limits.max_bytes, limits.max_items)  # bytes: each item takes at least one
 
     def encode(self, value: Any, path: str = "", *, parts: bool = False) -> bytes:
-        """The bytes of `value`. Raises UnsupportedValueError, with the path of the culprit, if it can't be exact.
+        """Return the bytes of `value`; raise `UnsupportedValueError`, with a path, if it can't be exact.
 
-        `Ref` and `Typed` are taken only with `parts`, from the layer that puts them there: in a user's value they would
-        be read back as something else.
+        `Ref` and `Typed` are accepted only with `parts`, from the layer that puts them there: in a
+        user's value they would be read back as something else.
         """
         if type(value) is dict and not value:
             return b"\x80"
         quick = QuickEncoder(self.types.by_class, self.limits, parts=parts)
         try:
             data = quick.encode(value)
-        except Exception:  # of whatever kind: the exact way finds out what it is and where
+        except Exception:  # of any kind: the exact way finds the cause and its path
             if quick.interruption:
                 raise quick.interruption from None
             return self._encode_exactly(value, path, parts=parts)
@@ -52,7 +67,10 @@ class Codec:
         return data
 
     def encode_short(self, value: Any, path: str, most_bytes: int) -> bytes | None:
-        """What `encode` gives, if that is not longer; else None, and of many objects only the first ones are encoded."""
+        """Return what `encode` gives, or None if that is longer than `most_bytes`.
+
+        When the result is longer, only the first of many objects are encoded.
+        """
         quick = QuickEncoder(self.types.by_class, self.limits, most_bytes=most_bytes)
         try:
             data = quick.encode(value)
@@ -68,10 +86,10 @@ class Codec:
         return data if len(data) <= most_bytes else None
 
     def encode_each(self, items: Sequence[Any], path: str = "", start: int = 0) -> list[bytes]:
-        """The bytes of each item on its own. Item i has the path `path[start + i]`."""
+        """Return the bytes of each item on its own. Item i has the path `path[start + i]`."""
         quick = QuickEncoder(self.types.by_class, self.limits)
         try:
-            quick.prove_items([*items])
+            quick.prove(items)
             encoded = [quick.pack(item) for item in items]
             if not self._may_be_too_large(quick, max(encoded, key=len, default=b"")):
                 return encoded
@@ -81,14 +99,15 @@ class Codec:
         return [self.encode(item, f"{path}[{index}]") for index, item in enumerate(items, start)]
 
     def encode_joined(self, items: list[Any], path: str = "", *, no_bytes: bool = False) -> bytes:
-        """What `encode_each` gives, joined; made in one C call if possible.
+        """Return what `encode_each` gives, joined; made in one C call if possible.
 
-        For comparing with bytes that `encode_each` gave: of the items themselves nothing is proven, and neither limits
-        nor what can't be stored are sure to be noticed.
+        This serves to compare with bytes that `encode_each` gave. Nothing is proven about the items
+        themselves: exceeded limits and unsupported values may go unnoticed.
 
-        `no_bytes` says that the caller will only compare the result with the encoding of an earlier list that had no
-        bytes in it (see `holds_bytes`). Then a bytearray that ormsgpack takes for bytes can't go unnoticed, and the
-        search for one, which takes longer than the encoding, is left out.
+        `no_bytes` says that the caller only compares the result with the encoding of an earlier
+        list without bytes (see `holds_bytes`). Then a bytearray that ormsgpack takes for bytes
+        can't go unnoticed, and the search for one, which takes longer than the encoding, is left
+        out.
         """
         data = self._packed(items, no_bytes=no_bytes)
         if data is None:
@@ -96,80 +115,88 @@ class Codec:
         return data[_header_size(len(items)) :]
 
     def encodes_to(self, items: list[Any], expected: bytes, path: str = "", *, no_bytes: bool = False) -> bool:
-        """Whether `encode_joined` gives these bytes."""
+        """Return whether `encode_joined` gives these bytes."""
         data = self._packed(items, no_bytes=no_bytes)
         if data is None:
             return b"".join(self.encode_each(items, path)) == expected
         return len(data) == len(expected) + _header_size(len(items)) and data.endswith(expected)
 
-    def encodes_to_all(
-        self,
-        items: list[Any],
-        count: int,
-        expected: Sequence[bytes],
-        each: int,
-        path: str = "",
-        *,
-        no_bytes: bool = False,
-    ) -> bool:
-        """Whether the first `count` items, `each` at a time, encode to these bytes: `encodes_to` for many at once."""
-        if not no_bytes:
-            return all(
-                self.encodes_to(items[start : min(start + each, count)], bytes_, path)
-                for start, bytes_ in zip(range(0, count, each), expected, strict=True)
-            )
-        quick = QuickEncoder(self.types.by_class, self.limits)
-        for start, bytes_ in zip(range(0, count, each), expected, strict=True):
-            part = items[start : min(start + each, count)]
-            try:
-                data = quick.pack(part)
-            except Exception:  # as in `encode`
-                if quick.interruption:
-                    raise quick.interruption from None
-                if b"".join(self.encode_each(part, path)) != bytes_:
-                    return False
-                quick = QuickEncoder(self.types.by_class, self.limits)
-            else:
-                if not data.endswith(bytes_) or len(data) != len(bytes_) + _header_size(len(part)):
-                    return False
-        return True
-
     def _packed(self, items: list[Any], *, no_bytes: bool) -> bytes | None:
-        """The items as one array; None if only the exact way can tell."""
+        """Return the items as one array; None if only the exact way can tell."""
         quick = QuickEncoder(self.types.by_class, self.limits)
         try:
             data = quick.pack(items)
+            if not no_bytes and _may_hold_bin(data):
+                quick.prove(items)
         except Exception:  # as in `encode`
             if quick.interruption:
                 raise quick.interruption from None
             return None
-        return None if not no_bytes and _may_hold_bin(data) and holds_native_traps(items) else data
+        return data
 
     def holds_bytes(self, data: bytes) -> bool:
-        """Whether the values encoded in `data` hold bytes outside of objects, tuples and sets (see encode_joined)."""
+        """Return whether `data` holds bytes outside objects, tuples and sets (see `encode_joined`)."""
         return holds_bin(data)
 
-    def decode(self, data: bytes | memoryview, resolve: Resolve | None = None) -> Any:
-        """The value that `data` was made from. `resolve(kind, index)` supplies what a Ref stands for.
+    def decode(
+        self,
+        data: bytes | memoryview,
+        resolve: Resolve | None = None,
+        path: str | Sequence[str] | None = "value",
+    ) -> Any:
+        """Return the value that `data` was made from. `resolve(kind, index)` supplies the target of a Ref.
 
-        Raises CorruptError, UnknownTypeError or NewerVersionError, and nothing else, whatever the bytes are (beside
-        what `resolve` raises of holdfast's errors).
+        Raise only CorruptError, UnknownTypeError or NewerVersionError, for any bytes (and the
+        holdfast errors that `resolve` raises). With `on_unknown_type="plain"`, warn instead of
+        raising UnknownTypeError. The warning begins with `path`, or with one path for each item of
+        the value. None: it was given already.
         """
-        return Decoder(self.types, self.limits, resolve).decode(data)
+        decoder = self._decoder(resolve)
+        value = decoder.decode(data)
+        if decoder.met and path is not None:
+            places = [LocatedValue(value, path)] if isinstance(path, str) else map(LocatedValue, value, path)
+            warn_of(decoder.met, places, self.take_apart, path_text)
+        return value
 
-    def decode_joined(self, pieces: Sequence[Joined]) -> list[Any]:
-        """The items of all pieces; each is a number of items and their joined encodings."""
-        return Decoder(self.types, self.limits, None).decode_joined(pieces)
+    def decode_joined(self, pieces: Sequence[Joined], path: str = "value", start: int = 0) -> list[Any]:
+        """Return the items of all pieces; each is a number of items and their joined encodings.
 
-    def take_apart(self, value: Any, path: str = "") -> Typed | None:
-        """A registered object as its name and parts; None for anything else."""
-        entry = self.types.by_class.get(type(value))
+        For warnings as those of `decode`, item i has the path `path[start + i]`.
+        """
+        decoder = self._decoder(None)
+        values = decoder.decode_joined(pieces)
+        if decoder.met:
+            places = [LocatedValue(value, path, (number,)) for number, value in enumerate(values, start)]
+            warn_of(decoder.met, places, self.take_apart, path_text)
+        return values
+
+    def _decoder(self, resolve: Resolve | None) -> Decoder:
+        return Decoder(self.types, self.limits, resolve, keep_unknown=self.on_unknown_type == "plain")
+
+    def takes_apart(self, cls: type[Any]) -> bool:
+        """Return whether `take_apart` handles objects of this class."""
+        return cls in self.types.by_class or cls in UNKNOWN or standard_types.entry_of(cls) is not None
+
+    def take_apart(self, value: Any, path: str = "") -> Any:
+        """Return a registered object's name and parts (Typed), or its plain data; None for anything else."""
+        if type(value) in UNKNOWN:
+            return Typed(value.type_name, parts_of(value))
+        entry = self.types.by_class.get(type(value)) or standard_types.entry_of(type(value))
         if entry is None:
             return None
         try:
-            return Typed(entry.name, entry.take_apart(value))
+            parts = entry.take_apart(value)
         except Refused as refused:
             raise UnsupportedValueError(path or "value", refused.problem, refused.remedy) from refused.__cause__
+        return parts if entry.is_plain else Typed(entry.name, parts)
+
+    def rebuild(self, name: str, parts: Any, path: str = "value") -> Any:
+        """Return the object of a name and parts that `take_apart` gave. Raises and warns as `decode` does."""
+        decoder = self._decoder(None)
+        value = decoder.rebuild(name, parts)
+        if decoder.met:
+            warn_of(decoder.met, [LocatedValue(value, path)], self.take_apart, path_text)
+        return value
 
     def _encode_exactly(self, value: Any, path: str, *, parts: bool = False) -> bytes:
         return ExactEncoder(self.types.by_class, self.limits, path, parts=parts).encode(value)
@@ -188,7 +215,7 @@ class Codec:
 
 
 def _header_size(count: int) -> int:
-    """Of a msgpack array."""
+    """Return the size of a msgpack array's header."""
     return 1 if count < 16 else 3 if count < 65536 else 5
 
 

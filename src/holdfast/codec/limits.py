@@ -1,4 +1,4 @@
-"""How large one value may be."""
+"""Limits on the size of one value."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from dataclasses import dataclass
 
 from holdfast.errors import UsageError
 
-# Each level takes a few frames of Python's stack, of which a caller has a thousand by default.
+# Each level takes a few frames of Python's stack; a caller has a thousand by default.
 _MAX_DEPTH = 250
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of one encoded value, held when encoding and when decoding.
+    """Bounds of one encoded value, enforced when encoding and when decoding.
 
-    They exist so that a cycle, a runaway structure or damaged bytes end in a clear error and not in a process that
-    was killed for its memory. `max_bytes` bounds the encoding, and also the sum of all nested payloads in it (a
-    payload is copied once for each level that it is nested in). Of `encode_joined` and `decode_joined`, they bound
-    each element.
+    With them a cycle, a runaway structure or damaged bytes end in a clear error, not in a process
+    that is killed for its memory. `max_bytes` bounds the encoding, and also the sum of all nested
+    payloads in it (a payload is copied once for each level that it is nested in). For
+    `encode_joined` and `decode_joined`, they bound each element.
     """
 
     max_bytes: int = 1 << 30

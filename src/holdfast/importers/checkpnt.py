@@ -1,9 +1,10 @@
-"""Importing what checkpnt 0.1 has saved to its SQLite database.
+"""Import of checkpnt 0.1's SQLite database.
 
-Rows come in the order of their dates, parents before children. A row without a parent follows the one that its agent
-saved before it to the same session, as a save without `parent_id` does here: a session is one tree. So do rows whose
-parent is not there any more, and those whose parent belongs to another tree; their metadata says which it was.
-Ids are kept if they are UUIDs in the usual form, which checkpnt's own are; others lead to an id that follows from them.
+Rows come in the order of their dates, parents before children. A row without a parent follows the
+previous row of its agent in the same session, as a save without `parent_id` does here: a session is
+one tree. So do rows whose parent is missing, and those whose parent belongs to another tree; their
+metadata names the original parent. Ids are kept if they are UUIDs in the usual form, as checkpnt's
+own are; others are mapped to an id derived from them.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from holdfast.errors import UsageError
+from holdfast.errors import HoldfastError, UsageError
+from holdfast.format.state.record import microseconds
 from holdfast.importers import checkpnt_state
-from holdfast.importers.checkpnt_database import Database, Place, opened
+from holdfast.importers.checkpnt_database import Database, RowLocation, opened
 from holdfast.importers.checkpnt_state import Content
-from holdfast.importers.target import Target
+from holdfast.importers.import_target import ImportTarget
 from holdfast.model import ids
 from holdfast.model.framework import Framework
-from holdfast.model.migrations import FIRST_VERSION
 from holdfast.model.reports import ImportedReport
-from holdfast.objects.record import microseconds
-from holdfast.operations import arguments
-from holdfast.operations.arguments import SaveRequest
-from holdfast.operations.services import Services
+from holdfast.model.state_migration import FIRST_VERSION
+from holdfast.operations import validate
+from holdfast.operations.context import StoreContext
+from holdfast.operations.validate import SaveRequest
 
 SCHEMA_VERSION = "1.0"  # of checkpnt's checkpoints: 0.1.0 knows no other
 _FIELDS = ("framework", "step_index", "execution_state", "agent_context", "created_at")
@@ -42,10 +43,13 @@ _KINDS: dict[str, Any] = {
 }
 
 
-async def import_database(services: Services, path: str | os.PathLike[str], *, dry_run: bool = False) -> ImportedReport:
-    """Saves every checkpoint of the database that can be read and has not expired. Reads only; again is a no-op."""
+async def import_database(ctx: StoreContext, path: str | os.PathLike[str], *, dry_run: bool = False) -> ImportedReport:
+    """Save every readable, unexpired checkpoint of a database, which is only read.
+
+    A second import does nothing.
+    """
     with opened(Path(path)) as database:
-        work = _Import(services, database, dry_run=dry_run)
+        work = _Import(ctx, database, dry_run=dry_run)
         await work.carry_out()
         if database.has_changed():
             work.target.warn("database", None, "it was written to meanwhile: import again to get what is new")
@@ -53,16 +57,16 @@ async def import_database(services: Services, path: str | os.PathLike[str], *, d
 
 
 class _Import:
-    """One pass over the database. What is kept in memory of a row is its place; states are read one by one."""
+    """One pass over the database. Memory holds the location of each row; states are read one by one."""
 
-    def __init__(self, services: Services, database: Database, *, dry_run: bool) -> None:
+    def __init__(self, ctx: StoreContext, database: Database, *, dry_run: bool) -> None:
         self._database = database
-        self._places: dict[str, Place] = {}  # by their id
+        self._places: dict[str, RowLocation] = {}  # by their id
         self._ids: set[bytes] = set()
-        self.target = Target(services, dry_run=dry_run, may_follow=lambda head: head.id in self._ids)
-        self._trees: dict[str, str] = {}  # of what is here now: by their id, the id of its tree's first row
+        self.target = ImportTarget(ctx, dry_run=dry_run, may_follow=lambda head: head.id in self._ids)
+        self._trees: dict[str, str] = {}  # of rows that are here now: by their id, the id of their tree's first row
         self._tree_of: dict[str, str] = {}  # by session
-        self._newest: dict[tuple[str, str | None], Place] = {}  # by session and agent; with None, of any agent
+        self._newest: dict[tuple[str, str | None], RowLocation] = {}  # by session and agent; with None, of any agent
 
     async def carry_out(self) -> None:
         order = sorted(self._valid(self._database.places()), key=_age)
@@ -71,13 +75,18 @@ class _Import:
         self._places = {place.checkpoint_id: place for place in order}
         self._ids = {our_id(place) for place in order}
         for place in _parents_first(order, self._places):
-            await self._take(place)
+            try:
+                await self._take(place)
+            except HoldfastError:
+                raise
+            except Exception as error:  # a row may hold anything: report it, and continue with the next one
+                self.target.skip(f"row {place.rowid}", place.checkpoint_id, f"it can't be taken over: {error!r:.200}")
         for (session, agent), newest in self._newest.items():
             if agent is None:
                 await self.target.stand_at(session, our_id(newest))
 
-    def _valid(self, places: Iterable[Place]) -> Iterator[Place]:
-        """The rows that have what a place needs, each id once."""
+    def _valid(self, places: Iterable[RowLocation]) -> Iterator[RowLocation]:
+        """Yield the rows with valid columns, each id once; report the others."""
         rows: dict[str, int] = {}
         for place in places:
             reason = _what_is_missing(place)
@@ -90,7 +99,7 @@ class _Import:
                 named = place.checkpoint_id if isinstance(place.checkpoint_id, str) else None
                 self.target.skip(f"row {place.rowid}", named, reason)
 
-    async def _take(self, place: Place) -> None:
+    async def _take(self, place: RowLocation) -> None:
         where, id_ = f"row {place.rowid}", place.checkpoint_id
         if place.expires_at_ms is not None and self.target.now_us() > place.expires_at_ms * 1000:
             self.target.expired += 1
@@ -117,7 +126,8 @@ class _Import:
         if not judged.matches:
             metadata["checkpnt_checksum"] = "mismatch"
             remarks.append(
-                "its checksum does not match: it was changed after it was saved, or held a datetime that can't be told from "
+                "its checksum does not match: it was changed after it was saved, or held a datetime "
+                "that can't be told from "
                 "a string any more"
             )
         elif judged.datetimes:
@@ -131,15 +141,15 @@ class _Import:
             metadata=metadata,
             checkpoint_id=our_id(place),
             created_at_us=created_at_us,
-            state_version=FIRST_VERSION,  # migrations bring it up to date when it is read
+            state_version=FIRST_VERSION,  # migrations upgrade it when it is read
             **fields,
         )
         unrestorable = bool(judged.datetimes) or judged.other_keys or not judged.matches
         if await self.target.put(request, where, id_, remarks=remarks, recovered=unrestorable):
             self._note(place, parent, fields.get("handoff_target"))
 
-    def _note(self, place: Place, parent: Place | None, target: str | None) -> None:
-        """It is here: what comes later may follow it, be it of its agent or of the one it is handed to."""
+    def _note(self, place: RowLocation, parent: RowLocation | None, target: str | None) -> None:
+        """Note a row that is here: later rows of its agent, or of the one it is handed to, may follow it."""
         tree = self._trees[parent.checkpoint_id] if parent is not None else place.checkpoint_id
         self._trees[place.checkpoint_id] = tree
         self._tree_of.setdefault(place.session_id, tree)
@@ -149,8 +159,8 @@ class _Import:
             if newest is None or _age(newest) <= _age(place):
                 self._newest[key] = place
 
-    def _parent(self, place: Place, metadata: dict[str, Any], remarks: list[str]) -> Place | None:
-        """What the row follows here: its parent, else the nearest ancestor that is here, else its agent's last row."""
+    def _parent(self, place: RowLocation, metadata: dict[str, Any], remarks: list[str]) -> RowLocation | None:
+        """Return the row that this one follows here: parent, nearest ancestor here, or agent's last row."""
         found = self._ancestor(place)
         if found is not None and found.checkpoint_id == place.parent_id:
             return found
@@ -163,8 +173,8 @@ class _Import:
             remarks.append(f"its parent {place.parent_id!r:.60} could not be kept: here {instead}")
         return found
 
-    def _ancestor(self, place: Place) -> Place | None:
-        """The nearest one that is here and in the tree that the session belongs to."""
+    def _ancestor(self, place: RowLocation) -> RowLocation | None:
+        """Return the nearest ancestor that is here and in the tree of the session."""
         passed = {place.checkpoint_id}
         above = place.parent_id
         while above in self._places and above not in passed:
@@ -177,8 +187,8 @@ class _Import:
         return None
 
 
-def our_id(place: Place) -> bytes:
-    """The id that the row has here."""
+def our_id(place: RowLocation) -> bytes:
+    """Return the id that the row has here."""
     try:
         raw = ids.from_text(place.checkpoint_id)
     except UsageError:
@@ -189,12 +199,12 @@ def our_id(place: Place) -> bytes:
     return ids.make(place.created_at_ms & (1 << 48) - 1, 0, noise[:8])
 
 
-def _age(place: Place) -> tuple[int, int]:
+def _age(place: RowLocation) -> tuple[int, int]:
     return place.created_at_ms, place.rowid
 
 
-def _parents_first(order: list[Place], places: dict[str, Place]) -> Iterator[Place]:
-    """The rows in this order, but none before its parent. Rows that are their own ancestors come as they are."""
+def _parents_first(order: list[RowLocation], places: dict[str, RowLocation]) -> Iterator[RowLocation]:
+    """Yield the rows in this order, but none before its parent; rows in a cycle come as they are."""
     done: set[str] = set()
     for place in order:
         line = [place]
@@ -208,20 +218,22 @@ def _parents_first(order: list[Place], places: dict[str, Place]) -> Iterator[Pla
                 yield one
 
 
-def _what_is_missing(place: Place) -> str | None:
-    """What keeps the row from being placed: SQLite's columns may hold values of any type."""
+def _what_is_missing(place: RowLocation) -> str | None:
+    """Return what keeps the row from being imported: SQLite's columns may hold values of any type."""
     values: dict[str, Any] = place._asdict()
+    if type(place.rowid) is not int:
+        return f"its rowid is {place.rowid!r:.60}"
     for name, kinds in _KINDS.items():
         if not isinstance(values[name], kinds):
             return f"its {name} is {values[name]!r:.60}"
     for name in ("agent_id", "session_id"):
-        if len(values[name]) > arguments.MAX_NAME_BYTES:
-            return f"its {name} has {len(values[name])} characters: at most {arguments.MAX_NAME_BYTES} are allowed"
+        if len(values[name]) > validate.MAX_NAME_BYTES:
+            return f"its {name} has {len(values[name])} characters: at most {validate.MAX_NAME_BYTES} are allowed"
     return None
 
 
-def _check(said: dict[Any, Any], place: Place) -> None:
-    """Raises ValueError unless the payload is a whole checkpoint, and the one that its row names."""
+def _check(said: dict[Any, Any], place: RowLocation) -> None:
+    """Raise `ValueError` unless the payload is a whole checkpoint, and the one that its row names."""
     version = said.get("schema_version", SCHEMA_VERSION)
     if version != SCHEMA_VERSION:
         raise ValueError(f"its schema_version is {version!r:.40}: only {SCHEMA_VERSION} is known")
@@ -242,15 +254,18 @@ def _created_at(said: Any) -> int:
     return microseconds(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
 
 
-def _fields(said: dict[Any, Any], place: Place, metadata: dict[str, Any], remarks: list[str]) -> dict[str, Any]:
-    """What of a checkpoint has the same name here. A value that is not allowed here goes to the metadata."""
+def _fields(said: dict[Any, Any], place: RowLocation, metadata: dict[str, Any], remarks: list[str]) -> dict[str, Any]:
+    """Return the fields of a checkpoint that have the same name here.
+
+    A value that is not allowed here goes to the metadata.
+    """
     checks: dict[str, Callable[[Any], Any]] = {
         "framework": Framework.of,
-        "step_index": arguments.step,
-        "step_name": lambda value: arguments.optional_name("step_name", value),
-        "ttl_seconds": lambda value: arguments.ttl(value or None),  # checkpnt takes 0 for none
-        "handoff_target": lambda value: arguments.optional_name("handoff_target", value),
-        "handoff_schema": lambda value: arguments.optional_name("handoff_schema", value),
+        "step_index": validate.step,
+        "step_name": lambda value: validate.optional_name("step_name", value),
+        "ttl_seconds": lambda value: validate.ttl(value or None),  # checkpnt treats 0 as none
+        "handoff_target": lambda value: validate.optional_name("handoff_target", value),
+        "handoff_schema": lambda value: validate.optional_name("handoff_schema", value),
     }
     fields = {}
     for name, check in checks.items():

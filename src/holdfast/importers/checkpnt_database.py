@@ -1,4 +1,4 @@
-"""Reading checkpnt's SQLite database, and leaving it exactly as it is.
+"""A read-only view of checkpnt's SQLite database.
 
     checkpoints (checkpoint_id, agent_id, session_id, parent_id, …, created_at_ms, expires_at_ms, payload)
 
@@ -21,8 +21,8 @@ _PLACE = "checkpoint_id, agent_id, session_id, parent_id, created_at_ms, expires
 _NEEDED = frozenset((*_PLACE.split(", "), "payload"))
 
 
-class Place(NamedTuple):
-    """Where a row stands, by its columns. Their types are not checked yet: SQLite keeps what it is given."""
+class RowLocation(NamedTuple):
+    """The location of a row, by its columns. Types are unchecked: SQLite stores any."""
 
     rowid: int
     checkpoint_id: str
@@ -34,7 +34,7 @@ class Place(NamedTuple):
 
 
 class Database:
-    """A checkpnt database that is open for reading. `damage` says what of the table could not be read at all."""
+    """A checkpnt database open for reading. `damage` names the parts of the table that are unreadable."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self._path = path
@@ -42,32 +42,32 @@ class Database:
         self._at_first = signature(path)
         self.damage: str | None = None
 
-    def places(self) -> list[Place]:
-        """All rows, without their payloads. Where a page is damaged, what lies before and behind it is read."""
-        found: list[Place] = []
+    def places(self) -> list[RowLocation]:
+        """Return all rows, without payloads. Around a damaged page, the rows before and after it are read."""
+        found: list[RowLocation] = []
         try:
             for row in self._connection.execute(f"SELECT rowid, {_PLACE} FROM {TABLE} ORDER BY rowid"):
-                found.append(Place(*row))  # noqa: PERF401 - what was read before an error counts
+                found.append(RowLocation(*row))  # noqa: PERF401 - what was read before an error counts
         except sqlite3.DatabaseError as error:
-            behind: list[Place] = []
+            behind: list[RowLocation] = []
             last = found[-1].rowid if found else None
             with contextlib.suppress(sqlite3.DatabaseError):
                 for row in self._connection.execute(f"SELECT rowid, {_PLACE} FROM {TABLE} ORDER BY rowid DESC"):
                     if last is not None and row[0] <= last:
                         break
-                    behind.append(Place(*row))
+                    behind.append(RowLocation(*row))
             found += reversed(behind)
             after = "before the first row" if last is None else f"after row {last}"
             self.damage = f"the database is damaged {after} ({error}): what lies there can't be read"
         return found
 
     def payload(self, rowid: int) -> object:
-        """Raises `sqlite3.DatabaseError` where the row is damaged."""
+        """Return the payload of a row; raise `sqlite3.DatabaseError` if the row is damaged."""
         [value] = self._connection.execute(f"SELECT payload FROM {TABLE} WHERE rowid = ?", (rowid,)).fetchone()
         return value
 
     def has_changed(self) -> bool:
-        """Whether somebody wrote to it since it was opened."""
+        """Return whether another process wrote to it since it was opened."""
         return signature(self._path) != self._at_first
 
 

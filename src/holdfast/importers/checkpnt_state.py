@@ -1,8 +1,9 @@
-"""A checkpnt payload as values, and what its checksum says of them.
+"""A checkpnt payload as values, and the verdict of its checksum.
 
-checkpnt packs a datetime as its isoformat() but computes the checksum over its str(): such a row fails its own check.
-That difference tells the datetimes from the strings: if the checksum matches once texts are made datetimes again, they
-were datetimes. A dict with keys that are no strings is packed well, and only checkpnt refuses to unpack it.
+checkpnt packs a datetime as its isoformat() but computes the checksum over its str(): such a row
+fails its own check. That difference tells datetimes from strings: if the checksum matches once
+texts are made datetimes again, they were datetimes. A dict with keys that are no strings is packed
+well, and only checkpnt refuses to unpack it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import ormsgpack
 
 MAX_GROUPS = 6  # of texts that may have been datetimes: each doubles the attempts
 _OPTIONS = ormsgpack.OPT_NON_STR_KEYS | ormsgpack.OPT_DATETIME_AS_TIMESTAMP_EXT
-Where = tuple[Any, ...]  # the keys that lead to a value; a place in a list is None
+Where = tuple[Any, ...]  # the keys that lead to a value; an index of a list is None
 
 
 class Content(NamedTuple):
@@ -27,7 +28,10 @@ class Content(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """`matches` is the checksum's word. `datetimes`: some were restored. `other_keys`: some are no strings."""
+    """A judged content. `matches`: the checksum does. `datetimes`: some were restored.
+
+    `other_keys`: some keys are no strings.
+    """
 
     content: Content
     matches: bool
@@ -36,7 +40,7 @@ class Judged(NamedTuple):
 
 
 def unpack(payload: object) -> dict[Any, Any]:
-    """The checkpoint as checkpnt packed it. Raises ValueError, saying what is wrong."""
+    """Return the checkpoint as checkpnt packed it; raise `ValueError` that says what is wrong."""
     if not isinstance(payload, bytes):
         raise ValueError(f"its payload is {type(payload).__name__}, not bytes")  # noqa: TRY004 - one error for all
     try:
@@ -51,7 +55,7 @@ def unpack(payload: object) -> dict[Any, Any]:
 
 
 def judge(content: Content, checksum: Any) -> Judged:
-    """The content as it was saved, as far as the checksum can prove it."""
+    """Return the content as it was saved, as far as the checksum can prove it."""
     other_keys = _has_other_keys([*content])
     if _checksum(content) == checksum:
         return Judged(content, matches=True, datetimes=False, other_keys=other_keys)
@@ -66,13 +70,16 @@ def judge(content: Content, checksum: Any) -> Judged:
 def _checksum(content: Content) -> str | None:
     try:
         text = json.dumps(content._asdict(), sort_keys=True, default=str)
-    except (TypeError, ValueError, RecursionError):  # what checkpnt could not have saved
+    except (TypeError, ValueError, RecursionError):  # checkpnt could not have saved this
         return None
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _choices(groups: list[Where]) -> Iterator[frozenset[Where]]:
-    """Which texts may have been datetimes: all, then all but few. What stands under the same keys is of the same kind."""
+    """Yield sets of texts that may have been datetimes: all, then all but few.
+
+    Texts under the same keys are of the same kind.
+    """
     if not groups:
         return
     yield frozenset(groups)
@@ -82,7 +89,7 @@ def _choices(groups: list[Where]) -> Iterator[frozenset[Where]]:
 
 
 def _moments(value: Any, where: Where = ()) -> Iterator[Where]:
-    """Where the texts are that may have been datetimes."""
+    """Yield the locations of texts that may have been datetimes."""
     if type(value) is dict:
         for key, item in value.items():
             yield from _moments(item, (*where, key))

@@ -1,11 +1,13 @@
-"""Importing a `.checkpoints/` directory: one state for each session, as @providerprotocol/agents or our own
-`FileCheckpoints` keeps it.
+"""Import of a `.checkpoints/` directory of @providerprotocol/agents or `FileCheckpoints`.
+
+It has one state for each session.
 
     {dir}/{session}/checkpoint.json    the state
     {dir}/{session}/metadata.json      {"sessionId", "checkpointId", "timestamp", "step", "agentId"}
 
-The program writes the two files one after the other, in place: either may be half of one, or older than the other. The
-state is what counts. The program keeps no history; importing again after it has saved adds a checkpoint to the session.
+The program writes the two files one after the other, in place: either may be truncated, or older
+than the other. The state decides. The program keeps no history; importing again after it has saved
+adds a checkpoint to the session.
 """
 
 from __future__ import annotations
@@ -18,33 +20,40 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from holdfast.checkpoint_store.json_files import DATA, METADATA, _Files
+from holdfast.checkpoint_store.protocol import CheckpointMetadata, agent_of, step_of
 from holdfast.errors import CheckpointNotFoundError, CorruptError, HoldfastError, StoreError, UsageError
-from holdfast.filecheckpoints import DATA, METADATA, _Files
-from holdfast.importers.target import Target
+from holdfast.format.state.record import StoredRecord, microseconds
+from holdfast.importers.import_target import ImportTarget
 from holdfast.model import ids
-from holdfast.model.migrations import FIRST_VERSION
 from holdfast.model.reports import ImportedReport
-from holdfast.objects.record import Stored, microseconds
-from holdfast.operations import arguments
-from holdfast.operations.arguments import SaveRequest
-from holdfast.operations.services import Services
-from holdfast.store import CheckpointMetadata, agent_of, step_of
+from holdfast.model.state_migration import FIRST_VERSION
+from holdfast.operations import validate
+from holdfast.operations.context import StoreContext
+from holdfast.operations.validate import SaveRequest
 
 IMPORTED_FROM = "imported_from"
 NAME = "providerprotocol"
 
 
 async def import_directory(
-    services: Services, directory: str | os.PathLike[str], *, dry_run: bool = False
+    ctx: StoreContext, directory: str | os.PathLike[str], *, dry_run: bool = False
 ) -> ImportedReport:
-    """Saves the state of every session that can be read. Reads only; again takes over what is new."""
+    """Save the state of every readable session of a directory, which is only read.
+
+    A second import adds the states that are new.
+    """
     root = _root(directory)
-    work = _Import(services, root, dry_run=dry_run)
+    work = _Import(ctx, root, dry_run=dry_run)
     try:
         for folder in _folders(root):
             await work.take(folder)
     except OSError as error:
         raise StoreError(f"{root} could not be read: {error.strerror}") from error
+    except RecursionError as error:
+        raise UsageError(
+            f"{root} has directories within each other without end: it is no directory of sessions"
+        ) from error
     return work.target.report(str(root))
 
 
@@ -58,12 +67,12 @@ def _root(directory: str | os.PathLike[str]) -> Path:
 
 
 class _Import:
-    def __init__(self, services: Services, root: Path, *, dry_run: bool) -> None:
-        def was_imported(head: Stored) -> bool:
+    def __init__(self, ctx: StoreContext, root: Path, *, dry_run: bool) -> None:
+        def was_imported(head: StoredRecord) -> bool:
             meta = head.header.get("meta")
-            return meta is not None and services.codec.decode(meta).get(IMPORTED_FROM) == NAME
+            return meta is not None and ctx.codec.decode(meta).get(IMPORTED_FROM) == NAME
 
-        self.target = Target(services, dry_run=dry_run, may_follow=was_imported)
+        self.target = ImportTarget(ctx, dry_run=dry_run, may_follow=was_imported)
         self._files = _Files(root)
 
     async def take(self, folder: str) -> None:
@@ -71,9 +80,12 @@ class _Import:
         try:
             metadata, state, id_ = self._read(folder, remarks)
             created_at = datetime.fromisoformat(metadata.timestamp)
-            arguments.name("session_id", metadata.session_id)
+            validate.name("session_id", metadata.session_id)
         except (HoldfastError, ValueError, OSError) as error:
             self.target.skip(folder, None, str(error))
+            return
+        except Exception as error:  # the files may hold anything: report it, and continue with the next folder
+            self.target.skip(folder, None, f"it can't be taken over: {error!r:.200}")
             return
         theirs = metadata.checkpoint_id or None
         request = SaveRequest(
@@ -85,12 +97,12 @@ class _Import:
             metadata={IMPORTED_FROM: NAME} | ({"providerprotocol_id": theirs} if theirs else {}),
             checkpoint_id=id_,
             created_at_us=microseconds(created_at),
-            state_version=FIRST_VERSION,  # migrations bring it up to date when it is read
+            state_version=FIRST_VERSION,  # migrations upgrade it when it is read
         )
         await self.target.put(request, folder, theirs, remarks=remarks)
 
     def _read(self, folder: str, remarks: list[str]) -> tuple[CheckpointMetadata, Any, bytes]:
-        """What the folder holds, and the id that it gets. Raises an error that says why it can't be taken."""
+        """Return the content of a folder, and its id here; raise an error that says why it is refused."""
         if Path(self._files.root, folder).is_symlink():
             raise ValueError("it is a link, which is not followed")
         found = self._files._read_data(folder)
@@ -107,7 +119,7 @@ class _Import:
         return metadata, found.state, _our_id(metadata, found.state, said.get("timestamp"))
 
     def _said(self, folder: str, state: dict[str, Any], remarks: list[str]) -> dict[str, Any]:
-        """What `metadata.json` says of this state; nothing, with a remark, where it can't be gone by."""
+        """Return the metadata of this state; nothing, with a remark, if `metadata.json` is unreliable."""
         instead = f"date, step and agent are taken from {DATA}"
         try:
             said = self._files._foreign_said(folder)
@@ -130,8 +142,10 @@ class _Import:
 
 
 def _folders(root: Path) -> Iterator[str]:
-    """What may be a session: a folder with one of the two files, or with nothing below it, or a link. Of a session whose
-    id has a slash in it, the program makes nested folders."""
+    """Yield possible sessions: folders with one of the two files or with nothing below them, and links.
+
+    The program makes nested folders for a session whose id has a slash.
+    """
     for where, folders, files in os.walk(root):
         name = os.path.relpath(where, root)
         if name != "." and (not folders or DATA in files or METADATA in files):
@@ -148,8 +162,11 @@ def _is_moment(text: Any) -> bool:
 
 
 def _our_id(metadata: CheckpointMetadata, state: Any, timestamp: str | None) -> bytes:
-    """Follows from what was saved: the same is imported once, and no id of the program's is gone by that may belong to
-    another state. Dates of files are left out: a copy has others."""
+    """Return an id derived from the saved content, so that the same state is imported once.
+
+    The program's own id is not used: it may belong to another state. Dates of files are left out: a
+    copy has others.
+    """
     text = json.dumps([NAME, metadata.session_id, metadata.checkpoint_id, state], sort_keys=True)
     ms = microseconds(datetime.fromisoformat(timestamp)) // 1000 if timestamp else 0
     return ids.make(ms & (1 << 48) - 1, 0, hashlib.sha256(text.encode()).digest()[:8])

@@ -1,6 +1,9 @@
-"""Reading another program's SQLite database, and leaving it exactly as it is.
+"""Read-only access to another program's SQLite database, which stays exactly as it is.
 
-SQLite itself is told not to write: a plain read-only connection would make `-wal` and `-shm` beside a database in WAL mode.
+SQLite is opened in modes that never write: a plain read-only connection would create `-wal` and
+`-shm` next to a database in WAL mode. The database may come from a stranger. Only real tables are
+read, no expression of its schema may call a function with side effects, no value is longer than
+`MAX_VALUE_BYTES`, and no statement takes longer than `MAX_SECONDS`.
 """
 
 from __future__ import annotations
@@ -8,17 +11,43 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sqlite3
+import stat
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
-from holdfast.errors import CheckpointNotFoundError, StoreError, UsageError
+from holdfast.errors import CheckpointNotFoundError, CorruptError, StoreError, UsageError
+
+COMPANIONS = ("-wal", "-shm", "-journal")
+
+MAX_VALUE_BYTES = 1 << 29
+MAX_SECONDS = 120.0
+_STEPS = 100_000  # of SQLite's machine between two checks of the clock
+
+
+class LimitedConnection(sqlite3.Connection):
+    """A connection whose statements are interrupted after `MAX_SECONDS`."""
+
+    _deadline = float("inf")
+
+    def execute(self, *statement: Any) -> sqlite3.Cursor:
+        self._deadline = time.monotonic() + MAX_SECONDS
+        return super().execute(*statement)
+
+    def limit(self) -> None:
+        """Set the limits, before anything of the schema is used."""
+        self.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+        self.set_progress_handler(lambda: time.monotonic() > self._deadline, _STEPS)
+        for pragma in ("trusted_schema = OFF", "cell_size_check = ON", "query_only = ON"):
+            self.execute(f"PRAGMA {pragma}")
 
 
 @contextlib.contextmanager
 def connected(path: Path, program: str, check: Callable[[sqlite3.Connection], None]) -> Iterator[sqlite3.Connection]:
-    """A connection that shows one state of the database. `program` wrote it; `check` raises if it is none of its own."""
+    """Yield a connection to one snapshot of a database of `program`; `check` raises if it is not one."""
     if not path.is_file():
         raise CheckpointNotFoundError(f"there is no database {path}: no such file")
     with tempfile.TemporaryDirectory(prefix="holdfast-import-") as scratch:
@@ -33,50 +62,83 @@ def connected(path: Path, program: str, check: Callable[[sqlite3.Connection], No
 
 
 def columns(connection: sqlite3.Connection, table: str) -> set[str]:
+    """Return the columns of a table; none if there is no such table.
+
+    A view or the like is refused: reading it runs a query that its author wrote.
+    """
+    for kind, statement in connection.execute("SELECT type, sql FROM sqlite_schema WHERE name = ?", (table,)):
+        if kind != "table" or str(statement).lower().startswith("create virtual"):
+            what = "virtual table" if kind == "table" else kind
+            raise UsageError(
+                f"its `{table}` is a {what}, not a table: nothing was read. It is no database of the program"
+            )
     return {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")}
 
 
 def signature(path: Path) -> list[tuple[int, int]]:
-    """Changes when somebody writes to the database."""
+    """Return a value that changes when a process writes to the database."""
     files = (path, path.with_name(path.name + "-wal"))
-    return [(stat.st_size, stat.st_mtime_ns) for file in files if file.exists() for stat in (file.stat(),)]
+    return [(found.st_size, found.st_mtime_ns) for file in files if file.exists() for found in (file.stat(),)]
 
 
-def _begun(path: Path, scratch: Path, program: str, check: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:
+def _begun(path: Path, scratch: Path, program: str, check: Callable[[sqlite3.Connection], None]) -> LimitedConnection:
     connection = _connected(path, scratch, program)
     try:
-        # Names are data: text that is no UTF-8 is no reason to leave out its row.
+        connection.limit()
+        # Names are data: text that is not UTF-8 is no reason to leave out its row.
         connection.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
         check(connection)
-        connection.execute("BEGIN")  # one state of the database for all that follows
+        connection.execute("BEGIN")  # one snapshot of the database for all that follows
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _connected(path: Path, scratch: Path, program: str) -> sqlite3.Connection:
-    """A connection that changes nothing, and sees what is still in the `-wal`."""
-    wal, shm, journal = (path.with_name(path.name + ending) for ending in ("-wal", "-shm", "-journal"))
+def _connected(path: Path, scratch: Path, program: str) -> LimitedConnection:
+    """Return a connection that changes nothing, and sees what is still in the `-wal`."""
+    _refuse_linked_companions(path)
+    wal, shm, journal = (path.with_name(path.name + ending) for ending in COMPANIONS)
     if journal.exists() and journal.stat().st_size:
         raise UsageError(
-            f"{path} was left in the middle of a transaction: {journal.name} must be applied to it first. Open a copy of "
+            f"{path} was left in the middle of a transaction: {journal.name} must be applied to it "
+            "first. Open a copy of "
             f"both with {program} or sqlite3, then import the copy"
         )
     if not wal.exists():
-        return _open(path, "immutable=1")  # nobody has it open, and no file is made beside it
+        return _open(path, "immutable=1")  # no process has it open, and no file is created next to it
     if shm.exists():
-        return _open(path, "readonly_shm=1")  # shared with whoever has it open, or had when it died
+        return _open(path, "readonly_shm=1")  # shared with the process that has it open, or had when it died
     if wal.stat().st_size == 0:
         return _open(path, "immutable=1")
-    # Copied from elsewhere without its -shm, which SQLite would have to make beside it.
+    # Copied from elsewhere without its -shm, which SQLite would have to create next to it.
     for file in (path, wal):
         shutil.copyfile(file, scratch / file.name)
-    return sqlite3.connect(scratch / path.name)
+    return sqlite3.connect(scratch / path.name, factory=LimitedConnection)
 
 
-def _open(path: Path, option: str) -> sqlite3.Connection:
-    return sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro&{option}", uri=True)
+def _refuse_linked_companions(database: Path) -> None:
+    """Raise `CorruptError` if a file that SQLite keeps next to a database is a link, FIFO or the like.
+
+    They belong to the database, and the target of a link does not; SQLite itself would wait for a
+    FIFO.
+    """
+    for ending in COMPANIONS:
+        beside = database.with_name(database.name + ending)
+        try:
+            mode = beside.lstat().st_mode
+        except FileNotFoundError:
+            continue
+        if not stat.S_ISREG(mode):
+            raise CorruptError(
+                f"{beside} is no regular file, as SQLite has beside a database: it was not followed. "
+                "Remove it; if it is a link on "
+                "purpose, copy the database and the files themselves to one directory"
+            )
+
+
+def _open(path: Path, option: str) -> LimitedConnection:
+    return sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro&{option}", uri=True, factory=LimitedConnection)
 
 
 def _unreadable(path: Path, error: sqlite3.DatabaseError) -> Exception:

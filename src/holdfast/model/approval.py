@@ -1,7 +1,8 @@
-"""Approvals: what a person is asked before something is done, what they answered, and which calls have to ask.
+"""Approvals: the request, the decision, and the policy that says which calls need one.
 
-An approval is bound to one exact call in one session, is used at most once, and expires. Reversibility and stakes decide
-who has to ask (`StakesPolicy`); by themselves, calls ask nobody.
+An approval is bound to one exact call in one session, is used at most once, and expires.
+Reversibility and stakes decide which calls need an approval (`StakesPolicy`). Without a policy, no
+call needs one.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ DEFAULT_SECONDS = 24 * 3600.0
 
 
 class ApprovalStatus(StrEnum):
-    PENDING = "pending"  # nobody has decided
+    PENDING = "pending"  # not decided yet
     APPROVED = "approved"  # it may be carried out, once
     MODIFIED = "modified"  # it may be carried out, once, with other arguments
     REJECTED = "rejected"
-    EXPIRED = "expired"  # its time was over before somebody decided, or before it was used
+    EXPIRED = "expired"  # its time was over before it was decided or used
     USED = "used"  # it was carried out
-    VOID = "void"  # the session has left the place where it was asked for, or asks for another call there now
+    VOID = "void"  # the session has left the checkpoint of the request, or makes another call there now
 
 
 class Answer(StrEnum):
@@ -35,12 +36,12 @@ class Answer(StrEnum):
 
 
 class Gate(StrEnum):
-    """What has to happen before a call is carried out."""
+    """The requirement that a call must meet before it is carried out."""
 
     GO = "go"  # nothing
-    CONFIRM = "confirm"  # somebody says yes
-    PROPOSE = "propose"  # somebody looks at what would be done; then it is applied
-    APPROVE = "approve"  # somebody approves it explicitly, having been shown the whole call
+    CONFIRM = "confirm"  # a person says yes
+    PROPOSE = "propose"  # a person reviews the proposed change; then it is applied
+    APPROVE = "approve"  # a person approves it explicitly after seeing the whole call
 
 
 class Stakes(StrEnum):
@@ -50,9 +51,12 @@ class Stakes(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """What is to be done: the name of the tool, all its arguments, those that make out its identity, and its kind
-    ("read", "idempotent", "reversible" or "irreversible"). `undoable` says that somebody gave a way to undo it; `schema`
-    is a hash of what the tool takes, where that is known: a tool that takes something else is another one."""
+    """A call to carry out: the tool's name, all arguments, those that form its identity, and its kind.
+
+    The kind is "read", "idempotent", "reversible" or "irreversible". `undoable` says that the call
+    has a compensation. `schema` is a hash of the tool's parameters, where it is known: a tool with
+    other parameters is another tool.
+    """
 
     tool: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -68,7 +72,7 @@ class Call:
 
 
 class Policy(Protocol):
-    """Decides which calls have to ask. `approvers` is who is asked."""
+    """A policy that decides which calls need approval. `approvers` names the people to ask."""
 
     @property
     def approvers(self) -> str | None: ...
@@ -78,15 +82,16 @@ class Policy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StakesPolicy:
-    """Stakes by reversibility:
+    """A policy that decides by stakes and reversibility.
 
     |      | reversible          | irreversible      |
     |------|---------------------|-------------------|
     | low  | go                  | confirm           |
     | high | propose, then apply | explicit approval |
 
-    `stakes` says which calls matter: a mapping from tools to "low" or "high", or a function of the `Call`. What it does
-    not name has the stakes `default`: high, unless said otherwise. A call of the kind "read" never asks.
+    `stakes` says which calls matter: a mapping from tools to "low" or "high", or a function of the
+    `Call`. A call that it does not name has the stakes `default`: high, unless set otherwise. A
+    call of the kind "read" never needs approval.
     """
 
     stakes: Mapping[str, str] | Callable[[Call], str | None] = field(default_factory=dict)
@@ -113,7 +118,7 @@ class StakesPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What somebody answered: who, when, and why. `arguments` are the ones to use, if the answer is "modify"."""
+    """A person's answer: who, when, and why. `arguments` are the ones to use if it is "modify"."""
 
     answer: Answer
     by: str
@@ -124,11 +129,12 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Approval:
-    """A call that waits for a person, or was decided about.
+    """A call that waits for a person's decision, or has one.
 
-    `checkpoint_id` is where the session stood when it was asked for. `approvers` names who is asked, and `summary` says
-    in words what would be done. `digest` is that of the call: tool, identity and all arguments, `may_run` that of the
-    call that may be carried out now. `used_by` is the effect that used it.
+    `checkpoint_id` is the session's head at the time of the request. `approvers` names the people
+    to ask, and `summary` describes the call in words. `digest` is that of the call: tool, identity
+    and all arguments. `may_run` is the digest of the call that may be carried out now. `used_by` is
+    the effect that used the approval.
     """
 
     approval_id: str
@@ -145,7 +151,7 @@ class Approval:
     decision: Decision | None = None
     may_run: bytes | None = None
     used_by: str | None = None
-    ended_at: datetime | None = None  # when it was used, or made void
+    ended_at: datetime | None = None  # when it was used, or became void
 
     @property
     def short_id(self) -> str:
@@ -162,7 +168,7 @@ class Approval:
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """The arguments to call the tool with: those that were asked for, or those of the decision."""
+        """The arguments to call the tool with: the requested ones, or those of the decision."""
         changed = self.decision.arguments if self.decision is not None else None
         return self.call.arguments if changed is None else changed
 

@@ -10,7 +10,7 @@ from typing import Any
 from holdfast.errors import StateNotLoadedError
 from holdfast.model import ids
 from holdfast.model.framework import Framework
-from holdfast.model.schema import SCHEMA_VERSION
+from holdfast.model.record_version import SCHEMA_VERSION
 
 STATE_FIELDS = ("execution_state", "agent_context")
 
@@ -19,10 +19,11 @@ STATE_FIELDS = ("execution_state", "agent_context")
 class Checkpoint:
     """One agent at one moment. Never updated, only followed by a child.
 
-    The fields that only a store can know (`checksum`, `sequence`, `tree_id`) are empty until it was saved.
-    `state_version` is the version of the state here, `stored_state_version` that of the stored one, which a restore may
-    have migrated; `schema_version` is that of holdfast's own envelope. Entries of a timeline carry everything but the state: reading `execution_state` or `agent_context` there raises
-    `StateNotLoadedError`, which names `restore`.
+    The fields that only a store can know (`checksum`, `sequence`, `tree_id`) are empty until it was
+    saved. `state_version` is the version of the state here, `stored_state_version` that of the
+    stored one, which a restore may have migrated; `schema_version` is that of holdfast's own
+    envelope. Entries of a timeline carry everything but the state: reading `execution_state` or
+    `agent_context` there raises `StateNotLoadedError`, which names `restore`.
     """
 
     checkpoint_id: str
@@ -51,7 +52,7 @@ class Checkpoint:
 
     @classmethod
     def assembled(cls, fields: dict[str, Any]) -> Checkpoint:
-        """A checkpoint from fields that are known to be right; without the state's two, a timeline entry.
+        """Return a checkpoint from valid fields; without the two fields of the state, a timeline entry.
 
         Skips the generated `__init__`, which costs more than reading the record did.
         """
@@ -87,23 +88,24 @@ class Checkpoint:
         return None if self.ttl_seconds is None else self.created_at + timedelta(seconds=self.ttl_seconds)
 
     def is_expired(self, now: datetime | None = None) -> bool:
-        """Whether its time to live is over; one without a TTL never expires by itself."""
+        """Return whether its time to live is over; one without a TTL never expires by itself."""
         expires_at = self.expires_at
         return expires_at is not None and (now or datetime.now(UTC)) >= expires_at
 
     def as_dict(self) -> dict[str, Any]:
-        """All fields by name, without the state where it was not loaded."""
+        """Return all fields by name, without the state if it was not loaded."""
         return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
 
     def __repr__(self) -> str:
         name = f" {self.step_name!r:.60}" if self.step_name else ""
         handoff = f" → {self.handoff_target!r:.60}" if self.handoff_target else ""
         return (
-            f"<Checkpoint {self.short_id} {self.agent_id!r:.60} {self.session_id!r:.60} step {self.step_index}{name}{handoff} "
+            f"<Checkpoint {self.short_id} {self.agent_id!r:.60} {self.session_id!r:.60} step "
+            f"{self.step_index}{name}{handoff} "
             f"{self.created_at:%Y-%m-%d %H:%M:%S}>"
         )
 
     def _repr_html_(self) -> str:
-        from holdfast.model import notebook
+        from holdfast.model import html_repr
 
-        return notebook.checkpoint(self)
+        return html_repr.checkpoint(self)

@@ -1,4 +1,4 @@
-"""A comparison: two lines of execution that part somewhere, side by side."""
+"""A comparison: two lines of execution side by side, from the checkpoint where they diverge."""
 
 from __future__ import annotations
 
@@ -7,22 +7,26 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from holdfast.model.checkpoint import Checkpoint
-from holdfast.model.diff import Diff, Put
+from holdfast.model.diff import Diff, Put, Stat
 
-STEPS_SHOWN = 30
+STEPS_SHOWN = 12  # of longer lines, the first and the last steps
+NAMES_SHOWN = 8
+LINES_SHOWN = 20
 TOTALS = ("execution_state", "metadata", "usage")  # where an agent loop adds up what its models used
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One of the two lines: what it stands at, and its checkpoints since they parted, oldest first, without their states.
+    """One of the two lines: its head, and its checkpoints since they diverged.
 
-    `usage` adds up what their metadata recorded: every number under `usage`, and `cost`; and what was added since to the
-    totals that the state of an agent loop keeps. `since` leads from where they
-    parted to what it stands at, None if they share nothing: its effects and files are those of this line alone.
+    The checkpoints are given oldest first, without their states. `usage` adds up the numbers that
+    their metadata recorded: every number under `usage`, and `cost`; and the growth of the totals
+    that the state of an agent loop keeps. `since` leads from the point of divergence to the head,
+    None if the lines share nothing: its effects and files are those of this line alone.
     """
 
     session_id: str
@@ -38,15 +42,27 @@ class Side:
 
     @property
     def outcome(self) -> str | None:
-        """What the metadata of its head says under `outcome`, else the name of its last step."""
+        """The `outcome` in the metadata of its head, else the name of its last step."""
         said = self.head.metadata.get("outcome")
         return str(said) if said is not None else self.head.step_name
 
 
+class PathStat(NamedTuple):
+    """The number of differences at a path: on each side since they diverged, and between the heads."""
+
+    path: str
+    a: Stat
+    b: Stat
+    between: Stat
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Two sessions side by side. `ancestor` is the newest checkpoint of both, None if they share none; `diff` leads from
-    what `a` stands at to what `b` stands at."""
+    """Two sessions side by side.
+
+    `ancestor` is the newest common checkpoint, None if there is none. `diff` leads from the head of
+    `a` to the head of `b`.
+    """
 
     ancestor: Checkpoint | None
     a: Side
@@ -54,7 +70,7 @@ class Comparison:
     diff: Diff
 
     def rows(self) -> list[tuple[str, str, str]]:
-        """What is compared, and how it is on both sides."""
+        """Return the rows of the comparison: the property, and its value on both sides."""
         counted = sorted({*self.a.usage, *self.b.usage})
         done = [
             ("effects", _effects(self.a), _effects(self.b)),
@@ -69,25 +85,52 @@ class Comparison:
             ("outcome", self.a.outcome or "", self.b.outcome or ""),
         ]
 
-    def step_rows(self) -> list[tuple[str, str, str]]:
-        """Their steps since they parted, side by side: the first of both, the second of both, and so on."""
-        named = [[_step(step) for step in side.steps] for side in (self.a, self.b)]
+    def step_rows(self, names: Mapping[str, str] | None = None) -> list[tuple[str, str, str]]:
+        """Return the steps since the lines diverged, pair by pair.
+
+        `names` are other names for steps, by checkpoint id.
+        """
+        named = [[_step(step, names or {}) for step in side.steps] for side in (self.a, self.b)]
         return [
             (str(number), one, other)
             for number, (one, other) in enumerate(itertools.zip_longest(*named, fillvalue=""), 1)
         ]
 
+    def name_rows(self, most: int = NAMES_SHOWN) -> list[tuple[str, str, str]]:
+        """Return how often each side has a step of each name, the most frequent first.
+
+        The list is empty if every step has a different name.
+        """
+        of_a, of_b = (Counter(step.step_name for step in side.steps if step.step_name) for side in (self.a, self.b))
+        both = of_a + of_b
+        if max(both.values(), default=0) <= len((self.a, self.b)):
+            return []
+        return [(f"  {name}", str(of_a[name] or ""), str(of_b[name] or "")) for name, _ in both.most_common(most)]
+
+    def stat(self, *, raw: bool = False) -> list[PathStat]:
+        """Return the differences by path: on each side since they diverged, and between the heads.
+
+        The paths with the most differences come first.
+        """
+        sides = [side.since.stat(raw=raw) if side.since is not None else {} for side in (self.a, self.b)]
+        between = self.diff.stat(raw=raw)
+        found = [
+            PathStat(path, *(one.get(path, Stat()) for one in (*sides, between)))
+            for path in dict.fromkeys((*between, *sides[0], *sides[1]))
+        ]
+        return sorted(found, key=lambda one: (-one.between.total, -one.a.total - one.b.total))
+
     def text(self) -> str:
-        """Side by side for people, then what differs."""
+        """Return the comparison as text: both sides, then the differences."""
         parted = f"parted after {self.ancestor!r}" if self.ancestor else "no checkpoint in common"
-        steps = self.step_rows()
-        more = [("", "…", "…")] if len(steps) > STEPS_SHOWN else []
-        table = [("", self.a.session_id, self.b.session_id), *self.rows(), *steps[:STEPS_SHOWN], *more]
+        table = [("", self.a.session_id, self.b.session_id), *self.rows(), *condense(self.step_rows())]
         widths = [max(len(row[column]) for row in table) for column in range(3)]
         lines = [
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
         ]
-        return "\n".join([parted, "", *lines, "", self.diff.text() or "the same state"])
+        told = self.diff.text().split("\n")
+        more = [f"… and {len(told) - LINES_SHOWN} more: `diff.text()` has all"] if len(told) > LINES_SHOWN else []
+        return "\n".join([parted, "", *lines, "", *(told[:LINES_SHOWN] if told != [""] else ["the same state"]), *more])
 
     def _repr_html_(self) -> str:
         cells = [("", self.a.session_id, self.b.session_id), *self.rows()]
@@ -95,8 +138,18 @@ class Comparison:
         return f"<table>{rows}</table>{self.diff._repr_html_()}"
 
 
-def side(session_id: str, line: Sequence[Checkpoint], ancestor: Checkpoint | None, since: Diff | None = None) -> Side:
-    """A line, given newest first, since it parted from another at `ancestor`."""
+def condense(rows: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    """Return the rows; of many, the first and the last, with the number of those left out."""
+    if len(rows) <= STEPS_SHOWN:
+        return rows
+    half = STEPS_SHOWN // 2
+    return [*rows[:half], ("…", f"{len(rows) - 2 * half} more", ""), *rows[-half:]]
+
+
+def make_side(
+    session_id: str, line: Sequence[Checkpoint], ancestor: Checkpoint | None, since: Diff | None = None
+) -> Side:
+    """Return the side of a line, given newest first, since it diverged at `ancestor`."""
     ids = [checkpoint.checkpoint_id for checkpoint in line]
     parted = ids.index(ancestor.checkpoint_id) if ancestor is not None else len(line)
     above = [*line[1:], None]
@@ -107,7 +160,10 @@ def side(session_id: str, line: Sequence[Checkpoint], ancestor: Checkpoint | Non
 
 
 def _repeats(checkpoint: Checkpoint, parent: Checkpoint | None) -> bool:
-    """A fork and a handoff begin with a checkpoint that says again what its parent said: that is no step."""
+    """Return whether a checkpoint repeats its parent, as the first one of a fork or handoff does.
+
+    Such a checkpoint is no step.
+    """
     return (
         parent is not None
         and checkpoint.step_index == parent.step_index
@@ -116,8 +172,8 @@ def _repeats(checkpoint: Checkpoint, parent: Checkpoint | None) -> bool:
     )
 
 
-def parted_at(a: Sequence[Checkpoint], b: Sequence[Checkpoint]) -> Checkpoint | None:
-    """The newest checkpoint of both lines."""
+def find_fork_point(a: Sequence[Checkpoint], b: Sequence[Checkpoint]) -> Checkpoint | None:
+    """Return the newest checkpoint that both lines have."""
     of_a = {checkpoint.checkpoint_id for checkpoint in a}
     return next((checkpoint for checkpoint in b if checkpoint.checkpoint_id in of_a), None)
 
@@ -141,7 +197,7 @@ def _added(steps: Iterable[Checkpoint], since: Diff | None) -> dict[str, float]:
 
 
 def _numbers(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[str, ...], float]]:
-    """The numbers in a value, each with the keys that lead to it."""
+    """Yield the numbers in a value, each with the keys that lead to it."""
     if _is_number(value):
         yield tuple(map(str, path)), value
     elif isinstance(value, Mapping):
@@ -161,17 +217,18 @@ def _first(of: Side) -> str:
     return "" if of.first is None else _step(of.first)
 
 
-def _step(checkpoint: Checkpoint) -> str:
-    return f"{checkpoint.step_index} {checkpoint.step_name or ''}".rstrip()
+def _step(checkpoint: Checkpoint, names: Mapping[str, str] = MappingProxyType({})) -> str:
+    name = names.get(checkpoint.checkpoint_id) or checkpoint.step_name or ""
+    return f"{checkpoint.step_index} {name}".rstrip()
 
 
 def _effects(of: Side) -> str:
-    """How many of each tool."""
+    """Return the number of effects by tool, as text."""
     counted = Counter(effect.tool for effect in of.since.effects) if of.since is not None else {}
     return ", ".join(f"{count} × {tool}" for tool, count in counted.items())
 
 
 def _files(of: Side) -> str:
-    """How many were added, deleted and changed."""
+    """Return how many files were added, deleted and changed, as text."""
     counted = Counter(change.status for change in (of.since.files or ())) if of.since is not None else {}
     return " ".join(f"{status}{count}" for status, count in sorted(counted.items()))

@@ -1,4 +1,4 @@
-"""Events: a checkpoint or a handoff that came to be there, and the cursor to go on from."""
+"""Events: a new checkpoint or handoff, and the cursor to continue from."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _TEXT = re.compile(r"([0-9]{1,19})(?:-([0-9a-f]{8}))?")
 
 
 class Cursor(NamedTuple):
-    """A place between two events. To callers it is a text that means nothing to them.
+    """A position between two events. To callers it is an opaque text.
 
-    `ending` is the end of the id of the record at that position, where that is known: it tells a cursor of this store
-    from one of another.
+    `ending` is the end of the id of the record at that position, if it is known: it tells a cursor
+    of this store from one of another.
     """
 
     position: int
@@ -47,8 +47,10 @@ class Cursor(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that was saved: a `checkpoint`, without its state, or a `handoff` to another agent. Reading on from
-    `cursor` gives what came after it."""
+    """A saved `checkpoint`, without its state, or a `handoff` to another agent.
+
+    Reading on from `cursor` returns the events after it.
+    """
 
     kind: Literal["checkpoint", "handoff"]
     checkpoint: Checkpoint

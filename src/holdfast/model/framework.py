@@ -1,4 +1,4 @@
-"""The agent frameworks a checkpoint can come from."""
+"""The agent frameworks that a checkpoint can come from."""
 
 from __future__ import annotations
 
@@ -17,12 +17,20 @@ class Framework(StrEnum):
     AGENT_FRAMEWORK = "agent_framework"
     LLAMA_INDEX = "llama_index"
     STRANDS = "strands"
-    CLAUDE = "claude"
+    AG2 = "ag2"
+    HAYSTACK = "haystack"
+    SMOLAGENTS = "smolagents"
+    CLAUDE_AGENT = "claude_agent"
+    CLAUDE = "claude_agent"  # the former name, an alias
     CUSTOM = "custom"
 
     @classmethod
+    def _missing_(cls, value: object) -> Framework | None:
+        return cls.CLAUDE_AGENT if value == "claude" else None  # checkpoints of before have the former name
+
+    @classmethod
     def of(cls, value: Framework | str) -> Framework:
-        """The member for a member or its string; an unknown one is an error that lists the known."""
+        """Return the member for a member or its string. The error for an unknown one lists the known ones."""
         if type(value) is cls:
             return value
         try:

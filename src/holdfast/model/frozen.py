@@ -1,4 +1,4 @@
-"""Dicts and lists that can't be changed: what is read from an immutable state is nobody's to change, at any depth.
+"""Immutable dicts and lists, at any depth.
 
 They are dicts and lists, so they compare with, and are written as, plain ones.
 """
@@ -21,10 +21,10 @@ class FrozenDict(dict[Any, Any]):
         return dict(self)
 
     def __deepcopy__(self, _memo: Any) -> dict[Any, Any]:
-        return thawed(self)  # type: ignore[no-any-return]
+        return thaw(self)  # type: ignore[no-any-return]
 
     def __reduce__(self) -> Any:
-        return frozen, (thawed(self),)
+        return freeze, (thaw(self),)
 
 
 class FrozenList(list[Any]):
@@ -36,31 +36,31 @@ class FrozenList(list[Any]):
         return list(self)
 
     def __deepcopy__(self, _memo: Any) -> list[Any]:
-        return thawed(self)  # type: ignore[no-any-return]
+        return thaw(self)  # type: ignore[no-any-return]
 
     def __reduce__(self) -> Any:
-        return frozen, (thawed(self),)
+        return freeze, (thaw(self),)
 
 
-def frozen(value: Any) -> Any:
-    """A copy of dicts and lists, at any depth, that can't be changed. Everything else is as it is."""
+def freeze(value: Any) -> Any:
+    """Return an immutable copy of dicts and lists, at any depth. Other values stay the same."""
     if type(value) in (FrozenDict, FrozenList):
         return value
     if isinstance(value, Mapping):
-        return FrozenDict({key: frozen(item) for key, item in value.items()})
+        return FrozenDict({key: freeze(item) for key, item in value.items()})
     if isinstance(value, list):
-        return FrozenList([frozen(item) for item in value])
+        return FrozenList([freeze(item) for item in value])
     if type(value) is tuple:
-        return tuple(frozen(item) for item in value)
+        return tuple(freeze(item) for item in value)
     return value
 
 
-def thawed(value: Any) -> Any:
-    """A copy of plain dicts and lists, the caller's own."""
+def thaw(value: Any) -> Any:
+    """Return a copy as plain dicts and lists, which are the caller's own."""
     if isinstance(value, dict):
-        return {key: thawed(item) for key, item in value.items()}
+        return {key: thaw(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [thawed(item) for item in value]
+        return [thaw(item) for item in value]
     if type(value) is tuple:
-        return tuple(thawed(item) for item in value)
+        return tuple(thaw(item) for item in value)
     return value

@@ -1,4 +1,4 @@
-"""Handoffs as an inbox lists them: what was offered to an agent, and what became of it."""
+"""Handoffs as an inbox lists them: each with its state."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from holdfast.model.checkpoint import Checkpoint
 
 
 class HandoffStatus(StrEnum):
-    OPEN = "open"  # nobody has it: offered, or given back
+    OPEN = "open"  # unclaimed: offered, or given back
     TIMED_OUT = "timed out"  # its claimant's lease ran out, or its process died, before anything was saved
-    CLAIMED = "claimed"  # somebody has it now
+    CLAIMED = "claimed"  # a claim is in force
     TAKEN_UP = "taken up"  # its claimant, or its target, saved a checkpoint that follows it
     PASSED_ON = "passed on"  # handed on to another agent as it was
 
@@ -22,8 +22,8 @@ class HandoffStatus(StrEnum):
 class Handoff:
     """A checkpoint that is addressed to an agent. `checkpoint` is that checkpoint, without its state.
 
-    `by` and `since` tell who claimed it or went on from it, and when. `next_id` is the checkpoint that followed: of one
-    that was passed on, the new handoff.
+    `by` and `since` say who claimed it or continued from it, and when. `next_id` is the checkpoint
+    that followed; of a handoff that was passed on, the new handoff.
     """
 
     checkpoint: Checkpoint
@@ -63,6 +63,7 @@ class Handoff:
     def __repr__(self) -> str:
         by = f" by {self.by!r:.60}" if self.by else ""
         return (
-            f"<Handoff {ids.short(self.handoff_id)} {self.from_agent_id!r:.60} → {self.target_agent_id!r:.60} {self.status}"
+            f"<Handoff {ids.short(self.handoff_id)} {self.from_agent_id!r:.60} → "
+            f"{self.target_agent_id!r:.60} {self.status}"
             f"{by} {self.offered_at:%Y-%m-%d %H:%M:%S}>"
         )

@@ -1,4 +1,4 @@
-"""A difference as RFC 6902 says it, for what JSON can say."""
+"""A difference as an RFC 6902 JSON Patch, for values that JSON can express."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def json_patch(edits: Iterable[Edit]) -> list[dict[str, Any]]:
-    """The operations of a JSON Patch. The first part of each path, the name of the document, is left out."""
+    """Return the operations of a JSON Patch, without the document's name at the start of each path."""
     from holdfast.model.diff import Drop, Put, Splice
 
     operations: list[dict[str, Any]] = []
@@ -35,10 +35,12 @@ def json_patch(edits: Iterable[Edit]) -> list[dict[str, Any]]:
 
 
 def _pointer(path: Path) -> str:
-    from holdfast.model.diff import At
+    from holdfast.model.diff import At, Field
 
     keys = []
     for key in path[1:]:
+        if type(key) is Field:
+            raise _refused(f"{key!r:.60}", f"it changes the field {key!r:.60} of an object, which has no form in JSON")
         if type(key) is not str and type(key) is not At:
             raise _refused(f"{key!r:.60}", f"the key {key!r:.60} of a dict is no string")
         keys.append(str(key if type(key) is str else int(key)).replace("~", "~0").replace("/", "~1"))
@@ -46,7 +48,7 @@ def _pointer(path: Path) -> str:
 
 
 def _plain(value: Any, where: str) -> Any:
-    """The value, if JSON gives it back as it is."""
+    """Return the value, if it survives JSON unchanged; otherwise raise an error."""
     if value is None or type(value) in (bool, int) or (type(value) is float and math.isfinite(value)):
         return value
     if type(value) is str:

@@ -23,7 +23,7 @@ class Process(NamedTuple):
 
 
 class LeaseTerms:
-    """What a holder has in hand: give it to `save`, `rollback` and `handoff` as `lease`."""
+    """The terms of a lease, for its holder: pass it to `save`, `rollback` and `handoff` as `lease`."""
 
     claimed: bytes | None = None
     """The handoff that it was taken with, by `claim`."""
@@ -33,7 +33,7 @@ class LeaseTerms:
         self.holder = holder
         self.seconds = seconds
         self.token = token
-        """Rises with each lease of a session: a store beside holdfast's can refuse whoever comes with a lower one."""
+        """Rises with each lease of a session: another store can refuse a writer with a lower one."""
         self.expires_at_us = expires_at_us
 
     @property

@@ -1,4 +1,4 @@
-"""What is listed: sessions, timelines, trees. Plain values that show themselves well in a shell and a notebook."""
+"""Listings: sessions, timelines and trees as plain values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.model.handoff import Handoff
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """A session and the checkpoint it stands at; `saves` counts all that were ever saved to it."""
+    """A session and its head; `saves` counts all checkpoints ever saved to it."""
 
     session_id: str
     tree_id: str
@@ -25,9 +25,11 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Damaged:
-    """A checkpoint that can't be read, by its number in its session: 0 for what says where the session stands. `checkpoint_id` is
-    None if it is missing altogether."""
+class DamagedCheckpoint:
+    """A checkpoint that can't be read, by its number in its session: 0 for the session's head row.
+
+    `checkpoint_id` is None if the checkpoint is missing altogether.
+    """
 
     session_id: str
     sequence: int
@@ -39,15 +41,18 @@ class Timeline(list[Checkpoint]):
     """A list of checkpoints without their states, newest first."""
 
     def _repr_html_(self) -> str:
-        from holdfast.model import notebook
+        from holdfast.model import html_repr
 
-        return notebook.timeline(self)
+        return html_repr.timeline(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tree:
-    """All checkpoints of a tree, newest first (children before parents); `heads` by session; `expired` with their
-    parents, so that lines of descent can be followed through them; `handoffs` by their ids, with what became of them."""
+    """All checkpoints of a tree, newest first (children before parents).
+
+    `heads` are by session. `expired` ones come with their parents, so that lines of descent can be
+    followed through them. `handoffs` are by their ids, with their states.
+    """
 
     tree_id: str
     entries: tuple[Checkpoint, ...]
@@ -57,7 +62,7 @@ class Tree:
 
     @property
     def parents(self) -> dict[str, str | None]:
-        """Each checkpoint's nearest ancestor that is still there."""
+        """The nearest existing ancestor of each checkpoint."""
         live = {entry.checkpoint_id for entry in self.entries}
         return {entry.checkpoint_id: self._nearest(entry.parent_id, live) for entry in self.entries}
 
@@ -75,13 +80,13 @@ class Tree:
         return trees.common_ancestor(self.parents, a, b)
 
     def lanes(self) -> list[trees.LaneRow]:
-        """The rows of a drawing, newest first."""
+        """Return the rows of a drawing, newest first."""
         return trees.lanes(self.parents, [entry.checkpoint_id for entry in self.entries])
 
     def __len__(self) -> int:
         return len(self.entries)
 
     def _repr_html_(self) -> str:
-        from holdfast.model import notebook
+        from holdfast.model import html_repr
 
-        return notebook.tree(self)
+        return html_repr.tree(self)

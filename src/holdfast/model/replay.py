@@ -1,4 +1,4 @@
-"""A replay: a program run once more from a checkpoint, on a fork, and what each of its steps came from."""
+"""A replay: a program run again on a fork, and the source of each step's result."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from holdfast.model.diff import Edit, described
+from holdfast.model.diff import Edit, describe
 
 MODES = ("recorded", "live", "mixed")
 Source = Literal["recorded", "live", "blocked"]
@@ -17,9 +17,10 @@ Source = Literal["recorded", "live", "blocked"]
 class ReplayedStep:
     """A step or effect of a run, or a node of a graph, as it was replayed.
 
-    `source` says where its result came from: it was `recorded` (by the run that is replayed, or by the ledger), it was called
-    `live`, or it was `blocked`, and has none. `same` says whether a live result equals the recorded one, None if there
-    is none to compare it with; `edits` lead from that, `was`, to `result`. `note` says why it is so.
+    `source` says where its result came from: it was `recorded` (by the run that is replayed, or by
+    the ledger), it was called `live`, or it was `blocked`, and has none. `same` says whether a live
+    result equals the recorded one, None if there is none to compare it with; `edits` lead from
+    that, `was`, to `result`. `note` gives the reason.
     """
 
     name: str
@@ -44,9 +45,12 @@ class ReplayedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayReport:
-    """What came of a replay. It was made in `session_id`, a fork of `source_session` at `from_id`, which stands at
-    `checkpoint_id` now; the replayed session was not touched. `result` is what the program returned, `error` what it raised:
-    then it stopped there."""
+    """The result of a replay.
+
+    It was made in `session_id`, a fork of `source_session` at `from_id`, whose head is
+    `checkpoint_id` now. The replayed session was not touched. `result` is the program's result;
+    `error` is the exception that stopped it.
+    """
 
     session_id: str
     source_session: str
@@ -59,7 +63,7 @@ class ReplayReport:
 
     @property
     def ok(self) -> bool:
-        """Whether the program came to its end."""
+        """Whether the program finished."""
         return self.error is None
 
     def __bool__(self) -> bool:
@@ -67,20 +71,20 @@ class ReplayReport:
 
     @property
     def differences(self) -> tuple[ReplayedStep, ...]:
-        """The steps that came to another result than before."""
+        """The steps with another result than before."""
         return tuple(step for step in self.steps if step.same is False)
 
     def counts(self) -> dict[str, int]:
-        """How many steps were recorded, live and blocked."""
+        """Return the number of recorded, live and blocked steps."""
         counted = Counter(step.source for step in self.steps)
         return {"recorded": counted["recorded"], "live": counted["live"], "blocked": counted["blocked"]}
 
     def text(self) -> str:
-        """The replay for people: a line for each step, with what differs below it."""
+        """Return the replay as text: a line for each step, with its differences below it."""
         lines = [f"{self.source_session} from {self.from_id[-8:]}, {self.mode}, in session {self.session_id}"]
         for step in self.steps:
             lines.append(step.text())
-            lines += [f"    {sign} {line}" for edit in step.edits for sign, line in described(edit)]
+            lines += [f"    {sign} {line}" for edit in step.edits for sign, line in describe(edit)]
         counted = ", ".join(f"{count} {source}" for source, count in self.counts().items() if count)
         ended = "ended" if self.error is None else f"stopped: {type(self.error).__name__}: {self.error}"
         return "\n".join([*lines, f"{counted or 'no steps'}; {ended}"])

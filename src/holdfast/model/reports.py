@@ -1,4 +1,4 @@
-"""What operations report: plain values, readable in a shell."""
+"""Reports of operations: plain values, readable in a shell."""
 
 from __future__ import annotations
 
@@ -8,81 +8,94 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.model.approval import Approval
-from holdfast.model.effects import Effect
+from holdfast.model.effect import EffectRecord
 from holdfast.model.handoff import Handoff
 
 if TYPE_CHECKING:
-    from holdfast.model.restore_report import RestoreReport
+    from holdfast.model.file_restore_plan import Left
+    from holdfast.model.file_restore_report import RestoreReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkReport:
-    """A fork: `checkpoint_id` is the first checkpoint of the new session, with the state of `source_id`, edited if that was
-    asked for. `directory` has its files, if a workspace was asked for.
+    """The result of a fork.
 
-    `effects` were carried out elsewhere in the tree, and stay done; of `unknown` nobody knows. `consumers` are handoffs that
-    other agents have gone on from. None of it is part of what the new session remembers.
+    `checkpoint_id` is the first checkpoint of the new session. It has the state of `source_id`,
+    with the requested edits. `directory` holds the files of the fork if a workspace was requested;
+    `left` lists the files that were not written, and why.
+
+    `effects` were carried out elsewhere in the tree and stay done; the outcome of `unknown` effects
+    is not known. `consumers` are handoffs that other agents have already continued from. None of
+    these is part of the new session's state.
     """
 
     checkpoint_id: str
     session_id: str
     source_id: str
     tree_id: str
-    effects: tuple[Effect, ...] = ()
-    unknown: tuple[Effect, ...] = ()
+    effects: tuple[EffectRecord, ...] = ()
+    unknown: tuple[EffectRecord, ...] = ()
     consumers: tuple[Handoff, ...] = ()
     directory: Path | None = None
+    left: tuple[Left, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackReport:
-    """A rollback: the head went from `from_id` to `to_id`. Nothing was removed: rolling back to `from_id` undoes it.
-    `approvals_voided` were asked for at places that the session has left: they can't be used any more.
+    """The result of a rollback: the head moved from `from_id` to `to_id`.
 
-    `effects` are those that stay done, `unknown` those of which nobody knows, `undos` those that somebody gave a way to undo;
-    `compensated` were undone. `consumers` are handoffs that other agents have gone on from already. `files` says what was
-    done to a workspace that went back, too.
+    Nothing was removed: a rollback to `from_id` undoes it. `approvals_voided` were requested at
+    checkpoints that the session has left; they can no longer be used.
+
+    `effects` stay done, `unknown` effects have an unknown outcome, and `undos` are effects with a
+    registered compensation. `compensated` were undone. `consumers` are handoffs that other agents
+    have already continued from. `files` says how the workspace changed if it was restored, too.
     """
 
     session_id: str
     from_id: str | None
     to_id: str
     approvals_voided: Sequence[Approval] = ()
-    effects: tuple[Effect, ...] = ()
-    unknown: tuple[Effect, ...] = ()
+    effects: tuple[EffectRecord, ...] = ()
+    unknown: tuple[EffectRecord, ...] = ()
     consumers: tuple[Handoff, ...] = ()
-    compensated: tuple[Effect, ...] = ()
+    compensated: tuple[EffectRecord, ...] = ()
     files: RestoreReport | None = None
 
     @property
     def files_changed(self) -> tuple[bytes, ...]:
-        """The paths of the workspace that somebody has changed since the last snapshot, where the rollback is, or was, to
-        change them, too: `files` says whether they were kept or overwritten."""
+        """The workspace paths with changes since the last snapshot that the rollback would change, too.
+
+        `files` says whether they were kept or overwritten.
+        """
         return () if self.files is None else self.files.changed_under_us
 
     @property
-    def undos(self) -> tuple[Effect, ...]:
-        """The effects that stay done though there is a way to undo them: `compensate` takes it."""
+    def undos(self) -> tuple[EffectRecord, ...]:
+        """The effects that stay done although they have a compensation: `compensate` runs it."""
         return tuple(one for one in self.effects if one.undoable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectionReport:
-    """What `gc` removed, or would remove. Bytes are what the store counts of records, runs and blobs."""
+    """The result of `gc`: how much it removed, or would remove.
+
+    Bytes are the sizes that the store counts for records, segments and blobs.
+    """
 
     dry_run: bool
     expired_by_ttl: int = 0
     records: int = 0
     tombstones_packed: int = 0
-    runs: int = 0
-    runs_trimmed: int = 0
+    segments: int = 0
+    segments_trimmed: int = 0
     blobs: int = 0
     bytes_freed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRetention:
-    """What a policy lets go of a session: the ids of its checkpoints, oldest first, and how many stay."""
+    """The checkpoints of a session that a policy expires (ids, oldest first), and how many stay."""
 
     session_id: str
     going: tuple[str, ...]
@@ -91,8 +104,12 @@ class SessionRetention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionReport:
-    """What `retain` let go, or would. Bytes are those of records, runs, blobs and rows, without the store's own overhead;
-    `bytes_after` is measured or, in a dry run, an estimate. `sessions` are those that lose something."""
+    """The result of `retain`: how much it expired and removed, or would.
+
+    Bytes are those of records, segments, blobs and rows, without the store's own overhead.
+    `bytes_after` is measured; in a dry run it is an estimate. `sessions` are those that lose
+    checkpoints.
+    """
 
     dry_run: bool
     sessions: tuple[SessionRetention, ...]
@@ -101,55 +118,63 @@ class RetentionReport:
     bytes_before: int
     bytes_after: int
     store_bytes_before: int
-    store_bytes_after: int | None = None  # what the store takes as a whole; only known when it is done
+    store_bytes_after: int | None = None  # the size of the whole store; only known after the run
     max_bytes: int | None = None
 
     @property
     def fits(self) -> bool:
-        """Whether what is stored takes no more than the policy's `max_bytes`; True if it has none."""
+        """Whether the store takes no more than the policy's `max_bytes`; True if the policy has none."""
         return self.max_bytes is None or self.bytes_after <= self.max_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionUsage:
-    """What a session takes. `exclusive_bytes` is what would be freed if all of it went; `shared_bytes` is what it needs
-    together with other sessions, such as its forks."""
+    """The space that a session takes.
+
+    `exclusive_bytes` would be freed if the whole session were removed. `shared_bytes` are also used
+    by other sessions, such as its forks.
+    """
 
     session_id: str
     checkpoints: int
     record_bytes: int
     tombstone_bytes: int
-    exclusive_bytes: int  # of its live checkpoints: records, and what only they refer to
+    exclusive_bytes: int  # of its live checkpoints: records, and objects that only they refer to
     shared_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreUsage:
-    """What a store takes: `total_bytes`, by kind, by use and by what it is for. The kinds (records, tombstones, runs, blobs,
-    rows, overhead) add up to it. So do the uses: all sessions' `exclusive_bytes`, `shared_bytes` (counted once),
-    `unused_bytes` (what `gc` would free, about), `tombstone_bytes`, `row_bytes` without those that are unused, and
-    `overhead_bytes`; and `parts`.
+    """The space that a store takes: `total_bytes`, by kind, by use and by purpose.
+
+    The kinds (records, tombstones, segments, blobs, rows, overhead) add up to the total. So do the
+    uses: all sessions' `exclusive_bytes`, `shared_bytes` (counted once), `unused_bytes` (about as
+    much as `gc` would free), `tombstone_bytes`, `row_bytes` without the unused ones, and
+    `overhead_bytes`. So do `parts`.
     """
 
-    sessions: tuple[SessionUsage, ...]  # what takes most first
+    sessions: tuple[SessionUsage, ...]  # the largest first
     total_bytes: int
     record_bytes: int  # of live checkpoints
     tombstone_bytes: int
-    run_bytes: int
+    segment_bytes: int
     blob_bytes: int
     row_bytes: int
     overhead_bytes: int  # the store's own: pages, indexes, the WAL, blocks of a file system
     shared_bytes: int
     unused_bytes: int
     unused_row_bytes: int  # of these, rows: expired checkpoints that can still be undone
-    state_bytes: int = 0  # runs and blobs that the states of live checkpoints need
+    state_bytes: int = 0  # segments and blobs that the states of live checkpoints need
     file_bytes: int = 0  # blobs that only the snapshots of their directories need
 
     @property
     def parts(self) -> dict[str, int]:
-        """What the bytes are for: states, files, the records of checkpoints, indexes (rows, pages, what is left of expired
-        ones), garbage. They add up to `total_bytes`."""
-        unused_content = self.run_bytes + self.blob_bytes - self.state_bytes - self.file_bytes
+        """The bytes by purpose, which add up to `total_bytes`.
+
+        The purposes are states, files, records of checkpoints, indexes (rows, pages and the remains
+        of expired checkpoints) and garbage.
+        """
+        unused_content = self.segment_bytes + self.blob_bytes - self.state_bytes - self.file_bytes
         unused_records = self.unused_bytes - self.unused_row_bytes - unused_content
         return {
             "state": self.state_bytes,
@@ -162,19 +187,34 @@ class StoreUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
+    """One damaged object.
+
+    `affected` are the ids of all checkpoints that it keeps from being restored exactly.
+    `checkpoint_id` is the first of them, or empty.
+    """
+
     checkpoint_id: str
     message: str
+    affected: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyReport:
-    """What `verify` found: `checked` checkpoints, of which `problems` can't be restored exactly. `ended_chains` counts
-    the checkpoints whose parent has expired or was collected: their line can't be followed further up."""
+    """The result of `verify`: `checked` checkpoints, and one of `problems` for each damaged object.
+
+    `ended_chains` counts the checkpoints whose parent has expired, was collected or can't be read:
+    their history can't be followed further up.
+    """
 
     checked: int
     expired: int = 0
     ended_chains: int = 0
     problems: tuple[Problem, ...] = field(default_factory=tuple)
+
+    @property
+    def affected(self) -> frozenset[str]:
+        """The ids of all checkpoints that can't be restored exactly."""
+        return frozenset(id_ for problem in self.problems for id_ in problem.affected)
 
     @property
     def ok(self) -> bool:
@@ -186,8 +226,11 @@ class VerifyReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationProblem:
-    """A checkpoint that would not resume. `reason` is one of missing_migration, newer_state, migration_failed,
-    unknown_type, unsupported_value, corrupt, newer_holdfast, error. What could not be read is empty or 0."""
+    """A checkpoint that would not resume.
+
+    `reason` is one of missing_migration, newer_state, migration_failed, unknown_type,
+    unsupported_value, corrupt, newer_holdfast, error. Fields that could not be read are empty or 0.
+    """
 
     session_id: str
     checkpoint_id: str
@@ -199,8 +242,11 @@ class MigrationProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationReport:
-    """What `check_migrations` found: of `checked` checkpoints, `migrating` would be migrated when they are restored, and
-    `problems` would not resume with the migrations and types that are registered."""
+    """The result of `check_migrations`.
+
+    Of `checked` checkpoints, `migrating` would be migrated when they are restored. `problems` would
+    not resume with the registered migrations and types.
+    """
 
     checked: int
     migrating: int = 0
@@ -216,8 +262,11 @@ class MigrationReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """What a store holds. `logical_bytes` is what the checkpoints' states would take if each were stored whole;
-    `stored_bytes` is what they do take, the store's own overhead included."""
+    """The contents of a store, in numbers.
+
+    `logical_bytes` is the size of the checkpoints' states if each were stored whole. `stored_bytes`
+    is the size that they take, the store's own overhead included.
+    """
 
     backend: str
     location: str
@@ -228,7 +277,7 @@ class Stats:
     logical_bytes: int
     stored_bytes: int
     record_bytes: int
-    run_bytes: int
+    segment_bytes: int
     blob_bytes: int
     row_bytes: int
 
@@ -240,7 +289,10 @@ class Stats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportRemark:
-    """Something to know about one row or file of the source. `where` says which, `checkpoint_id` is the source's own."""
+    """A remark about one row or file of the source.
+
+    `where` says which one; `checkpoint_id` is the source's own id.
+    """
 
     where: str
     checkpoint_id: str | None
@@ -249,12 +301,12 @@ class ImportRemark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedReport:
-    """What was taken over from another program, or would be.
+    """The result of an import from another program, or of its dry run.
 
-    `imported` checkpoints are new here, `already` ones were here before. Of the imported ones, `recovered` are such that
-    the program itself can no longer restore. `expired` ones had outlived their time to live and were left out.
-    `skipped` lists what could not be read or saved, `warnings` what was imported with a remark; `sessions` are those
-    that were imported to.
+    `imported` checkpoints are new in this store, `already` ones were there before. Of the imported
+    ones, `recovered` can no longer be restored by the source program itself. `expired` ones had
+    outlived their time to live and were left out. `skipped` lists what could not be read or saved,
+    `warnings` what was imported with a remark. `sessions` are those that received checkpoints.
     """
 
     source: str
@@ -269,5 +321,5 @@ class ImportedReport:
 
     @property
     def ok(self) -> bool:
-        """Whether everything that has not expired is here now."""
+        """Whether every checkpoint that has not expired is in the store now."""
         return not self.skipped

@@ -1,14 +1,15 @@
-"""Retention: which checkpoints may go. Pure: a policy, what there is, and the time.
+"""Retention: which checkpoints may expire. Pure: a policy, the checkpoints, and the time.
 
 A checkpoint is *kept* if any of these holds:
 
-- it is protected: a session stands at it, it is pinned or tagged, or it is a handoff that nobody has gone on from;
+- it is protected: it is a session's head, it is pinned or tagged, or it is a waiting handoff;
 - `keep_last=N`: it is one of the newest N of its session, by sequence number;
 - `keep_every=N`: its sequence number is a multiple of N;
 - `older_than`: it is younger than that.
 
-What nothing keeps may go. With `max_bytes`, only as many of those go as needed, oldest first, until what is stored takes
-no more than that; it never removes what another rule keeps. A policy without any rule is refused.
+All others may expire. With `max_bytes`, only as many of those expire as needed, oldest first, until
+the store takes no more than that; it never removes checkpoints that another rule keeps. A policy
+without any rule is refused.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """A policy. Left out, a rule keeps nothing, and `max_bytes` limits nothing."""
+    """A policy. A rule that is left out keeps nothing; without `max_bytes` there is no size limit."""
 
     keep_last: int | None = None
     keep_every: int | None = None
@@ -53,8 +54,8 @@ def _check_number(what: str, value: Any, least: int) -> None:
         )
 
 
-class Entry(NamedTuple):
-    """What a policy looks at: one live checkpoint."""
+class LiveCheckpoint(NamedTuple):
+    """One live checkpoint, as a policy sees it."""
 
     id: bytes
     session: str
@@ -63,8 +64,8 @@ class Entry(NamedTuple):
     is_protected: bool = False
 
 
-def may_go(policy: Retention, entries: Sequence[Entry], now_us: int) -> list[Entry]:
-    """The checkpoints that nothing keeps, oldest first; `max_bytes` is not looked at here."""
+def may_go(policy: Retention, entries: Sequence[LiveCheckpoint], now_us: int) -> list[LiveCheckpoint]:
+    """Return the checkpoints that no rule keeps, oldest first, without regard to `max_bytes`."""
     last = _newest(entries, policy.keep_last) if policy.keep_last is not None else set()
     youngest = None if policy.older_than is None else now_us - policy.older_than // _MICROSECOND
     going = [
@@ -78,14 +79,16 @@ def may_go(policy: Retention, entries: Sequence[Entry], now_us: int) -> list[Ent
     return _oldest_first(going)
 
 
-def _newest(entries: Sequence[Entry], count: int) -> set[bytes]:
+def _newest(entries: Sequence[LiveCheckpoint], count: int) -> set[bytes]:
     return {entry.id for of_session in _by_session(entries) for entry in of_session[max(len(of_session) - count, 0) :]}
 
 
-def _oldest_first(entries: Sequence[Entry]) -> list[Entry]:
-    """By time between sessions, by sequence within one, whatever the clocks said: a checkpoint counts as made after all
-    those that were saved to its session before."""
-    places: list[tuple[int, bytes, int, Entry]] = []
+def _oldest_first(entries: Sequence[LiveCheckpoint]) -> list[LiveCheckpoint]:
+    """Return the entries by time between sessions, and by sequence within one, whatever the clocks said.
+
+    A checkpoint counts as made after all those that were saved to its session before.
+    """
+    places: list[tuple[int, bytes, int, LiveCheckpoint]] = []
     for of_session in _by_session(entries):
         time = 0
         for entry in of_session:
@@ -94,17 +97,19 @@ def _oldest_first(entries: Sequence[Entry]) -> list[Entry]:
     return [entry for *_, entry in sorted(places)]
 
 
-def _by_session(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """The entries of each session, in the order of their sequence numbers."""
-    by_session: dict[str, list[Entry]] = {}
+def _by_session(entries: Sequence[LiveCheckpoint]) -> list[list[LiveCheckpoint]]:
+    """Return the entries of each session, in the order of their sequence numbers."""
+    by_session: dict[str, list[LiveCheckpoint]] = {}
     for entry in sorted(entries, key=lambda entry: entry.sequence):
         by_session.setdefault(entry.session, []).append(entry)
     return list(by_session.values())
 
 
-def fewest_to_go(candidates: int, fits: Callable[[int], bool]) -> int:
-    """The smallest number of candidates, the first ones, with which gone it `fits`; all of them if it never does. Whoever
-    fits with some gone fits with more gone, so a few questions are enough."""
+def choose_fewest(candidates: int, fits: Callable[[int], bool]) -> int:
+    """Return the smallest number of first candidates to remove so that it `fits`; all if it never does.
+
+    If it fits with some removed, it fits with more removed: so a binary search is enough.
+    """
     low, high = 0, candidates
     while low < high:
         middle = (low + high) // 2

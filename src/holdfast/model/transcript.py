@@ -1,4 +1,4 @@
-"""Transcripts: where a conversation has tool calls and where they are answered, in the shapes that models speak.
+"""Transcripts: the tool calls of a conversation and their answers, in the shapes of each provider.
 
 Messages are plain dicts, in one of these shapes (one conversation may mix them):
 
@@ -9,8 +9,9 @@ Messages are plain dicts, in one of these shapes (one conversation may mix them)
     langchain   {"type": "ai", "tool_calls": [{"id", "name", "args"}]}        or the same below "data"
                 {"type": "tool", "tool_call_id", "content", "status"}         or the same below "data"
 
-A *turn* is a message with calls and what follows it up to the next message of the model: an answer belongs to the call of
-its id in its own turn, since some models number their calls anew in each.
+A *turn* is a message with calls and the messages after it, up to the next message of the model. An
+answer belongs to the call with its id in its own turn, since some models restart their numbering in
+each turn.
 """
 
 from __future__ import annotations
@@ -22,11 +23,15 @@ from typing import Any
 
 OPENAI, ANTHROPIC, LANGCHAIN, LANGCHAIN_DATA = "openai", "anthropic", "langchain", "langchain data"
 Message = Mapping[str, Any]
+DEEPEST_ARGUMENTS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """A call that the model asked for. `arguments` is None if what it wrote is no object: such a call can't be made."""
+    """A call that the model asked for.
+
+    `arguments` is None if the model did not write an object: such a call can't be made.
+    """
 
     id: str
     name: str
@@ -35,9 +40,12 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
-    """Calls of one message, at `index` of the transcript, and where each of them is answered: the index of the message
-    and, in the shape of Anthropic, that of the block in it. None: it is open."""
+class ToolCallGroup:
+    """The calls of one message, at `index` of the transcript, and the position of each answer.
+
+    A position is the index of the message and, in Anthropic's shape, the index of the block in it.
+    None: the call is open.
+    """
 
     index: int
     end: int  # of the messages that belong to it
@@ -50,11 +58,11 @@ class Turn:
         return [call for call, answer in zip(self.calls, self.answers, strict=True) if answer is None]
 
 
-def turns(messages: Sequence[Message]) -> Iterator[Turn]:
-    """The turns that have calls, in order."""
+def split_turns(messages: Sequence[Message]) -> Iterator[ToolCallGroup]:
+    """Yield the turns that have calls, in order."""
     index = 0
     while index < len(messages):
-        calls = calls_of(messages[index])
+        calls = list_calls(messages[index])
         if not calls:
             index += 1
             continue
@@ -64,11 +72,11 @@ def turns(messages: Sequence[Message]) -> Iterator[Turn]:
         found: dict[str, tuple[int, int]] = {}
         repeated = []
         for at in range(index + 1, end):
-            for block, id_ in answers_of(messages[at]):
+            for block, id_ in list_answers(messages[at]):
                 if id_ in found:
                     repeated.append(id_)
                 found.setdefault(id_, (at, block))
-        yield Turn(
+        yield ToolCallGroup(
             index=index,
             end=end,
             calls=calls,
@@ -79,13 +87,13 @@ def turns(messages: Sequence[Message]) -> Iterator[Turn]:
 
 
 def open_calls(messages: Sequence[Message]) -> list[ToolCall]:
-    """The calls that nobody has answered, in order."""
-    return [call for turn in turns(messages) for call in turn.open]
+    """Return the calls without an answer, in order."""
+    return [call for turn in split_turns(messages) for call in turn.open]
 
 
-def place_of_answer(messages: Sequence[Message], call: ToolCall) -> int:
-    """Where the answer of an open call belongs: after that of the call before it, or right after the calls."""
-    for turn in turns(messages):
+def find_answer_place(messages: Sequence[Message], call: ToolCall) -> int:
+    """Return where the answer of an open call belongs: after the previous call's answer or the calls."""
+    for turn in split_turns(messages):
         place = turn.index + 1
         for one, answered in zip(turn.calls, turn.answers, strict=True):
             if answered is not None:
@@ -96,11 +104,11 @@ def place_of_answer(messages: Sequence[Message], call: ToolCall) -> int:
 
 
 def is_models(message: Message) -> bool:
-    """Whether the model said it."""
+    """Return whether the message is the model's."""
     return message.get("role") == "assistant" or message.get("type") in ("ai", "AIMessageChunk")
 
 
-def calls_of(message: Message) -> list[ToolCall]:
+def list_calls(message: Message) -> list[ToolCall]:
     if not is_models(message):
         return []
     shape, body = _body(message)
@@ -108,7 +116,10 @@ def calls_of(message: Message) -> list[ToolCall]:
     if not found:  # LangChain repeats Anthropic's blocks in the content: its own list comes first
         found = [
             ToolCall(
-                id=str(one.get("id")), name=str(one.get("name")), arguments=_object(one.get("input")), shape=ANTHROPIC
+                id=str(one.get("id")),
+                name=str(one.get("name")),
+                arguments=parse_object(one.get("input")),
+                shape=ANTHROPIC,
             )
             for one in _list(body.get("content"))
             if one.get("type") == "tool_use"
@@ -116,8 +127,8 @@ def calls_of(message: Message) -> list[ToolCall]:
     return found
 
 
-def answers_of(message: Message) -> Iterator[tuple[int, str]]:
-    """The ids that a message answers, each with the index of its block (0, where there are none)."""
+def list_answers(message: Message) -> Iterator[tuple[int, str]]:
+    """Yield the ids that a message answers, each with the index of its block (0 without blocks)."""
     _, body = _body(message)
     if message.get("role") == "tool" or message.get("type") == "tool":
         yield 0, str(body.get("tool_call_id"))
@@ -128,7 +139,7 @@ def answers_of(message: Message) -> Iterator[tuple[int, str]]:
 
 
 def answer(call: ToolCall, text: str, *, is_error: bool) -> dict[str, Any]:
-    """A message that answers a call, in the shape of the call; in that of Anthropic the block for it."""
+    """Return a message that answers a call, in the call's shape; for Anthropic, the block of one."""
     match call.shape:
         case "anthropic":
             block = {"type": "tool_result", "tool_use_id": call.id, "content": text}
@@ -142,7 +153,7 @@ def answer(call: ToolCall, text: str, *, is_error: bool) -> dict[str, Any]:
 
 
 def _body(message: Message) -> tuple[str, Message]:
-    """What holds a message's fields, and which shape that is."""
+    """Return the mapping that holds a message's fields, and its shape."""
     if "role" not in message and "type" in message:
         data = message.get("data")
         return (LANGCHAIN_DATA, data) if isinstance(data, Mapping) else (LANGCHAIN, message)
@@ -155,20 +166,40 @@ def _call(one: Message, shape: str) -> ToolCall:
         return ToolCall(
             id=str(one.get("id")),
             name=str(function.get("name")),
-            arguments=_object(function.get("arguments")),
+            arguments=parse_object(function.get("arguments")),
             shape=shape,
         )
-    return ToolCall(id=str(one.get("id")), name=str(one.get("name")), arguments=_object(one.get("args")), shape=shape)
+    return ToolCall(
+        id=str(one.get("id")), name=str(one.get("name")), arguments=parse_object(one.get("args")), shape=shape
+    )
 
 
-def _object(given: Any) -> Mapping[str, Any] | None:
-    """Arguments as an object: as such, or as JSON in a string."""
+def parse_object(given: Any) -> Mapping[str, Any] | None:
+    """Return arguments as an object, given as such or as JSON in a string; None if they are neither.
+
+    The model wrote them: they may be anything.
+    """
     if isinstance(given, str):
         try:
-            given = json.loads(given or "{}")
-        except ValueError:
+            given = json.loads(given or "{}", parse_constant=_refuse_constant)
+        except (ValueError, RecursionError):
             return None
-    return dict(given) if isinstance(given, Mapping) else None
+    return dict(given) if isinstance(given, Mapping) and _is_shallow(given) else None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _is_shallow(given: Any) -> bool:
+    """Return whether a value is shallow enough to handle without regard to the interpreter's stack."""
+    level = [given]
+    for _ in range(DEEPEST_ARGUMENTS):
+        inner = [list(one.values()) if isinstance(one, Mapping) else one for one in level]
+        level = [value for values in inner for value in values if isinstance(value, Mapping | list | tuple)]
+        if not level:
+            return True
+    return False
 
 
 def _list(given: Any) -> list[Message]:

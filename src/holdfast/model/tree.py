@@ -1,7 +1,7 @@
-"""Pure functions over a tree of checkpoints: who descends from whom, and how to draw it.
+"""Pure functions over a tree of checkpoints: ancestry, and drawing.
 
-A tree is given as `parents`, a mapping from id to parent id (None, or an id that is not in the mapping, marks a
-root: its parent has expired or was never here). Ids may be of any hashable type.
+A tree is given as `parents`, a mapping from id to parent id (None, or an id that is not in the
+mapping, marks a root: its parent has expired or was never here). Ids may be of any hashable type.
 """
 
 from __future__ import annotations
@@ -10,11 +10,47 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    node: str
+    passes: str
+    ends: str  # a branch, at the checkpoint it began from
+    ends_between: str
+    crossing: str
+    along: str
+    head: str
+
+
+BOXES = Glyphs(node="●", passes="│", ends="╯", ends_between="┴", crossing="┼", along="─", head="◀")
+ASCII = Glyphs(node="*", passes="|", ends="'", ends_between="'", crossing="+", along="-", head="<-")
+
+
+def format_lane(row: LaneRow, draw: Glyphs) -> str:
+    """Return one row of lanes as text."""
+    last_join = max(row.joins, default=-1)
+    cells = []
+    for lane in range(max((row.lane, last_join, *row.through)) + 1):
+        bridged = row.lane < lane < last_join  # the line to a branch that ends further right goes through here
+        if lane == row.lane:
+            cell = draw.node
+        elif lane == last_join:
+            cell = draw.ends
+        elif lane in row.joins:
+            cell = draw.ends_between
+        elif lane in row.through:
+            cell = draw.crossing if bridged else draw.passes
+        else:
+            cell = draw.along if bridged else " "
+        cells.append(cell + (draw.along if row.lane <= lane < last_join else " "))
+    return "".join(cells).rstrip()
+
+
 Id = TypeVar("Id", bound=Hashable)
 
 
 def ancestors(parents: Mapping[Id, Id | None], start: Id) -> Iterator[Id]:
-    """From `start` (itself included) up to its root."""
+    """Yield `start` and its ancestors, up to the root."""
     seen: set[Id] = set()
     current: Id | None = start
     while current is not None and current in parents:
@@ -26,26 +62,29 @@ def ancestors(parents: Mapping[Id, Id | None], start: Id) -> Iterator[Id]:
 
 
 def leaves(parents: Mapping[Id, Id | None]) -> list[Id]:
-    """The checkpoints nobody followed, in the mapping's order: the tips of all branches."""
+    """Return the checkpoints without children, in the mapping's order: the tips of all branches."""
     followed = set(parents.values())
     return [node for node in parents if node not in followed]
 
 
 def roots(parents: Mapping[Id, Id | None]) -> list[Id]:
-    """The checkpoints whose parent is none or not here."""
+    """Return the checkpoints without a parent in the mapping."""
     return [node for node, parent in parents.items() if parent is None or parent not in parents]
 
 
 def common_ancestor(parents: Mapping[Id, Id | None], a: Id, b: Id) -> Id | None:
-    """The nearest checkpoint that both descend from (or are), None if they share none."""
+    """Return the nearest checkpoint that both descend from (or are), None if they share none."""
     of_a = set(ancestors(parents, a))
     return next((node for node in ancestors(parents, b) if node in of_a), None)
 
 
 @dataclass(frozen=True, slots=True)
 class LaneRow:
-    """One line of a drawn tree: the node stands in `lane`; `through` are the other lanes that pass by;
-    `joins` are lanes that end here, because their branch began at this node."""
+    """One line of a drawn tree.
+
+    The node is in `lane`; `through` are the other lanes that pass by; `joins` are lanes that end
+    here, because their branch began at this node.
+    """
 
     node: Hashable
     lane: int
@@ -55,10 +94,10 @@ class LaneRow:
 
 
 def lanes(parents: Mapping[Id, Id | None], newest_first: Sequence[Id]) -> list[LaneRow]:
-    """The rows of a lane graph for nodes given newest first (every child before its parent).
+    """Return the rows of a lane graph for nodes given newest first (every child before its parent).
 
-    A lane is reserved for the parent of the last node drawn in it; a branch's lane ends at the node it began from,
-    and is free again for the next one.
+    A lane is reserved for the parent of the last node drawn in it; a branch's lane ends at the node
+    where it began, and is free again for the next one.
     """
     waiting: list[Id | None] = []  # per lane, the node it leads to
     rows = []

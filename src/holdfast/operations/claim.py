@@ -1,7 +1,8 @@
-"""claim: exactly one gets a handoff, and with it the lease of its session.
+"""claim: exactly one claimant gets a handoff, and with it the lease of its session.
 
-One commit notes the claim in the handoff's row and takes the lease in the head's row. Both are compared with what they
-were, so of many that claim at once one wins, and the others find the row changed.
+One commit notes the claim in the handoff's row and takes the lease in the head's row. Both are
+compared with their previous values, so of concurrent claims one wins, and the others find the row
+changed.
 """
 
 from __future__ import annotations
@@ -11,29 +12,29 @@ from datetime import UTC, datetime
 
 from holdfast.backends.port import RowWrite
 from holdfast.errors import ConflictError, LeaseHeldError, StoreError, UsageError
+from holdfast.format.rows import head as rows
+from holdfast.format.rows import inbox as entries
+from holdfast.format.rows.inbox import Claimed, FollowUp
+from holdfast.format.state.record import StoredRecord
 from holdfast.model import ids
-from holdfast.objects import inbox as entries
-from holdfast.objects import rows
-from holdfast.objects.inbox import Claimed, Done
-from holdfast.objects.record import Stored
-from holdfast.operations import inbox, reading
+from holdfast.operations import inbox, lookup
 from holdfast.operations import lease as leasing
-from holdfast.operations.memory import Line
-from holdfast.operations.services import Services
+from holdfast.operations.context import StoreContext
+from holdfast.operations.session_cache import SessionTip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
-    """A claim that was granted: the handoff, the lease's token and when it ends, and where the head stood before."""
+class GrantedClaim:
+    """A granted claim: the handoff, the lease's token and end, and the previous head."""
 
-    handoff: Stored
+    handoff: StoredRecord
     token: int
     expires_at_us: int
     moved_from: bytes | None
 
 
 async def claim(
-    services: Services,
+    ctx: StoreContext,
     id_: bytes,
     agent_id: str,
     *,
@@ -41,76 +42,77 @@ async def claim(
     holder: str,
     seconds: float,
     wait: float = 0.0,
-) -> Taken:
-    """Claims a handoff for the agent it is addressed to; `ConflictError` if somebody has it or went on from it.
+) -> GrantedClaim:
+    """Claim a handoff for its addressee; `ConflictError` if it is claimed or has been continued.
 
-    The session stands at the handoff afterwards. If somebody saved to it since the handoff was made, the head moves back,
-    and what was saved stays as a branch. The same `claim_id` again, while that claim lives, renews it and returns it:
-    so a claim of which it is unclear whether it happened can be repeated.
+    Afterwards the session's head is the handoff. If the session was saved to since the handoff was
+    made, the head moves back, and those checkpoints stay as a branch. The same `claim_id` again,
+    while that claim lives, renews it and returns it: so a claim with an unclear outcome can be
+    repeated.
     """
-    handoff = await reading.live_record(services, id_)
+    handoff = await lookup.live_record(ctx, id_)
     target = handoff.header.get("to")
     if target is None:
         raise UsageError(
-            f"checkpoint {ids.to_text(id_)} is addressed to nobody: only a handoff can be claimed. `inbox` lists those "
+            f"checkpoint {ids.to_text(id_)} is not addressed to an agent: only a handoff can be claimed. `inbox` lists those "
             "of an agent, `lease` gives the right to go on with any session"
         )
     if target != agent_id:
         raise UsageError(f"handoff {ids.to_text(id_)} is addressed to {target!r:.60}, not to {agent_id!r:.60}")
     session = rows.session_key(handoff.session)
-    deadline = services.now_us() + round(wait * 1e6)
+    deadline = ctx.now_us() + round(wait * 1e6)
     for _ in range(leasing.MAX_ATTEMPTS):
-        line, entry, version = await _when_free(services, session, handoff, claim_id, deadline)
+        line, entry, version = await _when_free(ctx, session, handoff, claim_id, deadline)
         moved_from = line.head.checkpoint if line.head.checkpoint != id_ else None
-        if entry is not None and _is_in_force(services, line.head, entry):  # and is this very claim: renewed
+        if entry is not None and _is_in_force(ctx, line.head, entry):  # it is this very claim: renewed
             token, moved_from = entry.token, moved_from or entry.moved_from
-            head = line.head._replace(lease=leasing.for_seconds(services, holder, seconds))
+            head = line.head._replace(lease=leasing.for_seconds(ctx, holder, seconds))
         else:
-            head = leasing.granted(services, handoff.session, line.head, holder=holder, seconds=seconds)
+            head = leasing.granted(ctx, handoff.session, line.head, holder=holder, seconds=seconds)
             token = head.fence
         assert head.lease is not None
         waiting = entries.key(handoff, entries.WAITING)
-        noted = Claimed(claim_id, token, services.now_us(), head.lease.holder, moved_from)
+        noted = Claimed(claim_id, token, ctx.now_us(), head.lease.holder, moved_from)
         write = RowWrite(waiting, entries.pack(waiting, noted), version)
         try:
-            is_done = await leasing.moved(services, session, line, head._replace(checkpoint=id_), also=[write])
+            is_done = await leasing.moved(ctx, session, line, head._replace(checkpoint=id_), also=[write])
         except StoreError as error:
             error.claim_id = ids.to_text(claim_id)
             raise
         if is_done:
             expires_at_us = head.lease.expires_at_us
-            return Taken(handoff=handoff, token=token, expires_at_us=expires_at_us, moved_from=moved_from)
-        handoff = await reading.live_record(services, id_)
+            return GrantedClaim(handoff=handoff, token=token, expires_at_us=expires_at_us, moved_from=moved_from)
+        handoff = await lookup.live_record(ctx, id_)
     raise leasing.overtaken(handoff.session)
 
 
 async def _when_free(
-    services: Services, session: bytes, handoff: Stored, claim_id: bytes, deadline: int
-) -> tuple[Line, Claimed | None, int]:
-    """Where the session stands, the claim made last and its row's version, once the handoff can be had. Raises what says
-    who has it, if it can't before the deadline."""
+    ctx: StoreContext, session: bytes, handoff: StoredRecord, claim_id: bytes, deadline: int
+) -> tuple[SessionTip, Claimed | None, int]:
+    """Return the session's tip, the last claim and its row's version, once the handoff is free.
+
+    Raises an error that names the claimant if the handoff is not free before the deadline.
+    """
     while True:
-        line = await reading.confirmed_line(services, session)
-        # Read after the head: if another claims it in between, the head's row is no longer as it was.
-        entry, version = await inbox.entry_of(services, handoff)
-        if isinstance(entry, Done):
+        line = await lookup.revalidated_tip(ctx, session)
+        # Read after the head: if another claims it in between, the head's row has changed.
+        entry, version = await inbox.entry_of(ctx, handoff)
+        if isinstance(entry, FollowUp):
             raise _over(handoff, entry)
-        is_claimed = entry is not None and _is_in_force(services, line.head, entry)
-        if leasing.allows(services, line.head, None) or (
-            is_claimed and entry is not None and entry.claim_id == claim_id
-        ):
+        is_claimed = entry is not None and _is_in_force(ctx, line.head, entry)
+        if leasing.allows(ctx, line.head, None) or (is_claimed and entry is not None and entry.claim_id == claim_id):
             return line, entry, version
-        if not await leasing.look_again(services, deadline):
+        if not await leasing.look_again(ctx, deadline):
             if is_claimed and entry is not None:
                 raise _claimed(handoff, entry, line.head)
-            leasing.refuse(services, handoff.session, line.head, None)
+            leasing.refuse(ctx, handoff.session, line.head, None)
 
 
-def _is_in_force(services: Services, head: rows.Head, entry: Claimed) -> bool:
-    return head.fence == entry.token and head.lease is not None and leasing.is_alive(services, head.lease)
+def _is_in_force(ctx: StoreContext, head: rows.Head, entry: Claimed) -> bool:
+    return head.fence == entry.token and head.lease is not None and leasing.is_alive(ctx, head.lease)
 
 
-def _claimed(handoff: Stored, entry: Claimed, head: rows.Head) -> LeaseHeldError:
+def _claimed(handoff: StoredRecord, entry: Claimed, head: rows.Head) -> LeaseHeldError:
     assert head.lease is not None
     holder = rows.session_name(entry.holder)
     until = datetime.fromtimestamp(head.lease.expires_at_us / 1e6, UTC)
@@ -121,7 +123,7 @@ def _claimed(handoff: Stored, entry: Claimed, head: rows.Head) -> LeaseHeldError
     return LeaseHeldError(message, holder, until)
 
 
-def _over(handoff: Stored, entry: Done) -> ConflictError:
+def _over(handoff: StoredRecord, entry: FollowUp) -> ConflictError:
     this, next_ = ids.to_text(handoff.id), ids.to_text(entry.next)
     if entry.passed_on:
         return ConflictError(

@@ -1,30 +1,47 @@
-"""diff: what leads from one checkpoint to another. Only what differs is read, as far as the stored places tell."""
+"""diff: the differences between two checkpoints. Only differing parts are read, where spans tell."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from holdfast.backends.port import Span
-from holdfast.codec.parts import Typed
+from holdfast.codec.codec import Codec
+from holdfast.codec.placeholders import Typed
+from holdfast.codec.stored_objects import put_together, stored_codec
 from holdfast.errors import CorruptError, HoldfastError
-from holdfast.model.diff import PARTS, Diff, Drop, Edit, Put, Recorded, Splice
-from holdfast.model.workspace import FileChange
-from holdfast.objects import journal, record, runs, split
-from holdfast.objects.assemble import check_blobs
-from holdfast.objects.differ import Differ, Middles, Part, blob_stub, cut, is_list, list_stub, shared_ends
-from holdfast.objects.manifest import Manifest
-from holdfast.objects.record import Stored
-from holdfast.operations import ledger, reading, snapshots
-from holdfast.operations.services import Services
+from holdfast.format.state import log_segment, record, run_journal, split
+from holdfast.format.state.assemble import check_blobs
+from holdfast.format.state.diff import (
+    Differ,
+    Middle,
+    Part,
+    blob_stub,
+    is_list,
+    is_stub,
+    list_stub,
+)
+from holdfast.format.state.manifest import Manifest
+from holdfast.format.state.record import StoredRecord
+from holdfast.format.state.span_match import cut, gaps
+from holdfast.model.checkpoint import Checkpoint
+from holdfast.model.diff import PARTS, Diff, Drop, Edit, Field, Put, RecordedCall, Splice
+from holdfast.model.framework import Framework
+from holdfast.model.snapshot import FileChange
+from holdfast.model.state_view import StateView
+from holdfast.operations import ledger, lookup, snapshot_read
+from holdfast.operations.context import StoreContext
 
 
-async def diff(services: Services, a: bytes, b: bytes) -> Diff:
-    """What leads from checkpoint `a` to checkpoint `b`, which may be of any sessions. States are compared as they are
-    stored, not migrated."""
-    records = [await reading.live_record(services, id_) for id_ in (a, b)]
-    shown = [record.checkpoint(services.codec, stored) for stored in records]
-    states = await _States.read(services, records)
+async def diff(ctx: StoreContext, a: bytes, b: bytes) -> Diff:
+    """Return the difference between checkpoint `a` and checkpoint `b`, of any sessions.
+
+    States are compared as they are stored, not migrated.
+    """
+    records = [await lookup.live_record(ctx, id_) for id_ in (a, b)]
+    shown = [record.checkpoint(ctx.codec, stored) for stored in records]
+    states = await _States.read(ctx, records)
     old, new = (
         dict(zip(PARTS, (*state, dict(checkpoint.metadata), checkpoint.tasks), strict=True))
         for state, checkpoint in zip(states.skeletons, shown, strict=True)
@@ -34,22 +51,31 @@ async def diff(services: Services, a: bytes, b: bytes) -> Diff:
         a=shown[0],
         b=shown[1],
         edits=edits,
-        recorded=await _recorded(services, edits, [stored.tree for stored in records]),
-        files=await _files(services, *records),
+        objects=_CodecObjects(ctx.codec) if any(Field in map(type, edit.path) for edit in edits) else None,
+        recorded=await _recorded(ctx, edits, [stored.tree for stored in records]),
+        files=await _files(ctx, *records),
+        view=_view(ctx, shown),
     )
 
 
-async def _recorded(services: Services, edits: Sequence[Edit], trees: Sequence[bytes]) -> tuple[Recorded, ...]:
-    """What a run has done in the one and not in the other: the edits of its journal say so."""
+def _view(ctx: StoreContext, checkpoints: Sequence[Checkpoint]) -> StateView | None:
+    """Return the view of checkpoints that one adapter has made."""
+    if any(checkpoint.framework is Framework.CUSTOM for checkpoint in checkpoints):
+        return None
+    return next((one.view for one in ctx.load_adapters() if all(map(one.view.is_made_by, checkpoints))), None)
+
+
+async def _recorded(ctx: StoreContext, edits: Sequence[Edit], trees: Sequence[bytes]) -> tuple[RecordedCall, ...]:
+    """Return the records that only one of two runs' journals has, from the edits of the journal."""
     went, came = list[Any](), list[Any]()
     for edit in edits:
-        if isinstance(edit, Splice) and edit.path == journal.PATH:
+        if isinstance(edit, Splice) and edit.path == run_journal.PATH:
             went += edit.removed
             came += edit.added
-        elif isinstance(edit, Put | Drop) and (edit.path == journal.PATH or edit.path == journal.PATH[:-1]):
+        elif isinstance(edit, Put | Drop) and (edit.path == run_journal.PATH or edit.path == run_journal.PATH[:-1]):
             went += _entries(edit.was)
             came += _entries(edit.value) if isinstance(edit, Put) else ()
-    last = [{entry[0]: journal.Record(*entry) for entry in entries} for entries in (went, came)]
+    last = [{entry[0]: run_journal.JournalRecord(*entry) for entry in entries} for entries in (went, came)]
     both = {place for place, one in last[0].items() if place in last[1] and _is_same(one, last[1][place])}
     listed = [
         (is_new, one)
@@ -59,67 +85,68 @@ async def _recorded(services: Services, edits: Sequence[Edit], trees: Sequence[b
     ]
     found = []
     for is_new, one in listed:
-        is_effect = one.kind == journal.EFFECT
-        entry = await ledger.find(services, bytes(one.about[0]), trees[is_new]) if is_effect else None
-        name = one.about[1] if is_effect else journal.name_of(one.place)
-        status = str(one.about[0]) if one.kind == journal.TASK else one.status
-        found.append(Recorded(is_new, one.kind, name, status, entry.effect(services.codec) if entry else None))
+        is_effect = one.kind == run_journal.EFFECT
+        entry = await ledger.find(ctx, bytes(one.about[0]), trees[is_new]) if is_effect else None
+        name = one.about[1] if is_effect else run_journal.name_of(one.place)
+        status = str(one.about[0]) if one.kind == run_journal.TASK else one.status
+        found.append(RecordedCall(is_new, one.kind, name, status, entry.effect(ctx.codec) if entry else None))
     return tuple(found)
 
 
-def _is_same(one: journal.Record, other: journal.Record) -> bool:
-    """Whether two records say the same, whenever it was."""
+def _is_same(one: run_journal.JournalRecord, other: run_journal.JournalRecord) -> bool:
+    """Return whether two records are equal, apart from their times."""
     return (one.kind, one.status, one.payload, one.about) == (other.kind, other.status, other.payload, other.about)
 
 
 def _entries(value: Any) -> Sequence[Any]:
     if isinstance(value, dict):
-        value = value.get(journal.PATH[-1])
+        value = value.get(run_journal.PATH[-1])
     return value if isinstance(value, list) else ()
 
 
-async def _files(services: Services, a: Stored, b: Stored) -> tuple[FileChange, ...] | None:
-    """What differs between the snapshots that the two have of their own; None unless both have one."""
-    references = [snapshots.reference_of(stored) for stored in (a, b)]
+async def _files(ctx: StoreContext, a: StoredRecord, b: StoredRecord) -> tuple[FileChange, ...] | None:
+    """Return the differences between the two checkpoints' own snapshots; None unless both have one."""
+    references = [snapshot_read.reference_of(stored) for stored in (a, b)]
     if references[0] is None or references[1] is None:
         return None
     if references[0] == references[1]:
         return ()
-    before, after = [await snapshots.load(services, one) for one in references if one is not None]
+    before, after = [await snapshot_read.load(ctx, one) for one in references if one is not None]
     if before.tree is None or after.tree is None:
         return None
-    return tuple([change async for change in snapshots.diff(services, before, after)])
+    return tuple([change async for change in snapshot_read.diff(ctx, before, after)])
 
 
 class _States:
-    """Two states, of which the skeletons were read."""
+    """Two states whose skeletons were read."""
 
-    def __init__(self, services: Services, manifests: Sequence[Manifest], skeletons: Sequence[tuple[Any, Any]]) -> None:
+    def __init__(self, ctx: StoreContext, manifests: Sequence[Manifest], skeletons: Sequence[tuple[Any, Any]]) -> None:
         self.skeletons = skeletons
-        self._services = services
+        self._ctx = ctx
         self._lists = {entry.digest: entry for manifest in manifests for entry in manifest.lists}
         self._blobs = {blob.hash: blob for manifest in manifests for blob in manifest.blobs}
-        self._middles: dict[tuple[Part, Part], Middles] = {}
+        self._middles: dict[tuple[Part, Part], Sequence[Middle]] = {}
+        self._stored = stored_codec(ctx.codec)
         self._contents: dict[Part, Any] = {}
 
     @classmethod
-    async def read(cls, services: Services, records: Sequence[Stored]) -> _States:
+    async def read(cls, ctx: StoreContext, records: Sequence[StoredRecord]) -> _States:
         manifests = [stored.manifest() for stored in records]
         wanted = [manifest.skeleton.span for manifest in manifests if manifest.skeleton.span]
-        found = iter(zip(wanted, await services.backend.runs(wanted) if wanted else [], strict=True))
+        found = iter(zip(wanted, await ctx.backend.segments(wanted) if wanted else [], strict=True))
         skeletons = []
         for manifest in manifests:
             content = manifest.skeleton.inline
             if content is None:
                 span, stored = next(found)
-                content = b"".join(data for _, data in runs.payload(span, stored))
-            skeleton = _with_stubs(services, manifest, content)
-            skeletons.append(skeleton or await reading.load_state(services, manifest, verify=True))
-        return cls(services, manifests, skeletons)
+                content = b"".join(data for _, data in log_segment.payload(span, stored))
+            skeleton = _with_stubs(ctx, manifest, content)
+            skeletons.append(skeleton or await lookup.load_state(ctx, manifest, verify=True))
+        return cls(ctx, manifests, skeletons)
 
     async def edits(self, old: dict[str, Any], new: dict[str, Any]) -> list[Edit]:
         while True:
-            differ = Differ(self._services.codec, self._middles, self._contents)
+            differ = Differ(self._ctx.codec, self._middles, self._contents)
             edits = [_filled(differ, edit) for name in old for edit in differ.edits(old[name], new[name], (name,))]
             if not differ.pairs and not differ.whole:
                 return edits
@@ -128,28 +155,39 @@ class _States:
             for part in differ.whole:
                 self._contents[part] = await self._content(part)
 
-    async def _middles_of(self, pair: tuple[Part, Part]) -> Middles:
-        old, new = (self._lists[digest] for digest, _ in pair)
-        ends = shared_ends(old, new)
-        return Middles(ends.first, old=await self._elements(cut(old, ends)), new=await self._elements(cut(new, ends)))
+    async def _middles_of(self, pair: tuple[Part, Part]) -> list[Middle]:
+        old, new = (self._lists[digest].spans for digest, _ in pair)
+        between = gaps(old, new)
+        wanted = [
+            spans
+            for gap in between
+            for spans in (cut(old, gap.old_first, gap.old_end), cut(new, gap.new_first, gap.new_end))
+        ]
+        read = iter(await self._elements([span for spans in wanted for span in spans]))
+        found = [[*islice(read, sum(span.end - span.first for span in spans))] for spans in wanted]
+        return [
+            Middle(gap.old_first, *both)
+            for gap, both in zip(between, zip(found[::2], found[1::2], strict=True), strict=True)
+        ]
 
     async def _content(self, part: Part) -> Any:
         digest, kind = part[0], -part[1]
         if is_list(part):
             elements = await self._elements(self._lists[digest].spans)
-            return self._services.codec.decode_joined([(1, element) for element in elements])
-        stored = await self._services.backend.blobs([digest])
+            return self._stored.decode_joined([(1, element) for element in elements])
+        stored = await self._ctx.backend.blobs([digest])
         [content] = check_blobs([self._blobs[digest]], stored)
         return split.blob_value(kind, content)
 
     async def _elements(self, spans: Sequence[Span]) -> list[bytes]:
-        found = await self._services.backend.runs(spans) if spans else []
-        return [element for span, stored in zip(spans, found, strict=True) for element in runs.elements(span, stored)]
+        found = await self._ctx.backend.segments(spans) if spans else []
+        return [
+            element for span, stored in zip(spans, found, strict=True) for element in log_segment.elements(span, stored)
+        ]
 
 
-def _with_stubs(services: Services, manifest: Manifest, skeleton: bytes) -> tuple[Any, Any] | None:
-    """The state with stubs in the places of its lists and blobs; None where one of them is inside of an object of the
-    user's, which may not take a stub for a list."""
+def _with_stubs(ctx: StoreContext, manifest: Manifest, skeleton: bytes) -> tuple[Any, Any] | None:
+    """Return the state with stubs for its lists and blobs, and stored objects; None if impossible."""
     given: list[Typed] = []
 
     def resolve(kind: int, index: int) -> object:
@@ -160,10 +198,10 @@ def _with_stubs(services: Services, manifest: Manifest, skeleton: bytes) -> tupl
         return given[-1]
 
     try:
-        state = services.codec.decode(skeleton, resolve)
+        state = stored_codec(ctx.codec).decode(skeleton, resolve)
     except HoldfastError:
         if manifest.lists or manifest.blobs:
-            return None  # read as a whole, which tells what is wrong, if anything is
+            return None  # read as a whole, which reports the damage, if there is any
         raise
     return (state[0], state[1]) if _stubs_in(state) == len(given) else None
 
@@ -173,17 +211,31 @@ def _stubs_in(value: Any) -> int:
         return sum(map(_stubs_in, value.values()))
     if type(value) is list:
         return sum(map(_stubs_in, value))
+    if type(value) is Typed and not is_stub(value):
+        return _stubs_in(value.fields)
     return int(type(value) is Typed)
 
 
 def _filled(differ: Differ, edit: Edit) -> Edit:
-    """The edit with values in the places of stubs."""
+    """Return the edit with values instead of stubs."""
     if isinstance(edit, Put):
-        return edit._replace(value=differ.filled(edit.value), was=differ.filled(edit.was))
+        return edit._replace(value=differ.given(edit.value, edit.path), was=differ.given(edit.was, edit.path))
     if isinstance(edit, Drop):
-        return edit._replace(was=differ.filled(edit.was))
+        return edit._replace(was=differ.given(edit.was, edit.path))
     if isinstance(edit, Splice):
-        return edit._replace(
-            removed=tuple(map(differ.filled, edit.removed)), added=tuple(map(differ.filled, edit.added))
-        )
+        removed, added = ([differ.given(one, edit.path) for one in part] for part in (edit.removed, edit.added))
+        return edit._replace(removed=tuple(removed), added=tuple(added))
     return edit
+
+
+class _CodecObjects:
+    """The interface with which `Diff.apply` edits objects."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+
+    def take_apart(self, value: Any) -> Any:
+        return self._codec.take_apart(value)
+
+    def put_together(self, value: Any) -> Any:
+        return put_together(self._codec, value, "value")

@@ -1,55 +1,86 @@
-"""fork, handoff: a child with the same state, or an edited one, in another session or for another agent. Nothing is copied."""
+"""fork, handoff: a child with the same or an edited state, in another session or for another agent.
+
+Nothing is copied.
+"""
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.backends.port import ABSENT, Commit, CommitConflict, RunWrite
+from holdfast.backends.port import ABSENT, Commit, CommitConflict, SegmentWrite
 from holdfast.errors import ConflictError, StoreError, UsageError
-from holdfast.model import ids
-from holdfast.model.editing import Edits
+from holdfast.format.rows import head, operation_log
+from holdfast.format.rows import head as rows
+from holdfast.format.rows.operation_log import LoggedChange, Origin
+from holdfast.format.state import write_plan
+from holdfast.format.state.manifest import Manifest
+from holdfast.format.state.record import StoredRecord
+from holdfast.format.state.split import Split
+from holdfast.model import ids, path_edit
+from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.lease import LeaseTerms
-from holdfast.model.migrations import FIRST_VERSION
+from holdfast.model.path_edit import Edits
 from holdfast.model.reports import ForkReport
-from holdfast.objects import oplog, rows
-from holdfast.objects.manifest import Manifest
-from holdfast.objects.oplog import Change, Origin
-from holdfast.objects.record import Stored
-from holdfast.operations import aftermath, arguments, reading
+from holdfast.model.state_migration import FIRST_VERSION
 from holdfast.operations import lease as leasing
-from holdfast.operations import oplog as log
-from holdfast.operations.aftermath import Aftermath
-from holdfast.operations.child import child
-from holdfast.operations.memory import Line
-from holdfast.operations.save import MAX_ATTEMPTS
-from holdfast.operations.services import Services
+from holdfast.operations import left_behind, lookup, session_names, validate
+from holdfast.operations import operation_log as log
+from holdfast.operations.context import StoreContext
+from holdfast.operations.encode_state import plan_writes
+from holdfast.operations.left_behind import LeftBehind
+from holdfast.operations.new_checkpoint import build_commit
+from holdfast.operations.session_cache import SessionTip
 
 if TYPE_CHECKING:
-    from holdfast.model.workspace import Home
+    from holdfast.model.snapshot import Home
 
+
+async def plan_edited_child(
+    ctx: StoreContext, source: StoredRecord, loaded: Checkpoint, edits: Edits
+) -> write_plan.WritePlan:
+    """Return the plan of a child of `source`, which was `loaded`, with these edits made.
+
+    It shares all that it can. New elements go to logs of its own: the source's logs belong to the
+    branch that continues from it, and several children may be planned for one commit.
+    """
+    state, context = path_edit.edit(loaded.execution_state, loaded.agent_context, edits)
+    manifest = source.manifest()
+    line = SessionTip(
+        tree=source.tree, version=ABSENT, head=head.Head(None, 0), head_value=None, tip=source, manifest=manifest
+    )
+    tails = [entry.tail for entry in manifest.lists]
+    closed = {tail.log for tail in (*tails, manifest.skeleton.tail) if tail is not None}
+    split = Split(ctx.codec, line.known).take(state, context)
+    return await plan_writes(ctx, split, line, closed)
+
+
+MAX_ATTEMPTS = 200
+_NEW = SessionTip(
+    tree=None, version=ABSENT, head=rows.Head(None, 0), head_value=None, tip=None
+)  # of a session that is not there
 _OF_THE_CALLER = ("agent", "fw", "ttl", "meta", "tasks", "ws", "dir", "app", "sv")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
-    """One of the ways to go on from a checkpoint: in which session, with which other values in its state, in which directory."""
+class ForkRequest:
+    """One fork of a checkpoint: its session, the edits of its state, and its directory."""
 
     session_id: str | None = None
+    name_like: str | None = None  # the beginning of a generated name; without it, the name of the source's session
     new_id: bytes | None = None
     edits: Edits = field(default_factory=dict)
     home: Home | None = None
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What the header of its first checkpoint says of it."""
+        """The header fields of its first checkpoint."""
         return {} if self.home is None else {"dir": list(self.home)}
 
 
 async def fork(
-    services: Services,
+    ctx: StoreContext,
     id_: bytes,
     session_id: str | None = None,
     *,
@@ -59,28 +90,28 @@ async def fork(
     by: str = "",
     origin: Origin | None = None,
 ) -> ForkReport:
-    """A new session that begins with a child of that checkpoint, with the same state, at the same step."""
-    way = Way(session_id=session_id, new_id=new_id)
-    return (await forks(services, id_, [way], strict=strict, acknowledge=acknowledge, by=by, origin=origin))[0]
+    """Make a session that begins with a child of that checkpoint: the same state and step."""
+    way = ForkRequest(session_id=session_id, new_id=new_id)
+    return (await forks(ctx, id_, [way], strict=strict, acknowledge=acknowledge, by=by, origin=origin))[0]
 
 
 async def forks(
-    services: Services,
+    ctx: StoreContext,
     id_: bytes,
-    ways: Sequence[Way],
+    ways: Sequence[ForkRequest],
     *,
     strict: bool = False,
     acknowledge: Collection[str] = (),
     by: str = "",
     origin: Origin | None = None,
 ) -> list[ForkReport]:
-    """A new session for each of the ways, each with the state as its edits make it. One commit: all of them, or none."""
-    source = await reading.live_record(services, id_)
-    left = await aftermath.of_fork(services, source.tree, id_)
-    contents = await _contents(services, source, ways)
+    """Make a session for each request, with its edits made. One commit: all of them, or none."""
+    source = await lookup.live_record(ctx, id_)
+    left = await left_behind.of_fork(ctx, source.tree, id_)
+    contents = await _contents(ctx, source, ways)
     known = [
         await _repeated(
-            services,
+            ctx,
             source,
             way.new_id,
             session=way.session_id,
@@ -91,41 +122,46 @@ async def forks(
     found = [stored for stored in known if stored is not None]
     if found and len(found) == len(ways):
         return [_report(stored, source, left) for stored in found]
-    acknowledgements = aftermath.acknowledged(services, left, acknowledge, by, "fork")
-    names = [way.session_id if way.session_id is not None else str(uuid.uuid4()) for way in ways]
-    lines = [Line(tree=None, version=ABSENT, head=rows.Head(None, 0), head_value=None, tip=None)] * len(ways)
+    acknowledgements = left_behind.acknowledged(ctx, left, acknowledge, by, "fork")
+    names = await _names(ctx, source, ways)
+    lines = [_NEW] * len(ways)
     while True:
         made = [
-            child(
-                services,
+            build_commit(
+                ctx,
                 line,
                 source,
                 {**_same(source), **content.fields, **way.fields, "session": name, "name": "fork"},
                 content.manifest,
                 id_=way.new_id,
                 step_index=source.header.get("step", 0),
-                runs=content.runs,
+                segments=content.segments,
                 blobs=content.blobs,
             )[:2]
             for way, content, name, line in zip(ways, contents, names, lines, strict=True)
         ]
         reports = [_report(stored, source, left) for _, stored in made]
         if strict:
-            aftermath.refuse_unacknowledged(reports[0], acknowledge, "the fork")
+            left_behind.refuse_unacknowledged(reports[0], acknowledge, "the fork")
         commit = _together([commit for commit, _ in made])
-        begun = [Change(oplog.SESSION, rows.session_key(stored.session), None, stored.id) for _, stored in made]
-        logged = log.writes(services, origin, source.tree, "fork", begun, names[0])
+        begun = [
+            LoggedChange(operation_log.SESSION, rows.session_key(stored.session), None, stored.id) for _, stored in made
+        ]
+        logged = log.writes(ctx, origin, source.tree, "fork", begun, names[0])
         commit.rows = [*commit.rows, *acknowledgements, *logged]
         for name in names:
-            services.memory.drop(rows.session_key(name))
+            ctx.memory.drop(rows.session_key(name))
         try:
-            await services.backend.commit(commit)
+            await ctx.backend.commit(commit)
         except CommitConflict as conflict:
             if conflict.kind == "require":
-                await reading.live_record(services, id_)
-            before, lines = lines, [await _left_behind(services, name, source.tree) for name in names]
+                await lookup.live_record(ctx, id_)
+            if await _has_taken(ctx, ways, names):
+                names, lines = await _names(ctx, source, ways), [_NEW] * len(ways)
+                continue
+            before, lines = lines, [await _left_behind(ctx, name, source.tree) for name in names]
             if [line.version for line in lines] == [line.version for line in before]:
-                raise await _taken(services, [stored.session for _, stored in made]) from None
+                raise await _taken(ctx, [stored.session for _, stored in made]) from None
         except StoreError as error:
             error.checkpoint_id = ids.to_text(made[0][1].id)
             raise
@@ -133,31 +169,53 @@ async def forks(
             return reports
 
 
-async def _left_behind(services: Services, name: str, tree: bytes) -> Line:
-    """Where a new session begins: at nothing; or, if there was one of that name in the tree of which nothing is left (its fork
-    was undone), with the numbers after its last."""
-    found = await reading.find_head(services, rows.session_key(name), tree)
-    if found is None or found[0].checkpoint is not None or not leasing.allows(services, found[0], None):
-        return Line(tree=None, version=ABSENT, head=rows.Head(None, 0), head_value=None, tip=None)
+async def _names(ctx: StoreContext, source: StoredRecord, ways: Sequence[ForkRequest]) -> list[str]:
+    """Return the sessions of the requests: as they are named, else free numbered names."""
+    names = [way.session_id for way in ways]
+    taken = {name for name in names if name is not None}
+    for place, way in enumerate(ways):
+        if names[place] is None:
+            begin = way.name_like or f"{session_names.stem(source.session)}-fork-"
+            name = await session_names.free_name(ctx, source.tree, begin, taken)
+            names[place] = name
+            taken.add(name)
+    return [name for name in names if name is not None]
+
+
+async def _has_taken(ctx: StoreContext, ways: Sequence[ForkRequest], names: Sequence[str]) -> bool:
+    """Return whether another fork has taken one of the names that were generated here."""
+    made = [name for way, name in zip(ways, names, strict=True) if way.session_id is None]
+    return any([await lookup.find_tree(ctx, rows.session_key(name)) is not None for name in made])
+
+
+async def _left_behind(ctx: StoreContext, name: str, tree: bytes) -> SessionTip:
+    """Return the tip at which a new session begins.
+
+    It is empty. If the tree had a session of that name with nothing left of it (its fork was
+    undone), the numbers continue after its last.
+    """
+    found = await lookup.find_head(ctx, rows.session_key(name), tree)
+    if found is None or found[0].checkpoint is not None or not leasing.allows(ctx, found[0], None):
+        return _NEW
     head, row = found
-    return Line(tree=tree, version=row.version, head=head, head_value=row.value, tip=None)
+    return SessionTip(tree=tree, version=row.version, head=head, head_value=row.value, tip=None)
 
 
 def _together(commits: Sequence[Commit]) -> Commit:
-    """What these commits, which make new records of one tree each, do as one."""
+    """Return one commit that does what these commits, which make new records of one tree each, do."""
     first, *others = commits
     written = [one.record for one in others if one.record is not None]
     return replace(
         first,
         more_records=written,
-        runs=[run for one in commits for run in one.runs],
+        segments=[segment for one in commits for segment in one.segments],
         blobs={hash_: blob for one in commits for hash_, blob in one.blobs.items()},
         rows=[row for one in commits for row in one.rows],
     )
 
 
-async def _taken(services: Services, names: Sequence[str]) -> ConflictError:
-    there = [name for name in names if await reading.find_tree(services, rows.session_key(name)) is not None]
+async def _taken(ctx: StoreContext, names: Sequence[str]) -> ConflictError:
+    there = [name for name in names if await lookup.find_tree(ctx, rows.session_key(name)) is not None]
     return ConflictError(
         f"session {(there or names)[0]!r:.60} exists already: a fork begins a new session. Choose another session_id, or "
         "leave it out; `rollback` moves the head of an existing one"
@@ -165,34 +223,33 @@ async def _taken(services: Services, names: Sequence[str]) -> ConflictError:
 
 
 class _Content(NamedTuple):
-    """What a fork begins with, and what has to be written for that: nothing, if it is what its source has."""
+    """The first content of a fork, and the writes for it: none if it is its source's."""
 
     manifest: Manifest
     fields: Mapping[str, Any] = {}
-    runs: Sequence[RunWrite] = ()
+    segments: Sequence[SegmentWrite] = ()
     blobs: Mapping[bytes, bytes] = {}
 
 
-async def _contents(services: Services, source: Stored, ways: Sequence[Way]) -> list[_Content]:
+async def _contents(ctx: StoreContext, source: StoredRecord, ways: Sequence[ForkRequest]) -> list[_Content]:
     if not any(way.edits for way in ways):
         return [_Content(source.manifest()) for _ in ways]
-    from holdfast.operations import edits
     from holdfast.operations import restore as restoring
 
-    # As `restore` gives it: who names a place in the state has seen it so.
-    loaded = await restoring.loaded(services, source)
+    # As `restore` returns it: callers that name a path in the state have seen it so.
+    loaded = await restoring.loaded(ctx, source)
     contents = []
     for way in ways:
         if not way.edits:
             contents.append(_Content(source.manifest()))
             continue
-        planned = await edits.planned(services, source, loaded, way.edits)
+        planned = await plan_edited_child(ctx, source, loaded, way.edits)
         version = {"sv": loaded.state_version} if loaded.state_version not in (None, FIRST_VERSION) else {}
-        contents.append(_Content(planned.manifest, version, planned.runs, planned.blobs))
+        contents.append(_Content(planned.manifest, version, planned.segments, planned.blobs))
     return contents
 
 
-def _report(stored: Stored, source: Stored, left: Aftermath) -> ForkReport:
+def _report(stored: StoredRecord, source: StoredRecord, left: LeftBehind) -> ForkReport:
     return ForkReport(
         checkpoint_id=ids.to_text(stored.id),
         session_id=stored.session,
@@ -205,16 +262,19 @@ def _report(stored: Stored, source: Stored, left: Aftermath) -> ForkReport:
 
 
 async def _repeated(
-    services: Services,
-    source: Stored,
+    ctx: StoreContext,
+    source: StoredRecord,
     new_id: bytes | None,
     *,
     session: str | None,
     target: str | None = None,
     root: bytes | None = None,
-) -> Stored | None:
-    """The child that the same call made before, after an unclear failure perhaps; a conflict if it is another."""
-    known = await reading.find_record(services, new_id) if new_id is not None else None
+) -> StoredRecord | None:
+    """Return the child that the same call made before, perhaps with an unclear failure.
+
+    Raises a conflict if it is another one.
+    """
+    known = await lookup.find_record(ctx, new_id) if new_id is not None else None
     if known is None:
         return None
     if (
@@ -231,40 +291,43 @@ async def _repeated(
 
 
 async def handoff(
-    services: Services,
+    ctx: StoreContext,
     id_: bytes,
     target_agent_id: str,
     schema: str | None = None,
     *,
     new_id: bytes | None = None,
     lease: LeaseTerms | None = None,
-) -> Stored:
-    """A child of that checkpoint, in its session, addressed to another agent. It keeps the source's agent, metadata
-    and time to live, and becomes the session's head. A lease under which it is made ends with it. A handoff can be handed
-    on in the same way, back to where it came from too: it can't be claimed any more then."""
-    source = await reading.live_record(services, id_)
+) -> StoredRecord:
+    """Make a child of that checkpoint, in its session, addressed to another agent.
+
+    It keeps the source's agent, metadata and time to live, and becomes the session's head. A lease
+    under which it is made ends with it. A handoff can be handed on in the same way, also back to
+    its sender: then it can no longer be claimed.
+    """
+    source = await lookup.live_record(ctx, id_)
     if target_agent_id == source.header["agent"] and "to" not in source.header:
         raise UsageError(f"{target_agent_id!r:.60} made this checkpoint itself: a handoff goes to another agent")
     fields = _same(source) | {"session": source.session, "name": f"handoff_to_{target_agent_id}", "to": target_agent_id}
     if schema is not None:
         fields["toschema"] = schema
     session = rows.session_key(source.session)
-    arguments.session_under(lease, source.session)
+    validate.session_under(lease, source.session)
     for _ in range(MAX_ATTEMPTS):
-        known = await _repeated(services, source, new_id, session=source.session, target=target_agent_id)
+        known = await _repeated(ctx, source, new_id, session=source.session, target=target_agent_id)
         if known is not None:
             return known
-        line = await reading.current_line(services, session)
-        if not leasing.allows(services, line.head, lease):
-            services.memory.drop(session)  # what this process remembers may be old
-            line = await reading.current_line(services, session)
-            leasing.refuse(services, source.session, line.head, lease)
-        commit, stored, _ = child(services, line, source, fields, source.manifest(), id_=new_id)
-        services.memory.drop(session)
+        line = await lookup.get_tip(ctx, session)
+        if not leasing.allows(ctx, line.head, lease):
+            ctx.memory.drop(session)  # the cached tip may be old
+            line = await lookup.get_tip(ctx, session)
+            leasing.refuse(ctx, source.session, line.head, lease)
+        commit, stored, _ = build_commit(ctx, line, source, fields, source.manifest(), id_=new_id)
+        ctx.memory.drop(session)
         try:
-            await services.backend.commit(commit)
+            await ctx.backend.commit(commit)
         except CommitConflict:
-            source = await reading.live_record(services, id_)
+            source = await lookup.live_record(ctx, id_)
         except StoreError as error:
             error.checkpoint_id = ids.to_text(stored.id)
             raise
@@ -273,5 +336,5 @@ async def handoff(
     raise ConflictError(f"session {source.session!r:.60} is being written by too many at once: try again")
 
 
-def _same(source: Stored) -> dict[str, Any]:
+def _same(source: StoredRecord) -> dict[str, Any]:
     return {name: source.header[name] for name in _OF_THE_CALLER if name in source.header}

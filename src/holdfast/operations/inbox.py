@@ -1,4 +1,4 @@
-"""inbox: what was handed to an agent, and what became of it."""
+"""inbox: the handoffs to an agent, and their states."""
 
 from __future__ import annotations
 
@@ -8,103 +8,106 @@ from datetime import UTC, datetime
 
 from holdfast.backends.port import Commit, CommitConflict, Row, RowKey, RowWrite
 from holdfast.errors import HoldfastError
+from holdfast.format.rows import head as rows
+from holdfast.format.rows import inbox as entries
+from holdfast.format.rows.inbox import Claimed, Entry, FollowUp
+from holdfast.format.state import record
+from holdfast.format.state.record import StoredRecord
 from holdfast.model import ids
 from holdfast.model.handoff import Handoff, HandoffStatus
-from holdfast.objects import inbox as entries
-from holdfast.objects import record, rows
-from holdfast.objects.inbox import Claimed, Done, Entry
-from holdfast.objects.record import Stored
 from holdfast.operations import lease as leasing
-from holdfast.operations import reading
-from holdfast.operations.services import Services
+from holdfast.operations import lookup
+from holdfast.operations.context import StoreContext
 
 PAGE = 200
 _log = logging.getLogger("holdfast")
 
 
-async def inbox(services: Services, agent_id: str, *, include_claimed: bool = False) -> list[Handoff]:
-    """The handoffs to an agent that can be claimed, the oldest first; with `include_claimed` also those that somebody has
-    or had. What has expired is left out."""
+async def inbox(ctx: StoreContext, agent_id: str, *, include_claimed: bool = False) -> list[Handoff]:
+    """Return the handoffs to an agent that can be claimed, oldest first, without expired ones.
+
+    With `include_claimed`, also those that were claimed or continued.
+    """
     prefix = entries.prefix(agent_id, b"" if include_claimed else entries.WAITING)
     listed: list[Handoff] = []
     after: bytes | None = None
-    while page := await services.backend.scan(entries.INBOX, prefix=prefix, after=after, limit=PAGE):
-        listed += await _listed(services, page)
+    while page := await ctx.backend.scan(entries.INBOX, prefix=prefix, after=after, limit=PAGE):
+        listed += await _listed(ctx, page)
         after = page[-1][0].key
     found = [one for one in listed if include_claimed or one.can_be_claimed]
     return sorted(found, key=lambda one: (one.offered_at, one.handoff_id))
 
 
-async def of_tree(services: Services, tree: bytes) -> list[Handoff]:
-    """All handoffs of a tree."""
-    page = await services.backend.scan(entries.INBOX, tree=tree)
-    return await _listed(services, page) if page else []
+async def of_tree(ctx: StoreContext, tree: bytes) -> list[Handoff]:
+    """Return all handoffs of a tree."""
+    page = await ctx.backend.scan(entries.INBOX, tree=tree)
+    return await _listed(ctx, page) if page else []
 
 
-async def entry_of(services: Services, handoff: Stored) -> tuple[Entry, int]:
-    """What a handoff's row says, and the version of the row while it waits (0: there is none)."""
+async def entry_of(ctx: StoreContext, handoff: StoredRecord) -> tuple[Entry, int]:
+    """Return the entry of a handoff, and the version of its row while it waits (0: there is none)."""
     waiting, done = entries.key(handoff, entries.WAITING), entries.key(handoff, entries.DONE)
-    [waits, ended] = await services.backend.rows([waiting, done])
+    [waits, ended] = await ctx.backend.rows([waiting, done])
     if waits is not None:
         return entries.unpack(waiting, waits), waits.version
     return (entries.unpack(done, ended) if ended is not None else None), 0
 
 
-async def forget(services: Services) -> None:
-    """Removes the rows of handoffs that have expired for good. Part of `gc`."""
+async def gc_inbox(ctx: StoreContext) -> None:
+    """Remove the rows of handoffs that have expired for good. Part of `gc`."""
     page: list[tuple[RowKey, Row]]
     after: bytes | None = None
-    while page := await services.backend.scan(entries.INBOX, after=after, limit=PAGE):
-        found = await services.backend.records([entries.handoff_id(key) for key, _ in page])
-        kept = await services.backend.rows([RowKey(rows.EXPIRED, entries.handoff_id(key), key.tree) for key, _ in page])
+    while page := await ctx.backend.scan(entries.INBOX, after=after, limit=PAGE):
+        found = await ctx.backend.records([entries.handoff_id(key) for key, _ in page])
+        kept = await ctx.backend.rows([RowKey(rows.EXPIRED, entries.handoff_id(key), key.tree) for key, _ in page])
         for (key, row), data, undoable in zip(page, found, kept, strict=True):
-            is_gone = data is None or record.unpack(services.codec, data.data, expected_id=data.id).is_tombstone
+            is_gone = data is None or record.unpack(ctx.codec, data.data, expected_id=data.id).is_tombstone
             if is_gone and undoable is None:
                 try:
-                    await services.backend.commit(Commit(tree=key.tree, rows=[RowWrite(key, None, row.version)]))
+                    await ctx.backend.commit(Commit(tree=key.tree, rows=[RowWrite(key, None, row.version)]))
                 except CommitConflict:
-                    continue  # somebody was first
+                    continue  # another caller was first
         after = page[-1][0].key
 
 
-async def _listed(services: Services, page: Iterable[tuple[RowKey, Row]]) -> list[Handoff]:
-    """The handoffs of these rows that have not expired. One that can't be read must not hide the others."""
-    found: list[tuple[Stored, Entry]] = []
+async def _listed(ctx: StoreContext, page: Iterable[tuple[RowKey, Row]]) -> list[Handoff]:
+    """Return the handoffs of these rows that have not expired. An unreadable one hides no others."""
+    found: list[tuple[StoredRecord, Entry]] = []
     page = list(page)
-    records = await services.backend.records([entries.handoff_id(key) for key, _ in page])
+    records = await ctx.backend.records([entries.handoff_id(key) for key, _ in page])
     for (key, row), data in zip(page, records, strict=True):
         try:
-            stored = record.unpack(services.codec, data.data, expected_id=data.id) if data else None
-            if stored is not None and not await reading.is_over(services, stored):
+            stored = record.unpack(ctx.codec, data.data, expected_id=data.id) if data else None
+            if stored is not None and not await lookup.is_expired(ctx, stored):
                 found.append((stored, entries.unpack(key, row)))
         except HoldfastError as error:
             _leave_out(entries.handoff_id(key), error)
-    # Who claimed it has it as long as the lease lives.
+    # The claimant has it as long as the lease lives.
     keys = {
         stored.id: rows.head_key(rows.session_key(stored.session), stored.tree)
         for stored, entry in found
         if isinstance(entry, Claimed)
     }
-    heads = dict(zip(keys, await services.backend.rows(list(keys.values())), strict=True)) if keys else {}
+    heads = dict(zip(keys, await ctx.backend.rows(list(keys.values())), strict=True)) if keys else {}
     listed = []
     for stored, entry in found:
         try:
             head = heads.get(stored.id)
             standing = rows.unpack_head(keys[stored.id], head) if head is not None else None
-            listed.append(_handoff(services, stored, entry, standing))
+            listed.append(_handoff(ctx, stored, entry, standing))
         except HoldfastError as error:
             _leave_out(stored.id, error)
     return listed
 
 
-def _handoff(services: Services, stored: Stored, entry: Entry, head: rows.Head | None) -> Handoff:
-    checkpoint = record.checkpoint(services.codec, stored)
-    if isinstance(entry, Done):
+def _handoff(ctx: StoreContext, stored: StoredRecord, entry: Entry, head: rows.Head | None) -> Handoff:
+    checkpoint = record.checkpoint(ctx.codec, stored)
+    if isinstance(entry, FollowUp):
         status = HandoffStatus.PASSED_ON if entry.passed_on else HandoffStatus.TAKEN_UP
         by, next_id = rows.session_name(entry.by), ids.to_text(entry.next)
         return Handoff(checkpoint=checkpoint, status=status, by=by, since=_moment(entry.at_us), next_id=next_id)
     if isinstance(entry, Claimed) and head is not None and head.fence == entry.token and head.lease is not None:
-        is_alive = leasing.is_alive(services, head.lease)
+        is_alive = leasing.is_alive(ctx, head.lease)
         status = HandoffStatus.CLAIMED if is_alive else HandoffStatus.TIMED_OUT
         by = rows.session_name(entry.holder)
         return Handoff(checkpoint=checkpoint, status=status, by=by, since=_moment(entry.at_us))

@@ -1,24 +1,84 @@
-"""rollback: a session's head moves to another checkpoint of its tree. Nothing is removed."""
+"""Rollback: a session's head moves to another checkpoint of its tree. Nothing is removed."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from holdfast.backends.port import Commit, CommitConflict, RowWrite
 from holdfast.errors import CheckpointNotFoundError, ConflictError, UsageError
+from holdfast.format.rows import head as rows
+from holdfast.format.rows import operation_log
+from holdfast.format.rows.operation_log import LoggedChange, Origin
+from holdfast.format.state import record
 from holdfast.model import ids
+from holdfast.model.effect import EffectRecord
 from holdfast.model.lease import LeaseTerms
 from holdfast.model.reports import RollbackReport
-from holdfast.objects import oplog, record, rows
-from holdfast.objects.oplog import Change, Origin
-from holdfast.operations import aftermath, approvals, reading
+from holdfast.operations import approval, left_behind, lookup
 from holdfast.operations import lease as leasing
-from holdfast.operations import oplog as log
-from holdfast.operations.services import Services
+from holdfast.operations import operation_log as log
+from holdfast.operations.context import StoreContext
+
+
+class FileMove(Protocol):
+    """Files that are rolled back together with the state."""
+
+    async def refuse(self) -> None:
+        """Raise the error for which the rollback would be refused."""
+
+    async def rollback(self, terms: Mapping[str, Any], origin: Origin, *, dry_run: bool) -> RollbackReport:
+        """Move the head and the files, both or neither. `terms` are the keywords of `rollback`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compensation:
+    """Functions that undo effects, by their tool."""
+
+    tools: Collection[str]
+    run: Callable[[RollbackReport], Coroutine[Any, Any, tuple[EffectRecord, ...]]]
+    """Undoes the effects of a report, the latest first, and returns them."""
+
+
+async def rollback_with(
+    ctx: StoreContext,
+    session_id: str,
+    to: bytes,
+    *,
+    expect_head: bytes | None,
+    lease: LeaseTerms | None,
+    strict: bool,
+    acknowledge: frozenset[str],
+    by: str,
+    dry_run: bool,
+    origin: Origin,
+    files: FileMove | None,
+    compensation: Compensation | None,
+) -> RollbackReport:
+    """Undo effects, then move the head, and with it the files."""
+    terms: dict[str, Any] = {"expect_head": expect_head, "lease": lease, "by": by}
+    undone: tuple[EffectRecord, ...] = ()
+    if compensation is not None:
+        # Effects that are undone need not be acknowledged.
+        planned = await rollback(ctx, session_id, to, **terms, acknowledge=acknowledge, dry_run=True)
+        if strict:
+            rest = tuple(effect for effect in planned.effects if effect.tool not in compensation.tools)
+            left_behind.refuse_unacknowledged(replace(planned, effects=rest), acknowledge, "the rollback")
+        if files is not None:
+            await files.refuse()  # before any effect is undone
+        undone = await compensation.run(planned)
+        acknowledge -= {effect.effect_id for effect in undone}
+    terms |= {"strict": strict, "acknowledge": acknowledge}
+    if files is not None:
+        report = await files.rollback(terms, origin, dry_run=dry_run)
+    else:
+        report = await rollback(ctx, session_id, to, **terms, dry_run=dry_run, origin=origin)
+    return replace(report, compensated=undone) if undone else report
 
 
 async def rollback(
-    services: Services,
+    ctx: StoreContext,
     session_id: str,
     to: bytes,
     *,
@@ -30,24 +90,26 @@ async def rollback(
     dry_run: bool = False,
     origin: Origin | None = None,
 ) -> RollbackReport:
-    """Moves the head by compare-and-set against what it was when read: whoever saves meanwhile is not overlooked. With
-    `dry_run` only says what it would leave behind."""
+    """Move the head by compare-and-set against its value when it was read, so that no save is missed.
+
+    With `dry_run`, only report the remains.
+    """
     session = rows.session_key(session_id)
-    tree = await reading.find_tree(services, session)
-    found = await reading.find_head(services, session, tree) if tree is not None else None
+    tree = await lookup.find_tree(ctx, session)
+    found = await lookup.find_head(ctx, session, tree) if tree is not None else None
     if tree is None or found is None:
         raise CheckpointNotFoundError(f"there is no session {session_id!r:.60}. `sessions` lists those that are there")
     head, row = found
-    leasing.refuse(services, session_id, head, lease)
-    target = await reading.live_record(services, to)
+    leasing.refuse(ctx, session_id, head, lease)
+    target = await lookup.live_record(ctx, to)
     if target.tree != tree:
         raise UsageError(
             f"{ids.to_text(to)} does not belong to the tree of session {session_id!r:.60}. `tree` lists what does; "
             "`fork` begins a new session at any checkpoint"
         )
-    left = await aftermath.of_rollback(services, tree, session_id, head.checkpoint, to)
-    acknowledgements = aftermath.acknowledged(services, left, acknowledge, by, "rollback")
-    voided, voids = await approvals.void_after(services, tree, session_id, to)
+    left = await left_behind.of_rollback(ctx, tree, session_id, head.checkpoint, to)
+    acknowledgements = left_behind.acknowledged(ctx, left, acknowledge, by, "rollback")
+    voided, voids = await approval.void_after(ctx, tree, session_id, to)
     key = rows.head_key(session, tree)
     write = RowWrite(key, head._replace(checkpoint=to).pack(key), row.version)
     report = RollbackReport(
@@ -60,17 +122,18 @@ async def rollback(
         consumers=left.consumers,
     )
     if strict:
-        aftermath.refuse_unacknowledged(report, acknowledge, "the rollback")
+        left_behind.refuse_unacknowledged(report, acknowledge, "the rollback")
     if expect_head is not None and expect_head != head.checkpoint:
         raise _moved(session_id)
     if dry_run:
         return report
-    services.memory.drop(session)
+    ctx.memory.drop(session)
     try:
-        moved = [Change(oplog.HEAD, session, head.checkpoint, to)]
-        logged = log.writes(services, origin if head.checkpoint != to else None, tree, "rollback", moved, session_id)
-        changes = [write, *voids, *acknowledgements, *logged]
-        await services.backend.commit(Commit(tree=tree, rows=changes, require=[(to, record.LIVE)]))
+        moved = [LoggedChange(operation_log.HEAD, session, head.checkpoint, to)]
+        logged = log.writes(ctx, origin if head.checkpoint != to else None, tree, "rollback", moved, session_id)
+        marks = left_behind.marked(ctx, left, acknowledge, by)
+        changes = [write, *voids, *acknowledgements, *marks, *logged]
+        await ctx.backend.commit(Commit(tree=tree, rows=changes, require=[(to, record.LIVE)]))
     except CommitConflict:
         raise _moved(session_id) from None
     return report

@@ -1,365 +1,317 @@
-"""save: a new checkpoint becomes the head of its session."""
+"""The save operation: a new checkpoint becomes the head of its session.
+
+Each attempt loads the tip of the session, encodes the state against it, builds the commit and sends
+it. On a conflict with another writer the whole commit is refused, and the next attempt follows the
+new tip.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, NamedTuple
+import time
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
-from holdfast.backends.port import Backend, Commit, CommitConflict, RowKey, Run, RunWrite, Span
-from holdfast.errors import ConflictError, CorruptError, NewerStateError, StoreError, UsageError
+from holdfast.backends.port import Commit, CommitConflict, RowKey
+from holdfast.errors import ConflictError, CorruptError, NewerStateError, StoreBusyError, StoreError, UsageError
+from holdfast.format.rows import head as rows
+from holdfast.format.rows.ledger import LEDGER
+from holdfast.format.state.record import LIVE, StoredRecord
+from holdfast.format.state.write_plan import WritePlan
 from holdfast.model import ids
-from holdfast.model.migrations import FIRST_VERSION
-from holdfast.model.snapshot_reference import is_ours
-from holdfast.objects import plan, rows
-from holdfast.objects.ahead import Ahead
-from holdfast.objects.ledger import LEDGER
-from holdfast.objects.manifest import Manifest
-from holdfast.objects.record import LIVE, Stored
-from holdfast.objects.split import KnownList, Split, whole
-from holdfast.operations import appends, reading, state_versions
+from holdfast.model.ids import is_ours
+from holdfast.model.state_migration import FIRST_VERSION
 from holdfast.operations import lease as leasing
-from holdfast.operations.arguments import FilesLostError, SaveRequest
-from holdfast.operations.child import child, fields_of
-from holdfast.operations.memory import Line
-from holdfast.operations.services import Services
+from holdfast.operations import lookup, state_version
+from holdfast.operations.context import StoreContext
+from holdfast.operations.encode_state import StateEncoder
+from holdfast.operations.new_checkpoint import build_commit, header_fields
+from holdfast.operations.repeat_save import repeat_save
+from holdfast.operations.save_labels import SaveHolds
+from holdfast.operations.session_cache import SessionTip
+from holdfast.operations.validate import FilesLostError, SaveRequest
 
-MAX_ATTEMPTS = 200
 
+async def save(ctx: StoreContext, request: SaveRequest) -> StoredRecord:
+    """Save, and return the record.
 
-async def save(services: Services, request: SaveRequest) -> Stored:
-    """Saves, and returns the record. The state is encoded before anything is written: it may be changed at once.
+    The state is encoded before anything is written: the caller may change it at once.
 
-    Another writer may move the head between reading and committing. Then the commit is refused as a whole, the
-    checkpoint is linked to the new head, and committed again; with `expect_head`, `ConflictError` is raised instead.
+    Another writer may move the head between reading and committing. Then the commit is refused as a
+    whole, the checkpoint is linked to the new head, and committed again; with `expect_head`,
+    `ConflictError` is raised instead. After a second conflict the save waits for its turn, in the
+    order of the calls, and raises `StoreBusyError` after `timeout` seconds.
     """
-    session = rows.session_key(request.session_id)
-    attempt = _Attempt(services, request, session)
-    doubted: bytes | None = None  # the checkpoint that could not be followed last time
-    for number in range(MAX_ATTEMPTS):
+    try:
+        return await _Save(ctx, request).run()
+    except StoreError as error:
+        # A retry after a failure before anything was written must use the same id.
+        if error.checkpoint_id is None and request.checkpoint_id is not None:
+            error.checkpoint_id = ids.to_text(request.checkpoint_id)
+        raise
+
+
+class _SentCommit(NamedTuple):
+    """A commit in progress: its record, the tip after it, and the outcome to await."""
+
+    stored: StoredRecord
+    tip: SessionTip
+    outcome: Awaitable[None]
+
+
+class _Save:
+    """One save, from its first attempt to its last."""
+
+    def __init__(self, ctx: StoreContext, request: SaveRequest) -> None:
+        self._ctx = ctx
+        self._request = request
+        self._session = rows.session_key(request.session_id)
+        self._fields = header_fields(ctx, request)
+        self._encoder = StateEncoder(ctx, request)
+        self._closed: set[int] = set()  # logs that another branch has continued
+        self._holds: SaveHolds | None = None
+        self._began = time.monotonic()
+        self._last_id = request.checkpoint_id  # of the last attempt
+        self._tip: SessionTip | None = None  # the parent of the last attempt
+        self._doubted: bytes | None = None  # the checkpoint that could not be the parent last time
+
+    # -- attempts ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> StoredRecord:
+        """Save at once if possible, else in the order of the calls."""
+        session, contention = self._session, self._ctx.memory.contention
+        if not contention.has_line(session):
+            stored = await self._try(self._send_at_once)
+            if stored is not None:
+                return stored
+        with contention.in_line(session):
+            if not contention.is_shared(session):
+                stored = await self._try(self._send_in_turn)
+                if stored is not None:
+                    return stored
+            return await self._run_in_turn()
+
+    async def _run_in_turn(self) -> StoredRecord:
+        """Save, with retries, while all other saves of this process wait.
+
+        Each attempt follows the stored tip, not the cached one: the latter may be built on a commit
+        that will be refused, and so on in a cycle.
+        """
+        contention = self._ctx.memory.contention
+        conflicts = 0
+        async with self._ctx.backend.fair_lock(self._session, self._seconds_left) as is_given:
+            while is_given and self._seconds_left > 0:
+                if contention.is_shared(self._session):
+                    stored = await self._try_alone(conflicts)
+                else:
+                    stored = await self._try(self._send_upon_store)
+                if stored is not None:
+                    contention.narrow(self._session)
+                    return stored
+                conflicts += 1
+        raise self._overtaken()
+
+    async def _try_alone(self, conflicts: int) -> StoredRecord | None:
+        """Make one attempt while the other processes wait; where they can't, at a random moment."""
+        backend = self._ctx.backend
+        async with backend.process_lock(self._seconds_left, self._waited) as is_given:
+            if not is_given:
+                await backend.sleep(self._ctx.memory.contention.pause(self._session, conflicts))
+            return await self._try(self._send_upon_store)
+
+    async def _try(self, send: Callable[[], Awaitable[_SentCommit | None]]) -> StoredRecord | None:
+        """Make one attempt; return None on a conflict with another writer, to try again."""
+        ctx, request, session = self._ctx, self._request, self._session
         if request.checkpoint_id is not None:
-            known = await reading.find_record(services, request.checkpoint_id)
+            known = await lookup.find_record(ctx, request.checkpoint_id)
             if known is not None:
-                return await _repeated(services, request, attempt.fields, known)
-        # What this process remembers is built upon at once. Who has to look at the store does so in turn, so that of
-        # many saves that begin together only the first one has to.
+                return await repeat_save(ctx, request, self._fields, known)
+        self._holds = None if request.holding is None else await SaveHolds.look(ctx, request.holding)
+        asked_at = time.monotonic()
         try:
-            remembered = reading.remembered_line(services, session) if number == 0 else None
-            if remembered is not None:
-                stored, line, outcome = await attempt.commit(remembered)
-            else:
-                async with services.backend.turn(session):
-                    stored, line, outcome = await attempt.meet()
+            sent = await send()
         except (CorruptError, UsageError, NewerStateError):
-            tip = attempt.line.tip if attempt.line else None
-            if tip is None or tip.id == doubted:
+            parent = self._tip.tip if self._tip else None
+            if parent is None or parent.id == self._doubted:
                 raise
-            # Before damage or a wrong argument is believed: what this process remembers may have been collected, or
-            # belong to a commit that is under way or has failed. So the store is asked again where the session stands.
-            doubted = tip.id
-            services.memory.drop(session)
-            continue
+            # Before reporting damage or a wrong argument: the cached tip may have been collected,
+            # or belong to a commit that is in progress or has failed. So the tip is read from the
+            # store again.
+            self._doubted = parent.id
+            ctx.memory.drop(session)
+            return None
+        if sent is None:
+            return None
+        self._last_id = sent.stored.id
         try:
-            await outcome
-        except CommitConflict as conflict:
-            services.memory.drop_failed(session, line)
-            if conflict.kind == "run" and isinstance(conflict.detail, int):
-                attempt.closed.add(conflict.detail)
-            if conflict.kind == "require" and request.files is not None and request.files.relies_on(conflict.detail):
-                raise FilesLostError from conflict
-            if conflict.kind == "row" and isinstance(conflict.detail, RowKey) and conflict.detail.space == LEDGER:
-                raise ConflictError(
-                    f"session {request.session_id!r:.60}: an effect whose result would be saved was changed meanwhile. Look at it "
-                    "(`holdfast effects`), then go on. Nothing was saved"
-                ) from conflict  # as often as it is tried
-        except StoreError as error:
-            services.memory.drop_failed(session, line)
-            error.checkpoint_id = ids.to_text(stored.id)
+            await sent.outcome
+        except BaseException as error:
+            ctx.memory.drop_failed(session, sent.tip)
+            if isinstance(error, CommitConflict):
+                ctx.memory.contention.widen(session, sent.tip.reading, time.monotonic() - asked_at)
+                self._learn(error)
+                return None
+            if isinstance(error, StoreError):
+                error.checkpoint_id = ids.to_text(sent.stored.id)
             raise
-        except BaseException:
-            services.memory.drop_failed(session, line)
-            raise
-        else:
-            return stored
-    raise ConflictError(
-        f"session {request.session_id!r:.60} is being written by so many at once that {MAX_ATTEMPTS} attempts to follow "
-        "its head were overtaken. Save to sessions of their own, or take turns"
-    )
+        if self._holds is not None:
+            try:
+                await self._holds.settle(ctx)
+            except StoreError as error:
+                error.checkpoint_id = ids.to_text(sent.stored.id)  # which exists
+                raise
+        return sent.stored
 
+    def _learn(self, conflict: CommitConflict) -> None:
+        """Note the facts for the next attempt; raise errors that every attempt would meet."""
+        request = self._request
+        if conflict.kind == "segment" and isinstance(conflict.detail, int):
+            self._closed.add(conflict.detail)
+        if conflict.kind == "require" and request.files is not None and request.files.relies_on(conflict.detail):
+            raise FilesLostError from conflict
+        if conflict.kind == "row" and isinstance(conflict.detail, RowKey) and conflict.detail.space == LEDGER:
+            raise ConflictError(
+                f"session {request.session_id!r:.60}: an effect whose result would be saved was changed meanwhile. "
+                "Look at it (`holdfast effects`), then go on. Nothing was saved"
+            ) from conflict
 
-class _Followed(NamedTuple):
-    """A commit that was carried out: the record, the line it leads to, and what was wrong with it."""
+    @property
+    def _waited(self) -> float:
+        return time.monotonic() - self._began
 
-    stored: Stored
-    line: Line
-    error: BaseException | None
+    @property
+    def _seconds_left(self) -> float:
+        """How long this save may still wait for others."""
+        return self._ctx.backend.capabilities.timeout - self._waited
 
+    def _overtaken(self) -> StoreBusyError:
+        timeout = self._ctx.backend.capabilities.timeout
+        return StoreBusyError(
+            f"session {self._request.session_id!r:.60} was written to by so many others that this save was overtaken "
+            f"for {timeout:g} s. Nothing was saved: repeat it with `checkpoint_id=error.checkpoint_id`, or open the "
+            "store with a longer `timeout`",
+            checkpoint_id=ids.to_text(self._last_id or self._ctx.new_id(None)),
+        )
 
-async def _outcome(error: BaseException | None) -> None:
-    if error is not None:
-        raise error
+    # -- one commit --------------------------------------------------------------------------------------------------
 
+    async def _send_at_once(self) -> _SentCommit | None:
+        """Send a commit on the cached tip; in turn if there is none."""
+        tip = lookup.cached_tip(self._ctx, self._session)
+        return await (self._send_in_turn() if tip is None else self._send(tip))
 
-class _Attempt:
-    """One save, from one attempt to the next: what was encoded, and which logs another branch has gone on in."""
+    async def _send_in_turn(self) -> _SentCommit | None:
+        """Send a commit in the order of the calls.
 
-    def __init__(self, services: Services, request: SaveRequest, session: bytes) -> None:
-        self.services = services
-        self.request = request
-        self.session = session
-        self.fields = fields_of(services, request)
-        self.closed: set[int] = set()
-        self.line: Line | None = None
-        self._skeleton: bytes | None = None  # of a state that is whole: whatever it follows
-        self._split: Split | None = None
-        self._base: Line | None = None  # the line that the state was split for
+        The turn ends when the commit is sent: the next save builds on it. So of many saves that
+        have to read the store only the first one does, and all are committed together.
+        """
+        async with self._ctx.backend.fair_lock(self._session, self._seconds_left) as is_given:
+            if not is_given:
+                raise self._overtaken()
+            return await self._send(await lookup.get_tip(self._ctx, self._session, self._request.append or ()))
 
-    async def commit(self, line: Line) -> tuple[Stored, Line, Awaitable[None]]:
-        """Puts a commit in line that follows the head; the record, the line it leads to, and its outcome to await."""
-        services, request = self.services, self.request
-        if not _stands_at_parent(services, request, line):
-            line = await _at_parent(services, request, self.session)
-        self.line = line
-        if request.workspace is not None:
-            _refuse_foreign_files(request, line)
-        state_versions.check_parent(services, request, self.fields.get("sv", FIRST_VERSION), line.tip)
-        manifest = self._small(line)
-        runs: Sequence[RunWrite] = ()
-        blobs: Mapping[bytes, bytes] | None = None
-        if manifest is None:
-            manifest, runs, blobs = await self._planned(line)
+    async def _send_upon_store(self) -> _SentCommit | None:
+        """Send a commit on the stored tip."""
+        return await self._send(await lookup.revalidated_tip(self._ctx, self._session, self._request.append or ()))
+
+    async def _send(self, tip: SessionTip) -> _SentCommit | None:
+        """Encode the state against the tip, build the commit and send it.
+
+        Return None if another save of this process has built on the same tip meanwhile: the commit
+        would be refused.
+        """
+        ctx, request = self._ctx, self._request
+        if not _is_at_parent(ctx, request, tip):
+            tip = await _load_tip_at_parent(ctx, request, self._session)
+        self._tip = tip
+        _refuse_foreign_files(request, tip)
+        state_version.check_parent(ctx, request, self._fields.get("sv", FIRST_VERSION), tip.tip)
+        was_remembered = ctx.memory.get(self._session) is tip
+        plan = await self._encoder.plan(tip, self._closed)
+        if was_remembered and ctx.memory.get(self._session) is not tip:
+            return None
+        commit, stored, next_tip = self._build_commit(tip, plan)
+        ctx.memory.put(self._session, next_tip)
+        return _SentCommit(stored, next_tip, ctx.backend.commit(commit))
+
+    def _build_commit(self, tip: SessionTip, plan: WritePlan) -> tuple[Commit, StoredRecord, SessionTip]:
+        ctx, request = self._ctx, self._request
         lease = request.lease
-        commit, stored, next_line = child(
-            services,
-            line,
-            line.tip,
-            self.fields,
-            manifest,
+        commit, stored, next_tip = build_commit(
+            ctx,
+            tip,
+            tip.tip,
+            self._fields,
+            plan.manifest,
             id_=request.checkpoint_id,
             step_index=request.step_index,
-            lease=line.head.lease if lease is not None else None,  # without one: one that is over is cleared away
+            lease=tip.head.lease if lease is not None else None,  # without one, an expired lease is cleared
             claimed=lease.claimed if lease is not None else None,
-            runs=runs,
-            blobs=blobs,
+            segments=plan.segments,
+            blobs=plan.blobs,
         )
+        next_tip.lists = self._encoder.known_lists(plan.manifest)
         if request.beside is not None:
             commit.rows = [*commit.rows, *request.beside(stored)]
+        if self._holds is not None:
+            commit.rows = [*commit.rows, *self._holds.writes(ctx, stored)]
         if request.files is not None:
+            required = (*request.files.require, *(held for held, _ in request.files.held))
             commit.blobs = {**commit.blobs, **request.files.blobs}
-            commit.require = [
-                *commit.require,
-                *((id_, LIVE) for id_ in (*request.files.require, *(held for held, _ in request.files.held))),
-            ]
+            commit.require = [*commit.require, *((id_, LIVE) for id_ in required)]
             commit.delete_records = [*commit.delete_records, *request.files.held]
-        if manifest.lists:
-            assert self._split is not None
-            for image, entry in zip(self._split.lists, manifest.lists, strict=True):
-                next_line.lists[entry.path] = KnownList(entry, image.groups, image.chain, image.groups is None)
-        services.memory.put(self.session, next_line)
-        return stored, next_line, services.backend.commit(commit)
-
-    async def meet(self) -> tuple[Stored, Line, Awaitable[None]]:
-        """The same for a session that this process may not remember. Where a thread would look at the store and come back, and
-        go again to commit, the state is encoded first, and the thread goes on from what it finds."""
-        services, request = self.services, self.request
-        line = reading.remembered_line(services, self.session)
-        if line is None and self._is_new() and services.backend.is_idle and not services.codec.types.plain:
-            ahead = Ahead(services.codec)
-            self._encode(ahead)
-            if ahead.is_taken:
-
-                async def follow(backend: Backend) -> tuple[Line, _Followed | None]:
-                    there = services.over(backend)
-                    seen = await reading.standing(there, self.session, request.append or ())
-                    if not ahead.follows(seen.known):
-                        return seen, None
-                    if request.append:
-                        await appends.check_parent(there, request, seen)
-                    self._take_up(ahead, seen)
-                    return seen, await self._follow(there, seen)
-
-                line, followed = await services.backend.together(follow)
-                if followed is not None:
-                    return followed.stored, followed.line, _outcome(followed.error)
-        if line is None:
-            line = await reading.standing(services, self.session, request.append or ())
-        return await self.commit(line)
-
-    def _is_new(self) -> bool:
-        """Whether nothing was encoded yet."""
-        return self._split is None and self._skeleton is None
-
-    def _encode(self, ahead: Ahead) -> None:
-        request = self.request
-        state = request.execution_state, request.agent_context
-        if request.append:
-            try:
-                state = appends.with_appends_to_logs(request)
-            except UsageError:  # for the split that knows the parent to say
-                return
-        ahead.try_to_take(*state)
-
-    def _take_up(self, ahead: Ahead, line: Line) -> None:
-        """What was encoded ahead is the state of this attempt."""
-        if ahead.lists or ahead.blobs or len(ahead.skeleton) > plan.INLINE_ALONE_BYTES:
-            self._split, self._base = ahead, line
-        else:
-            self._skeleton = ahead.skeleton
-
-    async def _follow(self, services: Services, line: Line) -> _Followed:
-        self.services, before = services, self.services
-        try:
-            stored, next_line, outcome = await self.commit(line)
-        finally:
-            self.services = before
-        try:
-            await outcome
-        except BaseException as error:
-            services.memory.drop_failed(self.session, next_line)
-            return _Followed(stored, next_line, error)
-        return _Followed(stored, next_line, None)
-
-    def _small(self, line: Line) -> Manifest | None:
-        """The manifest of a state that is small and given whole, which takes no reading and no planning; None for others."""
-        request = self.request
-        if self._skeleton is None and self._split is None and not request.append:
-            # A guess: a state is about as large as the one before it, and the first one of a session is small.
-            before = line.manifest
-            if before is None or not (before.lists or before.blobs):
-                self._skeleton = whole(self.services.codec, request.execution_state, request.agent_context)
-        return None if self._skeleton is None else plan.of_small(self._skeleton, line.manifest)
-
-    async def _planned(self, line: Line) -> plan.Plan:
-        if self._split is None or self._base is None or self._base.tip is not line.tip:
-            if self._skeleton is None:
-                self._split = await _split(self.services, self.request, line, self._split)
-            else:
-                self._split = Split(self.services.codec, line.known, self._skeleton)
-            self._base = line
-        return await _plan(self.services, self._split, line, self.closed)
+        return commit, stored, next_tip
 
 
-def _refuse_foreign_files(request: SaveRequest, line: Line) -> None:
-    """A snapshot of ours comes with its files, or is the parent's: nothing else says that the store has them."""
-    assert request.workspace is not None
-    inherited = line.tip.header.get("ws") if line.tip else None
-    if request.files is None and is_ours(request.workspace) and request.workspace != inherited:
+def _refuse_foreign_files(request: SaveRequest, tip: SessionTip) -> None:
+    """Raise an error unless a holdfast snapshot comes with its files, or is the parent's.
+
+    Nothing else guarantees that the store has the files.
+    """
+    if request.workspace is None or request.files is not None or not is_ours(request.workspace):
+        return
+    if request.workspace != (tip.tip.header.get("ws") if tip.tip else None):
         raise UsageError(
-            f"the checkpoint names a snapshot of files ({request.workspace:.24}…) that its parent does not have: save it with "
-            "`workspace=` the directory, or take it to another store by `copy` or `export`"
+            f"the checkpoint names a snapshot of files ({request.workspace:.24}…) that its parent does not have: save "
+            "it with `workspace=` the directory, or take it to another store by `copy` or `export`"
         )
 
 
-def _stands_at_parent(services: Services, request: SaveRequest, line: Line) -> bool:
-    """Whether the line stands where the caller wants to go on, and may: mostly it does, since nobody asks for more."""
-    head, expected, parent, lease = line.head, request.expect_head, request.parent_id, request.lease
+def _is_at_parent(ctx: StoreContext, request: SaveRequest, tip: SessionTip) -> bool:
+    """Return whether the tip is the parent that the caller wants, and is allowed."""
+    head, expected, parent, lease = tip.head, request.expect_head, request.parent_id, request.lease
     return (
         (expected is None or expected == head.checkpoint)
-        and (parent is None or (line.tip is not None and parent == line.tip.id))
-        and ((lease is None and head.lease is None) or leasing.allows(services, head, lease))
+        and (parent is None or (tip.tip is not None and parent == tip.tip.id))
+        and ((lease is None and head.lease is None) or leasing.allows(ctx, head, lease))
     )
 
 
-async def _at_parent(services: Services, request: SaveRequest, session: bytes) -> Line:
-    """The line, as the store says, standing at the parent that was asked for."""
-    services.memory.drop(session)  # what this process remembers may be old
-    line = await reading.current_line(services, session)
-    leasing.refuse(services, request.session_id, line.head, request.lease)
-    if request.expect_head is not None and request.expect_head != line.head.checkpoint:
-        actual = ids.to_text(line.head.checkpoint) if line.head.checkpoint else "nothing"
+async def _load_tip_at_parent(ctx: StoreContext, request: SaveRequest, session: bytes) -> SessionTip:
+    """Return the tip of the session, as stored, with the requested parent as the checkpoint to follow."""
+    ctx.memory.drop(session)  # the cached tip may be old
+    tip = await lookup.get_tip(ctx, session)
+    leasing.refuse(ctx, request.session_id, tip.head, request.lease)
+    if request.expect_head is not None and request.expect_head != tip.head.checkpoint:
+        actual = ids.to_text(tip.head.checkpoint) if tip.head.checkpoint else "nothing"
         raise ConflictError(
             f"session {request.session_id!r:.60} stands at {actual}, not at the expected "
             f"{ids.to_text(request.expect_head)}: another writer was first. Read `latest`, decide, and save again"
         )
-    if request.parent_id is None or (line.tip is not None and request.parent_id == line.tip.id):
-        return line
-    parent = await reading.live_record(services, request.parent_id)
-    if line.tree is not None and parent.tree != line.tree:
+    if request.parent_id is None or (tip.tip is not None and request.parent_id == tip.tip.id):
+        return tip
+    parent = await lookup.live_record(ctx, request.parent_id)
+    if tip.tree is not None and parent.tree != tip.tree:
         raise UsageError(
             f"parent {ids.to_text(parent.id)} belongs to another tree than session {request.session_id!r:.60}. "
             "A session is one line of one tree: use `fork` to go on from there in a new session"
         )
-    return Line(
-        tree=line.tree,
-        version=line.version,
-        head=line.head,
-        head_value=line.head_value,
+    return SessionTip(
+        tree=tip.tree,
+        version=tip.version,
+        head=tip.head,
+        head_value=tip.head_value,
         tip=parent,
         manifest=parent.manifest(),
-        reading=line.reading,
+        reading=tip.reading,
     )
-
-
-async def _split(services: Services, request: SaveRequest, line: Line, earlier: Split | None) -> Split:
-    if earlier is None:
-        state, context = request.execution_state, request.agent_context
-        if request.append:
-            state, context = await appends.with_appends(services, request, line)
-    else:
-        # The caller may have changed the state since: what counts is what was encoded at first.
-        state, context = await _thawed(services, request, line, earlier)
-    return Split(services.codec, line.known).take(state, context)
-
-
-async def _thawed(services: Services, request: SaveRequest, line: Line, earlier: Split) -> tuple[Any, Any]:
-    state, context = earlier.thaw()
-    if request.append:
-        state, context = await appends.resolved_anew(services, request, line, (state, context))
-    return state, context
-
-
-async def _plan(services: Services, split: Split, line: Line, closed: set[int]) -> plan.Plan:
-    stored: dict[Span, Sequence[Run]] = dict(line.at_hand or ())
-    spans = [span for span in plan.wanted(split, line.manifest) if span not in stored]
-    if spans:
-        stored.update(zip(spans, await services.backend.runs(spans), strict=True))
-    needed = plan.logs_needed(split, line.manifest, closed)
-    numbers = await services.logs.take(services.backend, needed) if needed else []
-    try:
-        return plan.Planner(stored, numbers.pop, closed).plan(split, line.manifest)
-    finally:
-        services.logs.give_back(numbers)
-
-
-async def _repeated(services: Services, request: SaveRequest, fields: dict[str, Any], known: Stored) -> Stored:
-    """The same save again, after an unclear failure perhaps: a no-op if it has the same content, else a conflict."""
-    same = (
-        not known.is_tombstone
-        and all(known.header.get(name) == fields.get(name) for name in {*fields, *known.header} - _BESIDE_THE_CONTENT)
-        and (request.step_index is None or request.step_index == known.header.get("step", 0))
-        and (request.parent_id is None or request.parent_id == known.parent)
-        and await _content(services, request, known) == known.root
-    )
-    if same:
-        if not services.backend.capabilities.seen_is_durable:
-            await _confirmed(services, known)
-        return known
-    raise ConflictError(
-        f"checkpoint {ids.to_text(known.id)} is there already, with other content. The stored one is untouched: "
-        "leave out checkpoint_id to save a new one"
-    )
-
-
-async def _confirmed(services: Services, known: Stored) -> None:
-    """Waits until what is there is durable: the first attempt may have failed just because it was not."""
-    try:
-        await services.backend.commit(Commit(tree=known.tree))
-    except StoreError as error:
-        error.checkpoint_id = ids.to_text(known.id)
-        raise
-
-
-async def _content(services: Services, request: SaveRequest, known: Stored) -> bytes | None:
-    """The root digest that this request would have had in the place of the known checkpoint."""
-    state: tuple[Any, Any] | None = (request.execution_state, request.agent_context)
-    if request.append:
-        stored_state = await reading.load_state(services, known.manifest(), verify=True)
-        state = appends.as_stored(services, request, stored_state)
-        if state is None:
-            return None
-    assert state is not None
-    split = Split(services.codec, lambda _: None).take(*state)
-    return plan.Planner({}, lambda: 0).plan(split, None).manifest.root()
-
-
-# Not of the content: decided at the commit, and where a directory was, which may have been moved since.
-_BESIDE_THE_CONTENT = frozenset(("id", "seq", "at", "tree", "parent", "psum", "step", "dir"))

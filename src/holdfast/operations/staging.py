@@ -1,9 +1,9 @@
-"""Staging: writing parts of something large ahead of the commit that makes it visible, safely beside a collection.
+"""Staging: parts of a large commit, written ahead of it. Safe with a concurrent gc.
 
-Each part is committed with a checkpoint of its own, in a session of its own without a head, that refers to what the commit
-writes: so a collection leaves it alone, as it does with any checkpoint's. The commit that all this is for requires that
-these checkpoints are still there, and removes them. Should we die before it, they outlive us by their time to live, and are
-then collected like everything else.
+Each part is committed with a checkpoint of its own, in a session of its own without a head, that
+refers to the objects of the commit: so gc leaves them alone, as it does with any checkpoint's. The
+final commit requires that these checkpoints are still there, and removes them. After a crash before
+it, they stay until their time to live is over, and are then collected like everything else.
 """
 
 from __future__ import annotations
@@ -12,46 +12,50 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holdfast.backends.port import Commit, RecordWrite, RunWrite
-from holdfast.codec.parts import Ref
+from holdfast.backends.port import Commit, RecordWrite, SegmentWrite
+from holdfast.codec.placeholders import Ref
+from holdfast.format.rows import head, staging
+from holdfast.format.state import record
+from holdfast.format.state.manifest import BlobEntry, ListEntry, Manifest, Skeleton
 from holdfast.model import ids
-from holdfast.objects import record, rows, staged
-from holdfast.objects.manifest import BlobEntry, ListEntry, Manifest, Skeleton
-from holdfast.operations.services import Services
+from holdfast.operations.context import StoreContext
 
-STAGED_BYTES = 4 * 1024 * 1024  # what a commit carries, more or less
+STAGED_BYTES = 4 * 1024 * 1024  # the approximate size of a commit
 STAGED_FOR_SECONDS = 24 * 3600
 
 
 class Staging:
-    """What was staged for one tree. `purpose` is a word for people who look into the store meanwhile."""
+    """The staged parts of one tree. `purpose` is a word for people who look into the store meanwhile."""
 
-    def __init__(self, services: Services, tree: bytes, purpose: str) -> None:
-        self._services = services
+    def __init__(self, ctx: StoreContext, tree: bytes, purpose: str) -> None:
+        self._ctx = ctx
         self._tree = tree
         self._purpose = purpose
-        self.held: list[tuple[bytes, bytes]] = []  # the checkpoints that hold it: id and record
+        self.held: list[tuple[bytes, bytes]] = []  # the checkpoints that hold the parts: id and record
 
     @property
     def required(self) -> list[tuple[bytes, bytes]]:
-        """The condition of the commit that it is for."""
+        """The condition of the final commit."""
         return [(id_, record.LIVE) for id_, _ in self.held]
 
     async def put(
         self,
         *,
-        runs: Sequence[RunWrite] = (),
+        segments: Sequence[SegmentWrite] = (),
         lists: Sequence[ListEntry] = (),
         blobs: Mapping[bytes, bytes] | None = None,
         entries: Sequence[BlobEntry] = (),
         workspace: str | None = None,
     ) -> None:
-        """Commits runs and blobs, with a checkpoint that refers to them; `lists` and `entries` describe them. With
-        `workspace` it refers to all that this snapshot consists of, too."""
-        services = self._services
-        id_ = services.new_id(ids.tree_tag(self._tree))
+        """Commit segments and blobs, with a checkpoint that refers to them.
+
+        `lists` and `entries` describe them. With `workspace` it also refers to all objects of this
+        snapshot.
+        """
+        ctx = self._ctx
+        id_ = ctx.new_id(ids.tree_tag(self._tree))
         skeleton = b"\x92" + b"".join(
-            services.codec.encode(value, name, parts=True)
+            ctx.codec.encode(value, name, parts=True)
             for name, value in (
                 ("execution_state", [Ref(0, number) for number in range(len(lists))]),
                 ("agent_context", [Ref(2, number) for number in range(len(entries))]),
@@ -62,23 +66,23 @@ class Staging:
             tuple(lists),
             tuple(entries),
         )
-        session_id = staged.session_of(self._purpose, id_)
+        session_id = staging.session_of(self._purpose, id_)
         header: dict[str, Any] = {
             "id": id_,
             "seq": 1,
-            "at": services.now_us(),
+            "at": ctx.now_us(),
             "agent": f"holdfast {self._purpose}",
             "session": session_id,
             "ttl": STAGED_FOR_SECONDS,
         }
         if workspace is not None:
             header["ws"] = workspace
-        data, stored = record.pack(services.codec, header, manifest)
-        write = RecordWrite(id_, rows.session_key(session_id), 1, data, stored.labels(), stored.expires_at_us)
+        data, stored = record.pack(ctx.codec, header, manifest)
+        write = RecordWrite(id_, head.session_key(session_id), 1, data, stored.labels(), stored.expires_at_us)
         self.held.append((id_, data))
-        await services.backend.commit(Commit(tree=id_, record=write, runs=runs, blobs=blobs or {}))
+        await ctx.backend.commit(Commit(tree=id_, record=write, segments=segments, blobs=blobs or {}))
 
     async def release(self) -> None:
-        """Removes what holds what was staged: the next collection takes it, unless something else refers to it."""
+        """Remove the checkpoints that hold the parts: gc collects them unless they are referred to."""
         if self.held:
-            await self._services.backend.commit(Commit(tree=self._tree, delete_records=self.held))
+            await self._ctx.backend.commit(Commit(tree=self._tree, delete_records=self.held))

@@ -1,4 +1,4 @@
-"""A scope: where steps, effects, tasks and sub-agents are asked for. A run is one, and so is each of its sub-agents."""
+"""The scope of steps, effects, tasks and sub-agents: a run, or one of its sub-agents."""
 
 from __future__ import annotations
 
@@ -6,27 +6,28 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.errors import UsageError
-from holdfast.model.effects import EffectKind
-from holdfast.model.runs import SubagentTrace
-from holdfast.operations import arguments
-from holdfast.runs import calling, effecting, stepping, subagents
-from holdfast.runs.core import Core
-from holdfast.runs.effecting import EffectCall
-from holdfast.runs.stepping import StepCall
+from holdfast.format.state.run_journal import OK
+from holdfast.model.effect import Done, EffectKind
+from holdfast.model.run_policy import SubagentTrace
+from holdfast.operations import validate
+from holdfast.runs import call_binding, call_sites, effect, step, subagent
+from holdfast.runs.call_sites import EffectCall
+from holdfast.runs.engine import RunEngine
+from holdfast.runs.step import StepCall
 
-_OF_AN_EFFECT: dict[str, Any] = {
-    "kind": "irreversible", "identity": None, "volatile": (), "key": None, "approve": None, "probe": None, "undo": None,
-    "on_repeat": None, "on_suspect": "block", "not_done": (), "raises": (),
+_EFFECT_OPTIONS: dict[str, Any] = {
+    "kind": "irreversible", "identity": None, "volatile": (), "approve": None, "probe": None, "undo": None,
+    "on_repeat": None, "not_done": (), "raises": (), "was": None,
 }  # fmt: skip
 """What `effect` takes beside the function and its arguments, and what it is if nothing is said."""
 
 
-class Scope:
-    """What both faces of a run have in common; `path` is that of the sub-agents that lead here."""
+class RunScope:
+    """The common base of both interfaces of a run; `path` is that of the sub-agents that lead here."""
 
     _awaits = True
 
-    def __init__(self, core: Core, path: str = "") -> None:
+    def __init__(self, core: RunEngine, path: str = "") -> None:
         self._core = core
         self._path = path
 
@@ -39,36 +40,39 @@ class Scope:
         key: str | None,
         retry: Any,
         raises: Sequence[type[Exception]],
-        was: str | None,
+        was: Sequence[str] | str | None,
     ) -> StepCall:
-        """A step, known by path, name and occurrence. Made when `step` is called: of parallel calls, in their order."""
-        name = arguments.name("name", name)
+        """Return the call of a step, made when `step` is called: parallel calls are counted in order."""
+        name = validate.name("name", name)
         if not callable(fn):
             raise UsageError(
                 f"step {name!r:.60}: {fn!r:.60} can't be called. Give the function, and its arguments after it"
             )
         key = None if key is None else str(key)
         path = self._core.path(self._path)
-        place = self._core.places.place(path, name, key)
-        formerly = None
-        if was is not None:
-            formerly = self._core.places.place(path, arguments.name("was", was), key)
+        places = [self._core.sites.place(path, one, key) for one in (name, *former_names(was))]
+        place = self._core.choose_place(places)
         if retry is not None:
-            retry = stepping.checked_retry(retry)
-        return StepCall(
-            place, name, fn, args, kwargs, retry, calling.classes("raises", raises) if raises else (), formerly
-        )
+            retry = step.check_retry(retry)
+        return StepCall(place, name, fn, args, kwargs, retry, call_binding.classes("raises", raises) if raises else ())
 
     async def _effect(self, call: EffectCall | StepCall) -> Any:
         if isinstance(call, StepCall):
-            return await stepping.step(self._core, call)
-        return await effecting.effect(self._core, call)
+            return await step.step(self._core, call)
+        return await effect.effect(self._core, call)
 
     def _give_back(self, call: EffectCall | StepCall) -> None:
         if isinstance(call, StepCall):
-            self._core.places.give_back(call.place)
+            self._core.sites.give_back(call.place)
         else:
-            effecting.give_back(self._core, call)
+            effect.give_back(self._core, call)
+
+    def _checked_effect_call(
+        self, name: str, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], **options: Any
+    ) -> EffectCall | StepCall:
+        """Return the program's effect call; options that exclude each other are refused."""
+        call_sites.refuse_contradictions(name, options["kind"], options["key"], options)
+        return self._effect_call(name, fn, args, kwargs, **options)
 
     def _effect_call(
         self,
@@ -81,41 +85,49 @@ class Scope:
         key: str | None,
         raises: Sequence[type[Exception]],
         not_done: Sequence[type[Exception]],
+        was: Sequence[str] | str | None = None,
         **options: Any,
     ) -> EffectCall | StepCall:
-        name = arguments.name("name", name)
+        name = validate.name("name", name)
         if not callable(fn):
             raise UsageError(
                 f"effect {name!r:.60}: {fn!r:.60} can't be called. Give the function, and its arguments after it"
             )
-        if not self._awaits and calling.is_coroutine(fn):  # before it is written down as started
-            raise calling.is_async(fn)
+        for one in (fn, options.get("probe"), options.get("undo")):  # before it is written down as started
+            if not self._awaits and one is not None and call_binding.is_coroutine(one):
+                raise call_binding.is_async(one)
         key = None if key is None else str(key)
         if kind == EffectKind.READ:
-            return self._step_call(name, fn, args, kwargs, key, None, raises, None)
-        return effecting.asked(
-            self._core, self._core.path(self._path), name, fn, args, kwargs, kind=kind, key=key,
-            raises=calling.classes("raises", raises), not_done=calling.classes("not_done", not_done), **options,
+            return self._step_call(name, fn, args, kwargs, key, None, raises, was)
+        return call_sites.build_effect_call(
+            self._core, self._core.path(self._path), name, fn, args, kwargs, kind=kind, key=key, was=former_names(was),
+            raises=call_binding.classes("raises", raises), not_done=call_binding.classes("not_done", not_done),
+            **options,
         )  # fmt: skip
 
     def _tool_call(
         self, name: str, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], options: dict[str, Any]
     ) -> EffectCall | StepCall:
-        """All that a tool is called with is the tool's."""
-        return self._effect_call(name, fn, args, kwargs, **{**_OF_AN_EFFECT, **options})
+        """Return the call of a tool: all its arguments are the tool's."""
+        return self._effect_call(name, fn, args, kwargs, key=None, **{**_EFFECT_OPTIONS, **options})
 
-    def _declared(self, fn: Callable[..., Any], name: str | None, options: dict[str, Any]) -> str:
-        """The name of a tool, whose schema is part of every checkpoint from now on. What is wrong is told here, not when a
-        model calls it."""
+    def _declare_tool(self, fn: Callable[..., Any], name: str | None, options: dict[str, Any]) -> str:
+        """Add a tool to the checkpoints' schemas, and return its name. Raise now if it is no tool."""
         if not callable(fn):
             raise UsageError(f"{fn!r:.60} is no tool: it can't be called. Give a function")
-        arguments.one_of("kind", options["kind"], tuple(EffectKind))
-        unknown = next((one for one in options if one not in _OF_AN_EFFECT), None)
+        validate.one_of("kind", options["kind"], tuple(EffectKind))
+        unknown = next((one for one in options if one not in _EFFECT_OPTIONS and one != "key"), None)
         if unknown is not None:
-            raise UsageError(f"a tool has no option {unknown!r:.60}: it may have {', '.join(_OF_AN_EFFECT)}")
+            raise UsageError(f"a tool has no option {unknown!r:.60}: it may have {', '.join(_EFFECT_OPTIONS)}")
+        if "key" in options:
+            raise UsageError(
+                "a tool has no key: it would be the same effect whatever it is called with. identity=(...) names the "
+                "arguments that tell its calls apart"
+            )
         name = name or getattr(fn, "__name__", None) or repr(fn)
+        call_sites.refuse_contradictions(name, options["kind"], None, options)
         facts = {one: options[one] for one in ("kind", "identity", "volatile")}
-        self._core.tools[name] = calling.schema_hash(fn, **facts)
+        self._core.tools[name] = call_binding.schema_hash(fn, **facts)
         return name
 
     # -- what there is -----------------------------------------------------------------------------------------------
@@ -130,7 +142,7 @@ class Scope:
 
     @property
     def state(self) -> Any:
-        """The state: every checkpoint of the run has it. On a resume it is what was saved last."""
+        """The state, which every checkpoint of the run has; on a resume, the last saved one."""
         return self._core.state
 
     @state.setter
@@ -139,8 +151,14 @@ class Scope:
 
     @property
     def context(self) -> dict[str, Any]:
-        """The developer's own, saved beside the state."""
+        """The developer's own context, saved with the state."""
         return self._core.context
+
+    def find_result(self, name: str, *, key: Any) -> Done | None:
+        """Return the recorded result of the step with this name and key; None if it has none."""
+        path = self._core.path(self._path)
+        found = self._core.journal.get(self._core.sites.place(path, validate.name("name", name), str(key)))
+        return Done(self._core.ctx.codec.decode(found.payload)) if found is not None and found.status == OK else None
 
     @property
     def checkpoint_id(self) -> str | None:
@@ -149,13 +167,13 @@ class Scope:
 
     @property
     def resumed(self) -> bool:
-        """Whether there was a checkpoint to go on from."""
+        """Whether the run continues from a checkpoint."""
         return self._core.resumed
 
     @property
     def traces(self) -> tuple[SubagentTrace, ...]:
-        """What became of the run's sub-agents, restored ones included."""
-        return subagents.traces(self._core.services.codec, self._core.journal)
+        """The traces of the run's sub-agents, restored ones included."""
+        return subagent.traces(self._core.ctx.codec, self._core.journal)
 
     @property
     def changed_tools(self) -> tuple[str, ...]:
@@ -166,3 +184,9 @@ class Scope:
     def __repr__(self) -> str:
         where = f" in {self._path!r:.60}" if self._path else ""
         return f"<{type(self).__name__} of session {self.session_id!r:.60}{where} at {self.checkpoint_id}>"
+
+
+def former_names(was: Sequence[str] | str | None) -> tuple[str, ...]:
+    """Return the names that something had in earlier versions of the program."""
+    names = (was,) if isinstance(was, str) else tuple(was or ())
+    return tuple(validate.name("was", one) for one in names)

@@ -1,6 +1,10 @@
-"""For those who write a backend, or test with one: the contract as tests, and a store's content as a value."""
+"""Tests for authors of backends: the contract as a test class, and the content of a store as a value.
+
+May import `backends`, and all below it; pytest.
+Start with `contract.py`.
+"""
 
 from holdfast.testing.contract import BackendContract
-from holdfast.testing.snapshot import Snapshot, dump
+from holdfast.testing.store_dump import StoreDump, dump
 
-__all__ = ["BackendContract", "Snapshot", "dump"]
+__all__ = ["BackendContract", "StoreDump", "dump"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from holdfast.backends.port import Commit, Labels, Record, RecordWrite
-from holdfast.testing.harness import OTHER_TREE, TREE, Harness, equal, head, holds, record, record_id
-from holdfast.testing.identifiers import HOSTILE
+from holdfast.testing.harness import OTHER_TREE, TREE, Harness, check, check_equal, head, record, record_id
+from holdfast.testing.hostile_ids import HOSTILE
 
 LABELS = Labels("agent\ud800\x00é", "custom", 7, None, record_id(0, TREE), 1_700_000_000_000_000, "next'agent")
 
@@ -22,31 +22,33 @@ class RecordContract(Harness):
     def test_a_record_is_found_by_id(self) -> None:
         one, two = self.write_records(1, 2)
         missing = record_id(3, TREE)
-        equal(
+        check_equal(
             self.backend.records([two.id, missing, one.id, two.id]),
             [two, None, one, two],
             "records: one answer for each id, in order, None where there is none",
         )
-        equal(self.backend.records([]), [], "records of no ids")
+        check_equal(self.backend.records([]), [], "records of no ids")
 
     def test_many_records_are_found_at_once(self) -> None:
         commits = [Commit(TREE, record(number)) for number in range(40)]
-        equal(self.backend.commit_all(commits), [None] * 40, "40 records are written")
+        check_equal(self.backend.commit_all(commits), [None] * 40, "40 records are written")
         asked = [record_id(number % 40, TREE) for number in range(1500)]
         found = [got.sequence if got else None for got in self.backend.records(asked)]
-        equal(found, [number % 40 for number in range(1500)], "records answers for 1,500 ids at once")
+        check_equal(found, [number % 40 for number in range(1500)], "records answers for 1,500 ids at once")
 
     def test_labels_and_expiry_do_not_change_what_is_read(self) -> None:
         labelled = record(1)._replace(labels=LABELS, expires_at_us=4_000_000_000_000_000)
         self.write(record=labelled)
-        equal(self.backend.records([labelled.id]), [as_read(labelled)], "labels are for people, whatever they hold")
+        check_equal(
+            self.backend.records([labelled.id]), [as_read(labelled)], "labels are for people, whatever they hold"
+        )
 
     def test_empty_and_large_records(self) -> None:
         large = bytes(range(256)) * 8192
         self.write(record=record(1, b""))
         self.write(record=record(2, large))
         data = [got.data if got else None for got in self.backend.records([record_id(1, TREE), record_id(2, TREE)])]
-        equal(data, [b"", large], "an empty record and one of 2 MB are given back byte for byte")
+        check_equal(data, [b"", large], "an empty record and one of 2 MB are given back byte for byte")
 
     def test_a_taken_id_is_refused(self) -> None:
         self.write_records(1)
@@ -60,7 +62,7 @@ class RecordContract(Harness):
         rule = "a new record's sequence number must not be taken in its session"
         self.refused(Commit(TREE, record(2)._replace(sequence=1)), "record", rule)
         self.write(record=record(2, session=b"other")._replace(sequence=1))
-        equal(
+        check_equal(
             [[got.id for got in self.backend.session_records(session)] for session in (b"run-001", b"other")],
             [[record_id(1, TREE)], [record_id(2, TREE)]],
             "the same sequence number in another session is free",
@@ -70,15 +72,15 @@ class RecordContract(Harness):
         self.write_records(1, 2)
         tombstone = record(1, b"tombstone")._replace(replaces=b"record 1")
         self.write(record=tombstone)
-        equal(self.backend.records([tombstone.id]), [as_read(tombstone)], "replaces puts other bytes in place")
-        equal(
+        check_equal(self.backend.records([tombstone.id]), [as_read(tombstone)], "replaces puts other bytes in place")
+        check_equal(
             [got.data for got in self.backend.session_records(b"run-001")],
             [b"record 2", b"tombstone"],
             "a replaced record keeps its place in the session",
         )
-        equal(len(self.dump().records), 2, "replacing adds no record")
+        check_equal(len(self.dump().records), 2, "replacing adds no record")
         self.write(record=record(1)._replace(replaces=b"tombstone"))
-        equal(self.backend.records([tombstone.id]), [as_read(record(1))], "a record may be replaced back")
+        check_equal(self.backend.records([tombstone.id]), [as_read(record(1))], "a record may be replaced back")
 
     def test_replacing_other_bytes_is_refused(self) -> None:
         self.write_records(1)
@@ -91,14 +93,18 @@ class RecordContract(Harness):
     def test_replacing_an_empty_record(self) -> None:
         self.write(record=record(1, b""))
         self.write(record=record(1, b"full")._replace(replaces=b""))
-        equal(self.backend.records([record_id(1, TREE)]), [as_read(record(1, b"full"))], "replaces=b'' is not None")
+        check_equal(
+            self.backend.records([record_id(1, TREE)]), [as_read(record(1, b"full"))], "replaces=b'' is not None"
+        )
 
     def test_replacing_several_at_once(self) -> None:
         self.write_records(1, 2, 3)
         ended = [record(n, b"tombstone %d" % n)._replace(replaces=b"record %d" % n) for n in (1, 3)]
         self.commit(Commit(TREE, record(4), more_records=ended))
         found = [got.data for got in self.backend.session_records(b"run-001")]
-        equal(found, [b"record 4", b"tombstone 3", b"record 2", b"tombstone 1"], "all are replaced, beside a new one")
+        check_equal(
+            found, [b"record 4", b"tombstone 3", b"record 2", b"tombstone 1"], "all are replaced, beside a new one"
+        )
 
     def test_replacing_several_is_all_or_nothing(self) -> None:
         self.write_records(1, 2, 3)
@@ -114,10 +120,10 @@ class RecordContract(Harness):
         several = [record(2), record(3, b"three", session=b"other"), record(1, b"new")._replace(replaces=b"record 1")]
         self.commit(Commit(TREE, record(4), more_records=several))
         found = [(got.sequence, got.data) for got in self.backend.session_records(b"run-001")]
-        equal(found, [(4, b"record 4"), (2, b"record 2"), (1, b"new")], "new and replaced ones, beside the first")
-        equal([got.data for got in self.backend.session_records(b"other")], [b"three"], "of any session")
+        check_equal(found, [(4, b"record 4"), (2, b"record 2"), (1, b"new")], "new and replaced ones, beside the first")
+        check_equal([got.data for got in self.backend.session_records(b"other")], [b"three"], "of any session")
         self.commit(Commit(TREE, more_records=[record(5)]))
-        equal(len(self.backend.session_records(b"run-001")), 4, "without a first one, too")
+        check_equal(len(self.backend.session_records(b"run-001")), 4, "without a first one, too")
 
     def test_several_records_are_written_all_or_none(self) -> None:
         self.write_records(1, 2)
@@ -150,10 +156,10 @@ class RecordContract(Harness):
     def test_deleting_a_record(self) -> None:
         one, two, three = self.write_records(1, 2, 3)
         self.commit(Commit(TREE, delete_records=[(two.id, two.data), (one.id, one.data)]))
-        equal(self.backend.records([one.id, two.id, three.id]), [None, None, three], "a deleted record is gone")
-        equal(self.backend.session_records(b"run-001"), [three], "a deleted record is gone from its session")
-        equal(self.backend.page_records(None, 10), [three], "a deleted record is not walked over")
-        equal(self.backend.find_ids(two.id.hex()), [], "a deleted record is not found by its digits")
+        check_equal(self.backend.records([one.id, two.id, three.id]), [None, None, three], "a deleted record is gone")
+        check_equal(self.backend.session_records(b"run-001"), [three], "a deleted record is gone from its session")
+        check_equal(self.backend.page_records(None, 10), [three], "a deleted record is not walked over")
+        check_equal(self.backend.find_ids(two.id.hex()), [], "a deleted record is not found by its digits")
 
     def test_deleting_what_is_no_longer_so_leaves_it_alone(self) -> None:
         one, two = self.write_records(1, 2)
@@ -164,13 +170,15 @@ class RecordContract(Harness):
             )
         )
         changed = before.differences(self.dump())
-        holds(not changed, f"deletions of records with other data, or of none, do nothing: {changed}")
+        check(not changed, f"deletions of records with other data, or of none, do nothing: {changed}")
 
     def test_what_was_deleted_is_free_again(self) -> None:
         (one,) = self.write_records(1)
         self.commit(Commit(TREE, delete_records=[(one.id, one.data)]))
         self.write(record=record(1, b"again"))
-        equal(self.backend.session_records(b"run-001"), [as_read(record(1, b"again"))], "its id and number are free")
+        check_equal(
+            self.backend.session_records(b"run-001"), [as_read(record(1, b"again"))], "its id and number are free"
+        )
 
     def test_a_session_is_listed_newest_first(self) -> None:
         for number in (10, 2, 1, 100, 9):
@@ -181,25 +189,27 @@ class RecordContract(Harness):
         def numbers(**arguments: int) -> list[int]:
             return [got.sequence for got in self.backend.session_records(b"run-001", **arguments)]
 
-        equal(numbers(), [100, 10, 9, 2, 1], "session_records: highest sequence first, by number, of this session only")
-        equal(numbers(before=10), [9, 2, 1], "before= is exclusive")
-        equal(numbers(before=11, limit=2), [10, 9], "before= and limit= together")
-        equal(numbers(limit=1), [100], "limit= keeps the highest")
-        equal(numbers(limit=99), [100, 10, 9, 2, 1], "limit= beyond the end")
-        equal(numbers(before=1), [], "before= the first")
-        equal(self.backend.session_records(b"unknown"), [], "an unknown session has no records")
+        check_equal(
+            numbers(), [100, 10, 9, 2, 1], "session_records: highest sequence first, by number, of this session only"
+        )
+        check_equal(numbers(before=10), [9, 2, 1], "before= is exclusive")
+        check_equal(numbers(before=11, limit=2), [10, 9], "before= and limit= together")
+        check_equal(numbers(limit=1), [100], "limit= keeps the highest")
+        check_equal(numbers(limit=99), [100, 10, 9, 2, 1], "limit= beyond the end")
+        check_equal(numbers(before=1), [], "before= the first")
+        check_equal(self.backend.session_records(b"unknown"), [], "an unknown session has no records")
 
     def test_sequence_numbers_beyond_32_bits(self) -> None:
         numbers = [0, 2**31, 2**40, 10**10]
         for at, number in enumerate(numbers):
             self.write(record=record(at)._replace(sequence=number))
         found = [got.sequence for got in self.backend.session_records(b"run-001")]
-        equal(found, sorted(numbers, reverse=True), "sequence numbers beyond 32 bits keep their order")
+        check_equal(found, sorted(numbers, reverse=True), "sequence numbers beyond 32 bits keep their order")
 
     def test_a_session_may_be_in_several_trees(self) -> None:
         self.write(record=record(1))
         self.write(record=record(2, tree=OTHER_TREE), tree=OTHER_TREE)
-        equal(
+        check_equal(
             [got.id for got in self.backend.session_records(b"run-001")],
             [record_id(2, OTHER_TREE), record_id(1, TREE)],
             "a session is known by its name alone",
@@ -209,22 +219,26 @@ class RecordContract(Harness):
         ids = [bytes(16), b"\xff" * 16, bytes(range(16))]
         for sequence, id_ in enumerate(ids):
             self.write(record=RecordWrite(id_, b"s", sequence, id_))
-        equal([got and got.data for got in self.backend.records(ids)], ids, "ids that users made need no tag of a tree")
-        equal([got.id for got in self.backend.page_records(None, 9)], sorted(ids), "they are walked over in order")
+        check_equal(
+            [got and got.data for got in self.backend.records(ids)], ids, "ids that users made need no tag of a tree"
+        )
+        check_equal(
+            [got.id for got in self.backend.page_records(None, 9)], sorted(ids), "they are walked over in order"
+        )
         self.refused(Commit(TREE, RecordWrite(ids[1], b"t", 0, b"")), "record", "such an id is taken once")
 
     def test_find_ids_by_their_last_digits(self) -> None:
         self.write_records(0x1A, 0x2A, 0x3B)
         one, two, three = (record_id(number, TREE) for number in (0x1A, 0x2A, 0x3B))
-        equal(sorted(self.backend.find_ids("a")), [one, two], "ids whose hex digits end in a")
-        equal(self.backend.find_ids("3b"), [three], "ids whose hex digits end in 3b")
-        equal(self.backend.find_ids("0000002a"), [two], "the eight digits of a short id")
-        equal(self.backend.find_ids(three.hex()), [three], "the whole id")
-        equal(self.backend.find_ids("4"), [], "no such id")
-        equal(len(self.backend.find_ids("", limit=2)), 2, "every id ends in nothing; at most `limit`")
-        equal(len(self.backend.find_ids("a", limit=1)), 1, "at most `limit`")
+        check_equal(sorted(self.backend.find_ids("a")), [one, two], "ids whose hex digits end in a")
+        check_equal(self.backend.find_ids("3b"), [three], "ids whose hex digits end in 3b")
+        check_equal(self.backend.find_ids("0000002a"), [two], "the eight digits of a short id")
+        check_equal(self.backend.find_ids(three.hex()), [three], "the whole id")
+        check_equal(self.backend.find_ids("4"), [], "no such id")
+        check_equal(len(self.backend.find_ids("", limit=2)), 2, "every id ends in nothing; at most `limit`")
+        check_equal(len(self.backend.find_ids("a", limit=1)), 1, "at most `limit`")
         for digits in ("%", "_", "*", "?", ".", "0" * 33 + one.hex(), "../", "'", "x", "é"):
-            equal(self.backend.find_ids(digits), [], f"{digits!r} is no hex digit, and matches none")
+            check_equal(self.backend.find_ids(digits), [], f"{digits!r} is no hex digit, and matches none")
 
     def test_walking_over_all_records(self) -> None:
         numbers = (5, 3, 9, 1, 7, 2, 8)
@@ -234,9 +248,9 @@ class RecordContract(Harness):
         expected = sorted(record_id(number, TREE if number % 2 else OTHER_TREE) for number in numbers)
         walked: list[bytes] = []
         while page := self.backend.page_records(walked[-1] if walked else None, 3):
-            holds(len(page) <= 3, f"page_records(limit=3) gave {len(page)}")
+            check(len(page) <= 3, f"page_records(limit=3) gave {len(page)}")
             walked += [got.id for got in page]
-        equal(
+        check_equal(
             walked, expected, "page_records meets every record once, in the order of ids, of whatever tree and session"
         )
 
@@ -245,9 +259,9 @@ class RecordContract(Harness):
             self.write(record=record(number, session=session)._replace(sequence=1))
             self.write(record=record(number + 1000, session=session)._replace(sequence=2))
         for number, session in enumerate(HOSTILE):
-            equal(
+            check_equal(
                 [(got.id, got.session, got.sequence) for got in self.backend.session_records(session)],
                 [(record_id(number + 1000, TREE), session, 2), (record_id(number, TREE), session, 1)],
                 f"the session {session!r:.80} has its own records, and no others",
             )
-        equal(len(self.dump().records), 2 * len(HOSTILE), "no session has taken another's place")
+        check_equal(len(self.dump().records), 2 * len(HOSTILE), "no session has taken another's place")

@@ -1,4 +1,4 @@
-"""What the parts of the contract share: a store for each test, commits to write, and assertions that explain."""
+"""Shared parts of the contract: a store for each test, commits to write, and assertions that explain."""
 
 from __future__ import annotations
 
@@ -17,28 +17,31 @@ from holdfast.backends.port import (
     RecordWrite,
     RowKey,
     RowWrite,
-    RunWrite,
+    SegmentWrite,
 )
 from holdfast.model import ids
-from holdfast.testing.snapshot import Snapshot, dump
+from holdfast.testing.store_dump import StoreDump, dump
 
 SPACES = ("head", "lease")
 
 _EPOCH_MS = 1_700_000_000_000
 
 
-def sha256(data: bytes) -> bytes:
+def hash_bytes(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
 def tree_id(number: int) -> bytes:
-    """The id of a tree, the same for the same number."""
+    """Return the id of a tree, the same for the same number."""
     tag = bytes((0x80, 0, number >> 8 & 0xFF, number & 0xFF))
     return ids.make(_EPOCH_MS, 0, bytes(4), tag)
 
 
 def record_id(number: int, tree: bytes) -> bytes:
-    """The id of a tree's checkpoint: rises with the number, ends in it, the same for the same number."""
+    """Return the id of a tree's checkpoint: it rises with the number and ends in it.
+
+    The same number gives the same id.
+    """
     return ids.make(_EPOCH_MS + 1 + number, 0, number.to_bytes(4, "big"), ids.tree_tag(tree))
 
 
@@ -47,7 +50,7 @@ OTHER_TREE = tree_id(2)
 
 
 def record(number: int, data: bytes | None = None, *, session: bytes = b"run-001", tree: bytes = TREE) -> RecordWrite:
-    """Record `number` of a session. Without `data`, its content names it."""
+    """Return record `number` of a session. Without `data`, its content names it."""
     content = b"record %d" % number if data is None else data
     return RecordWrite(record_id(number, tree), session, number, content)
 
@@ -56,23 +59,23 @@ def head(value: bytes | None, expect: int, tree: bytes = TREE, key: bytes = b"ru
     return RowWrite(RowKey("head", key, tree), value, expect)
 
 
-def append(log: int, first: int, *elements: bytes) -> RunWrite:
-    """A run of these elements at the end of a log whose tail is `first`."""
-    return RunWrite(log, first, len(elements), b"|".join(elements), tail=first)
+def append(log: int, first: int, *elements: bytes) -> SegmentWrite:
+    """Return an append of these elements to a log whose tail is `first`."""
+    return SegmentWrite(log, first, len(elements), b"|".join(elements), tail=first)
 
 
-def equal(actual: Any, expected: Any, rule: str) -> None:
-    """Asserts, and on failure says which rule of the port was broken before it shows the values."""
+def check_equal(actual: Any, expected: Any, rule: str) -> None:
+    """Assert equality; on failure name the broken rule of the port before the values."""
     if actual != expected:
         raise AssertionError(f"{rule}\n  expected: {expected!r:.600}\n  actual:   {actual!r:.600}")
 
 
-def holds(condition: object, rule: str) -> None:
+def check(condition: object, rule: str) -> None:
     if not condition:
         raise AssertionError(rule)
 
 
-def raises(error: type[BaseException], call: Callable[[], object], rule: str) -> BaseException:
+def check_raises(error: type[BaseException], call: Callable[[], object], rule: str) -> BaseException:
     try:
         result = call()
     except error as caught:
@@ -87,7 +90,7 @@ def skip(reason: str) -> NoReturn:
 
 
 class Harness:
-    """Opens a store before each test (`self.backend`) and closes all that were opened after it."""
+    """A test class that opens a store before each test (`self.backend`) and closes all after it."""
 
     where: Path
     backend: BlockingBackend
@@ -95,10 +98,11 @@ class Harness:
     _folder: tempfile.TemporaryDirectory[str]
 
     def open_backend(self, where: Path) -> AnyBackend:
-        """Opens a store, empty if this `where` is new: a directory that exists, is empty, and is removed afterwards.
+        """Open a store, empty if this `where` is new: an existing empty directory, removed afterwards.
 
-        Opening the same `where` again reaches the same store, if the backend's capabilities say durable or shared.
-        A store that is not in the file system may use the directory's name to tell one test's store from another's.
+        Opening the same `where` again reaches the same store, if the backend's capabilities say
+        durable or shared. A store that is not in the file system may use the directory's name to
+        tell one test's store from another's.
         """
         raise NotImplementedError(f"{type(self).__name__} must define open_backend(self, where)")
 
@@ -114,10 +118,10 @@ class Harness:
         self._folder.cleanup()
 
     def open_again(self) -> BlockingBackend:
-        """One more handle on this test's store."""
+        """Open one more handle on this test's store."""
         opened = self.open_backend(self.where)
         if opened.capabilities.awaitable:
-            from holdfast.backends.loop_thread import blocking
+            from holdfast.backends.bridge.blocking import blocking
 
             backend = blocking(cast("AsyncBackend", opened))
         else:
@@ -126,35 +130,38 @@ class Harness:
         return backend
 
     def commit(self, commit: Commit, backend: BlockingBackend | None = None) -> None:
-        """Carries out one commit and raises its outcome."""
+        """Carry out one commit and raise its outcome."""
         outcomes = (backend or self.backend).commit_all([commit])
-        equal(len(outcomes), 1, "commit_all gives one outcome for each commit")
+        check_equal(len(outcomes), 1, "commit_all gives one outcome for each commit")
         if outcomes[0] is not None:
             raise outcomes[0]
 
     def write(
-        self, *, record: RecordWrite | None = None, runs: tuple[RunWrite, ...] = (), rows: tuple[RowWrite, ...] = (),
+        self, *, record: RecordWrite | None = None, segments: tuple[SegmentWrite, ...] = (),
+        rows: tuple[RowWrite, ...] = (),
         blobs: tuple[bytes, ...] = (), tree: bytes = TREE,
     ) -> None:  # fmt: skip
-        """A commit that is expected to succeed. Blobs are given as their contents."""
-        self.commit(Commit(tree, record, runs=runs, rows=rows, blobs={sha256(data): data for data in blobs}))
+        """Carry out a commit that is expected to succeed. Blobs are given as their contents."""
+        self.commit(
+            Commit(tree, record, segments=segments, rows=rows, blobs={hash_bytes(data): data for data in blobs})
+        )
 
     def refused(self, commit: Commit, kind: str, rule: str) -> None:
-        """Asserts that the commit is refused with this kind of conflict, and has changed nothing at all."""
+        """Assert that the commit is refused with this kind of conflict, and has changed nothing at all."""
         before = self.dump()
         outcome = self.backend.commit_all([commit])[0]
-        holds(
+        check(
             isinstance(outcome, CommitConflict),
             f"{rule}\n  expected: CommitConflict({kind!r})\n  actual:   {outcome!r}",
         )
         assert isinstance(outcome, CommitConflict)
-        equal(outcome.kind, kind, f"{rule}: the conflict says which condition did not hold")
+        check_equal(outcome.kind, kind, f"{rule}: the conflict says which condition did not hold")
         changed = before.differences(self.dump())
-        holds(not changed, f"{rule}: a refused commit changes nothing, but\n  " + "\n  ".join(changed))
+        check(not changed, f"{rule}: a refused commit changes nothing, but\n  " + "\n  ".join(changed))
 
-    def dump(self, backend: BlockingBackend | None = None) -> Snapshot:
+    def dump(self, backend: BlockingBackend | None = None) -> StoreDump:
         return dump(backend or self.backend, SPACES)
 
-    def runs_of(self, log: int) -> list[tuple[int, int]]:
-        """The bounds of all runs of a log, in order."""
-        return [(run.first, run.length) for run in self.dump().runs.get(log, [])]
+    def segments_of(self, log: int) -> list[tuple[int, int]]:
+        """Return the bounds of all segments of a log, in order."""
+        return [(segment.first, segment.length) for segment in self.dump().segments.get(log, [])]

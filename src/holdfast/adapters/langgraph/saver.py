@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
-import os
 import random
-import threading
-from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -22,158 +18,123 @@ from langgraph.checkpoint.base import (
     DeltaChannelHistory,
     get_checkpoint_metadata,
 )
+from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from holdfast.adapters.langgraph import history
-from holdfast.adapters.langgraph.keys import Place
+from holdfast.adapters.langgraph import listing
+from holdfast.adapters.langgraph.allowed_types import SaverTypes
+from holdfast.adapters.langgraph.handle import StoreHandle, ttl_seconds_of
 from holdfast.adapters.langgraph.retention import Shortening, checked
-from holdfast.adapters.langgraph.threads import Threads, config_of
-from holdfast.adapters.langgraph.types import SaverTypes
-from holdfast.backends.bridge import Bridge
-from holdfast.backends.direct import Direct
-from holdfast.backends.inline import Inline
-from holdfast.backends.loop_thread import awaited, blocking
-from holdfast.backends.offload import Offload
-from holdfast.backends.stepping import run_inline
-from holdfast.client import Client
+from holdfast.adapters.langgraph.row_keys import ThreadNamespace
+from holdfast.adapters.langgraph.thread_store import Threads, config_of
+from holdfast.client.client import Client
+from holdfast.client.factory import new_line_memory
+from holdfast.client.sync import SyncClient
 from holdfast.codec.codec import Codec
+from holdfast.codec.unknown_types import OnUnknownType
 from holdfast.errors import UsageError
-from holdfast.opening import DEFAULT_DIRECTORY, DEFAULT_PATH
-from holdfast.operations import arguments
-from holdfast.operations.memory import LineMemory
-from holdfast.sync_client import SyncClient
+from holdfast.operations import validate
 
-T = TypeVar("T")
 DEFAULT_AGENT = "langgraph"
-CACHE_BYTES = 64 * 1024 * 1024  # of conversations that were put last, with their messages: to see what is new in them
+CACHE_BYTES = 64 * 1024 * 1024  # of conversations that were put last, with their messages: to find the new parts
 _STRATEGIES = ("keep_latest", "delete", "delete_all")
 
 
-class HoldfastSaver(BaseCheckpointSaver[str]):
-    """Keeps the state of LangGraph's threads: `graph = builder.compile(checkpointer=HoldfastSaver.from_sqlite("state.db"))`.
+class HoldfastSaver(StoreHandle, BaseCheckpointSaver[str]):
+    """A LangGraph checkpointer that stores threads in holdfast.
 
-    One object serves `invoke` and `ainvoke`, several threads and several event loops. It may be used as it is, at the
-    top of a module for instance, or in a `with` or `async with` block that closes the store at its end.
+    `graph = builder.compile(checkpointer=HoldfastSaver.from_sqlite("state.db"))`.
+
+    One object serves `invoke` and `ainvoke`, several threads and several event loops. It may be
+    used as it is, at the top of a module for instance, or in a `with` or `async with` block that
+    closes the store at its end.
     """
+
+    _own_options = ("allow", "agent_id", "ttl_seconds", "ttl", "keep_last", "allow_blocking", "on_unknown_type")
 
     def __init__(
         self,
-        client: Client | SyncClient,
+        client: Client | SyncClient | Any = None,
         *,
         allow: Iterable[type[Any] | tuple[str, ...]] = (),
         agent_id: str = DEFAULT_AGENT,
         ttl_seconds: float | None = None,
+        ttl: Mapping[str, Any] | None = None,
         keep_last: int | None = None,
         allow_blocking: bool = False,
+        on_unknown_type: OnUnknownType = "plain",
+        conn: Any = None,
+        redis_client: Any = None,
+        redis_url: str | None = None,
+        serde: None = None,
     ) -> None:
-        """A saver on the store of a client, which stays the caller's to close.
+        """Make a saver on a client's store, which the caller closes; by default on the default SQLite file.
 
-        `allow` has classes whose objects may be stored beside those that are known or can be found in an imported
-        module. `ttl_seconds` ends each checkpoint after so long; `keep_last` leaves so many of each namespace of a thread, and
-        ends older ones a few at a time. What a delta channel of a live checkpoint is made from stays with it. The methods without `await` refuse to run on the
-        thread of a running event loop, which they would block; `allow_blocking=True` lets them (a notebook).
+        It also accepts the arguments of LangGraph's own savers: a connection or pool of psycopg, a
+        connection of sqlite3 (`conn=`), a Redis client (`redis_client=`) or its URL (`redis_url=`).
+        The saver reads the address from it and opens its own connections, which `close` and the end
+        of a `with` block close.
+
+        `allow` has classes whose objects may be stored, in addition to known ones and those found
+        in an imported module. `ttl_seconds` expires each checkpoint after that time
+        (`ttl={"default_ttl": minutes}` says the same). `keep_last` keeps that many checkpoints of
+        each namespace of a thread, and expires older ones a few at a time. Ancestors that a delta
+        channel of a live checkpoint needs stay with it.
+
+        On the thread of a running event loop the methods without `await` warn once if the store is
+        local, and refuse to run if it is behind a network; `allow_blocking=True` allows them (a
+        notebook).
+
+        An object whose class is gone, or no longer fits the stored data, comes back as plain data,
+        with a warning (see `holdfast.UnknownValue`); `on_unknown_type="raise"` raises
+        UnknownTypeError instead. `serde`, which LangGraph's own savers take, is refused with an
+        explanation.
         """
+        _refuse_serializer(serde)
         super().__init__()
-        if not isinstance(client, Client | SyncClient):
-            raise UsageError(
-                f"HoldfastSaver takes a Client or a SyncClient, not a {type(client).__name__}. "
-                "HoldfastSaver.from_sqlite('state.db') opens one"
-            )
+        self._connect((client, conn, redis_client), redis_url, allow_blocking=allow_blocking)
         self._allowed = tuple(allow)
-        self._owns_client = False
-        self._allow_blocking = allow_blocking
-        services = client._services
-        inline, looped = _both_ways(services.backend)
-        services = replace(
-            services,
-            codec=Codec(SaverTypes(self._allowed), services.codec.limits),
-            memory=LineMemory(CACHE_BYTES, threading.Lock()),
+        ctx = replace(
+            self._blocking_services,
+            codec=Codec(SaverTypes(self._allowed), self._blocking_services.codec.limits, on_unknown_type),
+            memory=new_line_memory(CACHE_BYTES),
         )
-        agent = arguments.name("agent_id", agent_id)
+        agent = validate.name("agent_id", agent_id)
         last = checked(keep_last)
+        if ttl is not None:
+            if ttl_seconds is not None:
+                raise UsageError("ttl and ttl_seconds say the same, in minutes and in seconds: give one of them")
+            ttl_seconds = ttl_seconds_of(ttl)
         self._here = Threads(
-            replace(services, backend=inline),
+            ctx,
             agent,
-            arguments.ttl(ttl_seconds),
+            validate.ttl(ttl_seconds),
             shortening=None if last is None else Shortening(last),
         )
-        self._there = replace(self._here, services=replace(services, backend=looped))
-
-    # -- opening and closing -----------------------------------------------------------------------------------------
+        self._there = replace(self._here, ctx=replace(ctx, backend=self._awaited_services.backend))
 
     @classmethod
-    def from_sqlite(cls, path: str | os.PathLike[str] = DEFAULT_PATH, **options: Any) -> Self:
-        """On one SQLite file, made if it is not there. Options are this class's and those of `Client.sqlite`."""
-        return cls._opened(lambda rest: Client.sqlite(path, **rest), options)
-
-    @classmethod
-    def from_files(cls, directory: str | os.PathLike[str] = DEFAULT_DIRECTORY, **options: Any) -> Self:
-        return cls._opened(lambda rest: Client.files(directory, **rest), options)
-
-    @classmethod
-    def from_postgres(cls, dsn: str, **options: Any) -> Self:
-        return cls._opened(lambda rest: Client.postgres(dsn, **rest), options)
-
-    @classmethod
-    def from_redis(cls, url: str, **options: Any) -> Self:
-        return cls._opened(lambda rest: Client.redis(url, **rest), options)
-
-    @classmethod
-    def from_url(cls, url: str, **options: Any) -> Self:
-        """On the store at `url`, as `Client.open` takes it."""
-        return cls._opened(lambda rest: Client.open(url, **rest), options)
-
-    @classmethod
-    def memory(cls, **options: Any) -> Self:
-        """On a store that is gone with the process."""
-        return cls._opened(lambda rest: Client.memory(**rest), options)
-
-    @classmethod
-    def _opened(cls, open_client: Any, options: dict[str, Any]) -> Self:
-        own = {
-            name: options.pop(name)
-            for name in ("allow", "agent_id", "ttl_seconds", "keep_last", "allow_blocking")
-            if name in options
-        }
-        saver = cls(open_client(options), **own)
-        saver._owns_client = True
-        return saver
-
-    def close(self) -> None:
-        """Closes the store, if this saver has opened it."""
-        if self._owns_client:
-            run_inline(self._here.services.backend.close())
-
-    async def aclose(self) -> None:
-        if self._owns_client:
-            bridge = cast("Bridge", self._there.services.backend)
-            await bridge.close()
-            if isinstance(bridge, Direct):
-                await asyncio.to_thread(self.close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
+    def _check_options(cls, options: dict[str, Any]) -> None:
+        _refuse_serializer(options.pop("serde", None))
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> Self:
-        """A saver on the same store that also takes these classes. They must be imported already."""
+        """Return a saver on the same store that also takes these classes. They must be imported already."""
         clone = copy.copy(self)
         clone._allowed = (*self._allowed, *extra_allowlist)
-        codec = Codec(SaverTypes(clone._allowed), self._here.services.codec.limits)
-        clone._here = replace(self._here, services=replace(self._here.services, codec=codec))
-        clone._there = replace(self._there, services=replace(self._there.services, codec=codec))
+        known = self._here.ctx.codec
+        codec = Codec(SaverTypes(clone._allowed), known.limits, known.on_unknown_type)
+        clone._here = replace(self._here, ctx=replace(self._here.ctx, codec=codec))
+        clone._there = replace(self._there, ctx=replace(self._there.ctx, codec=codec))
         return clone
+
+    @property
+    def serde(self) -> SerializerProtocol:
+        """Return LangGraph's own serializer, for code that asks for it; this saver does not store through it."""
+        return BaseCheckpointSaver.serde
+
+    @serde.setter
+    def serde(self, given: SerializerProtocol) -> None:
+        if given is not BaseCheckpointSaver.serde:  # which the base class sets
+            _refuse_serializer(given)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -209,12 +170,12 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        return self._run(history.delta_history(self._here, *_place_and_id(config), channels))
+        return self._run(listing.delta_history(self._here, *_place_and_id(config), channels))
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        return await history.delta_history(self._there, *_place_and_id(config), channels)
+        return await listing.delta_history(self._there, *_place_and_id(config), channels)
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -252,8 +213,11 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
     ) -> None:
         await self._there.put_writes(*_place_of_writes(config), writes, task_id, task_path)
 
-    def get_next_version(self, current: str | int | float | None, channel: None) -> str:  # noqa: ARG002, PYI041 - older threads have numbers
-        """The next number, and a random one: two branches never give a channel the same version."""
+    def get_next_version(self, current: Any, channel: None) -> str:  # noqa: ARG002 - LangGraph's name
+        """Return the next number with a random one: two branches never give a channel the same version.
+
+        `current` is a version, a number in older threads, or None.
+        """
         number = int(str(current).split(".", maxsplit=1)[0]) if current is not None else 0
         return f"{number + 1:032}.{random.random():016}"  # noqa: S311 - no secret
 
@@ -279,58 +243,43 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
         await self._there.copy_thread(str(source_thread_id), str(target_thread_id))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """`keep_latest` leaves the newest checkpoint of each namespace; `delete` (or `delete_all`) leaves nothing."""
+        """Prune threads to the newest checkpoint of each namespace (`keep_latest`), or remove them (`delete`).
+
+        `delete_all` is the same as `delete`.
+        """
         self._run(_prune(self._here, thread_ids, strategy))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         await _prune(self._there, thread_ids, strategy)
 
     async def replay_graph(self, graph: Any, start: Any, line: Any, asked: Any, *, plainly: bool) -> Any:
-        """What `client.replay` calls, given a graph that was compiled with this saver."""
-        from holdfast.adapters.langgraph import replaying
+        """Replay a graph that was compiled with this saver, for `client.replay`."""
+        from holdfast.adapters.langgraph import replay
 
         threads = self._here if plainly else self._there
-        return await replaying.replay_graph(threads, graph, start, line, asked, plainly=plainly)
-
-    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        if not self._allow_blocking and _is_on_a_loop():
-            coroutine.close()
-            raise UsageError(
-                "a method of HoldfastSaver without `await` was called on the thread of a running event loop, which it would "
-                "block. Use `graph.ainvoke`, `astream` and `aget_state` there; in a notebook, open the saver with "
-                "allow_blocking=True"
-            )
-        return run_inline(coroutine)
+        return await replay.replay_graph(threads, graph, start, line, asked, plainly=plainly)
 
 
-def _both_ways(bridge: Any) -> tuple[Bridge, Bridge]:
-    """A bridge without an event loop and one for event loops, to the same store; one of them is the given one."""
-    if isinstance(bridge, Inline):
-        over_network = awaited(bridge.backend)
-        return bridge, Direct(over_network) if over_network is not None else Offload(bridge.backend)
-    if bridge.capabilities.awaitable:
-        return Inline(blocking(bridge.backend)), bridge
-    return Inline(bridge.backend), bridge
+def _refuse_serializer(given: object) -> None:
+    if given is not None:
+        raise UsageError(
+            f"HoldfastSaver takes no serializer, and was given a {type(given).__name__}: it stores values by an "
+            "encoding of its own, which no serializer can change, so nothing would be encrypted by one. Leave serde "
+            "out; to encrypt what is stored, put the store on an encrypted volume; to store a class in a way of your "
+            "own, use holdfast.register(cls, encode=..., decode=...)"
+        )
 
 
-def _is_on_a_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
-def _place_and_id(config: RunnableConfig) -> tuple[Place, str | None]:
+def _place_and_id(config: RunnableConfig) -> tuple[ThreadNamespace, str | None]:
     configurable = config.get("configurable") or {}
     if configurable.get("thread_id") is None:
         raise UsageError('the config names no thread: give {"configurable": {"thread_id": "..."}}')
-    return Place(str(configurable["thread_id"]), configurable.get("checkpoint_ns") or ""), (
+    return ThreadNamespace(str(configurable["thread_id"]), configurable.get("checkpoint_ns") or ""), (
         configurable.get("checkpoint_id") or None
     )
 
 
-def _place_of_writes(config: RunnableConfig) -> tuple[Place, str]:
+def _place_of_writes(config: RunnableConfig) -> tuple[ThreadNamespace, str]:
     place, id_ = _place_and_id(config)
     if id_ is None:
         raise UsageError("writes belong to a checkpoint: the config has no checkpoint_id")
@@ -349,7 +298,7 @@ async def _listed(
     ns, id_ = configurable.get("checkpoint_ns"), configurable.get("checkpoint_id") or None
     before_id = ((before or {}).get("configurable") or {}).get("checkpoint_id") or None
     entries = threads.matching(None if thread is None else str(thread), ns, id_, before_id)
-    async for found in history.listed(threads, entries, wanted, limit):
+    async for found in listing.listed(threads, entries, wanted, limit):
         yield found
 
 
@@ -359,7 +308,7 @@ async def _next(found: AsyncIterator[CheckpointTuple]) -> CheckpointTuple | None
 
 async def _prune(threads: Threads, thread_ids: Sequence[str], strategy: str) -> None:
     names = [str(thread) for thread in thread_ids]
-    if arguments.one_of("strategy", strategy, _STRATEGIES) == "keep_latest":
+    if validate.one_of("strategy", strategy, _STRATEGIES) == "keep_latest":
         await threads.prune(names)
         return
     for thread in names:

@@ -1,4 +1,4 @@
-"""The files backend itself: opening, locking, and the verbs of the port over the modules beside this one."""
+"""The files backend itself: opening, locking, and the verbs of the port."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from holdfast.backends.directories import absolute, make_directory
+from holdfast.backends.files import change_log, layout, queries
 from holdfast.backends.files import commit as commits
-from holdfast.backends.files import layout, order, queries
-from holdfast.backends.files.changes import Changes
 from holdfast.backends.files.disk import Disk, store_error
-from holdfast.backends.files.journal import Journal
-from holdfast.backends.files.locking import StoreLock
+from holdfast.backends.files.journal import CommitJournal
+from holdfast.backends.files.lock import StoreLock
+from holdfast.backends.files.write_set import Changes, StoreView
+from holdfast.backends.local_path import absolute, make_directory
 from holdfast.backends.port import (
     BlobInfo,
     Capabilities,
@@ -28,8 +28,8 @@ from holdfast.backends.port import (
     Record,
     Row,
     RowKey,
-    Run,
-    RunInfo,
+    Segment,
+    SegmentInfo,
     Span,
     Usage,
 )
@@ -41,7 +41,10 @@ TIMEOUT = 30.0
 
 
 def open_url(url: str, **options: Any) -> FilesBackend:
-    """`file:///absolute/directory`, percent-encoded where a URL needs it. Options are those of `FilesBackend`."""
+    """Open `file:///absolute/directory`, percent-encoded where a URL needs it.
+
+    Options are those of `FilesBackend`.
+    """
     parts = urlsplit(url)
     if parts.scheme != "file" or parts.netloc or not parts.path.startswith("/") or not url.startswith("file:///"):
         raise UsageError(
@@ -56,11 +59,13 @@ def open_url(url: str, **options: Any) -> FilesBackend:
 
 
 class FilesBackend:
-    """A store in a directory of its own, which is made if it is not there.
+    """A store in a directory of its own, which is created if it is missing.
 
-    `durability="full"` syncs every commit to the disk. `"fast"` leaves that to the system: commits survive the end of
-    the process, however sudden, but a power cut may lose or damage the last ones (damage is detected, never returned).
-    `timeout` is how many seconds to wait for a lock that another process holds.
+    An existing store is opened without writing; only commits and `compact` write to it.
+    `durability="full"` syncs every commit to the disk. `"fast"` leaves that to the system: commits
+    survive the end of the process, however sudden, but a power cut may lose or damage the last ones
+    (damage is detected, never returned). `timeout` is the number of seconds to wait for a lock that
+    another process holds.
     """
 
     def __init__(
@@ -74,35 +79,50 @@ class FilesBackend:
         self._durability = durability
         self._closed = False
         self._disk = Disk(self._root, durable=durability == "full")
-        self._journal = Journal(self._disk)
-        self._lock = StoreLock(self._disk.at(layout.LOCK), timeout)
+        self._journal = CommitJournal(self._disk)
+        self._lock = StoreLock(self._disk.tree, layout.LOCK, timeout)
+        self._is_prepared = False  # for writing
         try:
             self._open()
-        except OSError as error:
-            raise store_error(self._root, "opened", error) from error
+        except BaseException as error:
+            self._lock.close()
+            if isinstance(error, OSError):
+                raise store_error(self._root, "opened", error) from error
+            raise
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(name="files", durability=self._durability, location=self._root)
+        return Capabilities(
+            name="files",
+            durability=self._durability,
+            location=self._root,
+            directory=self._root,
+            timeout=self._lock.timeout,
+        )
 
     def _open(self) -> None:
-        known = _is_store(self._disk)
-        if not known:
+        if _is_store(self._disk):
+            self._lock.hold(self._journal.view, exclusive=False)  # raises at once if the journal is invalid
+        else:
             make_directory(Path(self._root))
-        self._lock.hold(self._prepare, exclusive=True)
+            self._lock.hold(self._prepare, exclusive=True)
 
     def _prepare(self) -> None:
+        """Put the store into the state that writers need, and carry out a pending journal."""
         self._disk.make_folder(layout.STAGED)
         self._journal.replay()
+        if self._is_prepared:
+            return
         self._journal.clear()
-        if not _is_store(self._disk):  # nobody else was first
+        if not _is_store(self._disk):  # no other process created it first
             about = json.dumps({"format": layout.FORMAT, "layout": "files"}).encode() + b"\n"
             staged = f"{layout.STAGED}/about"
             self._disk.create(staged, about)
             self._disk.move(staged, layout.ABOUT)
             self._disk.sync_folder("")
         if self._disk.info(layout.ORDER) is None:
-            order.build(self._disk, queries.ids(self._disk))
+            change_log.build(self._disk)
+        self._is_prepared = True
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
@@ -115,7 +135,7 @@ class FilesBackend:
         except Exception as error:
             if len(commits) == 1:
                 return [self._translate(error, "written")]
-        # Something could not be written: each is tried by itself, so that it fails alone.
+        # A write failed: each commit is tried by itself, so that it fails alone.
         outcomes: list[BaseException | None] = []
         for commit in commits:
             try:
@@ -125,9 +145,9 @@ class FilesBackend:
         return outcomes
 
     def _commit_together(self, wanted: Sequence[Commit]) -> list[BaseException | None]:
-        """Raises an error if nothing of them all was done."""
-        self._journal.replay()  # should the one before have failed while it was applied
-        together = Changes(self._disk, cache(lambda: order.last_position(self._disk)))
+        """Commit together; raise an error if nothing of them all was done."""
+        self._prepare()
+        together = Changes(self._disk, cache(lambda: change_log.last_position(self._disk)))
         outcomes: list[BaseException | None] = []
         for commit in wanted:
             alone = Changes(together, together.last_position)
@@ -144,60 +164,66 @@ class FilesBackend:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def records(self, ids: Sequence[bytes]) -> list[Record | None]:
-        return self._read(lambda: queries.records(self._disk, ids))
+        return self._read(lambda view: queries.records(view, ids))
 
     def session_records(self, session: bytes, *, before: int | None = None, limit: int | None = None) -> list[Record]:
-        return self._read(lambda: queries.session_records(self._disk, session, before, limit))
+        return self._read(lambda view: queries.session_records(view, session, before, limit))
 
     def find_ids(self, ending: str, limit: int = 2) -> list[bytes]:
-        return self._read(lambda: queries.find_ids(self._disk, ending, limit))
+        return self._read(lambda view: queries.find_ids(view, ending, limit))
 
-    def runs(self, spans: Sequence[Span]) -> list[list[Run]]:
-        return self._read(lambda: queries.runs(self._disk, spans))
+    def segments(self, spans: Sequence[Span]) -> list[list[Segment]]:
+        return self._read(lambda view: queries.segments(view, spans))
 
     def blobs(self, hashes: Sequence[bytes]) -> list[bytes | None]:
-        return self._read(lambda: queries.blobs(self._disk, hashes))
+        return self._read(lambda view: queries.blobs(view, hashes))
 
     def rows(self, keys: Sequence[RowKey]) -> list[Row | None]:
-        return self._read(lambda: queries.rows(self._disk, keys))
+        return self._read(lambda view: queries.rows(view, keys))
 
     def scan(
         self, space: str, *, tree: bytes | None = None, prefix: bytes = b"", after: bytes | None = None,
         limit: int | None = None,
     ) -> list[tuple[RowKey, Row]]:  # fmt: skip
-        return self._read(lambda: queries.scan(self._disk, space, tree=tree, prefix=prefix, after=after, limit=limit))
+        return self._read(lambda view: queries.scan(view, space, tree=tree, prefix=prefix, after=after, limit=limit))
 
     def page_records(self, after: bytes | None, limit: int) -> list[Record]:
-        return self._read(lambda: queries.page_records(self._disk, after, limit))
+        return self._read(lambda view: queries.page_records(view, after, limit))
 
     def changes(self, after: int, limit: int) -> list[Change]:
         self._check_open()
         with self._translated("read"):
-            if not order.has_news(self._disk, after):
+            if not change_log.has_news(self._disk, after):
                 return []
-        return self._read(lambda: order.changes(self._disk, after, limit))
+        return self._read(lambda view: change_log.changes(view, after, limit))
+
+    def recent(self, before: int | None, limit: int) -> list[Change]:
+        return self._read(lambda view: change_log.recent(view, before, limit))
 
     def last_change(self) -> int:
-        return self._read(lambda: order.last_position(self._disk))
+        return self._read(change_log.last_position)
 
-    def page_runs(self, after: tuple[int, int] | None, limit: int) -> list[RunInfo]:
-        return self._read(lambda: queries.page_runs(self._disk, after, limit))
+    def page_segments(self, after: tuple[int, int] | None, limit: int) -> list[SegmentInfo]:
+        return self._read(lambda view: queries.page_segments(view, after, limit))
 
     def page_blobs(self, after: bytes | None, limit: int) -> list[BlobInfo]:
-        return self._read(lambda: queries.page_blobs(self._disk, after, limit))
+        return self._read(lambda view: queries.page_blobs(view, after, limit))
 
     def usage(self) -> Usage:
-        return self._read(lambda: queries.usage(self._disk))
+        return self._read(queries.usage)
 
     # -- the rest ------------------------------------------------------------------------------------------------------
 
     def compact(self) -> None:
-        """Deleted files are gone at once: only what a crashed commit left staged is there to be removed, and what the
-        order says of deleted records."""
+        """Remove what a crashed commit left staged, and the entries of deleted records in the order.
+
+        Deleted files are gone at once.
+        """
 
         def tidy() -> None:
+            self._prepare()
             self._journal.clear()
-            order.shorten(self._disk)
+            change_log.shorten(self._disk)
 
         self._write(tidy)
 
@@ -205,28 +231,19 @@ class FilesBackend:
         self._closed = True
         self._lock.close()
 
-    def _read(self, query: Callable[[], T]) -> T:
-        """Asks with the shared lock or, if a commit must first be brought to its end, with the exclusive one."""
+    def _read(self, query: Callable[[StoreView], T]) -> T:
+        """Run a query under the shared lock, and write nothing.
 
-        def at_once() -> tuple[T] | None:
-            return None if self._journal.pending() else (query(),)
-
+        A pending commit is seen as if it were carried out: the next writer carries it out.
+        """
         self._check_open()
         with self._translated("read"):
-            found = self._lock.hold(at_once, exclusive=False)
-            return self._lock.hold(self._after_replay(query), exclusive=True) if found is None else found[0]
+            return self._lock.hold(lambda: query(self._journal.view()), exclusive=False)
 
     def _write(self, change: Callable[[], T]) -> T:
         self._check_open()
         with self._translated("written"):
-            return self._lock.hold(self._after_replay(change), exclusive=True)
-
-    def _after_replay(self, work: Callable[[], T]) -> Callable[[], T]:
-        def replay_first() -> T:
-            self._journal.replay()
-            return work()
-
-        return replay_first
+            return self._lock.hold(change, exclusive=True)
 
     @contextmanager
     def _translated(self, attempted: str) -> Iterator[None]:
@@ -244,20 +261,27 @@ class FilesBackend:
 
 
 def _is_store(disk: Disk) -> bool:
-    """Whether the directory is a store of ours, False if it is absent or empty. Raises if it is anything else."""
+    """Return whether the directory is a store of ours, False if it is absent or empty.
+
+    Raise an error if it is anything else.
+    """
     raw = disk.read(layout.ABOUT)
     if raw is None:
         others = [name for name in disk.names("") if name not in (layout.LOCK, layout.STAGED) and name[0] != "."]
-        if others:
+        raw = disk.read(
+            layout.ABOUT
+        )  # another process may have created the store in between: it writes this file first
+        if raw is None and others:
             raise UsageError(
                 f"{disk.root} is not a store (it has no {layout.ABOUT}) and not empty (it has {min(others)!r}): "
                 "name a new or an empty directory"
             )
+    if raw is None:
         return False
     try:
         about = json.loads(raw)
         number, kind = int(about["format"]), about["layout"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise CorruptError(
             f'{disk.at(layout.ABOUT)} is damaged: it should be {{"format": {layout.FORMAT}, "layout": "files"}}. '
             "If nothing else is, write that into it"

@@ -1,6 +1,6 @@
-"""Deciding one commit: every condition is checked against the view, and every change is noted on it.
+"""The decision about one commit: conditions are checked against the view, changes noted on it.
 
-A commit that is refused has noted something, perhaps: the caller throws the view away.
+A refused commit may have noted changes: the caller discards the view.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import time
 
 from holdfast.backends.files import envelope, layout
-from holdfast.backends.files.changes import Changes, View
-from holdfast.backends.files.layout import RunName
+from holdfast.backends.files.layout import SegmentName
+from holdfast.backends.files.write_set import Changes, View
 from holdfast.backends.port import (
     ABSENT,
     ANY_VERSION,
@@ -19,15 +19,15 @@ from holdfast.backends.port import (
     RecordWrite,
     Row,
     RowWrite,
-    RunDelete,
-    RunWrite,
+    SegmentDelete,
+    SegmentWrite,
 )
 
 
-def runs_in(view: View, log: int) -> list[RunName]:
-    """The runs of a log, in order."""
+def segments_in(view: View, log: int) -> list[SegmentName]:
+    """Return the segments of a log, in order."""
     folder = layout.log_folder(log)
-    return sorted(run for name in view.names(folder) if (run := layout.run_in(folder, name)) is not None)
+    return sorted(segment for name in view.names(folder) if (segment := layout.run_in(folder, name)) is not None)
 
 
 def record_at(view: View, path: str) -> Record | None:
@@ -36,7 +36,7 @@ def record_at(view: View, path: str) -> Record | None:
 
 
 def decide(view: Changes, commit: Commit) -> None:
-    """Raises `CommitConflict` if a condition does not hold."""
+    """Check a commit and note its changes; raise `CommitConflict` if a condition does not hold."""
     for id_, prefix in commit.require:
         record = record_at(view, layout.record_path(id_))
         if record is None or not record.data.startswith(prefix):
@@ -47,8 +47,8 @@ def decide(view: Changes, commit: Commit) -> None:
             raise CommitConflict("row", key)
     for row in commit.rows:
         _write_row(view, row)
-    for run in commit.runs:
-        _write_run(view, run)
+    for segment in commit.segments:
+        _write_run(view, segment)
     if commit.record is not None:
         _write_record(view, commit.record)
     for write in commit.more_records:
@@ -58,7 +58,7 @@ def decide(view: Changes, commit: Commit) -> None:
         _write_blob(view, hash_, data, now)
     for id_, data in commit.delete_records:
         _delete_record(view, id_, data)
-    for delete in commit.delete_runs:
+    for delete in commit.delete_segments:
         _delete_run(view, delete)
     for hash_, before in commit.delete_blobs.items():
         path = layout.blob_path(hash_)
@@ -84,14 +84,14 @@ def _write_row(view: Changes, write: RowWrite) -> None:
         view.remove(path)
 
 
-def _write_run(view: Changes, write: RunWrite) -> None:
-    runs = runs_in(view, write.log)
-    tail = runs[-1].end if runs else 0
-    replaced = [run for run in runs if run.first >= write.first]
+def _write_run(view: Changes, write: SegmentWrite) -> None:
+    segments = segments_in(view, write.log)
+    tail = segments[-1].end if segments else 0
+    replaced = [segment for segment in segments if segment.first >= write.first]
     if tail != write.tail or (write.first < tail and (not replaced or replaced[0].first != write.first)):
-        raise CommitConflict("run", write.log)
-    for run in replaced:
-        view.remove(run.path)
+        raise CommitConflict("segment", write.log)
+    for segment in replaced:
+        view.remove(segment.path)
     view.put(layout.run_path(write.log, write.first, write.length), write.data)
 
 
@@ -121,11 +121,11 @@ def _delete_record(view: Changes, id_: bytes, data: bytes) -> None:
 
 
 def _write_blob(view: Changes, hash_: bytes, data: bytes, now: int) -> None:
-    """A blob that is there is only touched, unless it was cut short: then it is written again."""
+    """Write a blob; only touch one that exists, unless it was cut short: then it is rewritten."""
     path = layout.blob_path(hash_)
     info = view.info(path)
     if info is not None:
-        # Later than before, whatever the clock says: collection must see that it was written again.
+        # Later than before, even if the clock stands still: gc must see that it was written again.
         now = max(now, info.time_us + 1)
     if info is not None and info.size == len(data):
         view.touch(path, now)
@@ -133,7 +133,7 @@ def _write_blob(view: Changes, hash_: bytes, data: bytes, now: int) -> None:
         view.put(path, data, now)
 
 
-def _delete_run(view: Changes, delete: RunDelete) -> None:
+def _delete_run(view: Changes, delete: SegmentDelete) -> None:
     path = layout.run_path(delete.log, delete.first, delete.length)
     if view.info(path) is None:
         return

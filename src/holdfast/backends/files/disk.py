@@ -1,20 +1,29 @@
-"""The file system as the files backend uses it: paths relative to the store, owner-only modes, durable writes."""
+"""The file system as the files backend uses it: relative paths, owner-only modes, durable writes.
+
+Every file is reached through `backends/root_directory.py`: no link below the store's root is
+followed, and anything but a regular file or directory is `CorruptError`. A file with other names is
+never written in place: one of them may be outside.
+"""
 
 # Paths are text here: a commit handles dozens of them, and pathlib would cost more than the calls do.
-# ruff: noqa: PTH102, PTH105, PTH106, PTH108, PTH116, PTH120, PTH123, PTH208
+# ruff: noqa: PTH120, PTH208
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
+import stat
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from holdfast.errors import StoreError
+from holdfast.backends.root_directory import FILE_MODE, NEW_FILE, READABLE_DIRECTORY, RootDirectory
+from holdfast.errors import CorruptError, StoreError
 
 FOLDER_MODE = 0o700
-FILE_MODE = 0o600
+DEEPEST = 4  # maximum depth of the folders that we create
+SMALLEST_READ = 4096
+COPY_END = ".copy"  # of the copy that replaces a file with other names
 
 _REMEDIES = {
     errno.ENOSPC: "the disk is full: free some space and try again",
@@ -43,7 +52,7 @@ def store_error(root: str, attempted: str, error: OSError) -> StoreError:
 
 
 def sync_file(descriptor: int) -> None:
-    """fsync, down to the medium on macOS too, where plain fsync stops at the drive's cache."""
+    """Sync a file down to the medium, also on macOS, where plain fsync stops at the drive's cache."""
     import fcntl
 
     full = getattr(fcntl, "F_FULLFSYNC", None)
@@ -53,56 +62,92 @@ def sync_file(descriptor: int) -> None:
         fcntl.fcntl(descriptor, full)
 
 
+class FileReader(Protocol):
+    """A file to read parts of."""
+
+    @property
+    def size(self) -> int: ...
+
+    def read_at(self, length: int, offset: int) -> bytes: ...
+
+
+class _DescriptorReader(NamedTuple):
+    descriptor: int
+    size: int
+
+    def read_at(self, length: int, offset: int) -> bytes:
+        return os.pread(self.descriptor, length, offset)
+
+
 class Disk:
-    """`durable=False` leaves out every fsync."""
+    """The directory of one store; `durable=False` leaves out every fsync."""
 
     def __init__(self, root: str, *, durable: bool) -> None:
         self.root = root
+        self.tree = RootDirectory(root)
         self._durable = durable
 
     def at(self, path: str) -> str:
-        return f"{self.root}/{path}"
+        return self.tree.at(path)
 
-    # -- reading: what is not there is None, or empty -----------------------------------------------------------------
+    # -- reading: a missing file is None, or empty ---------------------------------------------------------------------
 
     def read(self, path: str) -> bytes | None:
         try:
-            with open(self.at(path), "rb") as file:
-                return file.read()
+            descriptor, found = self.tree.open_file(path)
         except FileNotFoundError:
             return None
+        try:
+            return _read_whole(descriptor, found.st_size)
+        finally:
+            os.close(descriptor)
 
     def names(self, folder: str) -> list[str]:
         try:
-            return os.listdir(self.at(folder))
-        except (FileNotFoundError, NotADirectoryError):  # a file among folders is not ours
+            directory = self.tree.open_folder(folder, READABLE_DIRECTORY)
+        except FileNotFoundError:
             return []
+        except NotADirectoryError:  # a file among folders is not ours
+            if not folder:
+                raise
+            return []
+        try:
+            return os.listdir(directory)
+        finally:
+            os.close(directory)
 
     def info(self, path: str) -> FileInfo | None:
         try:
-            found = os.stat(self.at(path))
+            found = self.tree.info(path)
         except FileNotFoundError:
             return None
         return FileInfo(found.st_size, found.st_mtime_ns // 1000)
 
-    @contextlib.contextmanager
-    def reading(self, path: str) -> Iterator[int | None]:
-        """A descriptor to read parts of a file by."""
+    def is_folder(self, path: str) -> bool:
+        """Return whether there is a folder; a link to one does not count."""
         try:
-            descriptor = os.open(self.at(path), os.O_RDONLY | os.O_CLOEXEC)
+            return stat.S_ISDIR(self.tree.info(path).st_mode)
+        except (FileNotFoundError, CorruptError):
+            return False
+
+    @contextlib.contextmanager
+    def reading(self, path: str) -> Iterator[FileReader | None]:
+        try:
+            descriptor, found = self.tree.open_file(path)
         except FileNotFoundError:
             yield None
             return
         try:
-            yield descriptor
+            yield _DescriptorReader(descriptor, found.st_size)
         finally:
             os.close(descriptor)
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def create(self, path: str, data: bytes, time_us: int | None = None) -> None:
-        """A new file with this content, durable but for its name: `sync_folder` makes that durable."""
-        descriptor = os.open(self.at(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+        """Create a file with this content, durable except for its name: `sync_folder` makes that durable."""
+        with self.tree.parent(path) as (directory, name):
+            descriptor = os.open(name, NEW_FILE, FILE_MODE, dir_fd=directory)
         try:
             rest = memoryview(data)
             while rest:
@@ -115,8 +160,9 @@ class Disk:
             os.close(descriptor)
 
     def write_at(self, path: str, offset: int, data: bytes) -> None:
-        """Puts bytes into a file, which is made if it is not there; durable but for its name."""
-        descriptor = os.open(self.at(path), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        """Write bytes into a file, which is created if missing; durable except for its name."""
+        self._separate(path)
+        descriptor, _ = self.tree.open_file(path, os.O_WRONLY | os.O_CREAT)
         try:
             rest = memoryview(data)
             while rest:
@@ -127,10 +173,26 @@ class Disk:
         finally:
             os.close(descriptor)
 
-    def twin(self, path: str, other: str) -> None:
-        """A second name for a file, or where the file system has no hard links, a copy."""
+    def _separate(self, path: str) -> None:
+        """Replace a file that has other names (such as a backup by hard links) by a copy to write to."""
         try:
-            os.link(self.at(path), self.at(other))
+            found = self.tree.info(path)
+        except FileNotFoundError:
+            return
+        if found.st_nlink == 1:
+            return
+        data = self.read(path)
+        assert data is not None
+        self.remove(path + COPY_END)  # of a process that died
+        self.create(path + COPY_END, data, found.st_mtime_ns // 1000)
+        self.move(path + COPY_END, path)
+        self.sync_folder(os.path.dirname(path))
+
+    def twin(self, path: str, other: str) -> None:
+        """Give a file a second name, or a copy where the file system has no hard links."""
+        try:
+            with self.tree.parent(path) as (directory, name), self.tree.parent(other) as (beside, second):
+                os.link(name, second, src_dir_fd=directory, dst_dir_fd=beside, follow_symlinks=False)
         except OSError as error:
             if error.errno not in _NO_HARD_LINKS:
                 raise
@@ -139,43 +201,59 @@ class Disk:
             self.create(other, data)
 
     def move(self, path: str, target: str) -> None:
-        """Puts a file in place of whatever is there, and its folder too."""
+        """Move a file, over any existing one; create its folder if missing."""
         try:
-            os.replace(self.at(path), self.at(target))
+            self._rename(path, target)
         except FileNotFoundError:
             if self.info(path) is None:
                 raise
             self.make_folder(os.path.dirname(target))
-            os.replace(self.at(path), self.at(target))
+            self._rename(path, target)
+
+    def _rename(self, path: str, target: str) -> None:
+        with self.tree.parent(path) as (directory, name), self.tree.parent(target) as (beside, second):
+            os.replace(name, second, src_dir_fd=directory, dst_dir_fd=beside)
 
     def touch(self, path: str, time_us: int) -> None:
         with contextlib.suppress(FileNotFoundError):
-            os.utime(self.at(path), ns=(time_us * 1000, time_us * 1000))
-            self._sync(path)
+            self._separate(path)
+            descriptor, _ = self.tree.open_file(path)
+            try:
+                os.utime(descriptor, ns=(time_us * 1000, time_us * 1000))
+                if self._durable:
+                    sync_file(descriptor)
+            finally:
+                os.close(descriptor)
 
     def remove(self, path: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.at(path))
+        with contextlib.suppress(FileNotFoundError), self.tree.parent(path) as (directory, name):
+            os.unlink(name, dir_fd=directory)
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove an empty folder; raise `OSError` if it is not empty."""
+        with self.tree.parent(folder) as (directory, name):
+            os.rmdir(name, dir_fd=directory)
 
     def prune(self, folder: str) -> None:
-        """Removes a folder if it is empty, and those above it that are empty without it, but for the topmost."""
+        """Remove an empty folder, and the folders above it that become empty, except for the topmost."""
         while "/" in folder:
             try:
-                os.rmdir(self.at(folder))
+                self.remove_folder(folder)
             except OSError:  # it is not empty, or was removed before
                 return
             folder = os.path.dirname(folder)
 
     def empty(self, folder: str) -> None:
         for name in self.names(folder):
-            os.unlink(self.at(f"{folder}/{name}"))
+            self.remove(f"{folder}/{name}")
 
     def make_folder(self, folder: str) -> None:
-        """Durable at once: what is in a folder is no safer than the folder."""
-        if self.info(folder) is not None:  # nearly always, and cheaper to find out than by trying
+        """Create a folder, durable at once: a file is no safer than its folder."""
+        if self.info(folder) is not None:  # nearly always, and cheaper to check than to try
             return
         try:
-            os.mkdir(self.at(folder), FOLDER_MODE)
+            with self.tree.parent(folder) as (directory, name):
+                os.mkdir(name, FOLDER_MODE, dir_fd=directory)
         except FileExistsError:
             return
         except FileNotFoundError:
@@ -187,31 +265,44 @@ class Disk:
         self.sync_folder(os.path.dirname(folder))
 
     def sync_folder(self, folder: str) -> None:
-        """Makes the names in a folder durable; if it was removed when it got empty, that."""
+        """Make the names in a folder durable, or its removal if it was pruned."""
+        if not self._durable:
+            return
         try:
-            self._sync(folder)
+            directory = self.tree.open_folder(folder, READABLE_DIRECTORY)
         except FileNotFoundError:
             if not folder:
                 raise
             self.sync_folder(os.path.dirname(folder))
-
-    def _sync(self, path: str) -> None:
-        if not self._durable:
             return
-        descriptor = os.open(self.at(path), os.O_RDONLY | os.O_CLOEXEC)
         try:
-            sync_file(descriptor)
+            sync_file(directory)
         finally:
-            os.close(descriptor)
+            os.close(directory)
 
     def used(self, folder: str) -> int:
-        """The bytes that a folder takes on the disk, each file counted once however many names it has."""
+        """Return the bytes that a folder takes on the disk, each file counted once despite several names."""
         total, seen = 0, set()
-        for at, _, names in os.walk(self.at(folder)):
-            for name in names:
-                with contextlib.suppress(FileNotFoundError):
-                    found = os.lstat(f"{at}/{name}")
-                    if found.st_ino not in seen:
-                        seen.add(found.st_ino)
-                        total += max(found.st_size, getattr(found, "st_blocks", 0) * 512)
+        top = self.tree.open_folder(folder, READABLE_DIRECTORY)
+        try:
+            for at, folders, names, directory in os.fwalk(".", dir_fd=top):
+                if at.count("/") >= DEEPEST:
+                    folders.clear()  # deeper folders are not ours, and may be endless
+                for name in names:
+                    with contextlib.suppress(FileNotFoundError):
+                        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+                        if found.st_ino not in seen:
+                            seen.add(found.st_ino)
+                            total += max(found.st_size, getattr(found, "st_blocks", 0) * 512)
+        finally:
+            os.close(top)
         return total
+
+
+def _read_whole(descriptor: int, size: int) -> bytes:
+    """Read all of a file, also if it has grown since its size was read."""
+    parts: list[bytes] = []
+    while part := os.read(descriptor, max(size + 1, SMALLEST_READ)):
+        parts.append(part)
+        size -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -1,11 +1,12 @@
-"""What our own files have around their content: two lines that a person can read (`head -2`), one of them a checksum.
+"""The envelope of our own files: two readable lines (`head -2`), one of them a checksum.
 
     holdfast row 1 crc32 5d2f08a1
     {"space":"head","tree":"…","key":"run-001","version":3}
     the value, as it is
 
-The checksum covers the second line and, but for records, what follows: a record's data is verified by those who made
-it, and damage to it must reach them as it is. Bytes in the second line are percent-encoded.
+The checksum covers the second line and, except for records, the content. A record's data is
+verified by the layer that made it, and must reach that layer even if damaged. Bytes in the second
+line are percent-encoded.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from holdfast.errors import CorruptError
 
 VERSION = 1
 POSITION = "position"
+# Errors of a foreign second line: a missing part, one of another type, or an endless number.
+_INCOMPLETE = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 
 
 class RecordFile(NamedTuple):
@@ -35,7 +38,7 @@ def wrap(kind: str, about: dict[str, Any], content: bytes = b"", *, cover_conten
 
 
 def unwrap(kind: str, raw: bytes, path: str, *, content_covered: bool = True) -> tuple[dict[str, Any], bytes]:
-    """The second line and the content. Raises `CorruptError` for anything that `wrap` did not make."""
+    """Return the second line and the content; raise `CorruptError` for anything that `wrap` did not make."""
     first, _, rest = raw.partition(b"\n")
     words = first.split(b" ")
     if len(words) != 5 or words[0] != b"holdfast" or words[1] != kind.encode() or words[3] != b"crc32":
@@ -46,7 +49,7 @@ def unwrap(kind: str, raw: bytes, path: str, *, content_covered: bool = True) ->
         raise _damaged(path, "its checksum is another")
     try:
         about = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _damaged(path, "its second line is not JSON") from error
     if not isinstance(about, dict):
         raise _damaged(path, "its second line is not an object")
@@ -59,21 +62,24 @@ def row_file(key: RowKey, row: Row) -> bytes:
 
 
 def read_row(raw: bytes, path: str) -> tuple[RowKey, Row]:
-    """Raises `CorruptError` also for a row that is not where its key belongs: a file that was renamed or swapped."""
+    """Read a row; raise `CorruptError` also if its file was renamed or swapped."""
     about, value = unwrap("row", raw, path)
     try:
         key = RowKey(about["space"], unquote_to_bytes(about["key"]), bytes.fromhex(about["tree"]))
         row = Row(value, int(about["version"]))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        place = layout.row_path(key)
+    except _INCOMPLETE as error:
         raise _damaged(path, "its second line is incomplete") from error
-    if layout.row_path(key) != path:
+    if place != path:
         raise _damaged(path, f"it holds the row {key.space}/{about['key']:.80}, which belongs elsewhere")
     return key, row
 
 
 def record_file(write: RecordWrite, known: RecordFile | None, position: int | None) -> bytes:
-    """The file of a record; one that replaces another keeps its place, and its labels if it brings none. `position` is
-    that of a new one."""
+    """Return the bytes of a record's file; `position` is that of a new record.
+
+    A record that replaces another keeps its position, and its labels if it brings none.
+    """
     session, sequence = (known.record.session, known.record.sequence) if known else (write.session, write.sequence)
     about: dict[str, Any] = known.about if known else {}
     if write.labels is not None:
@@ -89,12 +95,12 @@ def record_file(write: RecordWrite, known: RecordFile | None, position: int | No
 
 
 def read_record(raw: bytes, path: str) -> RecordFile:
-    """Raises `CorruptError` also for a record that is not where its id and its session's number belong."""
+    """Read a record; raise `CorruptError` also if its id or session's number belongs elsewhere."""
     about, data = unwrap("record", raw, path, content_covered=False)
     try:
         id_, session = bytes.fromhex(about["id"]), unquote_to_bytes(about["session"])
         record = Record(id_, session, int(about["sequence"]), data)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except _INCOMPLETE as error:
         raise _damaged(path, "its second line is incomplete") from error
     if path not in (layout.record_path(id_), layout.session_path(session, record.sequence)):
         raise _damaged(path, f"it holds the record {about['id']}, which belongs elsewhere")

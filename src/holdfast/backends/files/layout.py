@@ -1,10 +1,11 @@
-"""Where things are: paths within the store's directory, and back. `files/__init__.py` tells it in prose."""
+"""The layout of a store's directory: paths of its files, and back. `files/__init__.py` describes it."""
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
-from holdfast.backends.files.names import name_of
+from holdfast.backends.files.file_names import is_name, name_of
 from holdfast.backends.port import STORE, RowKey
 
 FORMAT = 1
@@ -27,9 +28,12 @@ RUN_END = ".run"
 ROW_END = ".row"
 
 _STORE_NAME = "_store"
+_STAGED_FILE = re.compile(f"{STAGED}/(?:0|[1-9][0-9]*)")
+ID_BYTES = 16
+HASH_BYTES = 32
 
 
-class RunName(NamedTuple):
+class SegmentName(NamedTuple):
     first: int
     length: int
     path: str
@@ -37,6 +41,10 @@ class RunName(NamedTuple):
     @property
     def end(self) -> int:
         return self.first + self.length
+
+
+def staged_path(number: int) -> str:
+    return f"{STAGED}/{number}"
 
 
 def record_path(id_: bytes) -> str:
@@ -77,17 +85,17 @@ def row_path(key: RowKey) -> str:
     return f"{tree_folder(key.space, key.tree)}/{name_of(key.key)}{ROW_END}"
 
 
-# What is in a directory and can't be one of ours (`.DS_Store`, a backup of an editor) is not ours, and passed over.
+# Files that can't be ours (`.DS_Store`, a backup of an editor) are ignored.
 
 
 def number_in(name: str, end: str = "") -> int | None:
-    """The number that a log's folder or a session's record is named by."""
+    """Return the number in the name of a log's folder or a session's record."""
     digits = name.removesuffix(end)
     return int(digits) if name.endswith(end) and digits.isascii() and digits.isdigit() else None
 
 
 def bytes_in(name: str, end: str = "") -> bytes | None:
-    """The id or hash that a file is named by."""
+    """Return the id or hash in the name of a file."""
     try:
         return bytes.fromhex(name.removesuffix(end)) if name.endswith(end) else None
     except ValueError:
@@ -98,9 +106,45 @@ def tree_in(name: str) -> bytes | None:
     return STORE if name == _STORE_NAME else bytes_in(name)
 
 
-def run_in(folder: str, name: str) -> RunName | None:
+def run_in(folder: str, name: str) -> SegmentName | None:
     first, dash, rest = name.partition("-")
     begin, length = number_in(first), number_in(rest, RUN_END)
     if not dash or begin is None or length is None:
         return None
-    return RunName(begin, length, f"{folder}/{name}")
+    return SegmentName(begin, length, f"{folder}/{name}")
+
+
+# The names in a journal are data. A name that the functions above can't have made is not ours.
+
+
+def is_staged_path(path: str) -> bool:
+    """Return whether `staged_path` can have made this path."""
+    return _STAGED_FILE.fullmatch(path) is not None
+
+
+def is_blob_path(path: str) -> bool:
+    """Return whether `blob_path` can have made this path."""
+    hash_ = bytes_in(path.rpartition("/")[2])
+    return hash_ is not None and len(hash_) == HASH_BYTES and blob_path(hash_) == path
+
+
+def is_content_path(path: str) -> bool:
+    """Return whether a commit can have a file at this path: one that a function above has made."""
+    kind, *rest = path.split("/")
+    match kind, rest:
+        case "records", [_, name]:
+            id_ = bytes_in(name, RECORD_END)
+            return id_ is not None and len(id_) == ID_BYTES and record_path(id_) == path
+        case "sessions", [session, name]:
+            sequence = number_in(name, RECORD_END)
+            return is_name(session) and sequence is not None and name == f"{sequence:010d}{RECORD_END}"
+        case "logs", [folder, name]:
+            log, segment = number_in(folder), run_in(folder, name)
+            return log is not None and segment is not None and run_path(log, segment.first, segment.length) == path
+        case "blobs", [_, _]:
+            return is_blob_path(path)
+        case "rows", [space, folder, name]:
+            tree = tree_in(folder)
+            of_tree = tree is not None and folder == (_STORE_NAME if tree == STORE else tree.hex())
+            return is_name(space) and of_tree and name.endswith(ROW_END) and is_name(name.removesuffix(ROW_END))
+    return False

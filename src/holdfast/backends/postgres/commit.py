@@ -1,7 +1,8 @@
 """Commits as a program for `carry_out`, the function in the database (migrations/001_initial.sql).
 
-The program is a list of whole numbers: an operation, then its arguments. Bytes and names of spaces stand in lists beside
-it, and are referred to by their number there, from 1 on; 0 is none. Of each commit all conditions come first.
+The program is a list of whole numbers: an operation, then its arguments. Bytes and names of spaces
+are in separate lists; the program refers to them by their number there, from 1 on; 0 is none. All
+conditions of a commit come first.
 """
 
 from __future__ import annotations
@@ -22,10 +23,18 @@ from holdfast.backends.port import (
     RecordWrite,
     RowKey,
     RowWrite,
-    RunDelete,
-    RunWrite,
+    SegmentDelete,
+    SegmentWrite,
 )
-from holdfast.backends.postgres.arrays import BIGINTS, BOOL, BYTEAS, TEXTS, bytes_array, ints_array, text_array
+from holdfast.backends.postgres.binary_arrays import (
+    BIGINTS,
+    BOOL,
+    BYTEAS,
+    TEXTS,
+    bytes_array,
+    ints_array,
+    text_array,
+)
 
 BEGIN, TAIL, BEGINS_WITH, VERSION, FREE, DATA, VALUE = range(7)
 RUN, BLOB, RECORD, REPLACE, PUT_ROW, DROP_ROW = range(10, 16)
@@ -34,20 +43,21 @@ DELETE_RECORD, DELETE_RUN, DELETE_BLOB = range(20, 23)
 INDEXED = 1024  # bytes of a row's key that are in the index
 NOTHING = -1
 
-# What one transaction takes at most. PostgreSQL has room for 64 locks a connection; an array has less than 1 GB.
+# Limits of one transaction. PostgreSQL has room for 64 locks a connection; an array has less than 1
+# GB.
 MAX_LOCKS = 64
 MAX_BYTES = 32 * 1024 * 1024
 
 
 class Function(NamedTuple):
-    """A function in the schema, and the types of what it is given."""
+    """A function in the schema, and the types of its arguments."""
 
     name: str
     types: tuple[int, ...]
 
 
-class Way(Protocol):
-    """A batch of commits, ready to be sent to a function; `outcomes` reads what it returns."""
+class CommitPlan(Protocol):
+    """A batch of commits, ready to be sent to a function; `outcomes` reads the result."""
 
     function: Function
     is_hopeful: bool
@@ -58,7 +68,7 @@ class Way(Protocol):
     def outcomes(self, answer: bytes) -> list[BaseException | None]: ...
 
 
-class Program:
+class GeneralCommit:
     """Commits of any kind, for `carry_out`."""
 
     function = Function("carry_out", (BIGINTS, BIGINTS, BYTEAS, TEXTS, BOOL))
@@ -69,7 +79,7 @@ class Program:
         self.bytes: list[bytes] = []
         self.words: list[str] = []
         self._word_numbers: dict[str, int] = {}
-        self._conditions: dict[int, tuple[str, object]] = {}  # by their place in the program
+        self._conditions: dict[int, tuple[str, object]] = {}  # by their index in the program
         for commit in commits:
             self._add(commit)
 
@@ -90,10 +100,10 @@ class Program:
         ints += (BEGIN, 0)
         begin = len(ints)
         self._add_conditions(commit)
-        for run in commit.runs:
-            k = run.log * MAX_LOG_ELEMENTS + run.first
-            ints += (RUN, k, run.length, self._byte(run.data), k - run.first + run.tail)
-        # In the order of their hashes: two commits that write the same blobs don't wait for each other both ways.
+        for segment in commit.segments:
+            k = segment.log * MAX_LOG_ELEMENTS + segment.first
+            ints += (RUN, k, segment.length, self._byte(segment.data), k - segment.first + segment.tail)
+        # Sorted by hash: two commits that write the same blobs don't deadlock.
         for hash_ in sorted(commit.blobs):
             ints += (BLOB, self._byte(hash_), self._byte(commit.blobs[hash_]))
         for record in _records(commit):
@@ -102,18 +112,18 @@ class Program:
             self._add_row(row)
         for id_, data in commit.delete_records:
             ints += (DELETE_RECORD, self._byte(id_), self._byte(data))
-        for delete in commit.delete_runs:
+        for delete in commit.delete_segments:
             self._add_run_delete(delete)
         for hash_ in sorted(commit.delete_blobs):
             ints += (DELETE_BLOB, self._byte(hash_), commit.delete_blobs[hash_])
         ints[begin - 1] = len(ints) + 1
 
     def _add_conditions(self, commit: Commit) -> None:
-        ends: dict[int, int] = {}  # of the logs that this commit has begun to write
-        for run in commit.runs:
-            if not ends.get(run.log) == run.first == run.tail:
-                self._condition("run", run.log, TAIL, *_tail(run))
-            ends[run.log] = run.first + run.length
+        ends: dict[int, int] = {}  # of the logs that this commit writes to
+        for segment in commit.segments:
+            if not ends.get(segment.log) == segment.first == segment.tail:
+                self._condition("segment", segment.log, TAIL, *_tail(segment))
+            ends[segment.log] = segment.first + segment.length
         for id_, prefix in commit.require:
             self._condition("require", id_, BEGINS_WITH, self._byte(id_), self._byte(prefix))
         for key, version in commit.require_rows:
@@ -150,7 +160,7 @@ class Program:
         else:
             self.ints += (PUT_ROW, *key, self._byte(row.key.key[INDEXED:]), self._byte(row.value))
 
-    def _add_run_delete(self, delete: RunDelete) -> None:
+    def _add_run_delete(self, delete: SegmentDelete) -> None:
         ints, base = self.ints, delete.log * MAX_LOG_ELEMENTS
         ints += (DELETE_RUN, base + delete.first, delete.length, 0)
         end = len(ints) - 1
@@ -183,18 +193,18 @@ def boolean(is_so: bool) -> bytes:
 
 
 def integers(data: bytes) -> Sequence[int]:
-    """An array of integer without nulls, as it comes from the server: each element after its length."""
+    """Return the elements of an integer array without nulls, from the server's binary form."""
     count = max(len(data) - 20, 0) // 8  # an empty one has no dimension
     return unpack(f">{2 * count}i", data[20:])[1::2] if count else ()
 
 
 def key_columns(key: bytes) -> tuple[bytes, bytes]:
-    """A row's key as it is found: what of it is in the index, and the hash of the rest, if there is one."""
+    """Split a row's key into its indexed part and the hash of the rest, if there is one."""
     return key[:INDEXED], hashlib.sha256(key[INDEXED:]).digest() if len(key) > INDEXED else b""
 
 
 def batches(commits: Sequence[Commit], schema: str) -> Iterator[tuple[list[Commit], list[int]]]:
-    """The commits in order, in as few transactions as there can be; with each the locks that it takes, sorted."""
+    """Yield the commits in order, in as few transactions as possible, each with its sorted locks."""
     if len(commits) == 1:
         yield list(commits), sorted(set(_locks(commits[0], schema)))
         return
@@ -220,16 +230,16 @@ def changes_something(commit: Commit) -> bool:
         commit.record
         or commit.rows
         or commit.more_records
-        or commit.runs
+        or commit.segments
         or commit.blobs
         or commit.delete_records
-        or commit.delete_runs
+        or commit.delete_segments
         or commit.delete_blobs
     )
 
 
 def lock_number(*names: bytes) -> int:
-    """The number of the advisory lock for what has these names, among all that use the database."""
+    """Return the number of the advisory lock of these names, among all users of the database."""
     digest = hashlib.sha256(b"holdfast\0" + b"".join(len(name).to_bytes(4, "big") + name for name in names)).digest()
     return int.from_bytes(digest[:8], "big", signed=True)
 
@@ -240,7 +250,7 @@ def tree_lock(schema: str, tree: bytes) -> int:
 
 
 def _locks(commit: Commit, schema: str) -> list[int]:
-    """Its tree, and of the rows that belong to the whole store those that it writes."""
+    """Return the locks of a commit: its tree, and the rows of the whole store that it writes."""
     locks = [tree_lock(schema, commit.tree)]
     for write in commit.rows:
         key = write.key
@@ -250,14 +260,14 @@ def _locks(commit: Commit, schema: str) -> list[int]:
 
 
 def _weight(commit: Commit) -> int:
-    """The bytes of it that may be many."""
+    """Return the bytes of a commit, as far as they may be many."""
     size = 0
     for record in _records(commit):
         size += len(record.data)
         if record.replaces is not None:
             size += len(record.replaces)
-    for run in commit.runs:
-        size += len(run.data)
+    for segment in commit.segments:
+        size += len(segment.data)
     if commit.blobs:
         size += sum(map(len, commit.blobs.values()))
     if commit.delete_records:
@@ -271,9 +281,9 @@ def _records(commit: Commit) -> Sequence[RecordWrite]:
     return (commit.record, *commit.more_records) if commit.more_records else (commit.record,)
 
 
-def _tail(run: RunWrite) -> tuple[int, int, int]:
-    base = run.log * MAX_LOG_ELEMENTS
-    return base, base + run.tail, base + run.first if run.first < run.tail else NOTHING
+def _tail(segment: SegmentWrite) -> tuple[int, int, int]:
+    base = segment.log * MAX_LOG_ELEMENTS
+    return base, base + segment.tail, base + segment.first if segment.first < segment.tail else NOTHING
 
 
 def shown(labels: Labels) -> tuple[bytes | None, ...]:
@@ -288,5 +298,8 @@ def shown(labels: Labels) -> tuple[bytes | None, ...]:
 
 @lru_cache(maxsize=256)
 def _label(text: str | None) -> bytes | None:
-    """Text as PostgreSQL can show it: lone surrogates and NUL, which the record itself keeps, become question marks."""
+    """Return text as PostgreSQL can show it.
+
+    Lone surrogates and NUL, which the record itself keeps, become question marks.
+    """
     return None if text is None else text.encode("utf-8", "replace").replace(b"\0", b"?")

@@ -1,4 +1,4 @@
-"""The SQL of the verbs that read. {s} stands for the quoted name of the schema; values are always bound."""
+"""The SQL of the verbs that read. {s} is the quoted name of the schema; values are always bound."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from typing import Any
 from holdfast.backends.postgres.commit import INDEXED
 
 _COLUMNS = "record.id, session.id, sequence, data"
-_RECORDS = "FROM {s}.record JOIN {s}.session ON session.n = record.session"
+# One index lookup per row, even if the planner would rather join whole tables: `OFFSET 0` keeps a
+# subquery as it is. For a page of 200 records, a hash join would read every session of the store.
+_RECORDS = (
+    "FROM {s}.record CROSS JOIN LATERAL "
+    "(SELECT session.id FROM {s}.session WHERE session.n = record.session OFFSET 0) AS session"
+)
 
 RECORDS = f"SELECT {_COLUMNS} {_RECORDS} WHERE record.id = ANY ($1)"
 
@@ -17,14 +22,17 @@ SESSION_RECORDS = (
 )
 
 FIND_IDS = "SELECT id FROM {s}.record WHERE right(encode(id, 'hex'), $1) = $2 LIMIT $3"
+FIND_IDS_BY_INDEX = FIND_IDS.replace("WHERE", "WHERE substr(id, 13) = $4 AND")  # of their last four bytes
 
 PAGE_RECORDS = f"SELECT {_COLUMNS} {_RECORDS} WHERE record.id > $1 ORDER BY record.id LIMIT $2"
 
-# The subquery is asked once; the primary key gives the rest, from the first position on.
+# The subquery runs once; the primary key gives the rest, from the first position on.
 CHANGES = (
     f"SELECT position, {_COLUMNS} {_RECORDS} "
     "WHERE position > $1 AND position < (SELECT {s}.decided_below()) ORDER BY position LIMIT $2"
 )
+
+RECENT = f"SELECT position, {_COLUMNS} {_RECORDS} WHERE position < $1 ORDER BY position DESC LIMIT $2"
 
 LAST_CHANGE = (
     "SELECT greatest("
@@ -33,7 +41,8 @@ LAST_CHANGE = (
     "FROM (SELECT {s}.decided_below() AS below) AS decided"
 )
 
-# For each span (its log's first k, its own first and last): from the last run that begins at or before it.
+# For each span (its log's first k, its own first and last): from the last segment that begins at or
+# before it.
 RUNS = (
     "SELECT span.number, run.k, run.length, run.data "
     "FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS span (base, first, last, number) "
@@ -50,7 +59,9 @@ PAGE_BLOBS = "SELECT hash, octet_length(data), written_at_us FROM {s}.blob WHERE
 
 ROWS = (
     "SELECT wanted.number, value, version FROM unnest($1::text[], $2::bytea[], $3::bytea[], $4::bytea[]) "
-    "WITH ORDINALITY AS wanted (space, key, rest_hash, tree, number) JOIN {s}.rows USING (space, key, rest_hash, tree)"
+    "WITH ORDINALITY AS wanted (space, key, rest_hash, tree, number) CROSS JOIN LATERAL "
+    "(SELECT value, version FROM {s}.rows WHERE rows.space = wanted.space AND rows.key = wanted.key "
+    "AND rows.rest_hash = wanted.rest_hash AND rows.tree = wanted.tree OFFSET 0) AS found"
 )
 
 USAGE = (
@@ -66,11 +77,18 @@ USAGE = (
 
 NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
-# With every restore; values are arrays, answers bytes and numbers (asking.py).
+# Run with every restore; values are arrays, answers bytes and numbers (`libpq.py`).
 OFTEN = frozenset((RECORDS, RUNS, BLOBS, ROWS))
 
-# Looks at the pages that have changed since the last time, and at no index: its time depends on what was written, not on
-# what is there. If somebody else is at it, or the table is not ours, nothing is done.
+# Those that read the whole store.
+LONG = frozenset((USAGE, FIND_IDS))
+
+# Of the process that works on a query.
+IS_AT_WORK = b"SELECT wait_event_type IS DISTINCT FROM 'Lock' FROM pg_stat_activity WHERE pid = $1"
+
+# Visits the pages that changed since the last time, and no index: its time depends on what was
+# written, not on the size of the store. It does nothing if another vacuum runs, or the table is not
+# ours.
 REUSE_ROOM = "VACUUM (INDEX_CLEANUP OFF, TRUNCATE OFF, SKIP_LOCKED) {s}.run"
 
 TABLES = ("record", "run", "blob", "rows", "session")
@@ -79,8 +97,11 @@ TABLES = ("record", "run", "blob", "rows", "session")
 def scan(
     space: str, tree: bytes | None, prefix: bytes, after: bytes | None, limit: int | None
 ) -> tuple[str, list[Any]]:
-    """The query of `scan`, and its values. Keys are compared as (key, rest), which is the order of their bytes; the
-    conditions on `key` alone repeat what the index can use."""
+    """Return the query of `scan`, and its values.
+
+    Keys are compared as (key, rest), which is the order of their bytes; the conditions on `key`
+    alone repeat what the index can use.
+    """
     values: list[Any] = []
 
     def value(of: Any) -> str:
@@ -90,6 +111,10 @@ def scan(
     conditions = [f"space = {value(space)}"]
     if tree is not None:
         conditions.append(f"tree = {value(tree)}")
+        if tree:
+            conditions.append(
+                "tree <> ''"
+            )  # else the index by tree, which leaves out the store's own rows, could not be used
     if prefix:
         indexed, rest = prefix[:INDEXED], prefix[INDEXED:]
         conditions += [f"key >= {value(indexed)}", f"substr(key, 1, {len(indexed)}) = {value(indexed)}"]
@@ -109,6 +134,6 @@ def scan(
 
 
 def _after_all_that_begin_with(prefix: bytes) -> bytes | None:
-    """The least bytes that are greater than all that begin with the prefix; None if there are none."""
+    """Return the least bytes greater than all that begin with the prefix; None if there are none."""
     shortened = prefix.rstrip(b"\xff")
     return shortened[:-1] + bytes((shortened[-1] + 1,)) if shortened else None

@@ -1,4 +1,4 @@
-"""The schema in the database: made, brought up to date, or left alone because a newer holdfast made it."""
+"""The schema in the database: created, upgraded, or left alone if a newer holdfast made it."""
 
 from __future__ import annotations
 
@@ -10,25 +10,27 @@ from pathlib import Path
 from psycopg import sql
 
 from holdfast.backends.postgres.commit import lock_number
-from holdfast.backends.postgres.link import Link
+from holdfast.backends.postgres.connection_port import PostgresConnection
 from holdfast.errors import NewerVersionError, StoreError
 
 MIGRATIONS = Path(__file__).with_name("migrations")
-SCHEMA = 4
+SCHEMA = 5
 
 
 def quoted(schema: str) -> str:
-    """The schema's name as an identifier in SQL, whatever is in it."""
+    """Return the schema's name as an SQL identifier, with any characters."""
     return sql.Identifier(schema).as_string(None)
 
 
-async def prepare(connection: Link, schema: str, where: str, *, make: bool) -> None:
-    """Makes sure that the schema is there, of this version. Safe when many do it at once. Without `make`, none is made
-    where there is none."""
+async def prepare(connection: PostgresConnection, schema: str, where: str, *, make: bool) -> None:
+    """Create or upgrade the schema to this version. Safe when many do it at once.
+
+    Without `make`, a missing schema is not created.
+    """
     if await _version(connection, schema) == SCHEMA and await _positions_go_on(connection, schema):
         return
     async with _transaction(connection):
-        # The lock is the transaction's own: behind pgbouncer a lock of the session might never be given back.
+        # The lock is the transaction's own: behind pgbouncer a session lock might never be released.
         await connection.fetch(b"SELECT pg_advisory_xact_lock($1)", (lock_number(b"schema", schema.encode()),))
         version = await _version(connection, schema)
         if version > SCHEMA:
@@ -47,17 +49,20 @@ async def prepare(connection: Link, schema: str, where: str, *, make: bool) -> N
 
 
 @asynccontextmanager
-async def _transaction(connection: Link) -> AsyncIterator[None]:
-    """READ COMMITTED: what is read after the lock is of then. Who leaves it by an error leaves a connection that is not at rest,
-    which is closed, and the transaction is rolled back with it."""
+async def _transaction(connection: PostgresConnection) -> AsyncIterator[None]:
+    """Run a block in a READ COMMITTED transaction: reads after the lock see the state of then.
+
+    A block that raises leaves a connection that is not idle. It is closed, and the transaction is
+    rolled back with it.
+    """
     await connection.run(b"BEGIN ISOLATION LEVEL READ COMMITTED")
     yield
     await connection.run(b"COMMIT")
 
 
-async def _version(connection: Link, schema: str) -> int:
-    """The version of the schema, 0 if there is none."""
-    # Read as a table: `to_regclass` would look into a cache that does not know yet what others have just made.
+async def _version(connection: PostgresConnection, schema: str) -> int:
+    """Return the version of the schema, 0 if there is none."""
+    # Read as a table: `to_regclass` would use a cache that lacks what others have just created.
     found = await connection.fetch(
         b"SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
         b"WHERE nspname = $1 AND relname = 'store'",
@@ -69,13 +74,13 @@ async def _version(connection: Link, schema: str) -> int:
     return rows[0][0] if rows else 0
 
 
-async def _create_schema(connection: Link, schema: str) -> None:
-    """Makes the schema itself, unless somebody with more rights has made it for us."""
+async def _create_schema(connection: PostgresConnection, schema: str) -> None:
+    """Create the schema itself, unless a role with more rights has created it for us."""
     if not await connection.fetch(b"SELECT 1 FROM pg_namespace WHERE nspname = $1", (schema,)):
         await connection.run(f"CREATE SCHEMA {quoted(schema)}".encode())
 
 
-async def _migrate(connection: Link, schema: str, number: int) -> None:
+async def _migrate(connection: PostgresConnection, schema: str, number: int) -> None:
     script = await connection.aside(partial(_script, number))  # reading a file blocks
     await connection.run(script.replace("{schema}", quoted(schema)).encode())
     if number == 1:
@@ -91,9 +96,11 @@ def _script(number: int) -> str:
     return next(MIGRATIONS.glob(f"{number:03}_*.sql")).read_text(encoding="utf-8")
 
 
-async def _positions_go_on(connection: Link, schema: str) -> bool:
-    """Whether the next record comes after all that there are. When a dump was loaded into another server, whose
-    transactions have lower numbers, it would not."""
+async def _positions_go_on(connection: PostgresConnection, schema: str) -> bool:
+    """Return whether the next record comes after all existing ones.
+
+    It would not after a dump was loaded into another server, whose transactions have lower numbers.
+    """
     rows = await connection.fetch(
         f"SELECT base_position + ((pg_snapshot_xmax(pg_current_snapshot())::text::bigint - base_transaction) << 20) "
         f"> {_highest(schema)} FROM {quoted(schema)}.store".encode()
@@ -101,7 +108,7 @@ async def _positions_go_on(connection: Link, schema: str) -> bool:
     return bool(rows and rows[0][0])
 
 
-async def _move_positions(connection: Link, schema: str) -> None:
+async def _move_positions(connection: PostgresConnection, schema: str) -> None:
     await connection.run(
         f"UPDATE {quoted(schema)}.store SET base_position = {_highest(schema)} + 1, "
         "base_transaction = pg_current_xact_id()::text::bigint - 1".encode()

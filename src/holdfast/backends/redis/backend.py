@@ -1,7 +1,8 @@
-"""The Redis backend itself: opening, closing, and the verbs of the port over the modules beside this one."""
+"""The Redis backend itself: opening, closing, and the verbs of the port."""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 
 from holdfast.backends.port import (
@@ -9,25 +10,28 @@ from holdfast.backends.port import (
     Capabilities,
     Change,
     Commit,
+    Finding,
     Record,
     Row,
     RowKey,
-    Run,
-    RunInfo,
+    Segment,
+    SegmentInfo,
     Span,
     Usage,
 )
 from holdfast.backends.redis import commit as commits
-from holdfast.backends.redis import layout, plain
-from holdfast.backends.redis.calls import Call, Calls, Durability
-from holdfast.backends.redis.commit import InShard
-from holdfast.backends.redis.connections import Connections
-from holdfast.backends.redis.overdue import Overdue
-from holdfast.backends.redis.positions import Positions
-from holdfast.backends.redis.reading import Reading
-from holdfast.backends.redis.scripts import script
-from holdfast.backends.redis.shards import ShardedCommits
-from holdfast.backends.store_clock import StoreClock, since_start_us
+from holdfast.backends.redis import keys as layout
+from holdfast.backends.redis import server_state
+from holdfast.backends.redis.change_positions import Positions
+from holdfast.backends.redis.commit import ShardCommit
+from holdfast.backends.redis.damage import find_damage
+from holdfast.backends.redis.gc_trigger import Overdue
+from holdfast.backends.redis.pool import RedisPool
+from holdfast.backends.redis.queries import Reading
+from holdfast.backends.redis.script_calls import Calls, Durability
+from holdfast.backends.redis.server_state import EvictionWatch
+from holdfast.backends.redis.sharded_commit import ShardedCommits
+from holdfast.backends.server_clock import StoreClock, since_start_us
 from holdfast.errors import NewerVersionError, StoreError, UsageError
 
 
@@ -37,7 +41,7 @@ class RedisBackend:
     def __init__(
         self,
         calls: Calls,
-        connections: Connections,
+        connections: RedisPool,
         *,
         location: str,
         durability: Durability,
@@ -53,7 +57,8 @@ class RedisBackend:
         self._default_shards = default_shards
         self._clock = StoreClock()
         self._overdue = Overdue(calls) if auto_gc else None
-        self._reading: Reading | None = None  # once it is known how many shards there are
+        self._eviction = EvictionWatch(location)
+        self._reading: Reading | None = None  # once the number of shards is known
 
     @property
     def capabilities(self) -> Capabilities:
@@ -62,6 +67,7 @@ class RedisBackend:
             durability="replicated" if self._durability.replicas else "default",
             location=self._location,
             awaitable=True,
+            timeout=self._connections.timeout,
             now_us=self._clock.now_us,
             seen_is_durable=not self._durability.replicas,
         )
@@ -70,33 +76,22 @@ class RedisBackend:
         reading = await self._opened()
         if not batch:
             return []
+        await self._eviction.check(reading)
         if reading.shards > 1:
             positions = Positions(self._calls, reading, self._durability)
             return await ShardedCommits(
                 self._calls, reading, positions, self._durability, self._location
             ).commit_all(batch)  # fmt: skip
-        groups = list(plain.groups(batch))
-        calls = [
-            Call(layout.FIRST_SHARD, script("save_all"), plain.asked(group))
-            if are_plain
-            else Call(layout.FIRST_SHARD, script("commit"), commits.asked(group[0], InShard()))
-            for are_plain, group in groups
-        ]
-        outcomes: list[BaseException | None] = []
-        for (are_plain, group), answer in zip(
-            groups, await self._calls.carry_out(calls, self._durability), strict=True
-        ):
-            if are_plain:
-                outcomes += plain.outcomes(group, answer, self._location)
-            else:
-                outcomes.append(commits.outcome(group[0], answer, self._location))
-        return outcomes
+        answers = await commits.carry_out(
+            self._calls, [ShardCommit(commit) for commit in batch], reading.shards, self._durability
+        )
+        return [commits.outcome(commit, answer, self._location) for commit, answer in zip(batch, answers, strict=True)]
 
     async def records(self, ids: Sequence[bytes]) -> list[Record | None]:
         return await (await self._opened()).records(ids)
 
-    async def record_and_runs(self, id_: bytes) -> tuple[Record | None, dict[Span, list[Run]]]:
-        return await (await self._opened()).record_and_runs(id_)
+    async def record_and_segments(self, id_: bytes) -> tuple[Record | None, dict[Span, list[Segment]]]:
+        return await (await self._opened()).record_and_segments(id_)
 
     async def session_records(
         self, session: bytes, *, before: int | None = None, limit: int | None = None
@@ -106,8 +101,8 @@ class RedisBackend:
     async def find_ids(self, ending: str, limit: int = 2) -> list[bytes]:
         return await (await self._opened()).find_ids(ending, limit)
 
-    async def runs(self, spans: Sequence[Span]) -> list[list[Run]]:
-        return await (await self._opened()).runs(spans)
+    async def segments(self, spans: Sequence[Span]) -> list[list[Segment]]:
+        return await (await self._opened()).segments(spans)
 
     async def blobs(self, hashes: Sequence[bytes]) -> list[bytes | None]:
         return await (await self._opened()).blobs(hashes)
@@ -127,15 +122,18 @@ class RedisBackend:
     async def changes(self, after: int, limit: int) -> list[Change]:
         return await Positions(self._calls, await self._opened(), self._durability).changes(after, limit)
 
-    async def news(self) -> None:
+    async def wait_for_notify(self) -> None:
         await self._opened()
-        await self._calls.news()
+        await self._calls.wait_for_notify()
+
+    async def recent(self, before: int | None, limit: int) -> list[Change]:
+        return await (await self._opened()).recent(before, limit)
 
     async def last_change(self) -> int:
         return await Positions(self._calls, await self._opened(), self._durability).last()
 
-    async def page_runs(self, after: tuple[int, int] | None, limit: int) -> list[RunInfo]:
-        return await (await self._opened()).page_runs(after, limit)
+    async def page_segments(self, after: tuple[int, int] | None, limit: int) -> list[SegmentInfo]:
+        return await (await self._opened()).page_segments(after, limit)
 
     async def page_blobs(self, after: bytes | None, limit: int) -> list[BlobInfo]:
         return await (await self._opened()).page_blobs(after, limit)
@@ -144,7 +142,14 @@ class RedisBackend:
         return await (await self._opened()).usage()
 
     async def compact(self) -> None:
-        """Nothing to do: the server gives memory back by itself."""
+        """Do nothing: the server returns memory by itself."""
+
+    async def find_damage(self) -> list[str]:
+        return await find_damage(self._calls, await self._opened())
+
+    async def examine(self) -> list[Finding]:
+        # Without asking for the time, which a user may lack the right to.
+        return await server_state.examine(self._calls, self._reading or await self._find_store())
 
     def ask_to_collect(self, collect: Callable[[], None]) -> None:
         if self._overdue is not None:
@@ -161,28 +166,33 @@ class RedisBackend:
         await self._connections.close()
 
     async def _opened(self) -> Reading:
-        """What reads from the store, which is looked at, and set up, at the first call."""
+        """Return the reader of the store, which is checked and set up at the first call."""
         if self._connections.is_closed:
             raise StoreError(f"the store {self._location} was closed: open a new client")
         if self._reading is None:
-            asked = [b"%d" % layout.LAYOUT, b"%d" % (self._shards or self._default_shards)]
-            found, shards, policy = await self._calls.read("about", asked)
-            if int(found) > layout.LAYOUT:
-                raise NewerVersionError(f"the store {self._location} was made by a newer holdfast: update this one")
-            if self._shards is not None and int(shards) != self._shards:
-                raise UsageError(
-                    f"the store {self._location} has {int(shards)} shards, not {self._shards}: that can't be "
-                    "changed. Leave `shards` out, or take another prefix and import what `holdfast export` gives"
-                )
-            if policy.startswith(b"allkeys"):
-                raise StoreError(
-                    f"the server {self._location} drops keys when its memory is full (maxmemory-policy {policy.decode()}): it "
-                    "would lose checkpoints without a word. Set maxmemory-policy to noeviction"
-                )
-            self._reading = Reading(self._calls, int(shards))
+            self._reading = await self._find_store()
         if self._clock.is_due:
             asked_us = since_start_us()
             self._clock.set(int(await self._calls.read("now", [])), asked_us)
         if self._overdue is not None:
             self._overdue.look_if_due()
         return self._reading
+
+    async def _find_store(self) -> Reading:
+        """Find or create the store, and mark it: scripts write only as long as the mark is there."""
+        asked = [b"%d" % layout.LAYOUT, b"%d" % (self._shards or self._default_shards), secrets.token_hex(8).encode()]
+        found, shards, mark, is_marked = await self._calls.read("about", asked)
+        if int(found) > layout.LAYOUT:
+            raise NewerVersionError(f"the store {self._location} was made by a newer holdfast: update this one")
+        if self._shards is not None and int(shards) != self._shards:
+            raise UsageError(
+                f"the store {self._location} has {int(shards)} shards, not {self._shards}: that can't be "
+                "changed. Leave `shards` out, or take another prefix and import what `holdfast export` gives"
+            )
+        reading = Reading(self._calls, int(shards))
+        if mark is not None:
+            if reading.shards > 1 and is_marked is None:
+                await reading.everywhere("mark", [mark, False])
+                await self._calls.read("mark", [mark, True])
+            self._calls.mark = mark
+        return reading

@@ -1,4 +1,4 @@
-"""From a commit to what the script is asked, and from what it answers to an outcome. No I/O."""
+"""Conversion of a commit to a script's arguments, and of its answer to an outcome. No I/O."""
 
 from __future__ import annotations
 
@@ -7,31 +7,64 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import ResponseError
 
-from holdfast.backends.port import Commit, CommitConflict, RecordWrite, RowWrite, RunDelete, RunWrite
-from holdfast.backends.redis import layout
-from holdfast.backends.redis.calls import NotReplicatedError
-from holdfast.backends.redis.connections import LostError
+from holdfast.backends.port import Commit, CommitConflict, RecordWrite, RowWrite, SegmentDelete, SegmentWrite
+from holdfast.backends.redis import errors, keys
+from holdfast.backends.redis.pool import LostError
+from holdfast.backends.redis.script_calls import Calls, Durability, NotReplicatedError, ScriptCall, script
 from holdfast.errors import StoreError
 
-DONE = [b"", 0]
+DONE = 0
+MOST_TOGETHER = 64  # commits in one call of the script: the server does nothing else meanwhile
 AGAIN = "Saving again with the same checkpoint_id (the error has it) is safe: it does nothing if it is there"
 
 
-class InShard(NamedTuple):
-    """What a script must know of the shard it runs in."""
+class ShardCommit(NamedTuple):
+    """A commit, or the part of it that one shard carries out."""
 
-    shard: int = layout.FIRST_SHARD
-    shards: int = 1
+    commit: Commit
+    shard: int = keys.FIRST_SHARD
     position: int | None = None  # of the first new record; None lets the shard count by itself
-    claims: Sequence[tuple[bytes, int]] = ()  # (id, claim) of records whose ids are of other shards
+    claims: Sequence[tuple[bytes, int]] = ()  # (id, claim) of records whose ids belong to other shards
+
+
+async def carry_out(calls: Calls, parts: Sequence[ShardCommit], shards: int, durability: Durability) -> list[Any]:
+    """Return an answer for each part, or its error. Parts of one shard are carried out in their order."""
+    of_shard: dict[int, list[int]] = {}
+    for at, part in enumerate(parts):
+        of_shard.setdefault(part.shard, []).append(at)
+    groups = [
+        (shard, of_one[start : start + MOST_TOGETHER])
+        for shard, of_one in of_shard.items()
+        for start in range(0, len(of_one), MOST_TOGETHER)
+    ]
+    script_calls = [
+        ScriptCall(shard, script("commit"), [[_arguments(parts[at]) for at in group], shard, shards])
+        for shard, group in groups
+    ]
+    answers: list[Any] = [None] * len(parts)
+    for (_, group), answer in zip(groups, await calls.carry_out(script_calls, durability), strict=True):
+        for at, one in zip(group, _split(answer, len(group)), strict=True):
+            answers[at] = one
+    return answers
+
+
+def _split(answer: Any, count: int) -> list[Any]:
+    """Return the answers to the commits of one call."""
+    if isinstance(answer, NotReplicatedError):
+        return [
+            one if isinstance(one, Exception) else NotReplicatedError(answer.confirmed, answer.wanted, one)
+            for one in answer.answer
+        ]
+    return [answer] * count if isinstance(answer, Exception) else answer
 
 
 def record_writes(commit: Commit) -> list[RecordWrite]:
     return [*commit.more_records] if commit.record is None else [commit.record, *commit.more_records]
 
 
-def asked(commit: Commit, where: InShard) -> list[Any]:
-    """What `commit.lua` is asked for that commit."""
+def _arguments(part: ShardCommit) -> list[Any]:
+    """Return the arguments of `commit.lua` for a commit."""
+    commit = part.commit
     return [
         [
             (
@@ -40,28 +73,29 @@ def asked(commit: Commit, where: InShard) -> list[Any]:
                 write.sequence,
                 write.data,
                 _or_false(write.replaces),
-                layout.spans_of(write.spans),
+                keys.spans_of(write.spans),
                 False if write.expires_at_us is None else b"%d" % write.expires_at_us,
             )
             for write in record_writes(commit)
         ],
-        _runs(commit.runs),
+        _segments(commit.segments),
         list(commit.blobs.items()),
         [_row(write) for write in commit.rows],
         list(commit.require),
-        [(key.space, layout.place(key), version) for key, version in commit.require_rows],
+        [(key.space, keys.place(key), version) for key, version in commit.require_rows],
         list(commit.delete_records),
-        [_deleted(delete) for delete in commit.delete_runs],
+        [_deleted(delete) for delete in commit.delete_segments],
         list(commit.delete_blobs.items()),
-        where.position or False,
-        list(where.claims),
-        where.shard,
-        where.shards,
+        part.position or False,
+        list(part.claims),
     ]
 
 
-def outcome(commit: Commit, answer: Any, location: str) -> CommitConflict | StoreError | None:
-    """What the script's answer says of the commit."""
+def outcome(commit: Commit, answer: Any, location: str, *, before: bool = False) -> CommitConflict | StoreError | None:
+    """Return the outcome that the script's answer stands for.
+
+    With `before`, a part of it was carried out before, in another shard.
+    """
     if answer == DONE:
         return None
     if isinstance(answer, NotReplicatedError):
@@ -77,7 +111,7 @@ def outcome(commit: Commit, answer: Any, location: str) -> CommitConflict | Stor
             f"the connection to {location} broke ({answer}): it is not known whether the commit was carried out. {AGAIN}"
         )
     if isinstance(answer, ResponseError):
-        return StoreError(f"{location} refused the commit: {answer}. Nothing was changed")
+        return errors.not_written(answer, location, before=before)
     kind, at = answer[0].decode(), answer[1] - 1
     match kind:
         case "row":
@@ -85,17 +119,20 @@ def outcome(commit: Commit, answer: Any, location: str) -> CommitConflict | Stor
         case "required row":
             return CommitConflict("row", commit.require_rows[at][0])
         case "run":
-            return CommitConflict("run", commit.runs[at].log)
+            return CommitConflict("segment", commit.segments[at].log)
         case "require":
             return CommitConflict("require", commit.require[at][0])
         case "record" | "replace":
             return CommitConflict(kind, record_writes(commit)[at].id)
-        case _:  # late, elsewhere: see shards.py, which tries again
+        case _:  # late, elsewhere: `sharded_commit.py` retries
             return StoreError(f"{location} had no room for the commit among others: nothing was changed. Try again")
 
 
-def _runs(writes: Sequence[RunWrite]) -> list[tuple[Any, ...]]:
-    """With whether each begins where the one before ended: only the first one's tail is compared with the store."""
+def _segments(writes: Sequence[SegmentWrite]) -> list[tuple[Any, ...]]:
+    """Return writes, each with whether it begins where the one before ended.
+
+    Only the first one's tail is compared with the store.
+    """
     ends: dict[int, int] = {}
     packed = []
     for write in writes:
@@ -109,18 +146,18 @@ def _row(write: RowWrite) -> tuple[Any, ...]:
     key = write.key
     return (
         key.space,
-        layout.place(key),
-        layout.place_in_tree(key),
+        keys.place(key),
+        keys.place_in_tree(key),
         _or_false(write.value),
         write.expect,
         _or_false(write.was),
     )
 
 
-def _deleted(delete: RunDelete) -> tuple[Any, ...]:
+def _deleted(delete: SegmentDelete) -> tuple[Any, ...]:
     return b"%d" % delete.log, delete.first, delete.length, delete.pieces
 
 
 def _or_false(value: bytes | None) -> bytes | bool:
-    """Nothing, in a way that a Lua table can hold."""
+    """Return False for None, which a Lua table can't hold."""
     return False if value is None else value

@@ -1,5 +1,8 @@
-"""`holdfast demo`: an agent that is killed, goes on, and is forked. Everything it tells was measured while it ran.
+"""`holdfast demo`: an agent that is killed, resumes, and is forked.
 
-`agent.py` is the agent, run in processes of its own; `lives.py` starts and kills these; `story.py` is what happens, in
-order; `telling.py` prints it.
+May import everything.
+Start with `story.py`, the acts in order.
+
+All figures are measured while it runs. `agent.py` is the agent, run in processes of its own;
+`processes.py` starts and kills these; `narrator.py` prints the story.
 """

@@ -1,9 +1,11 @@
-"""The agent of the demo: it buys pumps in twelve steps, without a network or a model. Run as a process of its own.
+"""The agent of the demo: it buys pumps in twelve steps, without a network or a model.
+
+It runs as a process of its own:
 
     python -m holdfast.cli.demo.agent STORE SESSION POLICY PAUSE
 
-It says on stdout what it does, a line at a time, so that whoever started it knows when to kill it:
-`begins NAME`, `saving NAME`, `saved NAME ID`, and `resumes INDEX` at its start.
+It reports its progress on stdout, a line at a time, so that its parent process knows when to kill
+it: `begins NAME`, `saving NAME`, `saved NAME ID`, and `resumes INDEX` at its start.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ POLICIES: dict[str, Callable[[str], Any]] = {
 }
 
 
-def new_state() -> State:
+def make_state() -> State:
     return {"steps_done": 0, "messages": [], "quotes": {}, "policy": None}
 
 
@@ -63,7 +65,7 @@ def _quote(supplier: str) -> Callable[[State, str], str]:
 
 
 def _catalogue(seed: int) -> str:
-    """What a tool returns is often long: here the part that a store without sharing writes again with every step."""
+    """Return a long tool result: the part that a store without sharing writes again with every step."""
     return "\n".join(
         f"P-{1000 + number}: {(number * 7919 * seed) % 997} l/min, {(number * 104729 * seed) % 89} bar"
         for number in range(400)
@@ -125,9 +127,9 @@ def take_step(state: State, name: str, policy: str) -> None:
     state["steps_done"] += 1
 
 
-def without_interruption(policy: str) -> State:
-    """What the agent arrives at when nothing happens to it: what a resumed run must be equal to."""
-    state = new_state()
+def run_uninterrupted(policy: str) -> State:
+    """Return the agent's final state without interruptions: a resumed run must equal it."""
+    state = make_state()
     for name in NAMES:
         take_step(state, name, policy)
     return state
@@ -138,18 +140,18 @@ def main(path: str, session: str, policy: str, pause: float) -> None:
 
     with SyncClient.sqlite(path) as client:
         checkpoint = client.latest(session_id=session)
-        state = checkpoint.execution_state if checkpoint else new_state()
-        _say("resumes", state["steps_done"])
+        state = checkpoint.execution_state if checkpoint else make_state()
+        _print("resumes", state["steps_done"])
         for name in NAMES[state["steps_done"] :]:
-            _say("begins", name)
-            time.sleep(pause)  # what a model or a tool would take
+            _print("begins", name)
+            time.sleep(pause)  # the time of a model or a tool
             take_step(state, name, policy)
-            _say("saving", name)
+            _print("saving", name)
             id_ = client.save(agent_id=AGENT, session_id=session, execution_state=state, step_name=name)
-            _say("saved", name, id_)
+            _print("saved", name, id_)
 
 
-def _say(*words: object) -> None:
+def _print(*words: object) -> None:
     print(*words, flush=True)  # noqa: T201 - this process speaks by printing
 
 

@@ -1,4 +1,4 @@
-"""What happens in the demo, in order. Each act does one thing and returns what it measured."""
+"""The acts of the demo, in order. Each does one thing and returns its measurements."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.demo import agent
-from holdfast.cli.demo.lives import Life, live
+from holdfast.cli.demo.processes import AgentProcess, run_agent
 
 if TYPE_CHECKING:
+    from holdfast.client.sync import SyncClient
     from holdfast.model.reports import Stats, VerifyReport
-    from holdfast.sync_client import SyncClient
 
 SESSION = "order-pumps"
 FORK = "order-pumps-fastest"
@@ -26,7 +26,7 @@ FORKED_AFTER = "compare_quotes"  # the last step before the decision
 class Crash:
     """A life that was killed, and what the store had afterwards. `found` is the last step that it holds."""
 
-    life: Life
+    life: AgentProcess
     acknowledged: str
     found: str
     lost: tuple[str, ...]
@@ -37,8 +37,8 @@ class Crash:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
-    """A run that reached its end. `repeated` are steps that were done again although their save was acknowledged."""
+class FinalState:
+    """A run that reached its end; `repeated` are steps done again although their save was acknowledged."""
 
     state: dict[str, Any]
     is_exact: bool  # equal to what a run without interruption arrives at
@@ -53,13 +53,13 @@ class Ending:
 class Fork:
     source_id: str
     seconds: float
-    life: Life
-    ending: Ending
+    life: AgentProcess
+    ending: FinalState
 
 
-def crash(client: SyncClient, store: Path, kill_when: str, before: list[Life]) -> Crash:
-    """Lets the agent live until it says `kill_when`, kills it, and looks what is left."""
-    life = live(store, SESSION, POLICY, kill_when=kill_when)
+def crash(client: SyncClient, store: Path, kill_when: str, before: list[AgentProcess]) -> Crash:
+    """Run the agent until it prints `kill_when`, kill it, and check what is left."""
+    life = run_agent(store, SESSION, POLICY, kill_when=kill_when)
     acknowledged = [name for one in (*before, life) for name in one.saved]
     stored = {entry.step_name for entry in client.timeline(session_id=SESSION)}
     head = client.latest(session_id=SESSION)
@@ -71,8 +71,8 @@ def crash(client: SyncClient, store: Path, kill_when: str, before: list[Life]) -
     )
 
 
-def finish(client: SyncClient, session: str, policy: str, lives: list[Life]) -> Ending:
-    """What the session arrived at, after the lives it took."""
+def finish(client: SyncClient, session: str, policy: str, lives: list[AgentProcess]) -> FinalState:
+    """Return the final state of the session, after all its lives."""
     head = client.latest(session_id=session)
     state = head.execution_state if head else {}
     repeated: list[str] = []
@@ -80,7 +80,7 @@ def finish(client: SyncClient, session: str, policy: str, lives: list[Life]) -> 
     for one in lives:
         repeated += [name for name in one.began if name in acknowledged]
         acknowledged |= one.saved.keys()
-    return Ending(state=state, is_exact=_is_same(state, agent.without_interruption(policy)), repeated=tuple(repeated))
+    return FinalState(state=state, is_exact=_is_same(state, agent.run_uninterrupted(policy)), repeated=tuple(repeated))
 
 
 def fork(client: SyncClient, store: Path) -> Fork:
@@ -89,13 +89,13 @@ def fork(client: SyncClient, store: Path) -> Fork:
     started = time.perf_counter()
     client.fork(source.checkpoint_id, session_id=FORK)
     seconds = time.perf_counter() - started
-    life = live(store, FORK, OTHER_POLICY)
+    life = run_agent(store, FORK, OTHER_POLICY)
     return Fork(source.checkpoint_id, seconds, life, finish(client, FORK, OTHER_POLICY, [life]))
 
 
 def check(store: Path) -> tuple[VerifyReport, Stats]:
-    """Looks at the store as the next process will find it: the last one to close it has folded its log into it."""
-    from holdfast.sync_client import SyncClient
+    """Verify the store as the next process will find it: the last close has checkpointed its WAL."""
+    from holdfast.client.sync import SyncClient
 
     with SyncClient.sqlite(store) as client:
         return client.verify(), client.stats()

@@ -1,8 +1,8 @@
 """Claude Code's hooks: commands that its settings name, called with JSON on stdin.
 
-A snapshot is taken after each tool call, `Bash` included, whether it succeeded or failed, and when a prompt is submitted or a
-session starts: what the user did by hand in between is then a point of its own. Nothing is printed, since what a hook prints
-may become part of the conversation.
+A snapshot is taken after each tool call, `Bash` included, whether it succeeded or failed, and when
+a prompt is submitted or a session starts: the user's own changes in between are then a point of
+their own. Nothing is printed, since a hook's output may become part of the conversation.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from holdfast.cli.hooks.port import Point, Where
+from holdfast.cli.hooks.port import HookEvent, SettingsScope
 from holdfast.errors import UsageError
 
 MARK = "holdfast hook claude-code --serve"
@@ -20,13 +20,13 @@ OTHERS = ("UserPromptSubmit", "SessionStart")
 TIMEOUT_SECONDS = 120
 
 
-def settings_file(project: Path, home: Path, where: Where) -> Path:
+def get_settings_file(project: Path, home: Path, where: SettingsScope) -> Path:
     directory = (home if where == "user" else project) / ".claude"
     return directory / ("settings.local.json" if where == "local" else "settings.json")
 
 
-def installed(settings: Mapping[str, Any], command: str) -> dict[str, Any]:
-    cleared = removed(settings)
+def add_hooks(settings: Mapping[str, Any], command: str) -> dict[str, Any]:
+    cleared = remove_hooks(settings)
     hooks = dict(cleared.get("hooks", {}))
     for event in (*EVERY_TOOL, *OTHERS):
         ours: dict[str, Any] = {"hooks": [{"type": "command", "command": command, "timeout": TIMEOUT_SECONDS}]}
@@ -36,7 +36,7 @@ def installed(settings: Mapping[str, Any], command: str) -> dict[str, Any]:
     return {**cleared, "hooks": hooks}
 
 
-def removed(settings: Mapping[str, Any]) -> dict[str, Any]:
+def remove_hooks(settings: Mapping[str, Any]) -> dict[str, Any]:
     hooks = settings.get("hooks", {})
     if not isinstance(hooks, dict) or not all(isinstance(groups, list) for groups in hooks.values()):
         raise UsageError("the settings' `hooks` are not of the form that Claude Code documents: nothing was changed")
@@ -50,7 +50,7 @@ def removed(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_ours(group: Any) -> Any:
-    """A group of hooks without ours; None if there is nothing else in it."""
+    """Return a group of hooks without ours; None if there is nothing else in it."""
     if not isinstance(group, dict) or not isinstance(group.get("hooks"), list):
         return group
     others = [hook for hook in group["hooks"] if not _is_ours(hook)]
@@ -64,16 +64,17 @@ def _is_ours(hook: Any) -> bool:
     return isinstance(command, str) and MARK.removeprefix("holdfast ") in command and "holdfast" in command
 
 
-def point(event: Mapping[str, Any], environment: Mapping[str, str]) -> Point | None:
+def parse_event(event: Mapping[str, Any], environment: Mapping[str, str]) -> HookEvent | None:
     session = event.get("session_id")
     if not isinstance(session, str) or not session:
         raise UsageError("what came on stdin names no session_id: is it Claude Code that called?")
     name = event.get("hook_event_name")
-    # The agent may have changed its directory since: the project's is the one that it was started in.
+    # The agent may have changed its directory since: the project's is the one that it was started
+    # in.
     directory = environment.get("CLAUDE_PROJECT_DIR") or _text(event, "cwd")
     if name in EVERY_TOOL:
         tool, given = _text(event, "tool_name") or "tool", event.get("tool_input")
-        return Point(
+        return HookEvent(
             session_id=session,
             step=tool,
             directory=directory,
@@ -83,9 +84,9 @@ def point(event: Mapping[str, Any], environment: Mapping[str, str]) -> Point | N
             failed=name == "PostToolUseFailure",
         )
     if name == "UserPromptSubmit":
-        return Point(session_id=session, step="prompt", directory=directory, prompt=_text(event, "prompt"))
+        return HookEvent(session_id=session, step="prompt", directory=directory, prompt=_text(event, "prompt"))
     if name == "SessionStart":
-        return Point(session_id=session, step="start", directory=directory)
+        return HookEvent(session_id=session, step="start", directory=directory)
     return None
 
 

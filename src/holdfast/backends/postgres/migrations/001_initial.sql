@@ -45,8 +45,8 @@ ALTER TABLE {schema}.run ALTER data SET STORAGE EXTERNAL;
 CREATE TABLE {schema}.blob (written_at_us bigint NOT NULL, hash bytea PRIMARY KEY, data bytea NOT NULL);
 ALTER TABLE {schema}.blob ALTER data SET STORAGE EXTERNAL;
 
--- A key is its first 1,024 bytes and the rest: an entry of an index has room for 2,700. What differs in the rest only
--- is told apart by the rest's SHA-256 (empty where there is no rest). By (key, rest) rows are in the order of bytes.
+-- A key is its first 1,024 bytes and the rest: an entry of an index has room for 2,700. The SHA-256 of the rest tells
+-- keys apart that differ there only (empty where there is no rest). By (key, rest) rows are in the order of bytes.
 -- Heads change with each save: there is room in their pages for the next version, so that no index changes with it.
 CREATE TABLE {schema}.rows (
     version bigint NOT NULL,
@@ -77,7 +77,7 @@ SELECT
     octet_length(record.data) AS record_bytes
 FROM {schema}.record JOIN {schema}.session ON session.n = record.session;
 
--- Positions below it are decided: whoever could still write one of them has committed or is gone. A transaction's id is
+-- Positions below it are decided: each transaction that could write one has committed or is gone. A transaction's id is
 -- given out with its first write, and the ids that a snapshot calls finished are finished for good.
 CREATE FUNCTION {schema}.decided_below() RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT base_position
@@ -175,7 +175,7 @@ BEGIN
 
         -- Changes
 
-        WHEN 10 THEN  -- a run at k $1, of length $2, with the data $3, in the place of all from there on below k $4
+        WHEN 10 THEN  -- a run at k $1, of length $2, with the data $3, which replaces all from there on below k $4
             IF ints[ip + 1] < ints[ip + 4] THEN
                 DELETE FROM {schema}.run WHERE k >= ints[ip + 1] AND k < ints[ip + 4];
             END IF;

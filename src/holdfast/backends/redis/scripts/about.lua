@@ -1,12 +1,27 @@
--- What the store is, written down by whoever opens it first: {layout, number of shards}; and whether the server drops
--- keys when its memory is full.
-local about = base .. ":about"
-redis.call("HSETNX", about, "layout", asked[1])
-if tonumber(redis.call("HGET", about, "layout")) < tonumber(asked[1]) then
-  redis.call("HSET", about, "layout", asked[1]) -- what is there stays as it is: newer layouts only add to it
+-- What the store is, written down by its first client: {layout, number of shards, mark, whether all shards have the
+-- mark}. A store that is there is left alone, so that a user who may only read can open it.
+local layout, shards, mark = unpack(asked)
+check_kind("hash", ABOUT)
+local function found()
+  return call("HMGET", ABOUT, "layout", "shards", "store", "marked")
 end
-redis.call("HSETNX", about, "shards", asked[2])
-local found = redis.call("HMGET", about, "layout", "shards")
-local policy = redis.pcall("INFO", "memory")
-found[3] = type(policy) == "string" and string.match(policy, "maxmemory_policy:([%w-]+)") or ""
-return found
+local about = found()
+if about[1] and tonumber(about[1]) >= tonumber(layout) and about[2] and about[3] then
+  return about
+end
+if not redis.acl_check_cmd("HSETNX", ABOUT, "", "") and about[1] and about[2] then
+  return about
+end
+check_right("HSETNX", ABOUT, "", "")
+check_right("HSET", ABOUT, "", "")
+if not about[1] then
+  call("HSETNX", ABOUT, "layout", layout)
+elseif tonumber(about[1]) < tonumber(layout) then
+  call("HSET", ABOUT, "layout", layout) -- what is there stays as it is: newer layouts only add to it
+end
+call("HSETNX", ABOUT, "shards", shards)
+if call("EXISTS", LAST) == 1 then
+  call("HSETNX", ABOUT, "drawn", 1)
+end
+call("HSETNX", ABOUT, "store", mark)
+return found()

@@ -2,6 +2,7 @@
 -- if the note leads to that shard now, and {"there", shard, claim} if it leads to a third one. With `instead` of that
 -- answer's claim, the note is changed.
 local id, shard, instead = unpack(asked)
+check_store(base)
 if redis.call("HEXISTS", RECORDS, id) == 1 then
   return { "taken" }
 end

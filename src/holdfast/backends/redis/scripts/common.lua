@@ -14,6 +14,7 @@ local NUMBERS = base .. ":numbers"    -- hash: session -> its number
 local NAMES = base .. ":names"        -- hash: number -> session
 local SESSION = base .. ":session:"   -- .. number: sorted set: ids by sequence
 local LOGS = base .. ":logs"          -- sorted set: logs by number
+local COUNTED = base .. ":counted"    -- how many sessions were given a number
 local BOUNDS = base .. ":bounds:"     -- .. log: sorted set: "first:length" by first
 local RUNS = base .. ":runs:"         -- .. log: hash: first -> data
 local BLOBS = base .. ":blob"         -- hash: sha256 -> data
@@ -39,6 +40,9 @@ local function row_of(space, place) -- its version and value; 0 if there is none
     return 0, nil
   end
   local version, at = string.match(stored, "^(%d+):()")
+  if not version then
+    error({ err = "HOLDFAST DAMAGED a row of " .. space })
+  end
   return tonumber(version), string.sub(stored, at)
 end
 
@@ -59,8 +63,9 @@ local function runs_of(log, first, last) -- those that overlap [first, last): {f
   end
   for _, bounds in ipairs(redis.call("ZRANGEBYSCORE", BOUNDS .. log, from, "(" .. digits(last))) do
     local begins, length = bounds_of(bounds)
-    if begins + length > first then
-      found[#found + 1] = { begins, length, redis.call("HGET", RUNS .. log, digits(begins)) }
+    local data = begins + length > first and redis.call("HGET", RUNS .. log, digits(begins))
+    if data then -- else it is missing, as one without bounds would be
+      found[#found + 1] = { begins, length, data }
     end
   end
   return found

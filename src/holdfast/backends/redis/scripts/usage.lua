@@ -4,8 +4,10 @@ local count, bytes, last = 0, 0, false
 if kind == "record" then
   local ids = redis.call("ZRANGEBYLEX", IDS, from, "+", "LIMIT", 0, limit)
   for _, id in ipairs(ids) do
-    local _, _, _, at = split(redis.call("HGET", RECORDS, id))
-    bytes = bytes + redis.call("HSTRLEN", RECORDS, id) - at + 1
+    local _, _, _, at = split(redis.call("HGET", RECORDS, id) or "")
+    if at then -- else it is damaged: `verify` says so
+      bytes = bytes + redis.call("HSTRLEN", RECORDS, id) - at + 1
+    end
   end
   count, last = #ids, #ids == limit and ids[limit]
 elseif kind == "run" then
@@ -28,7 +30,7 @@ else -- the rows of the space of that name, after "row:"
   local places = redis.call("ZRANGEBYLEX", PLACES .. space, from, "+", "LIMIT", 0, limit)
   for _, place in ipairs(places) do
     local _, value = row_of(space, place)
-    bytes = bytes + #value
+    bytes = bytes + #(value or "")
   end
   count, last = #places, #places == limit and places[limit]
 end

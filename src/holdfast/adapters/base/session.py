@@ -1,0 +1,213 @@
+"""A resumable session: it opens the store, and runs one turn of the conversation at a time.
+
+A call of a framework's entry point is one turn. The turn is known by the id that the caller gives,
+or else by its input and how many turns with that input this process has finished. So a program that
+is started again makes the same calls: finished turns return their recorded results, and the turn
+that was cut off continues.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+from holdfast.adapters.base.turn import FrameworkTurn, digest, step_name
+from holdfast.backends.bridge.step import run_inline
+from holdfast.errors import UnfinishedTurnError, UsageError
+from holdfast.model.framework import Framework
+from holdfast.model.tool_effect import Effect, declared_effects
+
+TURN = "turn"
+"""The key of a session's state that has the turn which is not finished."""
+LONGEST_INPUT = 60
+_finished: Counter[tuple[str, str, str]] = Counter()  # by store, session and input: turns of this process
+_finished_lock = threading.Lock()
+
+
+class TurnEnd(NamedTuple):
+    """The end of a turn: the framework's result, the same as plain data, and the adapter's new state."""
+
+    result: Any
+    recorded: Any
+    state: Mapping[str, Any]
+
+
+class ResumableSession:
+    """One `resumable(...)` object: a session in a store, and the declarations of its tools.
+
+    `store` is a client, a URL, or None for the SQLite file below the working directory. A store
+    that is opened here is open for one turn; a client that was given stays open. Frameworks that
+    block get `is_async=False`.
+    """
+
+    def __init__(
+        self,
+        framework: Framework,
+        *,
+        session_id: str,
+        store: Any = None,
+        agent_id: str | None = None,
+        workspace: str | os.PathLike[str] | None = None,
+        tools: Mapping[str, Effect | str] | None = None,
+        is_async: bool = True,
+    ) -> None:
+        self.framework = framework
+        self.session_id = session_id
+        self.agent_id = agent_id or "agent"
+        self._store = store
+        self._workspace = workspace
+        self._tools = declared_effects(tools)
+        self._is_async = is_async
+        self.state: Mapping[str, Any] = {}  # the adapter's, for `load`
+        _refuse_store(store, is_async=is_async)
+
+    # -- turns ---------------------------------------------------------------------------------------------------------
+
+    async def take_turn(
+        self, entry: str, given: Any, turn: str | None, body: Callable[[FrameworkTurn], Any], load: Callable[[Any], Any]
+    ) -> Any:
+        """Run `body` as a turn, and return its result, or the recorded one of a finished turn.
+
+        `entry` is the name of the entry point, `given` its input as plain data. `load` makes the
+        framework's result of the recorded one; it finds the conversation, which need not be recorded
+        a second time, in `state`.
+        """
+        async with self._open() as client:
+            key, counted = self._key_of(client, entry, given, turn)
+            async with self._open_run(client) as run:
+                found = run.find_result(step_name(entry), key=key)
+                if found is not None:
+                    self.state = _state_of_adapter(run)
+                    result = load(found.result)
+                else:
+                    end = await self._finish(run, client, entry, given, key, body)
+                    result = end.result
+        with _finished_lock:
+            _finished[counted] += 1
+        return result
+
+    def take_turn_sync(
+        self, entry: str, given: Any, turn: str | None, body: Callable[[FrameworkTurn], Any], load: Callable[[Any], Any]
+    ) -> Any:
+        """`take_turn` for frameworks that block: `body` is a plain function."""
+
+        async def plainly(turn_: FrameworkTurn) -> TurnEnd:
+            return body(turn_)  # type: ignore[no-any-return]  # a TurnEnd, as adapters are written
+
+        return run_inline(self.take_turn(entry, given, turn, plainly, load))
+
+    async def _finish(
+        self, run: Any, client: Any, entry: str, given: Any, key: str, body: Callable[[FrameworkTurn], Any]
+    ) -> TurnEnd:
+        unfinished = run.state.get(TURN) if isinstance(run.state, dict) else None
+        _refuse_unfinished(unfinished, key, given, self.session_id)
+        known = _state_of_adapter(run)
+        if unfinished is None:
+            first = len(run._core.journal)
+            about = {"id": key, "input": given, "entry": entry, "before": run.checkpoint_id, "first_record": first}
+            run.state = {**known, TURN: about}
+            await _saved(run.save(step_name(f"{entry} started")))
+        turn = FrameworkTurn(run, client, key, known, self._tools)
+        try:
+            end: TurnEnd = await body(turn)
+        except BaseException:
+            if turn.ended_by is not None:
+                raise turn.ended_by from None
+            raise
+        if turn.ended_by is not None:  # the framework has swallowed it
+            raise turn.ended_by
+        run.state = {**end.state, TURN: None}
+        await turn.finish(entry, end.recorded)
+        return end
+
+    def _key_of(self, client: Any, entry: str, given: Any, turn: str | None) -> tuple[str, tuple[str, str, str]]:
+        """Return the turn's key, and what its finished calls are counted under."""
+        if turn is not None and (not isinstance(turn, str) or not turn):
+            raise UsageError(
+                f"turn is {turn!r:.60}: it must be a text that identifies the turn, such as a message's id"
+            )
+        text = f"turn={turn}" if turn is not None else digest([entry, given])
+        counted = (str(client._ctx.backend.capabilities.location), self.session_id, text)
+        if turn is not None:
+            return text, counted
+        with _finished_lock:
+            return f"{text}#{_finished[counted]}", counted
+
+    # -- the store -----------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[Any]:
+        """Open the store for one turn; a client that was given is used as it is."""
+        if self._store is not None and not isinstance(self._store, str):
+            yield self._store
+            return
+        from holdfast.client.client import Client
+        from holdfast.client.sync import SyncClient
+
+        kind = Client if self._is_async else SyncClient
+        client: Any = kind.sqlite() if self._store is None else kind.open(self._store)
+        try:
+            yield client
+        finally:
+            await _saved(client.close())
+
+    @asynccontextmanager
+    async def _open_run(self, client: Any) -> AsyncIterator[Any]:
+        opened = client.run(
+            self.session_id, agent_id=self.agent_id, framework=self.framework, workspace=self._workspace
+        )
+        if self._is_async:
+            async with opened as run:
+                yield run
+        else:
+            with opened as run:
+                yield run
+
+
+def _state_of_adapter(run: Any) -> dict[str, Any]:
+    """Return what the last finished turn left, without what the base keeps in the same state."""
+    state = run.state if isinstance(run.state, dict) else {}
+    return {name: value for name, value in state.items() if name != TURN}
+
+
+async def _saved(value: Any) -> Any:
+    return await value if hasattr(value, "__await__") else value
+
+
+def _refuse_store(store: Any, *, is_async: bool) -> None:
+    from holdfast.client.client import Client
+    from holdfast.client.sync import SyncClient
+
+    wanted = Client if is_async else SyncClient
+    if isinstance(store, str) and store.startswith("memory:"):
+        raise UsageError(
+            f"store is {store!r:.60}: a store in memory that is named by its URL is gone after each turn. Give a client: "
+            f"store={wanted.__name__}.memory()"
+        )
+    if store is not None and not isinstance(store, str | wanted):
+        raise UsageError(
+            f"store is a {type(store).__name__}: it must be a {wanted.__name__}, a URL such as 'sqlite:///agents.db', or None"
+        )
+
+
+def _refuse_unfinished(unfinished: Any, key: str, given: Any, session_id: str) -> None:
+    """Raise if another turn of the session was cut off: its calls would be lost in the conversation."""
+    if not isinstance(unfinished, Mapping) or unfinished.get("id") == key:
+        return
+    before = unfinished.get("before")
+    back = f"`holdfast rollback {session_id} --to {before}` drops it" if before else "start another session to drop it"
+    raise UnfinishedTurnError(
+        f"session {session_id!r:.60} has a turn that is not finished ({unfinished.get('id')}, {_short(unfinished.get('input'))}), and "
+        f"another one was begun ({key}, {_short(given)}). Nothing was done. Repeat the first call to finish it, or {back}",
+        str(unfinished.get("id")),
+        key,
+    )
+
+
+def _short(given: Any) -> str:
+    text = repr(given)
+    return text if len(text) <= LONGEST_INPUT else f"{text[:LONGEST_INPUT]}…"

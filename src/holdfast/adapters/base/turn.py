@@ -1,0 +1,400 @@
+"""One turn of an agent: its model and tool calls, each recorded once.
+
+A framework runs its loop from the top after a crash. Calls that were recorded return their recorded
+results, so the loop arrives where it was cut off without asking a model or calling a tool again:
+
+- A model call is known by its agent, a digest of the request, and its number among equal ones. A
+  request that differs from every recorded one is asked, so no answer is ever given to another
+  question.
+- A tool call is known by the id that the model gave it. What happens to a call that was under way
+  depends on what was declared (`Effect`): an effect is looked up in the ledger, a read is repeated,
+  and for an undeclared tool the model gets the answer that the outcome is unknown.
+
+The turn is written once, as coroutines. Over a `SyncRun` they never suspend, so `run_inline` steps
+them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import secrets
+import threading
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.errors import (
+    ApprovalRejectedError,
+    EffectBlockedError,
+    EffectNotDoneError,
+    EffectUnknownError,
+    HoldfastError,
+    StepFailedError,
+    UsageError,
+)
+from holdfast.model.approval import ApprovalStatus
+from holdfast.model.effect import EffectKind
+from holdfast.model.tool_effect import AGENT, Effect, find_declared
+from holdfast.runs.api import AsyncScope, Run, SyncRun
+from holdfast.runs.call_binding import function_name
+
+LONGEST_NAME = 100
+INTERRUPTED = (
+    "This call was interrupted, and its outcome is unknown: it may or may not have been carried out. It was not repeated. "
+    "If you call it again, that is a new call, and it is carried out."
+)
+OUTCOME_UNKNOWN = (
+    "This call was interrupted, and its outcome is unknown: it may or may not have been carried out. Don't repeat it before "
+    "you have found out."
+)
+_TOOL_FAILURES = (EffectNotDoneError, StepFailedError)  # failures of the tool itself: the framework tells the model
+
+
+class TurnEndedError(BaseException):
+    """The turn can't continue. No `except Exception` of a framework may tell that to the model instead.
+
+    `FrameworkTurn.ended_by` has the error that the caller gets.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalAnswer:
+    """A person's answer to a question of the framework."""
+
+    is_approved: bool
+    arguments: Mapping[str, Any] | None = None  # the ones to use instead, if the person changed them
+    by: str | None = None
+    note: str | None = None
+
+
+class FrameworkTurn:
+    """A turn that is under way: what the adapter asks instead of the model and the tools.
+
+    `state` is the adapter's own, as the last finished turn left it; `key` identifies the turn.
+    """
+
+    def __init__(
+        self, run: Run | SyncRun, client: Any, key: str, state: Mapping[str, Any], tools: Mapping[str, Effect]
+    ) -> None:
+        self.key = key
+        self.state = dict(state)
+        self.ended_by: HoldfastError | None = None
+        self._run = run
+        self._client = client
+        self._tools = tools
+        self._life = secrets.token_hex(8)
+        self._counted: Counter[str] = Counter()
+        self._given_back: defaultdict[str, list[str]] = defaultdict(list)
+        self._lock = threading.Lock()
+
+    # -- the model -----------------------------------------------------------------------------------------------------
+
+    async def call_model(self, agent: str, request: Any, call: Callable[[], Any]) -> Any:
+        """Return the recorded answer to a request, or call the model and record its answer.
+
+        `request` is plain data without anything that changes from life to life, such as times and
+        random ids. `call` returns the answer as plain data; for an awaited run it is a coroutine
+        function. A failure is raised, not recorded: a framework that tries again asks the same
+        question.
+        """
+        self._refuse_if_ended()
+        key = self._call_key("model", agent, request)
+        found = self._run.find_result(step_name(agent), key=key)
+        if found is not None:
+            return found.result["model"]
+        with self._given_back_on_failure(key):
+            answer = await _result(call())
+            await self._record(step_name(agent), key, {"model": answer})
+        return answer
+
+    async def stream_model(
+        self,
+        agent: str,
+        request: Any,
+        stream: Callable[[], AsyncIterator[Any]],
+        collect: Callable[[Any], Any],
+        replay: Callable[[Any], Iterable[Any]],
+    ) -> AsyncIterator[Any]:
+        """Yield the events of a model's answer as they come, or those of a recorded one.
+
+        `collect` is given each event and returns the whole answer as plain data at the last one,
+        None before. The answer is recorded before its last event is yielded. `replay` makes events
+        of a recorded answer. A stream that ends before its answer is complete is not recorded.
+        """
+        self._refuse_if_ended()
+        key = self._call_key("model", agent, request)
+        found = self._run.find_result(step_name(agent), key=key)
+        if found is not None:
+            for event in replay(found.result["model"]):
+                yield event
+            return
+        answer = None
+        with self._given_back_on_failure(key):
+            async for event in stream():
+                answer = collect(event)
+                if answer is not None:
+                    await self._record(step_name(agent), key, {"model": answer})
+                yield event
+
+    # -- tools ---------------------------------------------------------------------------------------------------------
+
+    async def call_tool(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        call: Callable[..., Any],
+        *,
+        call_id: str | None = None,
+        function: Any = None,
+        answer: Callable[[str], Any] = lambda text: text,
+        failed: Callable[[Exception], Any] | None = None,
+        raises: Sequence[type[Exception]] = (),
+    ) -> Any:
+        """Return the recorded result of a tool call, or make the call as the tool was declared.
+
+        `call` takes the arguments by name and returns the result as plain data; for an awaited run
+        it is a coroutine function. `function` is the tool's own, which may carry a declaration.
+        `answer` makes a result of a text, for calls that were not made or have an unknown outcome.
+        `failed` makes a result of a failure of an effect, or raises it. The result is recorded, so
+        that the model reads the same in every life.
+        """
+        self._refuse_if_ended()
+        declared = self.find_effect(tool, function)
+        if declared is not None and declared.kind == AGENT:
+            return await _result(call(**arguments))
+        try:
+            if declared is not None and declared.kind != EffectKind.READ:
+                made = self._named(call, function_name(function) if callable(function) else tool)
+                failure = self._call_key("failure", tool, call_id or arguments)
+                found = self._run.find_result(step_name(f"{tool} failed"), key=failure)
+                if found is not None:
+                    return found.result
+                try:
+                    return await self._call_effect(tool, arguments, made, declared, raises)
+                except Exception as error:
+                    if failed is None or (isinstance(error, HoldfastError) and not isinstance(error, _TOOL_FAILURES)):
+                        raise
+                    result = await _result(failed(error))
+                    await self._record(step_name(f"{tool} failed"), failure, result)
+                    return result
+            key = self._call_key("tool", tool, call_id or arguments)
+            if declared is None:
+                call = await self._once_started(tool, call, key, answer)
+            made = self._wrapped(call, "result", arguments, tool=tool, id=call_id)
+            return (await _result(self._run.step(step_name(tool), made, key=key, raises=raises)))["result"]
+        except _TOOL_FAILURES:
+            raise
+        except ApprovalRejectedError as error:
+            return answer(f"This call was not carried out: {error}")
+        except EffectBlockedError as error:
+            return answer(f"This call was not carried out: {error}")
+        except EffectUnknownError:
+            return answer(OUTCOME_UNKNOWN)
+        except HoldfastError as error:
+            raise self._end(error) from error
+
+    def find_effect(self, tool: str, function: Any = None) -> Effect | None:
+        """Return the declaration of a tool, by its name or on its function; None if there is none."""
+        return self._tools.get(tool) or find_declared(function)
+
+    async def _call_effect(
+        self, tool: str, arguments: Mapping[str, Any], call: Callable[..., Any], declared: Effect, raises: Any
+    ) -> Any:
+        options = {**declared.effect_options(), "raises": raises}
+        key = declared.key_of(tool, arguments)
+        reserved = next((name for name in arguments if name in (*options, "key", "was")), None)
+        if reserved is not None:
+            raise UsageError(
+                f"tool {tool!r:.60} has an argument {reserved!r}, which is an option of an effect. Give the argument "
+                "another name, or leave the tool undeclared"
+            )
+        return await _result(self._run.effect(step_name(tool), call, key=key, **options, **arguments))
+
+    async def _once_started(
+        self, tool: str, call: Callable[..., Any], key: str, answer: Callable[[str], Any]
+    ) -> Callable[..., Any]:
+        """Record that the call is started; return the call, or the answer if an earlier life has started it."""
+        name = step_name(f"{tool} started")
+        life = await _result(self._run.step(name, self._constant(self._life), key=key))
+        return call if life == self._life else self._constant(answer(INTERRUPTED))
+
+    # -- people --------------------------------------------------------------------------------------------------------
+
+    async def request_approval(
+        self, tool: str, arguments: Mapping[str, Any], *, call_id: str, approvers: str | None = None
+    ) -> ApprovalAnswer:
+        """Return a person's answer to a question of the framework; end the turn while there is none.
+
+        The question waits in `holdfast approvals`. Any process may answer it; the next life of the
+        program asks again, and gets the answer.
+        """
+        [answer] = await self.request_approvals([(tool, arguments, call_id)], approvers=approvers)
+        return answer
+
+    async def request_approvals(
+        self, calls: Sequence[tuple[str, Mapping[str, Any], str]], *, approvers: str | None = None
+    ) -> list[ApprovalAnswer]:
+        """Return people's answers to questions about several calls: tool, arguments and id of each.
+
+        All of them wait at the same time.
+        """
+        self._refuse_if_ended()
+        keyed = [(self._call_key("approval", tool, id_), tool, arguments) for tool, arguments, id_ in calls]
+        client, session = self._client, self._run.session_id
+        try:
+            asked = [
+                await _result(client.request_approval(session, tool, arguments, key=key, approvers=approvers))
+                if self._run.find_result("approval", key=key) is None
+                else None
+                for key, tool, arguments in keyed
+            ]
+            return [await self._answer_of(one, key, tool) for one, (key, tool, _) in zip(asked, keyed, strict=True)]
+        except HoldfastError as error:
+            raise self._end(error) from error
+
+    async def _answer_of(self, asked: Any, key: str, tool: str) -> ApprovalAnswer:
+        """Return the recorded answer, or record the decision of an approval that was asked for."""
+        found = self._run.find_result("approval", key=key)
+        if found is not None:
+            return ApprovalAnswer(**found.result)
+        if asked.is_pending:
+            asked = await _result(self._client.wait_for_approval(asked.approval_id, seconds=0))
+        is_rejected = asked.status is ApprovalStatus.REJECTED
+        if not is_rejected and not asked.is_granted:
+            raise UsageError(f"approval {asked.short_id} is {asked.status}: it can't be used. Decide a new one")
+        decision = asked.decision
+        given = {
+            "is_approved": not is_rejected,
+            "arguments": None if decision.arguments is None else dict(decision.arguments),
+            "by": decision.by,
+            "note": decision.note,
+        }
+        await self._record("approval", key, given)
+        if not is_rejected:
+            session = self._run.session_id
+            await _result(self._client.use_approval(asked.approval_id, session, tool, asked.arguments, by=key))
+        return ApprovalAnswer(**given)
+
+    # -- records -------------------------------------------------------------------------------------------------------
+
+    async def call_once(self, name: str, call: Callable[[], Any], *, key: str = "", raises: Any = ()) -> Any:
+        """Return the recorded result of a part of the turn that is neither model nor tool, or call it."""
+        self._refuse_if_ended()
+        place = self._call_key("part", name, key)
+        try:
+            return await _result(self._run.step(step_name(name), call, key=place, raises=raises))
+        except _TOOL_FAILURES:
+            raise
+        except HoldfastError as error:
+            raise self._end(error) from error
+
+    async def finish(self, entry: str, recorded: Any) -> None:
+        """Record the result of the turn, in one commit with the run's new state."""
+        await _result(self._run.step(step_name(entry), self._constant(recorded), key=self.key))
+
+    async def _record(self, name: str, key: str, value: Any) -> None:
+        try:
+            await _result(self._run.step(name, self._constant(value), key=key))
+        except HoldfastError as error:
+            raise self._end(error) from error
+
+    def _call_key(self, kind: str, name: str, identity: Any) -> str:
+        """Return the identity of a call: the turn, the callee, the arguments, and the number among equal ones."""
+        place = f"{self.key}:{kind}:{digest([name, identity])}"
+        with self._lock:
+            if self._given_back[place]:
+                return f"{place}:{self._given_back[place].pop()}"
+            number = self._counted[place]
+            self._counted[place] += 1
+        return f"{place}:{number}"
+
+    @contextmanager
+    def _given_back_on_failure(self, key: str) -> Iterator[None]:
+        """Give the identity of a call that failed to the next equal one, which tries again.
+
+        It is one that has a record, then: the next life, which has no failure, finds it.
+        """
+        try:
+            yield
+        except Exception:
+            place, _, number = key.rpartition(":")
+            with self._lock:
+                self._given_back[place].append(number)
+            raise
+
+    def _end(self, error: HoldfastError) -> TurnEndedError:
+        self.ended_by = self.ended_by or error
+        return TurnEndedError(str(error))
+
+    def _refuse_if_ended(self) -> None:
+        if self.ended_by is not None:
+            raise TurnEndedError(str(self.ended_by))
+
+    def _wrapped(
+        self, call: Callable[..., Any], field: str, arguments: Mapping[str, Any] | None = None, **about: Any
+    ) -> Callable[[], Any]:
+        """Return a function for a step: it calls, and returns the result in a record of it."""
+        given = dict(arguments or {})
+        known = {name: value for name, value in about.items() if value is not None}
+
+        async def awaited() -> dict[str, Any]:
+            return {**known, field: await _result(call(**given))}
+
+        def plainly() -> dict[str, Any]:
+            return {**known, field: call(**given)}
+
+        return awaited if isinstance(self._run, AsyncScope) else plainly
+
+    def _named(self, call: Callable[..., Any], name: str | None) -> Callable[..., Any]:
+        """Return a function of its own for a tool: the ledger compares functions by their names."""
+
+        async def awaited(**arguments: Any) -> Any:
+            return await _result(call(**arguments))
+
+        def plainly(**arguments: Any) -> Any:
+            return call(**arguments)
+
+        made: Callable[..., Any] = awaited if isinstance(self._run, AsyncScope) else plainly
+        made.__qualname__ = f"tool {name}"
+        return made
+
+    def _constant(self, value: Any) -> Callable[..., Any]:
+        """Return a function that returns `value`, of the kind that the run calls without a thread."""
+
+        async def awaited(**_: Any) -> Any:
+            return value
+
+        return awaited if isinstance(self._run, AsyncScope) else lambda **_: value
+
+
+async def _result(value: Any) -> Any:
+    """Return what an awaited or a plain run answers."""
+    return await value if inspect.isawaitable(value) else value
+
+
+def step_name(name: Any) -> str:
+    """Return a name for a checkpoint, of a name that the framework or the user has chosen."""
+    return (str(name).strip() or "agent")[:LONGEST_NAME]
+
+
+def digest(value: Any) -> str:
+    """Return a digest of plain data that is the same in every process."""
+    text = json.dumps(value, sort_keys=True, default=_stable, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _stable(value: Any) -> Any:
+    """Return a value that JSON lacks as one that it has, without addresses of objects."""
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json", warnings=False)
+    if isinstance(value, bytes):
+        return hashlib.sha256(value).hexdigest()
+    if isinstance(value, set | frozenset):
+        return sorted(map(str, value))
+    if isinstance(value, type) or callable(value):
+        return getattr(value, "__qualname__", type(value).__qualname__)
+    return f"{type(value).__qualname__}:{value}"

@@ -1,0 +1,67 @@
+"""A decision of the model: one tool call of one of its messages, and which other calls it may repeat.
+
+Calls of one message are decided together, so they are different decisions, even with equal
+arguments. A call of a later message may repeat an equal one whose outcome is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from holdfast.agent_loop.tool import Tool
+from holdfast.model import transcript
+from holdfast.model.agent_state import AgentState
+from holdfast.model.transcript import ToolCall
+from holdfast.model.transcript_repair import CallOutcome
+
+DOUBTED = (CallOutcome.UNKNOWN, CallOutcome.MAY_BE_REPEATED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelDecision:
+    """A tool call. `key` is the same whenever the same call of the same message is meant.
+
+    `doubted` are earlier calls of the same tool whose outcome is unknown: those of the same
+    message, and with `is_earlier` those of the messages before.
+    """
+
+    tool: Tool
+    call: ToolCall
+    key: str
+    is_earlier: bool = False
+    doubted: Sequence[ModelDecision] = ()
+
+    @property
+    def doubted_beside(self) -> list[ModelDecision]:
+        return [one for one in self.doubted if not one.is_earlier]
+
+    def within(self, key: str) -> ModelDecision:
+        """Return the decision as one of a sub-agent that answers the call of that key."""
+        return replace(self, key=f"{key}/{self.key}", doubted=[one.within(key) for one in self.doubted])
+
+
+def decision_of(state: AgentState, tool: Tool, call: ToolCall) -> ModelDecision:
+    """Return the decision that an open call of the conversation is."""
+    doubted: list[ModelDecision] = []
+    for turn in transcript.split_turns(state.messages):
+        is_own = any(one.id == call.id for one in turn.open)
+        for one, answered in zip(turn.calls, turn.answers, strict=True):
+            if one.name == call.name and answered is not None and _is_doubted(state, answered[0], tool, one):
+                doubted.append(
+                    ModelDecision(tool=tool, call=one, key=_key(state, turn.index, one), is_earlier=not is_own)
+                )
+        if is_own:
+            return ModelDecision(tool=tool, call=call, key=_key(state, turn.index, call), doubted=doubted)
+    return ModelDecision(tool=tool, call=call, key=call.id)
+
+
+def _key(state: AgentState, index: int, call: ToolCall) -> str:
+    """Some models number their calls from the beginning in each message: the message is part of the key."""
+    return f"{state.messages[index].get('id', index)}/{call.id}"
+
+
+def _is_doubted(state: AgentState, index: int, tool: Tool, call: ToolCall) -> bool:
+    """Return whether a call was answered with an unknown outcome, and the tool still accepts it."""
+    is_unknown = state.messages[index].get("metadata", {}).get("fate") in DOUBTED
+    return is_unknown and call.arguments is not None and tool.complaint(call.arguments) is None

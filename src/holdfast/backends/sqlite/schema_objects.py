@@ -1,0 +1,145 @@
+"""The schema objects of a SQLite store, compared with those that the migrations make.
+
+A file from elsewhere may have a view where a table belongs, triggers, or computed columns. SQLite
+would run all of them. So the objects of a file are compared with ours, by type, name and SQL,
+before any table is read.
+
+Ordinary tables of other programs (Litestream's, `ANALYZE`'s, those of `.recover`) are accepted,
+with their indexes: holdfast never reads them, so SQLite runs nothing because of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sqlite3
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast.errors import CorruptError
+
+MIGRATIONS = Path(__file__).with_name("migrations")
+MOST_OBJECTS = 1000
+# Digests of the objects of each version; a test derives them from the migrations. Deriving them
+# here would take 2 ms at each start.
+DIGESTS = {
+    1: "0ec04420ebf45c0e0f80947429bbf84fb399fd4c97e916dec2cb69500b620e82",
+    2: "e9d7fc9ec835b78b188d9a93cd181e2daf9b82ebc2bff6eaefa439398b2b3121",
+    3: "2acf3f979dd7cce689f7d8da43ebedd85b7e8c1c88ad77264da6911eb14e2c28",
+    4: "8907a0009fad158a132b99def5a32cf4c3077527d00cecdf4274cfd83db55099",
+    5: "0e7426f724fe6ce36371a7ea645ca30b4204dac54a815b2bb6c0edfe7893f2df",
+}
+RESTORE = "Don't use a file from a source that you don't trust; restore a backup of your own. Nothing was changed"
+# Indexes of columns, or made by SQLite itself: VACUUM would compute any expression.
+_PLAIN_INDEX = re.compile(r"|CREATE (UNIQUE )?INDEX [^()]*\([^()]*\)", re.IGNORECASE)
+_SCHEMA_QUERY = (
+    "SELECT type, name, tbl_name, CASE WHEN length(sql) > 100000 THEN '' ELSE sql END, rootpage FROM sqlite_master "
+    f"ORDER BY name, type LIMIT {MOST_OBJECTS + 1}"
+)
+
+
+class SchemaObject(NamedTuple):
+    """A row of `sqlite_master`, its SQL with single blanks only."""
+
+    type: str
+    name: str
+    table: str
+    sql: str | None
+
+    def __str__(self) -> str:
+        return f"the {self.type} {self.name!r:.80}"
+
+
+def read_objects(connection: sqlite3.Connection, path: Path) -> list[SchemaObject]:
+    """Return the objects of a file; raise `CorruptError` for too many, or for tables that share pages."""
+    rows = connection.execute(_SCHEMA_QUERY).fetchall()
+    if len(rows) > MOST_OBJECTS:
+        raise CorruptError(f"{_refused(path)}: it has more than {MOST_OBJECTS} tables, indexes, views and triggers")
+    if not all(type(value) is str for row in rows for value in row[:3]):
+        raise CorruptError(f"{_refused(path)}: the list of its tables has rows of wrong types")
+    roots = [row[4] for row in rows if row[4]]
+    if len(set(roots)) != len(roots):
+        raise CorruptError(f"{_refused(path)}: two of its tables or indexes are stored in one place")
+    return [SchemaObject(kind, name, table, _normalized(sql)) for kind, name, table, sql, _ in rows]
+
+
+def check_objects(found: list[SchemaObject], version: int, path: Path) -> None:
+    """Raise `CorruptError` unless the objects are those of a schema version, plus harmless tables."""
+    if digest_of(found) == DIGESTS.get(version):
+        return
+    ours = {one.name: one for one in expected_objects(version)}
+    there = {one.name: one for one in found}
+    missing = [one for one in ours.values() if one.name not in there]
+    if len(missing) == len(ours):
+        raise CorruptError(
+            f"{_refused(path)}: it says that it is one of schema {version}, and has none of its tables. Restore a backup, or "
+            "give holdfast a path where there is no file"
+        )
+    for one in found:
+        expected = ours.get(one.name)
+        if expected is None:
+            _check_foreign(one, there, ours.keys(), path)
+        elif expected != one:
+            what = f"is a {one.type}" if one.type != expected.type else "is defined differently"
+            raise CorruptError(
+                f"{_refused(path)}: {one.name!r} {what}, where schema {version} has {expected}. {RESTORE}"
+            )
+    if missing:
+        names = ", ".join(str(one) for one in missing)
+        raise CorruptError(f"{_refused(path)}: these are missing: {names}. {RESTORE}")
+
+
+def _check_foreign(one: SchemaObject, there: dict[str, SchemaObject], ours: Iterable[str], path: Path) -> None:
+    """Raise `CorruptError` if a foreign object could run something, or change holdfast's data."""
+    if one.type == "table" and one.sql is not None and one.sql.upper().startswith("CREATE TABLE "):
+        return
+    if one.type == "index" and one.table not in ours and one.table in there and _PLAIN_INDEX.fullmatch(one.sql or ""):
+        return
+    kind = "virtual table" if one.type == "table" else one.type
+    on = "" if one.table == one.name else f" on {one.table!r:.80}"
+    raise CorruptError(
+        f"{_refused(path)}: it has the {kind} {one.name!r:.80}{on}, which holdfast did not make, and which SQLite would run. If you "
+        f'made it, remove it: sqlite3 FILE "DROP {one.type.upper()} ..."; else don\'t use the file. Nothing was changed'
+    )
+
+
+def digest_of(objects: Iterable[SchemaObject]) -> str:
+    """Return a digest of objects in the order of their names."""
+    return hashlib.sha256(repr([tuple(one) for one in objects]).encode("utf-8", "replace")).hexdigest()
+
+
+@cache
+def expected_objects(version: int) -> tuple[SchemaObject, ...]:
+    """Return the objects that the migrations up to a version make."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        for number in range(1, version + 1):
+            for statement in migration(number):
+                connection.execute(statement)
+        return tuple(read_objects(connection, Path(":memory:")))
+    finally:
+        connection.close()
+
+
+def migration(number: int) -> list[str]:
+    """Return the statements of a migration, one by one.
+
+    `executescript` would commit the transaction that they belong to.
+    """
+    statements, current = [], ""
+    for line in next(MIGRATIONS.glob(f"{number:03}_*.sql")).read_text().splitlines(keepends=True):
+        current += line
+        if sqlite3.complete_statement(current):
+            statements.append(current)
+            current = ""
+    return statements
+
+
+def _normalized(sql: object) -> str | None:
+    return " ".join(sql.split()) if isinstance(sql, str) else None
+
+
+def _refused(path: Path) -> str:
+    return f"the file {path} is not a store as holdfast makes it"

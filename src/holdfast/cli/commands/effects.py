@@ -1,0 +1,132 @@
+"""`holdfast effects`: effects on the outside world, and those with an unknown outcome."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.commands.approvals import decision_options, get_user_name
+from holdfast.cli.json_input import parse_json_option
+from holdfast.cli.options import common_options, find_by_id
+from holdfast.cli.output.json import format_time, print_json, to_json
+from holdfast.cli.output.listing import Column, print_listing
+from holdfast.cli.store_location import open_store
+from holdfast.cli.terminal.sanitize import escape, format_identifier, format_name, format_utc
+from holdfast.model.effect import EffectRecord
+
+if TYPE_CHECKING:
+    from holdfast.client.sync import SyncClient
+
+
+def find_effect(client: SyncClient, ref: str) -> EffectRecord:
+    """Return the effect of a reference: its id, or its last digits (8 or more)."""
+    return find_by_id(client.effects(), lambda one: one.effect_id, ref, "effect")
+
+
+def format_call(effect: EffectRecord) -> str:
+    told = ", ".join(f"{name}={json.dumps(to_json(value))}" for name, value in effect.arguments.items())
+    return f"{effect.tool}({told})"
+
+
+def effect_fields(effect: EffectRecord) -> dict[str, Any]:
+    return {
+        "effect_id": effect.effect_id,
+        "short_id": effect.short_id,
+        "session_id": effect.session_id,
+        "agent_id": effect.agent_id,
+        "tree_id": effect.tree_id,
+        "tool": effect.tool,
+        "kind": str(effect.kind),
+        "state": str(effect.state),
+        "in_doubt": effect.is_in_doubt,
+        "arguments": to_json(dict(effect.arguments)),
+        "identity": to_json(dict(effect.identity)),
+        "provider_key": effect.provider_key,
+        "attempts": effect.attempts,
+        "generation": effect.generation,
+        "anchor_id": effect.anchor_id,
+        "checkpoint_id": effect.checkpoint_id,
+        "result": to_json(effect.result),
+        "error": effect.error,
+        "approval_id": effect.approval_id,
+        "target_id": effect.target_id,
+        "undoable": effect.undoable,
+        "acknowledged": effect.acknowledged,
+        "history": [
+            {"what": event.what, "at": format_time(event.at), "by": event.by, "note": event.note}
+            for event in effect.history
+        ],
+    }
+
+
+COLUMNS: tuple[Column[EffectRecord], ...] = (
+    Column("id", lambda one: one.short_id),
+    Column("session", lambda one: format_identifier(one.session_id), "whole"),
+    Column("call", lambda one: escape(format_call(one), 60), "shrinks"),
+    Column("kind", lambda one: str(one.kind)),
+    Column("state", lambda one: str(one.state)),
+    Column("since (UTC)", lambda one: format_utc(one.history[-1].at)),
+    Column("by", lambda one: format_name(one.history[-1].by), "shrinks"),
+)
+
+
+@click.command(short_help="Record the outcome of an effect.")
+@click.argument("effect_id", metavar="ID")
+@click.option("--done", is_flag=True, help="It was carried out.")
+@click.option("--not-done", is_flag=True, help="It was not carried out; the next run may do it.")
+@click.option("--acknowledge", is_flag=True, help="Accept it as it is; it blocks no other call.")
+@click.option("--result", metavar="JSON", help="With --done: the result of the call.")
+@decision_options
+@common_options
+def resolve(
+    effect_id: str,
+    done: bool,
+    not_done: bool,
+    acknowledge: bool,
+    result: str | None,
+    by: str | None,
+    note: str | None,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    """Record the outcome of the effect ID, which is unknown.
+
+    Check the other system first, by the key that `holdfast effects --json` shows. The decision goes to the effect's
+    history with your name. After --done, the next run gets the result; after --not-done, it carries out the effect.
+    ID is an id from `holdfast effects`, or its last 8 or more digits.
+    """
+    said = [name for name, is_so in (("done", done), ("not_done", not_done), ("acknowledge", acknowledge)) if is_so]
+    if len(said) != 1:  # of two that contradict each other, none is taken: an effect may depend on it
+        raise click.UsageError("say which, and one only: --done, --not-done or --acknowledge")
+    [outcome] = said
+    if result is not None and outcome != "done":
+        raise click.UsageError("--result goes with --done")
+    value = None if result is None else parse_json_option(result, "--result")
+    with open_store(store) as client:
+        found = find_effect(client, effect_id)
+        resolved = client.resolve_effect(found.effect_id, outcome, result=value, by=get_user_name(by), note=note)
+    if as_json:
+        print_json({"effect": effect_fields(resolved)})
+        return
+    click.echo(f"{resolved.state} {resolved.effect_id}")
+    click.echo(
+        f"{escape(format_call(resolved), 200)} is {resolved.history[-1].what} by {resolved.history[-1].by}", err=True
+    )
+
+
+@click.command(short_help="List effects, or only those with unknown outcome.")
+@click.argument("session", required=False)
+@click.option("--in-doubt", is_flag=True, help="List only effects with unknown outcome.")
+@common_options
+def effects(session: str | None, in_doubt: bool, store: str | None, as_json: bool) -> None:
+    """List effects of runs, of all sessions or of SESSION's tree, latest first.
+
+    An effect that is "started" or "unknown" without an active run has an unknown outcome: settle it with `holdfast
+    resolve ID`. Rollbacks remove no effects from this list.
+    """
+    with open_store(store) as client:
+        found = client.effects(session, in_doubt=in_doubt)
+    nothing = "no effect is in doubt" if in_doubt else "no effects"
+    print_listing("effects", found, effect_fields, COLUMNS, nothing=nothing, as_json=as_json)

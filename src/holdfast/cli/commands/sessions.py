@@ -1,0 +1,51 @@
+"""`holdfast sessions`: the sessions of the store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from holdfast.cli.options import common_options
+from holdfast.cli.output.json import checkpoint_fields
+from holdfast.cli.output.listing import Column, print_listing
+from holdfast.cli.store_location import open_store
+from holdfast.cli.terminal.sanitize import format_identifier, format_name, format_number, format_utc
+from holdfast.model.listing import Session
+
+
+@click.command(short_help="List sessions, most recently saved first.")
+@click.option("--agent", metavar="A", help="List only sessions whose head this agent saved or was handed.")
+@click.option("-n", "count", metavar="N", type=click.IntRange(min=0), help="List at most N.  [default: all]")
+@common_options
+def sessions(agent: str | None, count: int | None, store: str | None, as_json: bool) -> None:
+    """List sessions, most recently saved first.
+
+    A session is one line of execution: a run, a thread, a conversation. SAVES counts all saves ever made; STEP and
+    NAME are those of its head.
+    """
+    with open_store(store) as client:
+        found = client.sessions(agent_id=agent, limit=count)
+    nothing = "no sessions here yet" + (f" of agent {agent!r:.60}" if agent else "")
+    print_listing("sessions", found, session_fields, COLUMNS, nothing=nothing, as_json=as_json)
+
+
+def session_fields(session: Session) -> dict[str, Any]:
+    return {
+        "session_id": session.session_id,
+        "agent_id": session.agent_id,
+        "tree_id": session.tree_id,
+        "saves": session.saves,
+        "head": checkpoint_fields(session.head),
+    }
+
+
+COLUMNS: tuple[Column[Session], ...] = (
+    Column("session", lambda one: format_identifier(one.session_id), "whole"),
+    Column("agent", lambda one: format_identifier(one.agent_id), "whole"),
+    Column("saves", lambda one: str(one.saves), "right"),
+    Column("step", lambda one: format_number(one.head.step_index), "right"),
+    Column("name", lambda one: format_name(one.head.step_name), "shrinks"),
+    Column("head", lambda one: one.head.short_id),
+    Column("saved (UTC)", lambda one: format_utc(one.head.created_at)),
+)

@@ -1,0 +1,104 @@
+"""A conversation as people read it: messages by role, tool calls, and their answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from holdfast.cli.output.json import to_json
+from holdfast.cli.terminal.sanitize import escape
+from holdfast.cli.unknown_types import UnregisteredObject
+
+KEYS = ("messages", "history", "transcript", "conversation")  # where conversations are looked for, in this order
+INDENT = "  "
+
+
+def find_messages(state: Any) -> Sequence[Any] | None:
+    """Return the conversation in a state, None if there is none."""
+    state = _plain(state)
+    if not isinstance(state, Mapping):
+        return state if _is_conversation(state) else None
+    for key in KEYS:
+        found = _plain(state.get(key))
+        if _is_conversation(found):
+            return found  # type: ignore[no-any-return]  # a list, as was just seen
+    channels = _plain(state.get("channel_values"))  # LangGraph's
+    return find_messages(channels) if isinstance(channels, Mapping) else None
+
+
+def _is_conversation(value: Any) -> bool:
+    return (
+        isinstance(value, list | tuple) and bool(value) and all(isinstance(_plain(one), str | Mapping) for one in value)
+    )
+
+
+def format_messages(messages: Sequence[Any]) -> Iterator[tuple[str, str]]:
+    """Yield the lines to print, each with its role ("" for continuation lines)."""
+    for number, message in enumerate(messages):
+        body = _plain(message)
+        if isinstance(body, str):
+            body = {"content": body}
+        body = {**body, **_plain(body["data"])} if isinstance(_plain(body.get("data")), Mapping) else body
+        role = escape(str(body.get("role") or body.get("type") or "?"), 20)
+        if isinstance(name := body.get("name") or body.get("tool_call_id"), str):
+            role = f"{role} {escape(name, 40)}"
+        said = [*_content(body.get("content")), *_calls(body.get("tool_calls"))]
+        yield role, f"{number} {role}"
+        yield from (("", f"{INDENT}{escape(line)}") for text in said for line in text.split("\n"))
+
+
+def _content(content: Any) -> Iterator[str]:
+    content = _plain(content)
+    if isinstance(content, str):
+        if content:
+            yield content
+    elif isinstance(content, list | tuple):
+        for block in map(_plain, content):
+            yield from _block(block)
+    elif content is not None:
+        yield _value(content)
+
+
+def _block(block: Any) -> Iterator[str]:
+    if isinstance(block, str):
+        yield block
+    elif not isinstance(block, Mapping):
+        yield _value(block)
+    elif block.get("type") == "tool_use":
+        yield f"→ {block.get('name')}({_arguments(block.get('input'))})"
+    elif block.get("type") == "tool_result":
+        for text in _content(block.get("content")):
+            yield f"← {text}"
+    elif isinstance(block.get("text"), str):
+        yield block["text"]
+    else:
+        yield f"[{block.get('type', 'block')}]"
+
+
+def _calls(calls: Any) -> Iterator[str]:
+    for call in map(_plain, calls if isinstance(calls, list | tuple) else ()):
+        if isinstance(call, Mapping):
+            inner = _plain(call.get("function"))
+            of = inner if isinstance(inner, Mapping) else call
+            yield f"→ {of.get('name')}({_arguments(of.get('arguments', of.get('args')))})"
+
+
+def _arguments(given: Any) -> str:
+    given = _plain(given)
+    if isinstance(given, str):  # JSON, as some models write it
+        try:
+            given = json.loads(given)
+        except ValueError:
+            return str(given)
+    if not isinstance(given, Mapping):
+        return "" if given is None else _value(given)
+    return ", ".join(f"{key}={_value(value)}" for key, value in given.items())
+
+
+def _value(value: Any) -> str:
+    return json.dumps(to_json(value), ensure_ascii=False, default=str)
+
+
+def _plain(value: Any) -> Any:
+    return value.parts if isinstance(value, UnregisteredObject) else value

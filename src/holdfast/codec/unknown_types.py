@@ -1,0 +1,280 @@
+"""Objects whose type this process can't rebuild: their plain data, with the name of the type.
+
+A removed or renamed class, field or Enum member must not make the rest of a state unreadable. With
+`on_unknown_type="plain"` such an object comes back as one of the values here. Saved again, it is
+stored under its name, byte for byte as it was: a process that knows the type reads it as the
+original object.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, Literal, NamedTuple
+
+from holdfast.codec.placeholders import Typed
+from holdfast.codec.unsupported import Refused
+from holdfast.errors import HoldfastWarning, UnknownTypeError, UsageError
+
+OnUnknownType = Literal["raise", "plain"]
+
+_BESIDE: Final = ""  # as in `pydantic_kind.py`: no field has this name; it holds the rest of a model
+_MAX_NAME = 200
+_SIMPLE = (str, bytes, int, float, type(None))
+_MOST_VISITED = 200_000  # values, in the search for an object's path
+
+
+class UnknownValue:
+    """Plain data of an object whose type is unknown here, or has changed.
+
+    `type_name` is the name that it is stored under. Most are also a `dict` (of fields), `list` or
+    `str` (an Enum's member), and can be used as such; for others `plain` is the data.
+    """
+
+    type_name: str
+
+    @property
+    def plain(self) -> Any:
+        """Return the data, without the name."""
+        raise NotImplementedError
+
+    @property
+    def parts(self) -> Any:
+        """Return the data that an edit may change, as `plain`."""
+        return self.plain
+
+    def with_parts(self, parts: Any) -> UnknownValue:
+        """Return an object of the same type with other data."""
+        cls: Any = _BY_PARTS.get(type(parts), UnknownObject)
+        made: UnknownValue = cls(parts)
+        made.type_name = self.type_name
+        if isinstance(made, UnknownDict) and isinstance(self, UnknownDict):
+            made._beside = self._beside
+        return made
+
+    def _parts(self) -> Any:
+        """Return the data stored under the name."""
+        return self.plain
+
+    def _is(self, other: object) -> bool:
+        return not isinstance(other, UnknownValue) or other.type_name == self.type_name
+
+
+class UnknownDict(UnknownValue, dict[Any, Any]):
+    """The fields of a dataclass, attrs class, NamedTuple or pydantic model.
+
+    Also the dict that a registered class's `encode` returned.
+    """
+
+    _beside: tuple[Any, ...] = ()  # pydantic's data besides the fields
+
+    @property
+    def plain(self) -> dict[Any, Any]:
+        return dict(self)
+
+    def _parts(self) -> dict[Any, Any]:
+        return {**self, _BESIDE: self._beside[0]} if self._beside else dict(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self._is(other) and dict.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    # Objects are members of sets and keys, and so must their substitutes be.
+    def __hash__(self) -> int:  # type: ignore[override]
+        return _hash_of(self.items())
+
+    def __repr__(self) -> str:
+        return f"UnknownDict({self.type_name!r}, {dict.__repr__(self)})"
+
+
+class UnknownList(UnknownValue, list[Any]):
+    """The list that a registered class's `encode` returned."""
+
+    @property
+    def plain(self) -> list[Any]:
+        return list(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self._is(other) and list.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return _hash_of(self)
+
+    def __repr__(self) -> str:
+        return f"UnknownList({self.type_name!r}, {list.__repr__(self)})"
+
+
+class UnknownStr(UnknownValue, str):  # noqa: SLOT000 - it has the attributes of an UnknownValue
+    """The name of an Enum's member, or the str that a registered class's `encode` returned."""
+
+    @property
+    def plain(self) -> str:
+        return str.__str__(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self._is(other) and str.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__
+
+    def __repr__(self) -> str:
+        return f"UnknownStr({self.type_name!r}, {str.__repr__(self)})"
+
+
+class UnknownObject(UnknownValue):
+    """Any other data, as `plain` gives it."""
+
+    def __init__(self, plain: Any) -> None:
+        self._plain = plain
+
+    @property
+    def plain(self) -> Any:
+        return self._plain
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is UnknownObject and self._is(other) and self._plain == other._plain
+
+    def __hash__(self) -> int:
+        return _hash_of([self._plain])
+
+    def __repr__(self) -> str:
+        return f"UnknownObject({self.type_name!r}, {self._plain!r})"
+
+
+UNKNOWN: Final[frozenset[type[Any]]] = frozenset({UnknownDict, UnknownList, UnknownStr, UnknownObject})
+_BY_PARTS: dict[type[Any], type[UnknownValue]] = {dict: UnknownDict, list: UnknownList, str: UnknownStr}
+
+
+def unknown_value(name: str, parts: Any) -> UnknownValue | None:
+    """Return the substitute of an object stored so; None if no object can be stored under this name."""
+    if not 0 < len(name) <= _MAX_NAME or not name.isprintable():
+        return None
+    make: Callable[[Any], UnknownValue] = _BY_PARTS.get(type(parts), UnknownObject)
+    if type(parts) is dict and next(reversed(parts), None) == _BESIDE:
+        beside = parts.pop(_BESIDE)
+        value = make(parts)
+        value._beside = (beside,)  # type: ignore[attr-defined]  # it is an UnknownDict
+    else:
+        value = make(parts)
+    value.type_name = name
+    return value
+
+
+def parts_of(value: UnknownValue) -> Any:
+    """Return the stored parts of a value, under `value.type_name`."""
+    return value._parts()
+
+
+def checked_choice(given: object) -> OnUnknownType:
+    if given == "raise":
+        return "raise"
+    if given == "plain":
+        return "plain"
+    raise UsageError(f"on_unknown_type is 'raise' or 'plain', not {given!r:.60}")
+
+
+def _hash_of(contents: Iterable[Any]) -> int:
+    """Return a hash of the parts that can't change, more or less: equal ones have equal hashes."""
+    hashes = []
+    for one in contents:
+        try:
+            hashes.append(hash(one))
+        except TypeError:
+            continue
+    return hash(frozenset(hashes))
+
+
+class Met(NamedTuple):
+    """An object of an unknown type that a decoder has found, and why it is unknown."""
+
+    value: UnknownValue
+    error: UnknownTypeError
+
+
+class LocatedValue(NamedTuple):
+    """A value and its location: the beginning of a path's text, and the steps from there."""
+
+    value: Any
+    start: str
+    steps: tuple[Any, ...] = ()
+
+
+def warn_of(
+    met: list[Met],
+    places: Iterable[LocatedValue],
+    take_apart: Callable[[Any], Any],
+    text: Callable[[str, list[Any]], str],
+) -> None:
+    """Warn once for each type that was found, with the path of its first object."""
+    first: dict[str, Met] = {}
+    for one in met:
+        first.setdefault(one.value.type_name, one)
+    wanted = {id(one.value): one for one in first.values()}
+    paths: dict[int, str] = {}
+    for place in _all_below(places, take_apart):
+        if id(place.value) in wanted and id(place.value) not in paths:
+            paths[id(place.value)] = text(place.start, [*place.steps])
+            if len(paths) == len(wanted):
+                break
+    for identity, one in wanted.items():
+        warnings.warn(
+            f"{paths.get(identity, 'a value')} came back as plain data, an {type(one.value).__name__}. {one.error}. "
+            f"Saved again as it is, it stays a {one.value.type_name!r}",
+            HoldfastWarning,
+            stacklevel=4,
+        )
+
+
+def _all_below(places: Iterable[LocatedValue], take_apart: Callable[[Any], Any]) -> Iterator[LocatedValue]:
+    """Yield values level by level: one near the top is found without a search of every long list."""
+    waiting = deque(places)
+    for _ in range(_MOST_VISITED):
+        if not waiting:
+            return
+        place = waiting.popleft()
+        yield place
+        waiting += [
+            LocatedValue(inside, place.start, (*place.steps, step))
+            for step, inside in _contents(place.value, take_apart)
+        ]
+
+
+def _contents(value: Any, take_apart: Callable[[Any], Any]) -> list[tuple[Any, Any]]:
+    """Return the direct contents of a value, with the steps that lead there."""
+    if isinstance(value, UnknownObject):
+        return [("plain", value.plain)]
+    if type(value) is UnknownDict and value._beside:
+        return [*_attributes(value._beside[0]), *value.items()]
+    if isinstance(value, dict):
+        return [
+            *(("<key>", key) for key in value if not isinstance(key, _SIMPLE) or type(key) in UNKNOWN),
+            *value.items(),
+        ]
+    if isinstance(value, list | tuple):
+        return [*enumerate(value)]
+    if isinstance(value, set | frozenset):
+        return [("<member>", member) for member in value]
+    if isinstance(value, _SIMPLE):
+        return []
+    try:
+        taken = take_apart(value)
+    except (UsageError, Refused):
+        return []
+    fields = taken.fields if type(taken) is Typed else taken
+    if type(fields) is dict:
+        return [*_attributes(fields.get(_BESIDE)), *(item for item in fields.items() if item[0] != _BESIDE)]
+    return _contents(fields, take_apart) if type(fields) is list else []
+
+
+def _attributes(beside: Any) -> list[tuple[str, Any]]:
+    """Return the attributes of a pydantic model besides its fields."""
+    attributes = [own for own in beside if type(own) is dict] if type(beside) is list else []
+    return [item for own in attributes for item in own.items()]

@@ -1,0 +1,131 @@
+"""Claims of handoffs, as their claimant holds them."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from types import TracebackType
+from typing import Generic, NamedTuple, Self, TypeVar
+
+from holdfast.coordination.lease import Lease, SyncLease, check_terms
+from holdfast.errors import HoldfastError
+from holdfast.model import ids
+from holdfast.model.checkpoint import Checkpoint
+from holdfast.operations import claim as claiming
+from holdfast.operations import lease as leasing
+from holdfast.operations import resolve_target, validate
+from holdfast.operations import restore as restoring
+from holdfast.operations.context import StoreContext
+
+L = TypeVar("L", Lease, SyncLease)
+
+
+class ClaimRequest(NamedTuple):
+    """A requested claim, with checked arguments."""
+
+    handoff: str  # any reference to it
+    agent_id: str
+    seconds: float
+    wait: float
+    holder: str
+    claim_id: bytes
+
+
+def request(
+    handoff_id: str, agent_id: str, seconds: float, wait: float, holder: str | None, claim_id: str | None
+) -> ClaimRequest:
+    given = validate.optional_id(claim_id)
+    return ClaimRequest(
+        handoff_id,
+        validate.name("agent_id", agent_id),
+        *check_terms(seconds, wait, holder),
+        uuid.uuid4().bytes if given is None else given,
+    )
+
+
+class _ClaimBase(Generic[L]):
+    def __init__(self, request: ClaimRequest, checkpoint: Checkpoint, lease: L, moved_from: str | None) -> None:
+        self.checkpoint: Checkpoint = checkpoint
+        """The handoff, with its state."""
+        self.lease: L = lease
+        """The right to write to the session: give it to `save`, `handoff` and `rollback`."""
+        self.moved_from = moved_from
+        """The session's head, if it moved since the handoff was made; else None."""
+        self.claim_id = ids.to_text(request.claim_id)
+
+    @property
+    def handoff_id(self) -> str:
+        return self.checkpoint.checkpoint_id
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.checkpoint!r} under {self.lease!r}>"
+
+
+class Claim(_ClaimBase[Lease]):
+    """A handoff that belongs to this claimant alone.
+
+    `async with` renews its lease in the background and releases it at the end; if nothing was
+    saved under it, the handoff is open again then.
+    """
+
+    async def release(self) -> bool:
+        """Release the claim; return False if it was over already."""
+        return await self.lease.release()
+
+    async def __aenter__(self) -> Self:
+        await self.lease.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.lease.__aexit__(kind, error, trace)
+
+
+class SyncClaim(_ClaimBase[SyncLease]):
+    """`Claim` without `await`."""
+
+    def release(self) -> bool:
+        return self.lease.release()
+
+    def __enter__(self) -> Self:
+        self.lease.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.lease.__exit__(kind, error, trace)
+
+
+async def claim(ctx: StoreContext, asked: ClaimRequest) -> Claim:
+    return Claim(asked, *await _claim(ctx, Lease, asked))
+
+
+async def sync_claim(ctx: StoreContext, asked: ClaimRequest) -> SyncClaim:
+    return SyncClaim(asked, *await _claim(ctx, SyncLease, asked))
+
+
+async def _claim(ctx: StoreContext, kind: type[L], asked: ClaimRequest) -> tuple[Checkpoint, L, str | None]:
+    async def take(id_: bytes) -> claiming.GrantedClaim:
+        return await claiming.claim(
+            ctx,
+            id_,
+            asked.agent_id,
+            claim_id=asked.claim_id,
+            holder=asked.holder,
+            seconds=asked.seconds,
+            wait=asked.wait,
+        )
+
+    taken = await resolve_target.act_on(ctx, asked.handoff, take)
+    handoff = taken.handoff
+    lease = kind(ctx, handoff.session, asked.holder, asked.seconds, taken.token, taken.expires_at_us)
+    lease.claimed = handoff.id
+    try:
+        checkpoint = await restoring.loaded(ctx, handoff)
+    except BaseException:
+        with contextlib.suppress(HoldfastError):
+            await leasing.release(ctx, lease)  # a claimant that can't read it must not keep it from others
+        raise
+    return checkpoint, lease, ids.to_text(taken.moved_from) if taken.moved_from else None

@@ -1,0 +1,67 @@
+"""Control files: repositories at any depth, and holdfast's own directory.
+
+`git status` in a directory runs the program that `.git/config` names (`core.fsmonitor`), hooks run
+with the next commit, Mercurial and others do the same. So no such path is written from an imported
+snapshot unless the user asks for it. A name counts in every spelling that a file system may take
+for it: other letter case, code points that HFS+ ignores, short names and stream suffixes of NTFS.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Collection, Iterable
+
+from holdfast.model.snapshot import FileEntry
+
+_NAMES = frozenset({"git", "hg", "jj", "bzr", "sl", "svn", "holdfast"})  # each after a dot
+_DARCS = "_darcs"
+_IGNORED_ON_HFS = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
+_SHORT_NAME = re.compile(r"(?:git|hg|jj|bzr|sl|svn|holdfa|_darcs)~[0-9]+")
+# A directory with these is a repository by itself, without a `.git` around it (`git init --bare`).
+_BARE = frozenset({b"head", b"objects", b"refs"})
+_OF_BARE = frozenset({b"head", b"config", b"config.worktree", b"commondir", b"hooks"})
+
+
+def is_control_name(name: bytes) -> bool:
+    """Return whether a name belongs to a repository or to holdfast, on any file system."""
+    text = unicodedata.normalize("NFKC", name.decode("utf-8", "replace"))
+    for part in _IGNORED_ON_HFS.sub("", text).casefold().split("\\"):
+        short = part.partition(":")[0].rstrip(" .")
+        if (short[:1] == "." and short[1:] in _NAMES) or short == _DARCS or _SHORT_NAME.fullmatch(short):
+            return True
+    return False
+
+
+def control_paths(entries: Iterable[FileEntry]) -> Callable[[bytes], bytes | None]:
+    """Return a function from a path among these to the topmost path of its repository, or None."""
+    bare = _of_bare_repositories([entry.path for entry in entries])
+    known: dict[bytes, bytes | None] = {b"": None}
+
+    def top_of(path: bytes) -> bytes | None:
+        unknown = []
+        above = path
+        while above not in known:
+            unknown.append(above)
+            above = above.rpartition(b"/")[0]
+        for one in reversed(unknown):
+            found = known[one.rpartition(b"/")[0]]
+            if found is None and (one in bare or is_control_name(one.rpartition(b"/")[2])):
+                found = one
+            known[one] = found
+        return known[path]
+
+    return top_of
+
+
+def _of_bare_repositories(paths: Collection[bytes]) -> set[bytes]:
+    """Return the paths that make a directory a bare repository, without a `.git`."""
+    held: dict[bytes, set[bytes]] = {}
+    for path in paths:
+        directory, _, name = path.rpartition(b"/")
+        if name.lower() in _BARE:
+            held.setdefault(directory, set()).add(name.lower())
+    bare = {directory for directory, names in held.items() if names == _BARE}
+    if not bare:
+        return set()
+    return {path for path in paths if path.rpartition(b"/")[0] in bare and path.rpartition(b"/")[2].lower() in _OF_BARE}

@@ -1,0 +1,8 @@
+"""Agents of the OpenAI Agents SDK that continue after a crash: `resumable(agent, session_id=...)`."""
+
+from holdfast.adapters.base.install import required
+
+with required("the OpenAI Agents SDK", "agents", "openai", extra="openai-agents"):
+    from holdfast.adapters.openai_agents.resumable import ResumableAgent, resumable
+
+__all__ = ["ResumableAgent", "resumable"]

@@ -1,0 +1,400 @@
+"""The two interfaces of a run: `Run`, awaited, and `SyncRun`, for programs without an event loop."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from contextlib import suppress
+from types import GeneratorType, TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from holdfast.backends.bridge.step import run_inline
+from holdfast.coordination.lease import Lease, SyncLease
+from holdfast.coordination.lease import acquire as acquire_lease
+from holdfast.errors import HoldfastError
+from holdfast.format.state import run_journal
+from holdfast.model.run_policy import Retry
+from holdfast.operations.context import StoreContext
+from holdfast.runs import call_binding
+from holdfast.runs import step as stepping
+from holdfast.runs.engine import RunEngine, RunOptions
+from holdfast.runs.scope import RunScope, former_names
+from holdfast.runs.subagent import Subagent
+from holdfast.runs.tasks import Depends, SyncTasks, TaskList, Tasks
+
+
+class PendingCall(Coroutine[Any, Any, Any]):
+    """A coroutine that returns its occurrence if it is closed before it has run.
+
+    A call takes its place when it is made: parallel calls are distinguished by the order in which
+    they were made. A caller with a time limit may cancel it before its first turn, when no code of
+    its own runs.
+    """
+
+    __slots__ = ("_coroutine", "_give_back")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], give_back: Callable[[], None]) -> None:
+        self._coroutine = coroutine
+        self._give_back: Callable[[], None] | None = give_back
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        self._give_back = None
+        return self._coroutine.__await__()
+
+    def send(self, value: Any) -> Any:
+        self._give_back = None
+        return self._coroutine.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        self._end()
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        self._end()
+        self._coroutine.close()
+
+    def __del__(self) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        give_back, self._give_back = self._give_back, None
+        if give_back is not None:
+            give_back()
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+Result = TypeVar("Result")  # of a call: its value, or a coroutine
+AnyTasks = TypeVar("AnyTasks", bound=TaskList)
+AnySubRun = TypeVar("AnySubRun", bound=Subagent)
+_RESULTS = frozenset((type(None), bool, int, float, str, bytes, list, dict, tuple, set))  # most results
+
+
+async def _call_awaited(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Await a coroutine function; run any other one in a thread, so that the lease is still renewed."""
+    if call_binding.is_coroutine(fn):
+        return await fn(*args, **kwargs)
+    import asyncio
+
+    result = await asyncio.to_thread(fn, *args, **kwargs)
+    return await result if inspect.isawaitable(result) else result
+
+
+async def _call_plainly(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    result = fn(*args, **kwargs)
+    kind = type(result)
+    # Awaitables are these two; asking for them by their abstract class takes longer than the rest
+    # of this, and asking a class for what it has not takes long, too.
+    if kind not in _RESULTS and (hasattr(kind, "__await__") or kind is GeneratorType) and inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise call_binding.is_async(fn)
+    return result
+
+
+class Scope(RunScope, Generic[Result, AnyTasks, AnySubRun]):
+    """The steps, effects, tasks and sub-agents of a run, or of one of its sub-agents, awaited or not."""
+
+    _list: type[AnyTasks]
+
+    def _start(self, work: Coroutine[Any, Any, Any], give_back: Callable[[], None]) -> Result:
+        raise NotImplementedError
+
+    def _as_function(self, begin: Callable[[Sequence[Any], dict[str, Any]], Coroutine[Any, Any, Any]]) -> Any:
+        raise NotImplementedError
+
+    def _new_subagent(self) -> AnySubRun:
+        raise NotImplementedError
+
+    def step(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        /,
+        *args: Any,
+        key: Any = None,
+        retry: Retry | int | None = None,
+        raises: Sequence[type[Exception]] = (),
+        was: Sequence[str] | str | None = None,
+        **kwargs: Any,
+    ) -> Result:
+        """Calls `fn` once: the result is recorded, and returned again when the run is resumed.
+
+        A step is known by its name and the number of earlier calls with that name; `key` identifies
+        it instead. An awaited run awaits a coroutine function and runs a plain one in a thread. An exception is
+        recorded and raised; `retry` tries again, and keeps counting after a crash. If the run
+        continued after a failure, a resume raises it again: with its own class, if it is one of
+        Python's own exceptions or of the classes in `raises`. `was` is the name that the step had
+        in an earlier version of the program. (These four are the step's own: to give `fn`
+        parameters of these names, wrap it.)
+        """
+        call = self._step_call(name, fn, args, kwargs, key, retry, raises, was)
+        return self._start(stepping.step(self._core, call), lambda: self._core.sites.give_back(call.place))
+
+    def effect(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        /,
+        *args: Any,
+        kind: str = "irreversible",
+        identity: Sequence[str] | str | None = None,
+        volatile: Sequence[str] | str = (),
+        key: Any = None,
+        approve: Any = None,
+        probe: Callable[..., Any] | None = None,
+        undo: Callable[..., Any] | None = None,
+        on_repeat: str | None = None,
+        not_done: Sequence[type[Exception]] = (),
+        raises: Sequence[type[Exception]] = (),
+        was: Sequence[str] | str | None = None,
+        **kwargs: Any,
+    ) -> Result:
+        """Does something to the outside world, at most once.
+
+        Its intent is recorded before `fn` is called, and its result together with the next
+        checkpoint. `kind` is "read", "idempotent", "reversible" or "irreversible". `key` identifies
+        the effect: with the same key it is the same effect, after a crash, after a rollback and in
+        a fork. A parameter of `fn` named `idempotency_key` gets a key for the other side that is
+        the same then, too. Without a key the arguments identify it: those of `identity`, or all but
+        the `volatile` ones.
+
+        If a crash left its outcome unknown, `probe` is called with its arguments, and returns
+        `Done(result)` or `NOT_DONE`. Without a probe an idempotent one is repeated, and any other
+        raises `EffectUnknownError` until a person has resolved it. One that was done on another
+        branch, or before a rollback, is replayed or, if irreversible, raises `EffectBlockedError`;
+        `on_repeat` chooses "replay", "block", "again" or "compensate", which calls `undo` with the
+        result first. An irreversible call that may repeat one that this line of execution does not
+        know is blocked, too.
+
+        An exception leaves its outcome unknown, unless it is an `EffectNotDoneError` or one of
+        `not_done`. `approve` names the people who must approve it first. `was` has the effect's
+        names in earlier versions of the program.
+        """
+        call = self._checked_effect_call(
+            name, fn, args, kwargs, kind=kind, identity=identity, volatile=volatile, key=key, approve=approve,
+            probe=probe, undo=undo, on_repeat=on_repeat, not_done=not_done, raises=raises, was=was,
+        )  # fmt: skip
+        return self._start(self._effect(call), lambda: self._give_back(call))
+
+    def tool(self, fn: F | None = None, *, name: str | None = None, kind: str = "irreversible", **options: Any) -> Any:
+        """Decorate a function: each call of it is an `effect` of this run, with these options.
+
+        The checkpoints have a hash of its signature.
+        """
+
+        def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+            chosen = {"kind": kind, "identity": None, "volatile": (), **options}
+            tool = self._declare_tool(function, name, chosen)
+            called = self._as_function(
+                lambda args, kwargs: self._effect(self._tool_call(tool, function, args, kwargs, chosen))
+            )
+            return functools.update_wrapper(called, function)
+
+        return declare if fn is None else declare(fn)
+
+    def tasks(
+        self,
+        name: str,
+        items: Iterable[Any],
+        *,
+        key: Callable[[Any], Any] | None = None,
+        depends: Depends = None,
+        retry_failed: bool = False,
+        was: Sequence[str] | str | None = None,
+    ) -> AnyTasks:
+        """Return a list of tasks to loop over, each done once.
+
+        `for task in run.tasks("files", paths):` (`async for` in an awaited run) continues at the
+        first incomplete one.
+
+        A task is known by its id: the item itself, its `id`, or the result of `key`. It is
+        completed when the loop continues; `task.fail(why)` and `task.skip(why)` say otherwise.
+        `depends` maps ids to those that must be completed before; dependents of a failed task are
+        skipped. With `retry_failed` failed ones are tried again. `was` has the list's names in
+        earlier versions of the program: a list renamed without it does its tasks again.
+        """
+        return self._list(
+            self._core, self._path, name, items, key=key, depends=depends, retry_failed=retry_failed,
+            was=former_names(was),
+        )  # fmt: skip
+
+    def subagent(
+        self,
+        subagent_type: str,
+        *,
+        prompt: Any = None,
+        subagent_id: str | None = None,
+        parent_tool_call_id: str | None = None,
+    ) -> AnySubRun:
+        """Return a sub-agent, whose steps and effects have a path of their own.
+
+        `with run.subagent("researcher", prompt=...) as agent:` (`async with` in an awaited run). Its
+        trace (`agent.result = ...`, `agent.add_usage(...)`, its calls and its failure) is stored in
+        the run's checkpoints: `run.traces`. `subagent_id` identifies it; without it, it is known by
+        the number of earlier ones of its type.
+        """
+        agent = self._new_subagent()
+        agent._begin(subagent_type, subagent_id, prompt, parent_tool_call_id, self._path)
+        return agent
+
+
+class AsyncScope(Scope[Coroutine[Any, Any, Any], Tasks, "SubRun"]):
+    """Where an awaited run, or a sub-agent of it, asks for steps and effects."""
+
+    _list = Tasks
+
+    def _start(self, work: Coroutine[Any, Any, Any], give_back: Callable[[], None]) -> Coroutine[Any, Any, Any]:
+        return PendingCall(work, give_back)
+
+    def _as_function(self, begin: Callable[[Sequence[Any], dict[str, Any]], Coroutine[Any, Any, Any]]) -> Any:
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            return await begin(args, kwargs)
+
+        return call
+
+    def _new_subagent(self) -> SubRun:
+        return SubRun(self._core)
+
+
+class SubRun(AsyncScope, Subagent):
+    """A sub-agent of an awaited run."""
+
+    async def __aenter__(self) -> Self:
+        self._enter()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._end(error)
+
+
+class Run(AsyncScope):
+    """A session that continues where it stopped.
+
+    `async with client.run("order-42", agent_id="buyer") as run:`.
+    """
+
+    lease: Lease
+
+    async def save(self, name: str | None = None) -> str | None:
+        """Save state, tasks and ledger position as one checkpoint, and return its id.
+
+        It is None if that failed and the run continues all the same: `on_save_error="warn"`.
+        """
+        return await self._core.save(name)
+
+    async def __aenter__(self) -> Self:
+        await self.lease.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self._core.close(error)
+        finally:
+            await self.lease.__aexit__(kind, error, trace)
+
+
+class SyncScope(Scope[Any, SyncTasks, "SyncSubRun"]):
+    """`AsyncScope` without `await`: functions are called directly."""
+
+    _awaits = False
+    _list = SyncTasks
+
+    def _start(self, work: Coroutine[Any, Any, Any], _give_back: Callable[[], None]) -> Any:
+        return run_inline(work)
+
+    def _as_function(self, begin: Callable[[Sequence[Any], dict[str, Any]], Coroutine[Any, Any, Any]]) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return run_inline(begin(args, kwargs))
+
+        return call
+
+    def _new_subagent(self) -> SyncSubRun:
+        return SyncSubRun(self._core)
+
+
+class SyncSubRun(SyncScope, Subagent):
+    """A sub-agent of a run without `await`."""
+
+    def __enter__(self) -> Self:
+        self._enter()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        run_inline(self._end(error))
+
+
+class SyncRun(SyncScope):
+    """`Run` without `await`; `with` renews its lease from a thread of its own."""
+
+    lease: SyncLease
+
+    def save(self, name: str | None = None) -> str | None:
+        return run_inline(self._core.save(name))
+
+    def __enter__(self) -> Self:
+        self.lease.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            run_inline(self._core.close(error))
+        finally:
+            self.lease.__exit__(kind, error, trace)
+
+
+async def opened(
+    ctx: StoreContext,
+    options: RunOptions,
+    seconds: float,
+    wait: float,
+    holder: str | None,
+    make: Callable[..., RunEngine] = RunEngine,
+) -> Run:
+    """Return a run under a lease of its own, at the head of its session."""
+    lease = await acquire_lease(ctx, Lease, options.session_id, seconds, wait, holder)
+    run = Run(make(ctx, options, lease, _call_awaited), root(options))
+    run.lease = lease
+    await _open(run._core, lease)
+    return run
+
+
+async def sync_opened(
+    ctx: StoreContext,
+    options: RunOptions,
+    seconds: float,
+    wait: float,
+    holder: str | None,
+    make: Callable[..., RunEngine] = RunEngine,
+) -> SyncRun:
+    lease = await acquire_lease(ctx, SyncLease, options.session_id, seconds, wait, holder)
+    run = SyncRun(make(ctx, options, lease, _call_plainly), root(options))
+    run.lease = lease
+    await _open(run._core, lease)
+    return run
+
+
+async def _open(core: RunEngine, lease: Lease | SyncLease) -> None:
+    """Open a run; if that fails, release its lease, so that others get the session."""
+    try:
+        await core.open()
+    except BaseException:
+        with suppress(HoldfastError):
+            await lease._release()
+        raise
+
+
+def root(options: RunOptions) -> str:
+    """Return the first part of a run's paths: its agent.
+
+    After a handoff another program continues the session, and its steps may have the same names.
+    """
+    return f"{run_journal.part(options.agent_id)}/"

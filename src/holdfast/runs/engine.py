@@ -1,0 +1,461 @@
+"""The engine of a run: lease, state and journal of its session, and the saves of them.
+
+It is written once, as coroutines; `api.py` has the two interfaces. A save takes all records that
+the journal has by then, so of steps that end together one saves for all.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from holdfast.backends import fork_safety
+from holdfast.backends.port import RowWrite
+from holdfast.errors import (
+    ConflictError,
+    HoldfastError,
+    LeaseHeldError,
+    LeaseLostError,
+    NewerStateError,
+    StoreError,
+    UnsupportedValueError,
+    UsageError,
+)
+from holdfast.format.rows import head
+from holdfast.format.rows.ledger import LedgerEntry
+from holdfast.format.state import run_journal
+from holdfast.format.state.record import StoredRecord
+from holdfast.format.state.run_journal import (
+    CARRIED_OUT,
+    EFFECT,
+    FAILED,
+    OK,
+    REOPENED,
+    JournalRecord,
+    RunJournal,
+)
+from holdfast.model import ids
+from holdfast.model.approval import DEFAULT_SECONDS, Policy
+from holdfast.model.checkpoint import Checkpoint
+from holdfast.model.effect import EffectRecord
+from holdfast.model.framework import Framework
+from holdfast.model.lease import LeaseTerms
+from holdfast.model.run_policy import Autosave
+from holdfast.operations import ledger, lookup, validate
+from holdfast.operations import restore as restoring
+from holdfast.operations import save as saving
+from holdfast.operations import state_version as state_versions
+from holdfast.operations.context import StoreContext
+from holdfast.operations.session_cache import SessionTip
+from holdfast.operations.validate import SaveRequest
+from holdfast.runs import call_sites, outcome
+from holdfast.runs.call_sites import CallSites, has_key
+from holdfast.runs.ledger_match import EffectIndex
+
+_log = logging.getLogger("holdfast")
+Call = Callable[[Callable[..., Any], Sequence[Any], dict[str, Any]], Awaitable[Any]]
+"""How a function of the program is called: directly, awaited, or in a thread."""
+Save = Callable[[SaveRequest], Awaitable[StoredRecord]]
+Beside = Callable[[StoredRecord], list[RowWrite]]
+_UNSAVED = (StoreError, UnsupportedValueError)  # the store could not keep it, or it can't be kept
+
+
+@dataclass(slots=True, kw_only=True)
+class RunOptions:
+    """The checked arguments of `client.run`."""
+
+    session_id: str
+    agent_id: str
+    framework: Framework = Framework.CUSTOM
+    state: Any = None
+    context: dict[str, Any] | None = None
+    app_version: str | None = None
+    state_version: int | None = None
+    autosave: Autosave = field(default_factory=Autosave)
+    on_save_error: str = "raise"
+    policy: Policy | None = None
+    save: Save | None = None  # another way to save than without files
+    approval_wait: float | None = 0.0
+    approval_seconds: float = DEFAULT_SECONDS
+
+
+class Unsaved(NamedTuple):
+    """The content of one save."""
+
+    end: int  # of the journal: records from there on belong to the next save
+    rows: list[tuple[LedgerEntry, LedgerEntry | None]]
+    digest: bytes | None  # of state and context, where the policy is to save changes only
+
+
+class RunEngine:
+    """A run that is open. Threads may share it, and so may the tasks of an event loop."""
+
+    def __init__(self, ctx: StoreContext, options: RunOptions, lease: LeaseTerms, call: Call) -> None:
+        self.ctx = ctx
+        self.options = options
+        self.lease = lease
+        self.call = call
+        self.lock = threading.Lock()  # of the counters below; never held while anything is awaited
+        fork_safety.begin_again_in_child(self, RunEngine._begin_again)
+        self.state: Any = {} if options.state is None else options.state
+        self.context: dict[str, Any] = dict(options.context or {})
+        self.journal = RunJournal()
+        self.tools: dict[str, str] = {}
+        self.stored_tools: dict[str, str] = {}
+        self.tree = b""
+        self.checkpoint: bytes | None = None  # the one that was saved last, or that the run was resumed from
+        self.resumed = False
+        self.task_lists: dict[str, dict[str, Any]] = {}  # name: the summary that checkpoints carry
+        self.sites = CallSites()
+        self.index = EffectIndex()
+        self.opened_at: tuple[bytes | None, int] = (None, 0)  # the session's head then, and its last sequence number
+        self._rows: dict[bytes, tuple[LedgerEntry, LedgerEntry | None]] = {}  # of effects whose result is not saved yet
+        self._is_in_doubt = False
+        self._own_checkpoint: bytes | None = None  # the last one that this run has made
+        self._raised: list[tuple[BaseException, JournalRecord]] = []
+        self._failed_keys: set[str] = set()  # places with a key whose failure this life has seen
+        self._steps_since = 0
+        self._saved_at_us = ctx.now_us()
+        self._saved_digest: bytes | None = None
+        self._session = head.session_key(options.session_id)
+        self._turn_key = b"\xfe" + self._session
+        self._turn: AbstractAsyncContextManager[object] | None = None
+        self._store: Save = functools.partial(saving.save, ctx) if options.save is None else options.save
+
+    def _begin_again(self) -> None:
+        """Make the lock again in a forked child: another thread of its parent may have held it."""
+        self.lock = threading.Lock()
+
+    # -- the beginning -----------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Load the session at its head, under the lease."""
+        line = await ledger.line_under(self.ctx, self.lease)
+        assert line.tree is not None  # taking a lease gives a session its tree
+        self.tree = line.tree
+        self.opened_at = (None if line.tip is None else line.tip.id, line.head.sequence)
+        if line.tip is None:
+            return
+        found = await restoring.loaded(self.ctx, line.tip)
+        self.resumed = True
+        self.checkpoint = line.tip.id
+        self.state = found.execution_state
+        what = f"checkpoint {found.checkpoint_id}"
+        self.context, self.journal, self.stored_tools = run_journal.from_context(found.agent_context, what)
+        if isinstance(found.tasks, dict):
+            self.task_lists = dict(found.tasks)
+        self._refuse_newer(found, line.tip)
+        self.index = EffectIndex(self.journal)
+        self._saved_digest = self._digest()
+
+    @property
+    def checkpoint_id(self) -> str | None:
+        return None if self.checkpoint is None else ids.to_text(self.checkpoint)
+
+    def _refuse_newer(self, found: Checkpoint, tip: StoredRecord) -> None:
+        """Raise if a newer program has saved the state, before anything is done with it."""
+        options = self.options
+        known = state_versions.of_save(self.ctx, self._request())
+        if (found.state_version or 0) > known and tip.header["agent"] == options.agent_id:
+            raise NewerStateError(
+                f"session {options.session_id!r:.60} stands at {found.checkpoint_id}, whose state version is "
+                f"{found.state_version}, and this program knows version {known} of agent {options.agent_id!r:.60}: a "
+                f"newer one has saved it. Run that one, or say state_version={found.state_version} if this program "
+                "knows it, too. Nothing was changed"
+            )
+
+    # -- places ------------------------------------------------------------------------------------------------------
+
+    def path(self, own: str) -> str:
+        """Return the path of a call made here by the run or sub-agent with the path `own`."""
+        return own if self.journal.version == run_journal.FLAT else call_sites.find_path(self, own)
+
+    def begin(self, path: str) -> bool:
+        """Begin a task or sub-agent; return whether this life has begun it before."""
+        self.index.expect_calls_in(path)
+        return self.sites.begin(path)
+
+    # -- records -----------------------------------------------------------------------------------------------------
+
+    def find_record(self, call: Any) -> JournalRecord | None:
+        """Return the record of a call, perhaps by an earlier version of the program; None without one."""
+        found = self.journal.get(call.place)
+        for former in getattr(call, "formers", ()):
+            found = found or self.journal.get(former.place)
+        if found is None and getattr(call, "key", None) is not None:
+            for name in (call.name, *(former.tool for former in call.formers)):
+                at = self.index.other_under_key(name, call.place)
+                found = found or (None if at is None else self.journal.get(at))
+        if found is not None and found.status == FAILED and found.place in self._failed_keys:
+            return found._replace(status=REOPENED)  # this life got its failure already: the new request is another try
+        return found
+
+    def choose_place(self, places: Sequence[str]) -> str:
+        """Return the place, of one and those under former names, that has the records.
+
+        That is the one with a result; or else the first former one with any record, since a life
+        without `was` has recorded less under the new name; or else the place itself.
+        """
+        if len(places) == 1 or not self.resumed:
+            return places[0]
+        for place in places:
+            if (found := self.journal.get(place)) is not None and found.status == OK:
+                return place
+        known = [entry[0] for entry in self.journal.entries]
+        for place in places[1:]:
+            if any(one == place or one.startswith(f"{place}/") for one in known):
+                return place
+        return places[0]
+
+    def record(self, record: JournalRecord, raised: BaseException | None = None) -> int:
+        with self.lock:
+            if raised is not None:
+                self._note_raised(raised, record)
+            if record.kind == EFFECT:
+                self.index.on_path.add(record.about[0])
+                if record.status in CARRIED_OUT:
+                    self.index.note_record(record)
+            return self.journal.add(record)
+
+    async def save_unreturned(self, place: str, name: str) -> None:
+        """Save a recorded result that reached no caller: it could not be saved, or its call was cancelled."""
+        if self.sites.forget_interruption(place) and self.journal.saved < len(self.journal):
+            await self.save(name)
+
+    def try_again(self, path: str) -> None:
+        """Run a path again: its results are found, and its failed calls are made again."""
+        self.sites.restart(path)
+        self.index.abandon(path, self.journal.entries)
+        inside = [one for one in self.journal if one.place.startswith(path)]
+        # An effect that was refused, and later called with success, is not called again: the later
+        # result counts.
+        done = {_without_occurrence(one) for one in inside if one.kind == EFFECT and one.status == OK}
+        self._reopen([one for one in inside if one.status == FAILED and _without_occurrence(one) not in done])
+
+    def reopen_failures(self, error: BaseException, path: str = "") -> None:
+        """Reopen the failures that led to this error: they are called again, not raised again."""
+        ended = {id(one) for one in outcome.error_chain(error)}
+        self._reopen([record for raised, record in self._raised if id(raised) in ended], path)
+
+    def _reopen(self, failed: Sequence[JournalRecord], path: str = "") -> None:
+        for record in failed:
+            last = self.journal.get(record.place)
+            if last is not None and last.status == FAILED and record.place.startswith(path):
+                self.record(record._replace(status=REOPENED, payload=b""))
+
+    def note_raised_again(self, raised: BaseException, record: JournalRecord) -> None:
+        """Note that a recorded failure was raised again: if it ends the run, the next life retries it."""
+        with self.lock:
+            self._note_raised(raised, record)
+
+    def _note_raised(self, raised: BaseException, record: JournalRecord) -> None:
+        self._raised.append((raised, record))
+        if has_key(record.place):
+            self._failed_keys.add(record.place)
+
+    def finish(self, entry: LedgerEntry, following: LedgerEntry) -> None:
+        """Write the ledger's entry in the commit of the next checkpoint."""
+        with self.lock:
+            self._rows[entry.id] = (entry, following)
+
+    async def after_step(self, name: str, number: int) -> None:
+        """Save if the autosave policy says so; `number` is the number of the step's record."""
+        autosave = self.options.autosave
+        if autosave.steps != 1:
+            with self.lock:
+                self._steps_since += 1
+                waited = 0.0 if autosave.seconds is None else (self.ctx.now_us() - self._saved_at_us) / 1e6
+                if not autosave.is_due(self._steps_since, waited):
+                    return
+        await self.save(name, number)
+
+    # -- saves -------------------------------------------------------------------------------------------------------
+
+    async def save(self, name: str | None, number: int | None = None) -> str | None:
+        """Save a checkpoint and return its id; nothing is saved if record `number` is in one already.
+
+        A conflict is resolved by a retry that first reads the store: a cancelled save may be
+        committed by the store later, together with its rows of the ledger.
+        """
+        name = validate.optional_name("name", name)
+        self._turn = self.ctx.backend.lock(self._turn_key)  # a reference: the backend holds its locks weakly
+        async with self._turn:
+            if number is not None and self.journal.saved >= number:
+                return self.checkpoint_id
+            try:
+                for attempts_left in (2, 1, 0):
+                    if self._is_in_doubt:
+                        await self._settle_rows()
+                    unsaved = self._unsaved()
+                    if unsaved is None:
+                        return self.checkpoint_id
+                    request = await self._request_for(name, unsaved)
+                    try:
+                        stored = await self._store(request)
+                    except (LeaseLostError, LeaseHeldError):
+                        raise
+                    except ConflictError:
+                        if not attempts_left or not (request.append or unsaved.rows):
+                            raise
+                        self._doubt()
+                    else:
+                        self._mark_saved(unsaved, stored)
+                        break
+            except _UNSAVED as error:
+                self._doubt()
+                if self.options.on_save_error != "warn":
+                    raise
+                session = self.lease.session_id
+                _log.warning("the run of session %r goes on, though it could not be saved: %s", session, error)
+                return None
+            except BaseException:  # it may have been committed all the same
+                self._doubt()
+                raise
+            return self.checkpoint_id
+
+    def _doubt(self) -> None:
+        """Make the next save read what the store has: the outcome of the last one is unknown."""
+        self._is_in_doubt, self._own_checkpoint = True, None
+
+    def _unsaved(self) -> Unsaved | None:
+        """Return what a save has to store; None if the policy is to save changes only, and there are none."""
+        with self.lock:
+            end = len(self.journal.entries)  # records that are added during a save belong to the next one
+            rows = list(self._rows.values())
+            digest = self._digest() if self.options.autosave.only_changed else None
+        is_same = digest is not None and digest == self._saved_digest and self.checkpoint is not None
+        return None if is_same and end == self.journal.saved and not rows else Unsaved(end, rows, digest)
+
+    async def _request_for(self, name: str | None, unsaved: Unsaved) -> SaveRequest:
+        """Return a request that appends to the journal of the run's last checkpoint, or else stores all of it."""
+        tip = lookup.cached_tip(self.ctx, self._session)
+        tools = self.tools or self.stored_tools
+        request = self._request()
+        request.execution_state, request.step_name, request.tasks = self.state, name, self.task_lists or None
+        request.beside = _ledger_writes(unsaved.rows) if unsaved.rows else None
+        entries: list[list[Any]] | None = None
+        if tip is not None and tip.tip is not None and self._is_own_tip(tip):
+            request.append = {run_journal.PATH: self.journal.entries[self.journal.saved : unsaved.end]}
+            request.expect_head = tip.tip.id
+        else:
+            await self.ctx.logs.reserve(self.ctx.backend)  # now, so that each of the following steps is one commit
+            entries = self.journal.entries[: unsaved.end]
+        request.agent_context = run_journal.into_context(self.context, self.journal.version, entries, tools)
+        return request
+
+    def _request(self) -> SaveRequest:
+        """Return a request with the fields that all saves of the run have in common."""
+        options = self.options
+        return SaveRequest(
+            agent_id=options.agent_id,
+            session_id=options.session_id,
+            framework=options.framework,
+            lease=self.lease,
+            app_version=options.app_version,
+            state_version=options.state_version,
+        )
+
+    def _is_own_tip(self, tip: SessionTip) -> bool:
+        """Return whether the session stands at this run's last checkpoint, with all saved records as a log."""
+        if tip.tip is None or tip.manifest is None or tip.tip.id != self._own_checkpoint:
+            return False
+        remembered = tip.lists.get(run_journal.PATH)
+        known = remembered.entry if remembered is not None else tip.manifest.list_at(run_journal.PATH)
+        return known is not None and known.length == self.journal.saved
+
+    def _mark_saved(self, unsaved: Unsaved, stored: StoredRecord) -> None:
+        with self.lock:
+            self.journal.saved = unsaved.end
+            for entry, _ in unsaved.rows:
+                if self._rows.get(entry.id, (None,))[0] is entry:
+                    del self._rows[entry.id]
+            self._steps_since = 0
+            if self.options.autosave.seconds is not None:
+                self._saved_at_us = self.ctx.now_us()
+            self._saved_digest = unsaved.digest
+        self.checkpoint = self._own_checkpoint = stored.id
+
+    async def _settle_rows(self) -> None:
+        """Drop the rows that a save of unknown outcome has written after all."""
+        for entry, _ in list(self._rows.values()):
+            now = await ledger.find(self.ctx, entry.id, self.tree)
+            with self.lock:
+                if now is not None and now.history == entry.history:
+                    del self._rows[entry.id]
+        self._is_in_doubt = False
+
+    async def _is_as_saved(self) -> bool:
+        """Return whether a save would store nothing that the last checkpoint does not have."""
+        if self._saved_digest is None and self.checkpoint is not None:
+            stored = await lookup.find_record(self.ctx, self.checkpoint, self.tree)
+            if stored is None or stored.is_tombstone:
+                return False
+            state, context = await lookup.load_state(self.ctx, stored.manifest(), verify=False)
+            context.pop(run_journal.KEY, None)
+            self._saved_digest = self._digest_of(state, context)
+        return self._saved_digest == self._digest()
+
+    def _digest(self) -> bytes:
+        """Return a digest of state and context."""
+        return self._digest_of(self.state, self.context)
+
+    def _digest_of(self, state: Any, context: dict[str, Any]) -> bytes:
+        kept = [state, context]
+        return hashlib.sha256(self.ctx.codec.encode(kept, "execution_state")).digest()
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    async def close(self, error: BaseException | None) -> None:
+        """Save the rest. Failures that ended the run are reopened: the next life retries them."""
+        if any(isinstance(one, LeaseLostError) for one in outcome.error_chain(error)):
+            return  # another worker has the session now
+        if error is not None:
+            self.reopen_failures(error)
+        with self.lock:
+            is_new = len(self.journal) > self.journal.saved or self._rows or self.checkpoint is None
+        if not is_new and await self._is_as_saved():
+            return
+        try:
+            await self.save("failed" if error is not None else "end")
+        except HoldfastError:
+            if error is None:
+                raise
+            _log.warning("the run of session %r failed, and its end could not be saved", self.lease.session_id)
+
+    # -- words -------------------------------------------------------------------------------------------------------
+
+    def effect(self, entry: LedgerEntry) -> EffectRecord:
+        return entry.effect(self.ctx.codec)
+
+
+def _without_occurrence(record: JournalRecord) -> str:
+    """Return path, name and identity of a record's place."""
+    return record.place.rpartition("#")[0]
+
+
+def _ledger_writes(finished: Sequence[tuple[LedgerEntry, LedgerEntry | None]]) -> Beside:
+    """Return what a save writes of finished effects, given the checkpoint that has their results."""
+
+    def writes(stored: StoredRecord) -> list[RowWrite]:
+        return [replace(entry, checkpoint=stored.id).write(following) for entry, following in finished]
+
+    return writes
+
+
+def autosave(given: Any) -> Autosave:
+    """Return a policy, given as one, a number of steps, "step" for each of them, or None for never."""
+    if isinstance(given, Autosave):
+        return given
+    if given is None:
+        return Autosave(steps=None)
+    if given == "step":
+        return Autosave()
+    if isinstance(given, int) and not isinstance(given, bool):
+        return Autosave(steps=given)
+    raise UsageError(f"autosave is {given!r:.60}: it must be 'step', a number of steps, an Autosave, or None")

@@ -1,0 +1,61 @@
+"""The contract on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from servers.schemas import drop_schemas, schema_name
+
+from holdfast.backends.bridge.blocking import in_a_loop
+from holdfast.backends.port import AnyBackend
+from holdfast.testing import BackendContract
+
+pytestmark = pytest.mark.servers
+
+
+class TestPostgres(BackendContract):
+    """Stepped on the thread that asks. Opening again is another handle: connections of its own, as
+    another worker would have."""
+
+    dsn: ClassVar[str]
+    options: ClassVar[dict[str, object]] = {}
+
+    @pytest.fixture(scope="class", autouse=True)
+    @classmethod
+    def _server(cls, postgres_dsn: str) -> Iterator[None]:
+        cls.dsn = postgres_dsn
+        yield
+        drop_schemas(postgres_dsn)
+
+    def open_backend(self, where: Path) -> AnyBackend:
+        from holdfast.backends.postgres import open_postgres
+
+        return open_postgres(self.dsn, schema=schema_name(where), **self.options)
+
+
+@pytest.mark.slow
+class TestPostgresInALoop(TestPostgres):
+    """Its verbs awaited in an event loop."""
+
+    def open_backend(self, where: Path) -> AnyBackend:
+        return in_a_loop(super().open_backend(where))
+
+
+@pytest.mark.slow
+class TestPostgresFast(TestPostgres):
+    options: ClassVar[dict[str, object]] = {"durability": "fast", "max_connections": 1}
+
+
+@pytest.mark.slow
+class TestPostgresBehindPgbouncer(TestPostgres):
+    """In transaction mode: two calls, even of one handle, are on two connections to the server."""
+
+    @pytest.fixture(scope="class", autouse=True)
+    @classmethod
+    def _server(cls, pgbouncer_dsn: str, postgres_dsn: str) -> Iterator[None]:
+        cls.dsn = pgbouncer_dsn
+        yield
+        drop_schemas(postgres_dsn)

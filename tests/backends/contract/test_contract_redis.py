@@ -1,0 +1,43 @@
+"""The contract on Redis or Valkey: one shard, several shards on one server, and a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from servers.valkey import ValkeyCluster
+
+from holdfast.backends.port import AsyncBackend
+from holdfast.backends.redis import open_redis
+from holdfast.testing import BackendContract
+
+pytestmark = pytest.mark.servers
+
+
+class TestRedis(BackendContract):
+    """Opening again is another handle: connections of its own, as another worker would have."""
+
+    url: ClassVar[str]
+    options: ClassVar[dict[str, Any]] = {}
+
+    @pytest.fixture(scope="class", autouse=True)
+    @classmethod
+    def _server(cls, redis_url: str) -> None:
+        cls.url = redis_url
+
+    def open_backend(self, where: Path) -> AsyncBackend:
+        return open_redis(self.url, prefix=where.name, **self.options)
+
+
+class TestRedisShards(TestRedis):
+    options: ClassVar[dict[str, Any]] = {"shards": 5, "max_connections": 1}
+
+
+class TestRedisCluster(TestRedis):
+    """Six nodes, sixteen shards."""
+
+    @pytest.fixture(scope="class", autouse=True)
+    @classmethod
+    def _server(cls, redis_cluster: ValkeyCluster) -> None:
+        cls.url = redis_cluster.url

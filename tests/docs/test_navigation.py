@@ -1,0 +1,37 @@
+"""Each page of the documentation ends with links to the pages before and after it."""
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from paths import ROOT
+
+DOCS = ROOT / "docs"
+INCLUDED = {"overview", "architecture", "benchmarks", "changes"}  # on the site they show a file of the repository
+
+
+def pages() -> list[str]:
+    """Return the pages in the order of the site's table of contents."""
+    trees = re.findall(r"```\{toctree\}\n(.*?)```", (DOCS / "index.md").read_text("utf-8"), re.DOTALL)
+    lines = [line.strip() for tree in trees for line in tree.splitlines()]
+    return [line for line in lines if line and not line.startswith(":") and line not in INCLUDED]
+
+
+def linked(page: str, word: str) -> Path | None:
+    last = (DOCS / f"{page}.md").read_text("utf-8").rstrip().rpartition("\n\n")[2]
+    link = re.search(rf"\b{word}: \[[^\]]+\]\(([^)]+)\)", " ".join(last.split()))
+    return (DOCS / page).parent.joinpath(link[1]).resolve() if link else None
+
+
+@pytest.mark.parametrize(("page", "after"), list(pairwise(pages())))
+def test_a_page_links_to_its_neighbours(page: str, after: str):
+    assert linked(page, "Next") == DOCS / f"{after}.md"
+    assert linked(after, "Before") == DOCS / f"{page}.md"
+
+
+def test_every_page_is_in_the_table_of_contents():
+    found = {
+        path.relative_to(DOCS).with_suffix("").as_posix() for path in DOCS.rglob("*.md") if "_build" not in path.parts
+    }
+    assert found - {*pages(), *INCLUDED, "index"} == set()
