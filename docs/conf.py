@@ -47,7 +47,7 @@ def _for_the_site(_app: Any, name: str, source: list[str]) -> None:
 
 
 def _link(link: re.Match[str], here: Path, page: Path) -> str:
-    """A link as it leads from the page: to another page, to an image, or else to nothing, and then the file is named."""
+    """Return a link that works on the page: to a page or an image; any other file is only named."""
     if not link["target"] or re.match(r"[a-z]+:", link["target"]):
         return link[0]
     target = (here / link["target"]).resolve()
