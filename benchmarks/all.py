@@ -11,6 +11,7 @@ from benchmarks.subprocesses import ROOT
 
 PAGE = ROOT / "benchmarks" / "RESULTS.md"
 README = ROOT / "README.md"
+COMPARISON = ROOT / "docs" / "comparison.md"
 
 
 def main() -> None:
@@ -22,12 +23,14 @@ def main() -> None:
     parser.add_argument(
         "--page",
         action="store_true",
-        help="run none: only write the page, and the README's figures, from the last results",
+        help="run none: only write the pages with figures from the last results",
     )
     given = parser.parse_args()
     failed = [] if given.page else [name for name in given.only.split(",") if not _ran(name)]
     PAGE.write_text(results_page.markdown(PAGE.parent / "results"), "utf-8")
-    README.write_text(readme_figures.updated(README.read_text("utf-8"), PAGE.parent / "results"), "utf-8")
+    results = PAGE.parent / "results"
+    README.write_text(readme_figures.update_readme(README.read_text("utf-8"), results), "utf-8")
+    COMPARISON.write_text(readme_figures.update_comparison(COMPARISON.read_text("utf-8"), results), "utf-8")
     print(f"written: {PAGE.relative_to(Path.cwd()) if PAGE.is_relative_to(Path.cwd()) else PAGE}")
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")

@@ -174,7 +174,8 @@ class Conversation:
         lines: list[str] = []
         length = 0
         while length < size:
-            at = f"2026-03-{pick.randint(1, 28):02}T{pick.randint(0, 23):02}:{pick.randint(0, 59):02}:{pick.randint(0, 59):02}"
+            day, hour = pick.randint(1, 28), pick.randint(0, 23)
+            at = f"2026-03-{day:02}T{hour:02}:{pick.randint(0, 59):02}:{pick.randint(0, 59):02}"
             line = (
                 f"{at}.{pick.randint(0, 999):03}Z {pick.choice(LEVELS)} [{pick.choice(SERVICES)}] "
                 f"req={pick.getrandbits(48):012x} dur={pick.randint(1, 4000)}ms {self._prose(pick.randint(20, 90))}"

@@ -4,6 +4,8 @@ Two checkpoints of a conversation, next to each other and twenty steps apart, in
 ids and a client that remembers nothing; the others are given the two states, loaded already: what loading costs stands
 in a column of its own. CPU time of one process, contenders taking turns, medians. Each result is checked: applied to
 the one state it gives the other.
+
+Then holdfast alone, by where 15,000 messages were edited. `--insertions` measures only that, and writes nothing.
 """
 
 import argparse
@@ -25,6 +27,7 @@ from benchmarks.tables import number, table
 from holdfast import SyncClient
 
 CASES = ((1_000_000, 1), (1_000_000, 20), (10_000_000, 1))  # bytes of history, steps apart; the last is the goals'
+MESSAGES = 15_000
 ROUNDS = 3
 OFTEN = 5  # in each round, what takes milliseconds: the others take seconds
 PACKAGES = ("holdfast", "deepdiff", "jsonpatch", "ormsgpack", "zstandard")
@@ -33,10 +36,17 @@ PACKAGES = ("holdfast", "deepdiff", "jsonpatch", "ormsgpack", "zstandard")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
-    directory = parser.parse_args().results
+    parser.add_argument("--insertions", action="store_true", help="only where a list was edited; writes nothing")
+    given = parser.parse_args()
+    directory = given.results
+    if given.insertions:
+        with tempfile.TemporaryDirectory() as stores:
+            print("\n".join(_insertion_table(insertions(Path(stores)))))
+        return
     with tempfile.TemporaryDirectory() as stores:
         results = {"environment": environment.describe(Path(stores), PACKAGES)}
         results["cases"] = [measured(Path(stores), size, apart) for size, apart in CASES]
+        results["insertions"] = insertions(Path(stores))
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "differences.json").write_text(json.dumps(results, indent=1) + "\n", "utf-8")
     page = "\n".join(_page(results)) + "\n"
@@ -92,6 +102,45 @@ def measured(stores: Path, size: int, apart: int) -> dict[str, Any]:
     }
 
 
+def insertions(stores: Path) -> dict[str, float]:
+    """CPU ms of the difference between 15,000 messages and the same with others among them."""
+    conversation = Conversation()
+    while len(conversation.state["messages"]) < MESSAGES:
+        conversation.advance()
+    base, new = (
+        conversation.state["messages"][:MESSAGES],
+        {"role": "system", "content": "a summary of what was said before"},
+    )
+    half = MESSAGES // 2
+    edited = {
+        "at the end": [*base, new],
+        "at the front": [new, *base],
+        "at the front and at the end": [new, *base, new],
+        "in the middle": [*base[:half], new, *base[half:]],
+        "at the front, of another session": [new, *base],
+        "at the end, of another session": [*base, new],
+    }
+    found = {}
+    for name, messages in edited.items():
+        path = stores / f"{name}.db"
+        with SyncClient.sqlite(path, durability="fast") as client:
+            one = client.save("a", session_id="s", execution_state={"messages": base})
+            session = "other" if "another" in name else "s"
+            other = client.save("a", session_id=session, execution_state={"messages": messages})
+            assert client.diff(one, other).apply(client.restore(one)).execution_state == {"messages": messages}
+
+        def ours(path: Path = path, one: str = one, other: str = other) -> None:
+            with SyncClient.sqlite(path) as client:
+                client.diff(one, other)
+
+        found[name] = statistics.median(_cpu_ms(ours) for _ in range(ROUNDS * OFTEN))
+    return found
+
+
+def _insertion_table(found: dict[str, float]) -> list[str]:
+    return table([f"inserted into {MESSAGES:,} messages", "CPU ms"], [[name, number(ms)] for name, ms in found.items()])
+
+
 def _cpu_ms(run: Callable[[], Any]) -> float:
     gc.collect()
     began = time.process_time()
@@ -103,7 +152,19 @@ def verdicts(results: dict[str, Any]) -> list[Verdict]:
     size, apart = CASES[-1]
     neighbours = next(case for case in results["cases"] if (case["bytes"], case["apart"]) == (size, apart))["cpu_ms"]
     goals = (
-        Goal("CPU of the difference of two neighbours with 10 MB of history", "differences", lambda _: neighbours["holdfast"], 5, unit="ms"),
+        Goal("CPU of the difference of two neighbours with 10 MB of history", "differences",
+             lambda _: neighbours["holdfast"], 5, unit="ms"),
+        *(
+            Goal(
+                f"CPU of the difference with an insertion {where} of {MESSAGES:,} messages",
+                "differences",
+                lambda _, where=where: results["insertions"][where],
+                5,
+                unit="ms",
+            )
+            for where in ("at the front", "at the front and at the end")
+            if "insertions" in results  # results of before have none
+        ),
         *(
             Goal(
                 f"the same by {peer}, of states in memory, over ours",
@@ -138,7 +199,10 @@ def _page(results: dict[str, Any]) -> list[str]:
     software = f"SQLite {results['environment']['sqlite']}"
     return [
         *pages.head("Differences", results, software=software, not_worth_quoting=False),
-        "CPU time in ms, medians of runs in turn. holdfast starts from two ids and an opened file; the others from two states",
+        (
+            "CPU time in ms, medians of runs in turn. holdfast starts from two ids and an opened file; "
+            "the others from two states"
+        ),
         "in memory.",
         "",
         "![CPU of a difference](differences.png)",
@@ -149,6 +213,20 @@ def _page(results: dict[str, Any]) -> list[str]:
         "## Figures",
         "",
         *table(["", "holdfast", "loading two states", "jsonpatch", "deepdiff"], rows),
+        *_insertions_page(results),
+    ]
+
+
+def _insertions_page(results: dict[str, Any]) -> list[str]:
+    if "insertions" not in results:
+        return []
+    return [
+        "",
+        "## Where a list was edited",
+        "",
+        "A list of another session shares no stored elements: both are read as a whole, wherever the insertion is.",
+        "",
+        *_insertion_table(results["insertions"]),
     ]
 
 

@@ -1,11 +1,14 @@
-"""How often an effect is carried out: the same scenarios with holdfast, DBOS and LangGraph. `python -m benchmarks.effects`.
+"""How often an effect is carried out: the same scenarios with holdfast, DBOS and LangGraph. `python
+-m benchmarks.effects`.
 
-A program makes a plan, pays bob 500, and tells so. It is killed (SIGKILL) inside of the payment, right after the bank has it,
-or comes to its end; then it is resumed, and after that rolled back to before the payment (with DBOS: forked there), or forked
-there, and run again: with the same payment, or with one that a model made up anew. Or it is killed later, when the payment is
-recorded, and resumed. Or the bank pays and gives no answer, and the program tries once more, as each of the three has it: DBOS by a step with
-retries, LangGraph by a RetryPolicy, holdfast by a loop. The bank is a file that nothing rolls back.
-Where the payment needs an approval, a person gives one, once; DBOS and LangGraph have it as the result of a step before it.
+A program makes a plan, pays bob 500, and tells so. It is killed (SIGKILL) inside of the payment,
+right after the bank has it, or comes to its end; then it is resumed, and after that rolled back to
+before the payment (with DBOS: forked there), or forked there, and run again: with the same payment,
+or with one that a model made up anew. Or it is killed later, when the payment is recorded, and
+resumed. Or the bank pays and gives no answer, and the program tries once more, as each of the three
+has it: DBOS by a step with retries, LangGraph by a RetryPolicy, holdfast by a loop. The bank is a
+file that nothing rolls back. Where the payment needs an approval, a person gives one, once; DBOS
+and LangGraph have it as the result of a step before it.
 """
 
 import argparse
@@ -214,7 +217,8 @@ PROGRAMS: dict[str, Callable[[Bank, str, str], str]] = {
 
 
 def scenario(name: str, payment: str, lives: list[str], stores: Path) -> dict[str, Any]:
-    """How often the bank was asked for a payment in the end, and what the lives after the first one said, or that one."""
+    """How often the bank was asked for a payment in the end, and what the lives after the first one
+    said, or that one."""
     with tempfile.TemporaryDirectory(dir=stores) as folder:
         said = [_life(name, life, payment, folder) for life in lives]
         asked = len(Path(folder, "bank.txt").read_text().splitlines())
@@ -250,7 +254,10 @@ def markdown(results: dict[str, Any]) -> str:
         "# How often the bank was asked to pay bob",
         "",
         f"On {about['date']}, commit {about['commit']}, with {about['packages']}.",
-        "What is done, and how: `benchmarks/effects.py`. In brackets what the lives after the first one said, or the only one.",
+        (
+            "What is done, and how: `benchmarks/effects.py`. In brackets what the lives after the first "
+            "one said, or the only one."
+        ),
         "",
         *table(["scenario", *names], rows),
     ]

@@ -120,7 +120,8 @@ def _throughput_goals() -> Iterator[Goal]:
         2.0,
     )
     yield Goal(
-        "one writer, `Client` (its thread and the event loop included): median save over a bare sqlite3 insert and commit at FULL",
+        "one writer, `Client` (its thread and the event loop included): median save over a bare "
+        "sqlite3 insert and commit at FULL",
         "B",
         lambda results: _ratio(results, _throughput_of(1), "bare_sqlite3", "p50_ms"),
         2.0,

@@ -24,7 +24,7 @@ HERE = Path(__file__).resolve().parent
 SECONDS = 8.0
 SHOWN = 25
 HISTORY = 1_200_000
-WAITING = {("threading.py", "wait"), ("selectors.py", "select"), ("backends/offload.py", "_work")}
+WAITING = {("threading.py", "wait"), ("selectors.py", "select"), ("backends/bridge/worker_thread.py", "_work")}
 
 
 class Sampler:

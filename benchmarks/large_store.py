@@ -1,8 +1,9 @@
 """Commands on a large store: `python -m benchmarks.large_store [--sessions 1000] [--checkpoints 100] [--results DIR]`.
 
-A SQLite file with 100,000 checkpoints in 1,000 sessions, each a conversation that grows by a message a step; some forks, tags
-and handoffs among them. Each command is a process of its own, as a person calls it: wall time from its start to its end,
-medians of runs in turn, the store's file in the page cache. CPU time stands beside it: it is what is left on a busy machine.
+A SQLite file with 100,000 checkpoints in 1,000 sessions, each a conversation that grows by a
+message a step; some forks, tags and handoffs among them. Each command is a process of its own, as a
+person calls it: wall time from its start to its end, medians of runs in turn, the store's file in
+the page cache. CPU time stands beside it: it is what is left on a busy machine.
 """
 
 import argparse
@@ -168,11 +169,17 @@ def _page(results: dict[str, Any]) -> list[str]:
     return [
         *pages.head("Commands on a large store", results, software=software, not_worth_quoting=not whole),
         f"{store['checkpoints']:,} checkpoints in {store['sessions']:,} sessions, {store['bytes'] / 1e6:.0f} MB.",
-        f"It was built in {store['built_in_seconds']:.0f} s. Each command is a new process: Python's own start is part of it.",
+        (
+            f"It was built in {store['built_in_seconds']:.0f} s. Each command is a new process: Python's "
+            "own start is part of it."
+        ),
         "",
         "## Goals",
         "",
-        "What has to read every record shows progress on a terminal instead: `du`, `export`, `import`, `copy`, `migrate`.",
+        (
+            "What has to read every record shows progress on a terminal instead: `du`, `export`, "
+            "`import`, `copy`, `migrate`."
+        ),
         "",
         *pages.goals(verdicts(results), command),
         "## Figures",

@@ -1,7 +1,7 @@
 """Real servers for the benchmarks: those of the test run, with the durability of production, on a real disk.
 
-Every contender has a Valkey to itself: then what a server's memory holds is that contender's. All share one PostgreSQL, with
-a database each.
+Every contender has a Valkey to itself: then what a server's memory holds is that contender's. All
+share one PostgreSQL, with a database each.
 """
 
 import os
@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.subprocesses import ROOT
 
-sys.path.append(str(ROOT / "tests"))  # the servers of the test run
+sys.path.append(str(ROOT / "tests" / "support"))  # the servers of the test run
 
 POSTGRES_SETTINGS = {
     "fsync": "on",
@@ -63,8 +63,9 @@ class RedisServer:
         self._client.flushall(asynchronous=False)
 
     def bytes_kept(self) -> int:
-        """What all keys take in the server's memory, as it says itself: names, values and what holds them together. The growth of
-        its whole memory says less: that falls, too, when buffers of clients go."""
+        """What all keys take in the server's memory, as it says itself: names, values and what
+        holds them together. The growth of its whole memory says less: that falls, too, when buffers
+        of clients go."""
         import redis
 
         with redis.Redis.from_url(self.url, protocol=2) as client, client.pipeline(transaction=False) as asked:

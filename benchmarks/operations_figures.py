@@ -1,4 +1,5 @@
-"""Fills the figures of docs/operations.md from results/servers.json: `python -m benchmarks.operations_figures [--check]`."""
+"""Fills the figures of docs/operations.md from results/servers.json: `python -m
+benchmarks.operations_figures [--check]`."""
 
 import json
 import sys
@@ -145,20 +146,30 @@ def _arithmetic(results: Results) -> Iterator[str]:
                 f"× {one['requests_per_save']:.2f} per save (32 sessions at a time share them)",
                 f"{saves * one['requests_per_save']:,.0f} per second",
             ],
-            ["CPU of the server", f"× {server:,.0f} µs", f"{saves * server / 1e6:.2f} cores, {peak * server / 1e6:.2f} at the peak"],
-            ["CPU of all workers", f"× {client:,.0f} µs", f"{saves * client / 1e6:.2f} cores, {peak * client / 1e6:.2f} at the peak"],
-            ["what is kept", f"× {one['bytes_per_session']:,} bytes per session", f"{kept / 1e9:.2f} GB per hour, {kept * 24 / 1e9:,.0f} GB per day"],
-            ["WAL", f"× {one['bytes_logged_per_session']:,} bytes per session", f"{logged / 1e9:.2f} GB per hour, {logged / 3600 / 1e6:.1f} MB/s"],
-            ["WAL of letting go", f"× {one['collect_bytes_logged_per_session']:,} bytes per session, for all but its last step", f"{one['collect_bytes_logged_per_session'] * SESSIONS_PER_HOUR / 1e9:.2f} GB per hour"],
-            ["dead rows", f"× {one['dead_rows_per_session']:,} per session", f"{one['dead_rows_per_session'] * SESSIONS_PER_HOUR / 1e6:.1f} million per hour"],
-            ["vacuum of an hour's work", f"{one['vacuum_seconds']:.2f} s for {part['sessions']:,} sessions", f"{vacuum:,.0f} s per hour"],
+            ["CPU of the server", f"× {server:,.0f} µs",
+             (f"{saves * server / 1e6:.2f} cores, " f"{peak * server / 1e6:.2f} at the peak")],
+            ["CPU of all workers", f"× {client:,.0f} µs",
+             (f"{saves * client / 1e6:.2f} cores, " f"{peak * client / 1e6:.2f} at the peak")],
+            ["what is kept", f"× {one['bytes_per_session']:,} bytes per session",
+             f"{kept / 1e9:.2f} GB per hour, {kept * 24 / 1e9:,.0f} GB per day"],
+            ["WAL", f"× {one['bytes_logged_per_session']:,} bytes per session",
+             f"{logged / 1e9:.2f} GB per hour, {logged / 3600 / 1e6:.1f} MB/s"],
+            ["WAL of letting go",
+             f"× {one['collect_bytes_logged_per_session']:,} bytes per session, for all but its last step",
+             f"{one['collect_bytes_logged_per_session'] * SESSIONS_PER_HOUR / 1e9:.2f} GB per hour"],
+            ["dead rows", f"× {one['dead_rows_per_session']:,} per session",
+             f"{one['dead_rows_per_session'] * SESSIONS_PER_HOUR / 1e6:.1f} million per hour"],
+            ["vacuum of an hour's work", f"{one['vacuum_seconds']:.2f} s for {part['sessions']:,} sessions",
+             f"{vacuum:,.0f} s per hour"],
         ],
     )  # fmt: skip
     yield ""
     cores = max(1, -(-int(peak * server / 1e6 * HEADROOM * 100) // 100))
     yield (
-        f"With {HEADROOM} times what the peak needs, {cores} core{'s' if cores > 1 else ''} for PostgreSQL. One process with 32 "
-        f"sessions at once made {one['saves_per_second']:,.0f} saves per second on the machine above, so the peak is the work of "
+        f"With {HEADROOM} times what the peak needs, {cores} core{'s' if cores > 1 else ''} for "
+        "PostgreSQL. One process with 32 "
+        f"sessions at once made {one['saves_per_second']:,.0f} saves per second on the machine above, "
+        "so the peak is the work of "
         f"{max(1, -(-int(peak) // int(one['saves_per_second'])))} such processes."
     )
 

@@ -1,7 +1,8 @@
-"""The figures that README.md shows, from the last results: nobody has to copy them, and nobody can copy them wrong."""
+"""The figures in README.md and docs/comparison.md, written from the last results."""
 
 import json
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +16,47 @@ SHOWN = {
     "checkpnt": "checkpnt",
 }
 LENGTHS = ("1000", "3000")
+_SENTENCE = re.compile(r"^Measured on Python.*?(?=\n\n)", re.DOTALL | re.MULTILINE)
 _SECTION = re.compile(r"(?<=\n## Figures\n\n).*?(?=\n\n## )", re.DOTALL)
 
 
-def updated(readme: str, directory: Path) -> str:
-    """The README with the figures of the results in that directory."""
-    results = json.loads((directory / "results.json").read_text("utf-8"))
-    section = "\n".join([*_steps(results), "", *_words(results)])
-    return _SECTION.sub(lambda _: section, readme, count=1)
+def update_readme(text: str, directory: Path) -> str:
+    """Return the README with the sentence of figures from the results in that directory."""
+    sentence = "\n".join(_wrap(_summary(_load(directory))))
+    return _SENTENCE.sub(lambda _: sentence, text, count=1)
+
+
+def update_comparison(text: str, directory: Path) -> str:
+    """Return the comparison page with the section of figures from the results in that directory."""
+    results = _load(directory)
+    section = "\n".join([*_steps(results), "", *_wrap(_conditions(results))])
+    return _SECTION.sub(lambda _: section, text, count=1)
+
+
+def _load(directory: Path) -> dict[str, Any]:
+    results: dict[str, Any] = json.loads((directory / "results.json").read_text("utf-8"))
+    return results
+
+
+def _wrap(sentences: str) -> list[str]:
+    return textwrap.wrap(sentences, 98, break_long_words=False, break_on_hyphens=False)
+
+
+def _summary(results: dict[str, Any]) -> str:
+    measured = {one.figure: one.measured for one in goals.verdicts(results)}
+    size = measured["bytes on disk after 1,000 steps over the final state's compact JSON (undeclared)"]
+    save = measured["median save at step 1,000 over langgraph-sqlite's (goal 1/2)"]
+    return (
+        f"Measured on Python {results['environment']['python']}: a conversation of 1,000 steps takes {size} its final "
+        f"JSON on disk. A save at its end takes {save} as long as with LangGraph's SQLite saver "
+        "([all figures](benchmarks/RESULTS.md))."
+    )
 
 
 def _steps(results: dict[str, Any]) -> list[str]:
     grown = [results["A"][length] for length in LENGTHS]
     sizes = " and ".join(number(round(one["final_json_bytes"] / 1e6, 1)) for one in grown)
-    head = [
-        f"1,000 and 3,000 steps of a conversation ({sizes} MB of JSON)",
-        "MB on disk", "save, ms", "verified restore, ms", "timeline of 20, ms",
-    ]  # fmt: skip
+    head = [f"1,000 · 3,000 steps ({sizes} MB of JSON)", "MB on disk", "save, ms", "restore, ms", "timeline of 20, ms"]
     rows = []
     for name, title in SHOWN.items():
         measured = [one["contenders"][name] for one in grown]
@@ -48,13 +73,16 @@ def _steps(results: dict[str, Any]) -> list[str]:
     return list(table(head, rows))
 
 
-def _words(results: dict[str, Any]) -> list[str]:
+def _conditions(results: dict[str, Any]) -> str:
     crowd = {name: number(one["saves_per_second"]) for name, one in results["B"]["32"]["contenders"].items()}
     judged = [one.reached for one in goals.verdicts(results)]
     reached, missed = judged.count(True), judged.count(False)
-    return [
-        "Medians, SQLite, WAL and `synchronous=FULL` for all, in one interleaved run; langgraph-checkpoint-sqlite restores without verifying. With 32",
-        f"writers, each in its own session: {crowd['holdfast']} saves of 1 KB a second, langgraph-checkpoint-sqlite {crowd['langgraph']}, checkpnt {crowd['checkpnt']}.",
-        f"`make bench` repeats it; these are of commit {results['environment']['commit'][:7]}. Of the {len(judged)} goals we set ourselves {reached} are reached and {missed} are not: all of them, with versions and",
-        "machine, are in [benchmarks/results/results.md](benchmarks/results/results.md).",
-    ]  # fmt: skip
+    environment = results["environment"]
+    return (
+        "Medians of one interleaved run on SQLite with WAL and `synchronous=FULL` for all. holdfast verifies what it "
+        "restores; langgraph-checkpoint-sqlite does not. With 32 writers, each in its own session: "
+        f"{crowd['holdfast']} saves of 1 KB per second, langgraph-checkpoint-sqlite {crowd['langgraph']}, checkpnt "
+        f"{crowd['checkpnt']}. Python {environment['python']}, commit {environment['commit'][:7]}. Of {len(judged)} "
+        f"goals for this engine, {reached} are reached and {missed} are missed. Every figure, with versions, machine "
+        "and command: [benchmarks/RESULTS.md](../benchmarks/RESULTS.md)."
+    )

@@ -31,7 +31,10 @@ def command(workload: str) -> str:
 def _head(results: dict[str, Any]) -> Iterator[str]:
     software = f"SQLite {results['environment']['sqlite']}"
     yield from pages.head("Results", results, software=software, not_worth_quoting=results["quick"])
-    yield "All stores on SQLite, WAL, `synchronous=FULL`. What is measured, and what to bear in mind, is in [README.md](../README.md)."
+    yield (
+        "All stores on SQLite, WAL, `synchronous=FULL`. What is measured, and what to bear in mind, is in "
+        "[README.md](../README.md)."
+    )
     yield ""
     yield "![Save time and bytes on disk by step](results.png)"
     yield ""

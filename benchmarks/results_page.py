@@ -6,7 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import differences, goals, large_store, pages, report, runs, server_goals, server_report
+from benchmarks import (
+    contention,
+    differences,
+    goals,
+    growth,
+    large_store,
+    pages,
+    report,
+    runs,
+    server_goals,
+    server_report,
+)
 from benchmarks.goals import Verdict
 from benchmarks.langgraph import report as langgraph_report
 from benchmarks.tables import table
@@ -31,27 +42,39 @@ class Benchmark:
 
 
 BENCHMARKS = (
-    Benchmark("engine", "The engine on SQLite", "bench", ("benchmarks.run",), "results", goals.verdicts, report.command),
+    Benchmark("engine", "The engine on SQLite", "bench", ("benchmarks.run",), "results", goals.verdicts,
+              report.command),
     Benchmark(
-        "servers", "Redis and PostgreSQL", "bench-servers", ("benchmarks.servers",), "servers", server_goals.verdicts, server_report.command,
+        "servers", "Redis and PostgreSQL", "bench-servers", ("benchmarks.servers",), "servers",
+        server_goals.verdicts, server_report.command,
     ),
     Benchmark(
-        "langgraph", "LangGraph", "bench-langgraph", ("benchmarks.langgraph.run",), "langgraph", langgraph_report.verdicts, langgraph_report.command,
+        "langgraph", "LangGraph", "bench-langgraph", ("benchmarks.langgraph.run",), "langgraph",
+        langgraph_report.verdicts, langgraph_report.command,
     ),
     Benchmark("runs", "Runs", "bench-runs", ("benchmarks.runs",), "runs", runs.verdicts, runs.command),
     Benchmark("effects", "Effects carried out twice", "bench-runs", ("benchmarks.effects",), "effects"),
     Benchmark(
-        "differences", "Differences", "bench-differences", ("benchmarks.differences",), "differences", differences.verdicts, differences.command,
+        "differences", "Differences", "bench-differences", ("benchmarks.differences",), "differences",
+        differences.verdicts, differences.command,
     ),
-    Benchmark("cli", "Commands on a large store", "bench-cli", ("benchmarks.large_store",), "cli", large_store.verdicts, large_store.command),
+    Benchmark("cli", "Commands on a large store", "bench-cli", ("benchmarks.large_store",), "cli", large_store.verdicts,
+              large_store.command),
     Benchmark(
-        "workspace", "Workspaces", "bench-workspace", ("benchmarks.workspace.run",), "workspace", workspace_report.verdicts, workspace_report.command,
+        "contention", "Many writers of one session", "bench-contention", ("benchmarks.contention",), "contention",
+        contention.verdicts, contention.command,
+    ),
+    Benchmark("growth", "Growth", "bench-growth", ("benchmarks.growth",), "growth", growth.verdicts, growth.command),
+    Benchmark(
+        "workspace", "Workspaces", "bench-workspace", ("benchmarks.workspace.run",), "workspace",
+        workspace_report.verdicts, workspace_report.command,
     ),
 )  # fmt: skip
 
 
 def markdown(directory: Path) -> str:
-    found = [(one, json.loads(file.read_text("utf-8"))) for one in BENCHMARKS if (file := directory / f"{one.stem}.json").exists()]  # fmt: skip
+    files = [(one, directory / f"{one.stem}.json") for one in BENCHMARKS]
+    found = [(one, json.loads(file.read_text("utf-8"))) for one, file in files if file.exists()]
     sections = [line for one, results in found for line in _section(one, results, directory)]
     return "\n".join([*_head(), *_machines(found), *_versions(found), *sections])
 
@@ -60,9 +83,10 @@ def _head() -> Iterator[str]:
     yield "# Results"
     yield ""
     yield (
-        "`make bench-all` runs every benchmark and writes this page; `python -m benchmarks.all --page` writes it from the results "
-        "that are there. What is measured, how, and what to bear in mind stands in [README.md](README.md). Ratios compare "
-        "contenders that took turns in one run on one machine; absolute times belong to that machine."
+        "`make bench-all` runs every benchmark and writes this page. `python -m benchmarks.all --page` "
+        "writes it from existing results. [README.md](README.md) describes workloads and method, and how "
+        "to interpret the figures. Ratios compare contenders that took turns in one run on one machine; "
+        "absolute times belong to that machine."
     )
     yield ""
 

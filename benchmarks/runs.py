@@ -1,8 +1,10 @@
-"""Steps of a run beside DBOS's, and bare commits of sqlite3: `python -m benchmarks.runs [--steps N] [--rounds N] [--results DIR]`.
+"""Steps of a run beside DBOS's, and bare commits of sqlite3: `python -m benchmarks.runs [--steps N]
+[--rounds N] [--results DIR]`.
 
-Each contender works in a process of its own, for as many steps, on the same disk, and they take turns. CPU is that of the
-whole process while it makes its steps, worker threads included. All are durable after every step: WAL and synchronous=FULL
-for holdfast and sqlite3, a rollback journal at SQLite's default, FULL, for DBOS, as it sets it up itself.
+Each contender works in a process of its own, for as many steps, on the same disk, and they take
+turns. CPU is that of the whole process while it makes its steps, worker threads included. All are
+durable after every step: WAL and synchronous=FULL for holdfast and sqlite3, a rollback journal at
+SQLite's default, FULL, for DBOS, as it sets it up itself.
 """
 
 import argparse
@@ -32,7 +34,9 @@ ROWS, ONE_ROW = "bare sqlite3, a step's rows", "bare sqlite3, a step in one row"
 ROW_AND_STEP = "the same, and a step in memory"
 CONTENDERS = (STEP, "holdfast effect", "DBOS step", COMMIT, ROWS, ONE_ROW, ROW_AND_STEP)
 GOAL = 0.7  # of the bare commits per second
-WARM_UP = 1_000  # until a WAL has been checkpointed for the first time it grows, and a commit that makes a file longer costs more
+# Until a WAL has been checkpointed for the first time it grows, and a commit that makes a file
+# longer costs more.
+WARM_UP = 1_000
 
 
 # -- one contender, in this process ----------------------------------------------------------------------------------
@@ -126,7 +130,8 @@ def bare_rows(where: Path, steps: int) -> tuple[float, float]:
 
 
 def bare_row(where: Path, steps: int) -> tuple[float, float]:
-    """The values of these rows as one row of one table, which is one page of the WAL: the least that any layout takes."""
+    """The values of these rows as one row of one table, which is one page of the WAL: the least
+    that any layout takes."""
     commit = one_row(where)
     for n in range(WARM_UP):
         commit(-1 - n)
@@ -134,8 +139,8 @@ def bare_row(where: Path, steps: int) -> tuple[float, float]:
 
 
 def bare_row_and_step(where: Path, steps: int) -> tuple[float, float]:
-    """The same after a step of a run in memory: so what makes the values runs as it does in life, after a sync, when what the
-    processor had at hand is gone."""
+    """The same after a step of a run in memory: so what makes the values runs as it does in life,
+    after a sync, when what the processor had at hand is gone."""
     from holdfast import SyncClient
 
     commit = one_row(where)
@@ -260,7 +265,10 @@ def markdown(results: dict[str, Any], *, whole: bool = True) -> str:
     rows = [[name, number(of_name["cpu_us"]), number(of_name["per_second"])] for name, of_name in figures.items()]
     lines = [
         *pages.head("Runs beside DBOS", results, software=f"SQLite {about['sqlite']}", not_worth_quoting=not whole),
-        f"Medians of {results['rounds']} rounds of {results['steps']:,} steps. What is measured and how: `benchmarks/runs.py`.",
+        (
+            f"Medians of {results['rounds']} rounds of {results['steps']:,} steps. What is measured and "
+            "how: `benchmarks/runs.py`."
+        ),
         "",
         "![CPU of a step, and steps per second](runs.png)",
         "",
@@ -296,8 +304,10 @@ def account(figures: dict[str, Any]) -> Iterator[str]:
     yield from table(["", "µs"], [[what, number(time)] for what, time in parts.items()])
     yield ""
     yield (
-        f"Together {number(step)} µs; a step of {number(commit / GOAL)} µs would reach the goal. Over bare commits of a step's very "
-        f"rows it is {number(rows / step)} times as many per second; with all of a step in one row, and nothing else to do, "
+        f"Together {number(step)} µs; a step of {number(commit / GOAL)} µs would reach the goal. Over "
+        "bare commits of a step's very "
+        f"rows it is {number(rows / step)} times as many per second; with all of a step in one row, "
+        "and nothing else to do, "
         f"it would be {number(commit / row_and_step)} times the bare commits of one small row."
     )
 

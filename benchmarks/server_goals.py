@@ -46,7 +46,8 @@ def _redis_goals() -> Iterator[Goal]:
 def _postgres_goals() -> Iterator[Goal]:
     for writers, times in ((1, 4), (32, 15)):
         yield Goal(
-            f"PostgreSQL, {_writers(writers)}: saves per second over langgraph-postgres's, both with `await` (the faster of one connection and a pool)",
+            f"PostgreSQL, {_writers(writers)}: saves per second over langgraph-postgres's, both with "
+            "`await` (the faster of one connection and a pool)",
             "B",
             lambda results, writers=writers: (
                 _rate(results, writers, "holdfast_postgres") / max(_rate(results, writers, peer) for peer in LANGGRAPH)
@@ -55,7 +56,8 @@ def _postgres_goals() -> Iterator[Goal]:
             at_least=True,
         )
     yield Goal(
-        "PostgreSQL, one writer without an event loop: saves per second of `SyncClient` over langgraph's PostgresSaver's",
+        "PostgreSQL, one writer without an event loop: saves per second of `SyncClient` over "
+        "langgraph's PostgresSaver's",
         "B",
         lambda results: _rate(results, 1, "holdfast_postgres_sync") / _rate(results, 1, "langgraph_postgres_sync"),
         4,

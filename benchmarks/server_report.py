@@ -37,7 +37,10 @@ def command(workload: str) -> str:
 def _head(results: dict[str, Any]) -> Iterator[str]:
     software = results["environment"]["servers"]
     yield from pages.head("Results on servers", results, software=software, not_worth_quoting=results["quick"])
-    yield "Servers and clients share these CPUs. What is measured, and what to bear in mind, is in [README.md](../README.md#on-servers)."
+    yield (
+        "Servers and clients share these CPUs. What is measured, and what to bear in mind, is in "
+        "[README.md](../README.md#on-servers)."
+    )
     yield ""
     yield "![Save time and bytes by step](servers.png)"
     yield ""
@@ -79,7 +82,8 @@ def _throughput(section: dict[str, Any]) -> Iterator[str]:
     for writers, part in section.items():
         yield ""
         yield (
-            f"### {writers} writer{'s' if writers != '1' else ''}, {part['saves']:,} saves each in {part['turns']} turns"
+            f"### {writers} writer{'s' if writers != '1' else ''}, {part['saves']:,} saves each in "
+            f"{part['turns']} turns"
         )
         yield ""
         yield from table(
@@ -101,7 +105,8 @@ def _throughput(section: dict[str, Any]) -> Iterator[str]:
         )  # fmt: skip
     yield ""
     yield (
-        "A request is a command that arrived at Redis (commands within a script count), or a transaction of PostgreSQL. "
+        "A request is a command that arrived at Redis (commands within a script count), or a "
+        "transaction of PostgreSQL. "
         "What is logged is the append-only file, or the WAL."
     )
 

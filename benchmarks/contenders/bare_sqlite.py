@@ -1,4 +1,5 @@
-"""The floor: Python's sqlite3, one insert and one commit of ready-made bytes at FULL, in one thread, without asyncio."""
+"""The floor: Python's sqlite3, one insert and one commit of ready-made bytes at FULL, in one
+thread, without asyncio."""
 
 import asyncio
 import sqlite3
@@ -33,8 +34,8 @@ class BareSqlite:
 
 
 class BareSqliteInThread:
-    """The floor of an async client: the same commit by another thread, so that the event loop is never blocked. A queue, a
-    future and a call of the loop: there is no cheaper way there and back."""
+    """The floor of an async client: the same commit by another thread, so that the event loop is
+    never blocked. A queue, a future and a call of the loop: there is no cheaper way there and back."""
 
     key = "bare_sqlite3_hop"
 

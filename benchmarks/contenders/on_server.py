@@ -5,7 +5,8 @@ from benchmarks.local_servers import PostgresDatabase, RedisServer
 
 
 class OnServer(Contender):
-    """Its `server` is its own: a Valkey, or a database of the PostgreSQL that all share. Empty when it is opened first."""
+    """Its `server` is its own: a Valkey, or a database of the PostgreSQL that all share. Empty when
+    it is opened first."""
 
     server: RedisServer | PostgresDatabase
 

@@ -1,4 +1,5 @@
-"""Contenders on PostgreSQL without an event loop: one writer, on one connection, as programs without `await` call them."""
+"""Contenders on PostgreSQL without an event loop: one writer, on one connection, as programs
+without `await` call them."""
 
 from abc import abstractmethod
 from contextlib import ExitStack

@@ -1,5 +1,5 @@
-"""The floor on PostgreSQL: one prepared INSERT of ready-made bytes by psycopg, committed by itself, on one connection. Encodes
-and checks nothing, and keeps no order."""
+"""The floor on PostgreSQL: one prepared INSERT of ready-made bytes by psycopg, committed by itself,
+on one connection. Encodes and checks nothing, and keeps no order."""
 
 from psycopg import AsyncConnection
 

@@ -1,4 +1,5 @@
-"""The floor on Redis: one SET of ready-made bytes by redis-py, each under a key of its own. Encodes and checks nothing."""
+"""The floor on Redis: one SET of ready-made bytes by redis-py, each under a key of its own. Encodes
+and checks nothing."""
 
 from redis.asyncio import Redis
 

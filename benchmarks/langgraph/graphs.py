@@ -1,4 +1,5 @@
-"""The graph that is measured: one node that answers, and a conversation that grows by 1 KB of question and of answer."""
+"""The graph that is measured: one node that answers, and a conversation that grows by 1 KB of
+question and of answer."""
 
 from collections.abc import Callable
 from functools import cache

@@ -1,10 +1,12 @@
-"""kill -9 in the third of three nodes, right after its effect: which nodes run again? Holdfast beside the official saver.
+"""kill -9 in the third of three nodes, right after its effect: which nodes run again? Holdfast
+beside the official saver.
 
     python -m benchmarks.langgraph.kills [--rounds 20] [--json]
 
-Each round is a process of its own that is killed, and one that goes on as a restarted program would: with `None` if the
-thread has a state, with the input if it has none. The nodes take no time, which is the worst case for durability "async":
-the checkpoint that it writes in the background has nothing to hide behind.
+Each round is a process of its own that is killed, and one that goes on as a restarted program
+would: with `None` if the thread has a state, with the input if it has none. The nodes take no time,
+which is the worst case for durability "async": the checkpoint that it writes in the background has
+nothing to hide behind.
 """
 
 import argparse
@@ -92,7 +94,8 @@ def run(name: str, mode: str, where: Path, *, dies: bool) -> None:
         before = which
     with SAVERS[name](where) as saver:
         graph = builder.compile(checkpointer=saver)
-        # Not by `get_state(...).next`: that is empty, too, where a node is done and the checkpoint after it is not there.
+        # Not by `get_state(...).next`: that is empty, too, where a node is done and the checkpoint
+        # after it is not there.
         going_on = saver.get_tuple(CONFIG) is not None
         result = graph.invoke(None if going_on else {"done": []}, CONFIG, durability=mode)
     assert result == {"done": list(NODES)}, result

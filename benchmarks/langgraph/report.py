@@ -84,9 +84,12 @@ def _growth(results: dict[str, Any]) -> Iterator[str]:
     yield f'## One conversation of {results["turns"]:,} turns, `durability="sync"`'
     yield ""
     yield (
-        "A graph of one node; each turn is a question and an answer of 1 KB each, three puts and two put_writes. Savers take "
-        "turns turn by turn, in an order that is shuffled each time. The graph is the same for all but the DeltaChannel "
-        "rows, which need another state schema. Put: median of the last 20 turns; CPU is that of this process, so what the "
+        "A graph of one node; each turn is a question and an answer of 1 KB each, three puts and two "
+        "put_writes. Savers take "
+        "turns turn by turn, in an order that is shuffled each time. The graph is the same for all "
+        "but the DeltaChannel "
+        "rows, which need another state schema. Put: median of the last 20 turns; CPU is that of this "
+        "process, so what the "
         "PostgreSQL server does is not in it."
     )
     yield ""
@@ -116,7 +119,10 @@ def _coroutines(results: dict[str, Any]) -> Iterator[str]:
         return
     yield f"## {found['coroutines']} coroutines, one PostgreSQL"
     yield ""
-    yield f"Each puts {found['puts_each']} checkpoints to a thread of its own, of 20 messages and one more each time. Rounds alternate."
+    yield (
+        f"Each puts {found['puts_each']} checkpoints to a thread of its own, of 20 messages and one more "
+        "each time. Rounds alternate."
+    )
     yield ""
     titles = {"holdfast_postgres": "**HoldfastSaver**", "postgres": "AsyncPostgresSaver, pool of 16"}
     yield from table(

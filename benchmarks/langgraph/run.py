@@ -16,7 +16,8 @@ from benchmarks.langgraph import coroutines, growth, report
 from benchmarks.subprocesses import ROOT
 
 HERE = ROOT / "benchmarks"
-PACKAGES = ("holdfast", "langgraph", "langgraph-checkpoint", "langgraph-checkpoint-sqlite", "langgraph-checkpoint-postgres",
+PACKAGES = ("holdfast", "langgraph", "langgraph-checkpoint", "langgraph-checkpoint-sqlite",
+            "langgraph-checkpoint-postgres",
             "langchain-core", "ormsgpack", "zstandard", "psycopg", "psycopg-pool")  # fmt: skip
 # Both sides write to the same server, which keeps what it has acknowledged after a power cut, as it does by default.
 DURABLE = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "shared_buffers": "128MB"}
@@ -64,9 +65,8 @@ def _postgres(*, wanted: bool) -> Iterator[tuple[str | None, Callable[[str], str
     if not wanted:
         yield None, None
         return
-    sys.path.insert(0, str(ROOT / "tests"))  # the servers of the tests
+    sys.path.insert(0, str(ROOT / "tests" / "support"))  # the servers of the tests
     import psycopg
-
     from servers.postgres import Postgres
     from servers.running import ServerUnavailable
 

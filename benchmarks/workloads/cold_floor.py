@@ -1,11 +1,13 @@
 """The floor under the cold start: the first commit of a process that does with bare sqlite3 no more than any save must.
 
-It is told the session and has its bytes ready. It looks where the session stands (a row, and the record that it names), takes the
-write lock, moves the row by compare-and-set, adds a record and what is new, and commits. The commits that follow leave out the look.
-Nothing is encoded, hashed or checked, and all of it happens on the calling thread.
+It is told the session and has its bytes ready. It looks where the session stands (a row, and the
+record that it names), takes the write lock, moves the row by compare-and-set, adds a record and
+what is new, and commits. The commits that follow leave out the look. Nothing is encoded, hashed or
+checked, and all of it happens on the calling thread.
 
-What is left is SQLite's own: the last process to close a database removes its WAL, so the first commit of the next one makes the
-file, syncs its header and the directory, and only then does what every commit does.
+What is left is SQLite's own: the last process to close a database removes its WAL, so the first
+commit of the next one makes the file, syncs its header and the directory, and only then does what
+every commit does.
 """
 
 import json

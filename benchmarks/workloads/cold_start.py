@@ -3,8 +3,9 @@
 Only the call of `save` is timed: not the start of the interpreter, not the imports, not the making of the client.
 Whatever the client puts off until its first save (opening the file, reading the head) is in the figure.
 
-"Beside" are processes that start while another one has the store open. A process that is alone with it also makes the WAL,
-which the last one removed: see `cold_floor.py`, which says what that costs without holdfast.
+"Beside" are processes that start while another one has the store open. A process that is alone with
+it also makes the WAL, which the last one removed: see `cold_floor.py`, which says what that costs
+without holdfast.
 """
 
 import asyncio

@@ -1,4 +1,5 @@
-"""Workload H: one more step on a history of 1 MB and of 10 MB; contenders take turns save by save, so caches are cold."""
+"""Workload H: one more step on a history of 1 MB and of 10 MB; contenders take turns save by save,
+so caches are cold."""
 
 import random
 from typing import Any

@@ -40,7 +40,7 @@ async def run(plan: Plan) -> dict[str, Any]:
     programs = {
         "asyncio": "import asyncio" + MEASURE,
         "holdfast": "import asyncio, holdfast\nfrom holdfast import Client" + MEASURE,
-        "holdfast_and_its_sqlite_backend": "import asyncio, holdfast, holdfast.backends.sqlite" + MEASURE,
+        "holdfast_and_its_sqlite_backend": "import asyncio, holdfast, holdfast.backends.sqlite.backend" + MEASURE,
     }
     loaded = run_code(LOADED)  # also leaves compiled files behind for the runs that count
     cpu: dict[str, list[float]] = {name: [] for name in programs}

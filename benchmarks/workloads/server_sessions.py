@@ -1,7 +1,8 @@
-"""Workload S: many sessions of some steps each, as a fleet of agents makes them; what a session takes, and what it costs.
+"""Workload S: many sessions of some steps each, as a fleet of agents makes them; what a session
+takes, and what it costs.
 
-docs/operations.md is filled from these figures. Making up the conversations takes longer than saving them: that time is
-taken off.
+docs/operations.md is filled from these figures. Making up the conversations takes longer than
+saving them: that time is taken off.
 """
 
 import asyncio

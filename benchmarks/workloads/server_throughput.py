@@ -1,4 +1,5 @@
-"""Workload B on servers: many saves of a 1 KB state, by one writer (with and without an event loop) and by many asyncio tasks."""
+"""Workload B on servers: many saves of a 1 KB state, by one writer (with and without an event loop)
+and by many asyncio tasks."""
 
 import asyncio
 import random

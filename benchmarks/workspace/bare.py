@@ -2,10 +2,11 @@
 
     python -m benchmarks.workspace.bare TREE DIRECTORY PROCESSES [checked]
 
-It has all contents in memory before the clock starts. Then it makes the directories, and each file by open, write and close, below a
-descriptor of its directory. Nothing is read, unpacked, compared with a hash, written down or synced; but `checked`: then each content
-is in memory as a store has it, compressed, and is unpacked and compared with its hash. Of several processes each takes the files of some
-directories.
+It has all contents in memory before the clock starts. Then it makes the directories, and each file
+by open, write and close, below a descriptor of its directory. Nothing is read, unpacked, compared
+with a hash, written down or synced; but `checked`: then each content is in memory as a store has
+it, compressed, and is unpacked and compared with its hash. Of several processes each takes the
+files of some directories.
 """
 
 import gc

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from holdfast import SyncClient
-from holdfast.workspace.guards import Limits
-from holdfast.workspace.workspace import SyncWorkspace
+from holdfast.workspace.api import SyncWorkspace
+from holdfast.workspace.limits import WorkspaceLimits
 
 Cost = tuple[float, float]  # wall, CPU
 
@@ -44,8 +44,9 @@ def allocated(where: Path) -> int:
 
 
 class Contender:
-    """`snapshot` gives what names the snapshot. `restore` puts the directory back to one, in place; `restore_into` makes it
-    anew in an empty directory. One that `is_slow` is asked less often, and not to restore in place."""
+    """`snapshot` gives what names the snapshot. `restore` puts the directory back to one, in place;
+    `restore_into` makes it anew in an empty directory. One that `is_slow` is asked less often, and
+    not to restore in place."""
 
     name = ""
     is_slow = False
@@ -75,8 +76,8 @@ class Contender:
 
 
 class Git(Contender):
-    """A shadow repository, as coding agents keep one: `add -A`, `write-tree`; `read-tree --reset -u`, `clean` to go back.
-    It takes no safety snapshot."""
+    """A shadow repository, as coding agents keep one: `add -A`, `write-tree`; `read-tree --reset
+    -u`, `clean` to go back. It takes no safety snapshot."""
 
     name = "git"
     settings: tuple[tuple[str, str], ...] = ()
@@ -199,7 +200,9 @@ class Holdfast(Contender):
             return int(free * size)
 
     def _workspace(self, directory: Path, *, watch: bool = False) -> SyncWorkspace:
-        return self.client.workspace(directory, default_excludes=False, watch=watch, limits=Limits(min_free_bytes=0))
+        return self.client.workspace(
+            directory, default_excludes=False, watch=watch, limits=WorkspaceLimits(min_free_bytes=0)
+        )
 
 
 class Watching(Holdfast):

@@ -1,8 +1,8 @@
 """A file system that nobody has used yet, for the time of a benchmark.
 
-What was deleted a moment ago makes new files slow on ext4 without a journal: for a minute and more it passes over the inodes
-that have become free, one by one. After 10,000 deletions a new file takes 680 µs of CPU instead of 35. Whoever comes second
-would pay for what was tidied up after the first.
+What was deleted a moment ago makes new files slow on ext4 without a journal: for a minute and more
+it passes over the inodes that have become free, one by one. After 10,000 deletions a new file takes
+680 µs of CPU instead of 35. Whoever comes second would pay for what was tidied up after the first.
 """
 
 import contextlib

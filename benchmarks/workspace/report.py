@@ -68,7 +68,10 @@ def page(results: dict[str, Any], names: Sequence[str]) -> str:
             software=tools,
             not_worth_quoting=JUDGED not in names,
         ),
-        f"Medians of {results['rounds']} rounds, of more where it is quick. What is measured and how: `benchmarks/workspace`. A restore of",
+        (
+            f"Medians of {results['rounds']} rounds, of more where it is quick. What is measured and how: "
+            "`benchmarks/workspace`. A restore of"
+        ),
         "holdfast's begins with a safety snapshot and ends with a look at what was written; the others' do neither.",
         "",
         *_syncs(results.get("syncs", {})),
@@ -89,7 +92,10 @@ def page(results: dict[str, Any], names: Sequence[str]) -> str:
 def _syncs(found: dict[str, Any]) -> Iterator[str]:
     if not found:
         return
-    yield "A snapshot of holdfast's is on the disk when it returns, a small one by one sync; git syncs nothing. What a bare sync of 4 KB takes:"
+    yield (
+        "A snapshot of holdfast's is on the disk when it returns, a small one by one sync; git syncs "
+        "nothing. What a bare sync of 4 KB takes:"
+    )
     yield ""
     ways = ("at the end", "over")
     rows = [[kind, *(number(of_this[way]) for way in ways)] for kind, of_this in found.items()]
@@ -154,9 +160,18 @@ def _full_restores(costs: dict[str, Any]) -> Iterator[str]:
     if not asked:
         return
     yield ""
-    yield "Full restores, beside a process that has everything in memory and only makes the files, or unpacks and hashes them, too (`bare.py`):"
-    yield "floors, not contenders. Neither reads a store, plans, looks at what is there or was written, keeps a journal, or syncs."
-    yield 'holdfast\'s are on the disk when they return; "sync" is what anybody waits for who wants the same of the others.'
+    yield (
+        "Full restores, beside a process that has everything in memory and only makes the files, or "
+        "unpacks and hashes them, too (`bare.py`):"
+    )
+    yield (
+        "floors, not contenders. Neither reads a store, plans, looks at what is there or was written, "
+        "keeps a journal, or syncs."
+    )
+    yield (
+        'holdfast\'s are on the disk when they return; "sync" is what anybody waits for who wants the '
+        "same of the others."
+    )
     yield ""
     rows = []
     for who, of_this in asked.items():

@@ -1,14 +1,19 @@
-"""`make bench-workspace`: snapshots and restores of a directory beside shadow git, restic and borg, interleaved.
+"""`make bench-workspace`: snapshots and restores of a directory beside shadow git, restic and borg,
+interleaved.
 
-    python -m benchmarks.workspace.run [--trees 2k 20k 100k] [--rounds 5] [--on ext4|ext4-nojournal|xfs|here] [--full-restores] [--where DIR] [--results DIR]
+    python -m benchmarks.workspace.run [--trees 2k 20k 100k] [--rounds 5] [--on ext4|ext4-nojournal|xfs|here]
+        [--full-restores] [--where DIR] [--results DIR]
 
-Elsewhere than on ext4 with a journal, which is what mkfs makes, the page is another one. `--full-restores` asks for nothing but what a full
-restore takes, and git and us only: `--on xfs --trees 100k --full-restores` takes some minutes.
+Elsewhere than on ext4 with a journal, which is what mkfs makes, the page is another one.
+`--full-restores` asks for nothing but what a full restore takes, and git and us only: `--on xfs
+--trees 100k --full-restores` takes some minutes.
 
-Every round does the same to the directory for all, and lets each take its snapshot, or restore it, once what was written
-before is on the disk: who syncs would wait for what those before have left, and git's index alone is 9 MB. restic and borg are asked in
-fewer rounds, and only for what the goals are about: they take seconds each time. What is quick is done more often. Nothing is
-deleted before the end, and each tree has a new file system to itself where one can be made (`filesystem.py` says why).
+Every round does the same to the directory for all, and lets each take its snapshot, or restore it,
+once what was written before is on the disk: who syncs would wait for what those before have left,
+and git's index alone is 9 MB. restic and borg are asked in fewer rounds, and only for what the
+goals are about: they take seconds each time. What is quick is done more often. Nothing is deleted
+before the end, and each tree has a new file system to itself where one can be made (`filesystem.py`
+says why).
 """
 
 import argparse
@@ -42,7 +47,7 @@ from benchmarks.workspace.contenders import (
     measured,
 )
 from holdfast import Client
-from holdfast.workspace import descriptors
+from holdfast.workspace import dirfd
 
 RESULTS = ROOT / "benchmarks" / "results"
 SLOW_ROUNDS = 2
@@ -180,14 +185,14 @@ def in_place(contenders: list[Contender], costs: Costs, edited: list[Path], roun
                 path.with_name(f"{path.name}.new").write_bytes(b"new\n")
             contender.snapshot()
             costs[contender.name].setdefault("restore of 100", []).append(
-                measured(lambda contender=contender, base=base: contender.restore(base))  # type: ignore[misc]  # mypy can't infer a lambda with defaults
+                measured(lambda contender=contender, base=base: contender.restore(base))  # type: ignore[misc]
             )
             assert all(path.read_bytes() == data for path, data in was.items()), f"{contender.name}: not as it was"
 
 
 def anew(contenders: list[Contender], costs: Costs, directory: Path) -> None:
-    """Everything, into an empty directory, another one each time; and what it takes to have it on the disk then. Beside them
-    the floor."""
+    """Everything, into an empty directory, another one each time; and what it takes to have it on
+    the disk then. Beside them the floor."""
     names = {contender.name: contender.snapshot() for contender in contenders}
     floors: list[Contender] = [kind(contenders[0].root, directory) for kind in bare.FLOORS]
     costs.update({floor.name: {} for floor in floors})
@@ -203,7 +208,7 @@ def anew(contenders: list[Contender], costs: Costs, directory: Path) -> None:
             else:
                 before = kernel_time()
                 cost = measured(
-                    lambda contender=contender, place=place: contender.restore_into(names[contender.name], place)  # type: ignore[misc]  # as above
+                    lambda contender=contender, place=place: contender.restore_into(names[contender.name], place)
                 )
                 in_kernel = kernel_time() - before
             noted = {"full restore": cost, report.IN_KERNEL: in_kernel, report.SYNC_AFTER: synced(place)}
@@ -216,9 +221,9 @@ def anew(contenders: list[Contender], costs: Costs, directory: Path) -> None:
 
 def synced(place: Path) -> float:
     """How long it takes until all that is on the file system of a directory is on the disk."""
-    root = descriptors.open_root(place)
+    root = dirfd.open_root(place)
     try:
-        return measured(lambda: descriptors.sync_file_system(root))[0]
+        return measured(lambda: dirfd.sync_file_system(root))[0]
     finally:
         os.close(root)
 
@@ -252,8 +257,9 @@ def settled(contender: Contender) -> tuple[int, int]:
 
 
 async def lateness(root: Path, store: Path) -> dict[str, Any]:
-    """By how many milliseconds an event loop is late beside ten snapshots, and beside nothing for as long: a task that wants to wake
-    every millisecond. Each is the median of several rounds in turn: a machine that others use, too, is late by itself now and then."""
+    """By how many milliseconds an event loop is late beside ten snapshots, and beside nothing for
+    as long: a task that wants to wake every millisecond. Each is the median of several rounds in
+    turn: a machine that others use, too, is late by itself now and then."""
     beside: list[dict[str, float]] = []
     alone: list[dict[str, float]] = []
     async with Client.sqlite(store / "store.db") as client:

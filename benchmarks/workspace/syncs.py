@@ -1,7 +1,7 @@
 """What a bare sync costs where the figures are measured, and on other file systems of the same machine.
 
-A snapshot that has returned survives a power cut, so it ends with a sync, which is most of what a small one waits for. git
-syncs nothing here (`core.fsync` leaves loose objects and the index out).
+A snapshot that has returned survives a power cut, so it ends with a sync, which is most of what a
+small one waits for. git syncs nothing here (`core.fsync` leaves loose objects and the index out).
 """
 
 import os
@@ -16,8 +16,9 @@ PAGE = 4096
 
 
 def measure(where: Path) -> dict[str, dict[str, float]]:
-    """By file system, the machine's own among them: milliseconds that a write of 4 KB and its `fdatasync` take, at the end of
-    a file, and over what the file has there already. What no file system can be made for is left out."""
+    """By file system, the machine's own among them: milliseconds that a write of 4 KB and its
+    `fdatasync` take, at the end of a file, and over what the file has there already. What no file
+    system can be made for is left out."""
     found = {"the machine's own": _bare(where)}
     for kind in filesystem.KINDS:
         with filesystem.fresh(kind, where, filesystem.SMALL_BYTES) as place:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 # mkdocs-material has directories of thousands of icons: real trees have some large directories, too.
 PACKAGES = (
-    "sympy==1.13.3", "ansible==12.3.0", "mkdocs-material==9.5.49", "botocore==1.35.0", "django==5.1", "plotly==5.24.1", "msgraph-sdk==1.12.0",
+    "sympy==1.13.3", "ansible==12.3.0", "mkdocs-material==9.5.49", "botocore==1.35.0", "django==5.1", "plotly==5.24.1",
+    "msgraph-sdk==1.12.0",
     "oci==2.140.0", "pulumi-azure-native==2.73.1", "ansible==10.7.0", "ansible==8.7.0",
 )  # fmt: skip
 SIZES = {"2k": 2_000, "20k": 20_000, "100k": 100_000}
