@@ -353,3 +353,25 @@ def test_several_questions_wait_at_the_same_time(tmp_path: Path):
             assert await session.take_turn("run", "go", None, body, str) == expected
 
     asyncio.run(main())
+
+
+def test_an_open_turn_without_an_end_is_continued_by_the_same_call(tmp_path: Path):
+    asked: list[str] = []
+
+    async def main() -> None:
+        async with Client.sqlite(tmp_path / "a.db") as client:
+            session = ResumableSession(Framework.CUSTOM, session_id="s", store=client)
+            for life in range(2):
+                async with session.open_turn("iter", "go", None) as opened:
+                    async with opened.turn.open_model_call("agent", "hello") as call:
+                        if call.answer is None:
+                            asked.append("model")
+                            await call.record("hi")
+                    if life:
+                        opened.end = TurnEnd("hi", "hi", {"messages": ["hi"]})
+            restart()
+            async with session.open_turn("iter", "go", None) as opened:
+                assert (opened.turn, opened.recorded, session.state) == (None, "hi", {"messages": ["hi"]})
+        assert asked == ["model"]
+
+    asyncio.run(main())

@@ -13,6 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from holdfast.adapters.base.turn import FrameworkTurn, digest, step_name
@@ -34,6 +35,15 @@ class TurnEnd(NamedTuple):
     result: Any
     recorded: Any
     state: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class OpenTurn:
+    """A turn between its start and its end; without a `turn`, it is finished, with `recorded` as its result."""
+
+    turn: FrameworkTurn | None = None
+    recorded: Any = None
+    end: TurnEnd | None = None  # set by the caller
 
 
 class ResumableSession:
@@ -76,19 +86,12 @@ class ResumableSession:
         framework's result of the recorded one; it finds the conversation, which need not be recorded
         a second time, in `state`.
         """
-        async with self._open() as client:
-            key, counted = self._key_of(client, entry, given, turn)
-            async with self._open_run(client) as run:
-                found = run.find_result(step_name(entry), key=key)
-                if found is not None:
-                    self.state = _state_of_adapter(run)
-                    result = load(found.result)
-                else:
-                    end = await self._finish(run, client, entry, given, key, body)
-                    result = end.result
-        with _finished_lock:
-            _finished[counted] += 1
-        return result
+        async with self.open_turn(entry, given, turn) as opened:
+            if opened.turn is None:
+                return load(opened.recorded)
+            end: TurnEnd = await body(opened.turn)
+            opened.end = end
+        return end.result
 
     def take_turn_sync(
         self, entry: str, given: Any, turn: str | None, body: Callable[[FrameworkTurn], Any], load: Callable[[Any], Any]
@@ -100,9 +103,40 @@ class ResumableSession:
 
         return run_inline(self.take_turn(entry, given, turn, plainly, load))
 
-    async def _finish(
-        self, run: Any, client: Any, entry: str, given: Any, key: str, body: Callable[[FrameworkTurn], Any]
-    ) -> TurnEnd:
+    @asynccontextmanager
+    async def open_turn(self, entry: str, given: Any, turn: str | None) -> AsyncIterator[OpenTurn]:
+        """Open a turn for entry points that are context managers themselves.
+
+        The caller runs the turn within the block and sets `end`. Without an end, the turn stays
+        unfinished: the same call continues it.
+        """
+        async with self._open() as client:
+            key, counted = self._key_of(client, entry, given, turn)
+            async with self._open_run(client) as run:
+                found = run.find_result(step_name(entry), key=key)
+                if found is not None:
+                    self.state = _state_of_adapter(run)
+                    yield OpenTurn(recorded=found.result)
+                else:
+                    begun = await self._begin(run, client, entry, given, key)
+                    opened = OpenTurn(turn=begun)
+                    try:
+                        yield opened
+                    except BaseException:
+                        if begun.ended_by is not None:
+                            raise begun.ended_by from None
+                        raise
+                    if begun.ended_by is not None:  # the framework has swallowed it
+                        raise begun.ended_by
+                    if opened.end is None:
+                        return
+                    run.state = {**opened.end.state, TURN: None}
+                    await begun.finish(entry, opened.end.recorded)
+        with _finished_lock:
+            _finished[counted] += 1
+
+    async def _begin(self, run: Any, client: Any, entry: str, given: Any, key: str) -> FrameworkTurn:
+        """Record the start of a turn, unless an earlier life has; return the turn."""
         unfinished = run.state.get(TURN) if isinstance(run.state, dict) else None
         _refuse_unfinished(unfinished, key, given, self.session_id)
         known = _state_of_adapter(run)
@@ -111,18 +145,7 @@ class ResumableSession:
             about = {"id": key, "input": given, "entry": entry, "before": run.checkpoint_id, "first_record": first}
             run.state = {**known, TURN: about}
             await _saved(run.save(step_name(f"{entry} started")))
-        turn = FrameworkTurn(run, client, key, known, self._tools)
-        try:
-            end: TurnEnd = await body(turn)
-        except BaseException:
-            if turn.ended_by is not None:
-                raise turn.ended_by from None
-            raise
-        if turn.ended_by is not None:  # the framework has swallowed it
-            raise turn.ended_by
-        run.state = {**end.state, TURN: None}
-        await turn.finish(entry, end.recorded)
-        return end
+        return FrameworkTurn(run, client, key, known, self._tools)
 
     def _key_of(self, client: Any, entry: str, given: Any, turn: str | None) -> tuple[str, tuple[str, str, str]]:
         """Return the turn's key, and what its finished calls are counted under."""

@@ -22,10 +22,10 @@ import json
 import secrets
 import threading
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.errors import (
     ApprovalRejectedError,
@@ -69,6 +69,13 @@ class ApprovalAnswer:
     arguments: Mapping[str, Any] | None = None  # the ones to use instead, if the person changed them
     by: str | None = None
     note: str | None = None
+
+
+class ModelCall(NamedTuple):
+    """A model call that is open: its recorded answer, or None, and what records one."""
+
+    answer: Any
+    record: Callable[[Any], Awaitable[None]]
 
 
 class FrameworkTurn:
@@ -139,6 +146,22 @@ class FrameworkTurn:
                 if answer is not None:
                     await self._record(step_name(agent), key, {"model": answer})
                 yield event
+
+    @asynccontextmanager
+    async def open_model_call(self, agent: str, request: Any) -> AsyncIterator[ModelCall]:
+        """Open a model call for frameworks that read a stream within a block of their own.
+
+        If `answer` is None, the caller asks the model and records its answer before the block ends.
+        """
+        self._refuse_if_ended()
+        key = self._call_key("model", agent, request)
+        found = self._run.find_result(step_name(agent), key=key)
+
+        async def record(answer: Any) -> None:
+            await self._record(step_name(agent), key, {"model": answer})
+
+        with self._given_back_on_failure(key):
+            yield ModelCall(None if found is None else found.result["model"], record)
 
     # -- tools ---------------------------------------------------------------------------------------------------------
 
