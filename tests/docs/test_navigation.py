@@ -30,8 +30,32 @@ def test_a_page_links_to_its_neighbours(page: str, after: str):
     assert linked(after, "Before") == DOCS / f"{page}.md"
 
 
+FRAMEWORKS = DOCS / "frameworks"  # leaves: their index lists them all
+
+
+@pytest.mark.parametrize("page", sorted(FRAMEWORKS.glob("[!i]*.md")), ids=lambda path: path.stem)
+def test_the_page_of_a_framework_links_to_their_index(page: Path):
+    assert linked(f"frameworks/{page.stem}", "All frameworks") == FRAMEWORKS / "index.md"
+    assert ":glob:" in (FRAMEWORKS / "index.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", sorted(FRAMEWORKS.glob("[!i]*.md")), ids=lambda path: path.stem)
+def test_the_page_of_a_framework_says_what_survives_and_names_the_tests(page: Path):
+    """The first table of a page has a row for each thing that survives a crash, or does not."""
+    text = page.read_text("utf-8")
+    assert text.index("```python") < text.index("\n| ")  # it begins with the changed line
+    table = text[text.index("\n| ") :].lstrip().partition("\n\n")[0].splitlines()[2:]
+    assert table
+    for row in table:
+        named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", row)
+        assert named, row
+        for path, name in named:
+            assert re.search(rf"^\s*(async )?def {name}\b", (ROOT / path).read_text("utf-8"), re.MULTILINE), row
+
+
 def test_every_page_is_in_the_table_of_contents():
     found = {
         path.relative_to(DOCS).with_suffix("").as_posix() for path in DOCS.rglob("*.md") if "_build" not in path.parts
     }
-    assert found - {*pages(), *INCLUDED, "index"} == set()
+    leaves = {f"frameworks/{path.stem}" for path in FRAMEWORKS.glob("*.md")}
+    assert found - {*pages(), *INCLUDED, *leaves, "index"} == set()

@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from holdfast.adapters.base.store_access import check_store, is_client, open_client
 from holdfast.adapters.base.turn import FrameworkTurn, digest, step_name
 from holdfast.backends.bridge.step import run_inline
 from holdfast.errors import UnfinishedTurnError, UsageError
@@ -73,7 +74,7 @@ class ResumableSession:
         self._tools = declared_effects(tools)
         self._is_async = is_async
         self.state: Mapping[str, Any] = {}  # the adapter's, for `load`
-        _refuse_store(store, is_async=is_async)
+        check_store(store, is_async=is_async)
 
     # -- turns ---------------------------------------------------------------------------------------------------------
 
@@ -165,14 +166,10 @@ class ResumableSession:
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[Any]:
         """Open the store for one turn; a client that was given is used as it is."""
-        if self._store is not None and not isinstance(self._store, str):
+        if is_client(self._store):
             yield self._store
             return
-        from holdfast.client.client import Client
-        from holdfast.client.sync import SyncClient
-
-        kind = Client if self._is_async else SyncClient
-        client: Any = kind.sqlite() if self._store is None else kind.open(self._store)
+        client = open_client(self._store, is_async=self._is_async)
         try:
             yield client
         finally:
@@ -199,22 +196,6 @@ def _state_of_adapter(run: Any) -> dict[str, Any]:
 
 async def _saved(value: Any) -> Any:
     return await value if hasattr(value, "__await__") else value
-
-
-def _refuse_store(store: Any, *, is_async: bool) -> None:
-    from holdfast.client.client import Client
-    from holdfast.client.sync import SyncClient
-
-    wanted = Client if is_async else SyncClient
-    if isinstance(store, str) and store.startswith("memory:"):
-        raise UsageError(
-            f"store is {store!r:.60}: a store in memory that is named by its URL is gone after each turn. Give a client: "
-            f"store={wanted.__name__}.memory()"
-        )
-    if store is not None and not isinstance(store, str | wanted):
-        raise UsageError(
-            f"store is a {type(store).__name__}: it must be a {wanted.__name__}, a URL such as 'sqlite:///agents.db', or None"
-        )
 
 
 def _refuse_unfinished(unfinished: Any, key: str, given: Any, session_id: str) -> None:
