@@ -98,6 +98,7 @@ REFUSED = {
     "secret": (pydantic.SecretStr("hush"), "never stored in clear"),
     "secret bytes": (pydantic.SecretBytes(b"hush"), "never stored in clear"),
     "numpy scalar": (fake_numpy(()), "x.item()"),
+    "numpy dtype": (type("Int32DType", (), {"__module__": "numpy.dtypes", "shape": ()})(), "x.str"),
     "numpy array": (fake_numpy((3,)), "x.tolist()"),
     "dataclass": (Data(), "holdfast.register(Data)"),
     "attrs": (Attrs(), "holdfast.register(Attrs)"),

@@ -176,6 +176,8 @@ def test_a_redis_client_or_its_url(redis_url: str, thread: Any) -> None:
             assert len(await atalk(checkpointer, thread)) == 4
         async with HoldfastSaver(redis_url=redis_url) as checkpointer:
             assert len(await atalk(checkpointer, thread)) == 6
+        async with HoldfastSaver(redis_url) as checkpointer:
+            assert len(await atalk(checkpointer, thread)) == 8
         async with redis.asyncio.Redis.from_url(redis_url) as client, HoldfastStore(client) as store:
             await store.aput(("of", thread["configurable"]["thread_id"]), "k", {"v": 1})
 

@@ -212,6 +212,40 @@ def test_objects_of_a_class_made_in_a_function_are_kept_as_plain_data_with_one_w
     assert values_of(saver_on(store), config()) == {"v": [plain]}
 
 
+def test_a_set_of_objects_of_such_a_class_is_kept_as_a_list(store: Store) -> None:
+    @dataclass(frozen=True)
+    class Spot:
+        x: int
+
+    class Pair(NamedTuple):
+        left: int
+        right: int
+
+    saver = saver_on(store)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        put(saver, config(), spots={Spot(2), Spot(1)}, pairs=[frozenset({Pair(1, 2)})], mixed={Spot(1), "a"})
+    values = values_of(saver_on(store), config())
+    assert values["spots"] == [{"x": 1}, {"x": 2}]
+    assert values["pairs"] == [[{"left": 1, "right": 2}]]
+    assert sorted(values["mixed"], key=str) == ["a", {"x": 1}]
+
+
+def test_a_key_of_such_a_class_is_refused_before_it_makes_the_thread_unreadable(memory_store: Store) -> None:
+    class Pair(NamedTuple):
+        left: int
+        right: int
+
+    saver = saver_on(memory_store)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        put(saver, config(), v=[{frozenset({Pair(1, 2)})}, {(Pair(1, 2), 3)}])
+        assert values_of(saver, config())["v"] == [[[{"left": 1, "right": 2}]], [({"left": 1, "right": 2}, 3)]]
+        for value in ({Pair(1, 2): 1}, {(Pair(1, 2), 3): 1}, {frozenset({Pair(1, 2)}): 1}):
+            with pytest.raises(UnsupportedValueError, match=r"Pair is stored as plain data.*key.*list of pairs"):
+                put(saver, config(), v=value)
+
+
 def test_a_warning_that_is_an_error_stops_the_put(memory_store: Store) -> None:
     value, _ = local_values()[0]
     saver = saver_on(memory_store)

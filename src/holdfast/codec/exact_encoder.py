@@ -23,6 +23,7 @@ from holdfast.errors import CorruptError, UnsupportedValueError
 if TYPE_CHECKING:
     from holdfast.codec.limits import Limits
 
+_UNHASHABLE = frozenset({dict, list})
 _AS_THEY_ARE = frozenset({type(None), bool, float, bytes})
 _PATH_ENDS = 8  # how many steps of a long path are shown at its start and at its end
 
@@ -36,6 +37,17 @@ class _Step:
 
 _KEY = _Step("<key>")
 _MEMBER = _Step("<member>")
+
+
+class _UnhashableError(Refused):
+    """A key, or a member of a set, whose plain data is a dict or list: read back, it could be neither."""
+
+    def __init__(self, cls: type[Any]) -> None:
+        super().__init__(
+            f"a {cls.__qualname__} is stored as plain data, which can't be a key or part of one",
+            f"Store a list of pairs instead of a dict with such keys, or register the class: "
+            f"holdfast.register({cls.__name__})",
+        )
 
 
 class ExactEncoder:
@@ -53,6 +65,7 @@ class ExactEncoder:
         self._items = 0
         self._nested_bytes = 0
         self._flattened = 0  # number of objects that were rewritten as plain data
+        self._hashed = 0  # number of keys and members that are being rewritten, one in another
 
     def encode(self, value: Any) -> bytes:
         try:
@@ -111,7 +124,10 @@ class ExactEncoder:
             entry = self._by_class.get(kind) or standard_types.entry_of(kind)
             if entry is None:
                 raise refusal(value)
-            rewritten = self._rewrite(entry.take_apart(value))
+            taken = entry.take_apart(value)
+            if entry.is_plain and self._hashed and type(taken) in _UNHASHABLE and kind.__hash__ is not None:
+                raise _UnhashableError(kind)
+            rewritten = self._rewrite(taken)
             if entry.is_plain:
                 self._flattened += 1
                 result = rewritten
@@ -149,7 +165,9 @@ class ExactEncoder:
                 keys.append(self._rewritten_str(key))
             else:
                 steps.append(_KEY)
+                self._hashed += 1
                 keys.append(self._rewrite(key))
+                self._hashed -= 1
                 steps.pop()
             plain = plain and type(keys[-1]) is str
             steps.append(key)
@@ -164,14 +182,25 @@ class ExactEncoder:
         flat = [part for pair in zip(keys, values, strict=True) for part in pair]
         return self._ext(ext_codes.MAP, _pack(flat))
 
-    def _rewritten_set(self, value: set[Any] | frozenset[Any], code: int) -> ormsgpack.Ext:
+    def _rewritten_set(self, value: set[Any] | frozenset[Any], code: int) -> ormsgpack.Ext | list[Any]:
         if not hashes_are_spread(value):
             raise _same_hash()
+        before = len(self._steps), len(self._open), self._items, self._hashed
         self._steps.append(_MEMBER)
         flattened = self._flattened
         members = []
-        for member in value:
-            members.append(_pack(self._rewrite(member)))  # noqa: PERF401 - a comprehension would be one frame more
+        self._hashed += 1
+        try:
+            for member in value:
+                members.append(_pack(self._rewrite(member)))  # noqa: PERF401 - a comprehension would be one frame more
+        except _UnhashableError:
+            if before[3]:
+                raise
+            del self._steps[before[0] :]
+            del self._open[before[1] :]
+            self._items, self._hashed = before[2:]
+            return sorted(self._rewritten_items([*value]), key=_pack)
+        self._hashed -= 1
         self._steps.pop()
         if self._flattened > flattened:
             _refuse_equals(members, "members")

@@ -46,6 +46,8 @@ def refusal(value: object) -> Refused:
     register = f"Register it: holdfast.register({cls.__name__})"
     if name in _REMEDY_BY_NAME:
         return Refused(problem, _REMEDY_BY_NAME[name])
+    if cls.__module__ == "numpy.dtypes":
+        return Refused(problem, "Store x.str")
     if cls.__module__.partition(".")[0] == "numpy":
         return Refused(problem, "Store x.item()" if getattr(value, "shape", None) == () else "Store x.tolist()")
     if hasattr(cls, "get_secret_value"):

@@ -42,6 +42,8 @@ def open_conn_string(conn_string: str, options: Mapping[str, Any]) -> Client:
 
 def open_connection(given: Any) -> Client:
     """Return a client on the store that a connection, a pool or a Redis client is connected to."""
+    if isinstance(given, str) and _SCHEME.match(given):  # RedisSaver("redis://...")
+        return Client.open(given)
     if isinstance(given, sqlite3.Connection):
         return _open_sqlite(_sqlite_path(given), {})
     origin = type(given).__module__.partition(".")[0]
@@ -58,7 +60,7 @@ def open_connection(given: Any) -> Client:
         )
     raise UsageError(
         "HoldfastSaver and HoldfastStore take a Client, a SyncClient, a connection or pool of psycopg, a connection "
-        f"of sqlite3 or a Redis client, not a {type(given).__name__}. HoldfastSaver.from_sqlite('state.db') opens a "
+        f"of sqlite3, a Redis client or a URL, not a {type(given).__name__}. HoldfastSaver.from_sqlite('state.db') opens a "
         "file"
     )
 
