@@ -1,0 +1,9 @@
+"""Agents of Pydantic AI that continue after a crash: `resumable(agent, session_id=...)`."""
+
+from holdfast.adapters.base.install import required
+
+with required("Pydantic AI", "pydantic_ai", "pydantic", extra="pydantic-ai"):
+    from holdfast.adapters.pydantic_ai.durability import HoldfastDurability
+    from holdfast.adapters.pydantic_ai.resumable import ResumableAgent, resumable
+
+__all__ = ["HoldfastDurability", "ResumableAgent", "resumable"]
