@@ -13,6 +13,7 @@ import limited
 import ormsgpack
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
+from sqlite_attacks import share_pages
 
 pytestmark = pytest.mark.slow  # each starts a process
 RECURSIVE = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"
@@ -97,13 +98,15 @@ VIEWS = {
 
 
 def test_a_view_in_place_of_a_table_is_refused(tmp_path: Path) -> None:
+    """In any spelling: SQLite finds `Checkpoints` by the name `checkpoints`, too."""
     for table, view in VIEWS.items():
-        path = tmp_path / f"{table}.db"
-        langgraph_database(path)
-        with closing(sqlite3.connect(path)) as connection:
-            connection.execute(f"DROP TABLE {table}")
-            connection.execute(view)
-            connection.commit()
+        for name in (table, table.capitalize()):
+            path = tmp_path / f"{name} for {table}.db"
+            langgraph_database(path)
+            with closing(sqlite3.connect(path)) as connection:
+                connection.execute(f"DROP TABLE {table}")
+                connection.execute(view.replace(f"VIEW {table}", f"VIEW {name}"))
+                connection.commit()
     for said in limited.run("import_many.py", *tmp_path.glob("*.db"), memory=3 << 29):
         assert said["error"].startswith("UsageError")
         assert "view" in said["error"]
@@ -119,6 +122,28 @@ def test_a_view_in_place_of_checkpnts_table_is_refused(tmp_path: Path) -> None:
         )
         connection.commit()
     assert "view" in limited.run("hostile_databases.py", "checkpnt", path)["error"]
+
+
+def test_pages_that_are_reached_in_many_ways_end_an_import(tmp_path: Path) -> None:
+    """A table lists its rows again and again, for hours: the time is bounded by the file's size, and so is memory."""
+    theirs = tmp_path / "theirs.db"
+    langgraph_database(theirs)
+    share_pages(theirs, "sqlite_autoindex_checkpoints_1")
+    [said] = limited.run("import_many.py", theirs, seconds=60)
+    assert said["error"].startswith("StoreError")
+    assert "a file of its size" in said["error"]
+    other = tmp_path / "other.db"
+    columns = "checkpoint_id, agent_id, session_id, parent_id, created_at_ms, expires_at_ms, payload"
+    with closing(sqlite3.connect(other)) as connection:
+        connection.execute(f"CREATE TABLE checkpoints ({columns})")
+        for number in range(6):
+            row = (f"c{number}", "a", f"s{number}", None, number, None, ormsgpack.packb(checkpnt_row(number)))
+            connection.execute("INSERT INTO checkpoints VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        connection.commit()
+    share_pages(other, "checkpoints")
+    said = limited.run("hostile_databases.py", "checkpnt", other)
+    assert said["imported"] == 6
+    assert said["skipped"] == ["database: the database is damaged after row 6: its rows begin again"]
 
 
 def checkpnt_row(number: int, **changed: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import limited
 import pytest
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, ToolCallChunk
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from holdfast.adapters.langgraph.allowed_types import SaverTypes
@@ -22,7 +22,8 @@ from holdfast.adapters.langgraph.official_value import OfficialValueReader
 from holdfast.codec.codec import Codec
 
 # A model that can't be validated without expanding is made without validation, as LangGraph makes one that fails it.
-CONSTRUCTED = {"message of a network", "tool calls of a network", "tokens of a huge number", "message by keywords"}
+CONSTRUCTED = {"message of a network", "tool calls of a network", "tokens of a huge number", "message by keywords",
+               "chunk of unfinished JSON", "json chunk of unfinished JSON"}  # fmt: skip
 
 
 @pytest.mark.slow
@@ -43,11 +44,12 @@ HONEST: list[Any] = [
     dt.timedelta(3, 4, 5),
     dt.timezone(dt.timedelta(hours=2), "X"), zoneinfo.ZoneInfo("Europe/Paris"), dt.datetime(2026, 1, 2, tzinfo=dt.UTC),
     AIMessage("x", additional_kwargs={"net": ipaddress.ip_network("10.0.0.0/8")}),
-    re.compile("[\u4e00-\u9fff]+"), re.compile(b"x"),
+    re.compile("[\u4e00-\u9fff]+"), re.compile(b"x"), {(x, y): x for x in range(30) for y in range(30)},
+    AIMessageChunk("", tool_call_chunks=[ToolCallChunk(name="f", args='{"text": "' + "x" * 500, id="i", index=0)]),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("value", HONEST, ids=repr)
+@pytest.mark.parametrize("value", HONEST, ids=lambda value: f"{value!r:.60}")
 def test_honest_values_are_read_as_before(value: Any) -> None:
     kind, data = JsonPlusSerializer().dumps_typed({"x": [value]})
     [read] = OfficialValueReader().read(kind, data)["x"]

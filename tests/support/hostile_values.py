@@ -9,6 +9,7 @@ import signal
 import sys
 from typing import Any
 
+import numpy as np
 import ormsgpack
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
@@ -16,12 +17,24 @@ from holdfast.adapters.langgraph.allowed_types import SaverTypes
 from holdfast.adapters.langgraph.official_value import OfficialValueReader, UnreadableError
 from holdfast.codec.codec import Codec
 from holdfast.errors import HoldfastError
+from holdfast.importers import checkpnt_state
 
 SECONDS = 5
 SINGLE, POSITIONAL, KEYWORDS, METHOD, PYDANTIC_1, PYDANTIC_2 = range(6)
 NET = "0.0.0.0/0"
 LONG_PATTERN = "(a|b)" * 43_600
 WIDE_PATTERN = "".join(f"[{chr(0x100 + at)}-\uffff]" for at in range(800))
+
+
+UNFINISHED = "[" + "1," * 50_000 + "x," + "1," * 50_000  # LangChain would parse it 100,000 times
+CHUNK = {"content": "", "tool_call_chunks": [{"name": "f", "args": UNFINISHED, "id": "i", "index": 0}]}
+
+
+def equal_hashes(length: int) -> bytes:
+    """A map whose keys, tuples of -1 and -2, all have the same hash."""
+    bits = [f"{number:0{length}b}" for number in range(1 << length)]
+    keys = [b"\xdc" + length.to_bytes(2) + bytes(0xFF - int(bit) for bit in one) for one in bits]
+    return b"\xdf" + len(keys).to_bytes(4) + b"\xc0".join(keys) + b"\xc0"
 
 
 def ext(code: int, *stored: Any) -> ormsgpack.Ext:
@@ -80,11 +93,17 @@ OFFICIAL: dict[str, Any] = {
         "Item",
         {"value": {}, "key": "k", "namespace": network(), "created_at": "2026-01-01", "updated_at": "2026-01-01"},
     ),
+    "chunk of unfinished JSON": ext(PYDANTIC_2, "langchain_core.messages.ai", "AIMessageChunk", CHUNK, "x"),
     "interrupt of a network": ext(KEYWORDS, "langgraph.types", "Interrupt", {"value": 1, "ns": network()}),
     "zone that is a path": ext(SINGLE, "zoneinfo", "ZoneInfo", "../../../etc/passwd"),
     "long uuid": ext(SINGLE, "uuid", "UUID", "0" * 1_000_000),
 }
-RAW_OFFICIAL = {"nested objects": nested(90, 1000), "copied texts": wide(5_000_000, 90)}
+RAW_OFFICIAL = {
+    "nested objects": nested(90, 1000),
+    "copied texts": wide(5_000_000, 90),
+    "keys of equal hashes": equal_hashes(15),
+    "keys of equal hashes in an object": ormsgpack.packb(ormsgpack.Ext(7, equal_hashes(15))),
+}
 COLUMNS: dict[str, tuple[Any, Any]] = {
     "a number as a value": ("bytes", 5_000_000_000),
     "a number as msgpack": ("msgpack", 5_000_000_000),
@@ -99,6 +118,21 @@ COLUMNS: dict[str, tuple[Any, Any]] = {
             {
                 "lc": 2, "type": "constructor", "id": ["collections", "deque"],
                 "args": [{"lc": 2, "type": "constructor", "id": ["ipaddress", "IPv4Network"], "args": [NET]}],
+            }
+        ).encode(),
+    ),
+    "json chunk of unfinished JSON": (
+        "json",
+        json.dumps(
+            {"lc": 1, "type": "constructor", "id": ["langchain", "AIMessageChunk"], "kwargs": CHUNK}
+        ).encode(),
+    ),
+    "json chunk with arguments": (
+        "json",
+        json.dumps(
+            {
+                "lc": 2, "type": "constructor", "id": ["langchain_core", "messages", "ai", "AIMessageChunk"],
+                "args": [""], "kwargs": {"tool_call_chunks": CHUNK["tool_call_chunks"]},
             }
         ).encode(),
     ),
@@ -130,6 +164,10 @@ OWN = {
         "langgraph:Item", {"value": {}, "key": "k", "namespace": own_network(), "created_at": "2026-01-01",
                            "updated_at": "2026-01-01"}
     ),
+    "shape of huge numbers": own(
+        "numpy:ndarray",
+        {"dtype": "<f8", "shape": [ormsgpack.Ext(1, b"\x7f" * 1_000_000)] * 8, "order": "C", "data": b""},
+    ),
     "names of equal hashes": own("langchain:HumanMessage", beside([at * (2**61 - 1) for at in range(8)] * 20_000)),
     "millions of names": own("langchain:HumanMessage", {"content": "", "": "," * 5_000_000}),
 }  # fmt: skip
@@ -152,9 +190,17 @@ def outcome(read: Any, *given: Any) -> str:
         signal.alarm(0)
 
 
+def unpack_checkpnt(payload: bytes) -> Any:
+    try:
+        return checkpnt_state.unpack(payload)
+    except ValueError as error:
+        raise UnreadableError(str(error)) from error
+
+
 def main() -> None:
     codec = Codec(SaverTypes())
     assert _DeltaSnapshot is not None
+    assert np is not None  # else its arrays are not built at all
     said = {
         f"langgraph: {name}": outcome(OfficialValueReader().read, "msgpack", ormsgpack.packb(one))
         for name, one in OFFICIAL.items()
@@ -163,6 +209,7 @@ def main() -> None:
         f"langgraph: {name}": outcome(OfficialValueReader().read, "msgpack", one) for name, one in RAW_OFFICIAL.items()
     }
     said |= {f"column: {name}": outcome(OfficialValueReader().read, *one) for name, one in COLUMNS.items()}
+    said["checkpnt: keys of equal hashes"] = outcome(unpack_checkpnt, equal_hashes(15))
     said |= {f"own: {name}": outcome(codec.decode, one) for name, one in OWN.items()}
     said["encode"] = outcome(codec.encode, {"user": {"pattern": re.compile("a" * 5000)}}, "execution_state")
     json.dump(said, sys.stdout)

@@ -94,7 +94,9 @@ def _array(parts: Any) -> Any:
     dtype = _checked_dtype(numpy, expect(parts, dict)["dtype"])
     shape = [expect(length, int) for length in expect(parts["shape"], list)]
     data, order = expect(parts["data"], bytes), expect(parts["order"], str)
-    if len(shape) > _MAX_DIMENSIONS or any(length < 0 for length in shape) or order not in ("C", "F"):
+    # Lengths first: the product of a few numbers of a megabyte each would take hours.
+    is_shape = len(shape) <= _MAX_DIMENSIONS and all(0 <= length < 1 << 63 for length in shape)
+    if not is_shape or order not in ("C", "F"):
         raise ValueError("it has no shape")
     if math.prod(shape) * dtype.itemsize != len(data):
         raise ValueError(f"it has {len(data)} bytes, which is not what its shape asks for")

@@ -11,7 +11,7 @@ from holdfast.codec import ext_codes
 from holdfast.errors import CorruptError
 
 # Per first byte: the size of the length field, and the unit of that length.
-_FIXED, _BYTES, _EXT, _ARRAY, _MAP, _UNKNOWN = range(6)
+FIXED, BYTES, EXT, ARRAY, MAP, UNKNOWN = range(6)
 _PAYLOADS_WITH_VALUES = frozenset(
     {ext_codes.TUPLE, ext_codes.MAP, ext_codes.SET, ext_codes.FROZENSET, ext_codes.OBJECT, ext_codes.FRACTION}
 )
@@ -20,27 +20,27 @@ _PAYLOADS_WITH_VALUES = frozenset(
 def _layout(first: int) -> tuple[int, int, int]:
     """Return (kind, size of the length field, length or extra bytes if known)."""
     if first <= 0x7F or first >= 0xE0 or first in (0xC0, 0xC2, 0xC3):
-        return _FIXED, 0, 0
+        return FIXED, 0, 0
     if first <= 0x8F:
-        return _MAP, 0, first & 0x0F
+        return MAP, 0, first & 0x0F
     if first <= 0x9F:
-        return _ARRAY, 0, first & 0x0F
+        return ARRAY, 0, first & 0x0F
     if first <= 0xBF:
-        return _FIXED, 0, first & 0x1F
+        return FIXED, 0, first & 0x1F
     table = {
-        0xC4: (_BYTES, 1, 0), 0xC5: (_BYTES, 2, 0), 0xC6: (_BYTES, 4, 0),
-        0xC7: (_EXT, 1, 0), 0xC8: (_EXT, 2, 0), 0xC9: (_EXT, 4, 0),
-        0xCA: (_FIXED, 0, 4), 0xCB: (_FIXED, 0, 8),
-        0xCC: (_FIXED, 0, 1), 0xCD: (_FIXED, 0, 2), 0xCE: (_FIXED, 0, 4), 0xCF: (_FIXED, 0, 8),
-        0xD0: (_FIXED, 0, 1), 0xD1: (_FIXED, 0, 2), 0xD2: (_FIXED, 0, 4), 0xD3: (_FIXED, 0, 8),
-        0xD4: (_EXT, 0, 1), 0xD5: (_EXT, 0, 2), 0xD6: (_EXT, 0, 4), 0xD7: (_EXT, 0, 8), 0xD8: (_EXT, 0, 16),
-        0xD9: (_BYTES, 1, 0), 0xDA: (_BYTES, 2, 0), 0xDB: (_BYTES, 4, 0),
-        0xDC: (_ARRAY, 2, 0), 0xDD: (_ARRAY, 4, 0), 0xDE: (_MAP, 2, 0), 0xDF: (_MAP, 4, 0),
+        0xC4: (BYTES, 1, 0), 0xC5: (BYTES, 2, 0), 0xC6: (BYTES, 4, 0),
+        0xC7: (EXT, 1, 0), 0xC8: (EXT, 2, 0), 0xC9: (EXT, 4, 0),
+        0xCA: (FIXED, 0, 4), 0xCB: (FIXED, 0, 8),
+        0xCC: (FIXED, 0, 1), 0xCD: (FIXED, 0, 2), 0xCE: (FIXED, 0, 4), 0xCF: (FIXED, 0, 8),
+        0xD0: (FIXED, 0, 1), 0xD1: (FIXED, 0, 2), 0xD2: (FIXED, 0, 4), 0xD3: (FIXED, 0, 8),
+        0xD4: (EXT, 0, 1), 0xD5: (EXT, 0, 2), 0xD6: (EXT, 0, 4), 0xD7: (EXT, 0, 8), 0xD8: (EXT, 0, 16),
+        0xD9: (BYTES, 1, 0), 0xDA: (BYTES, 2, 0), 0xDB: (BYTES, 4, 0),
+        0xDC: (ARRAY, 2, 0), 0xDD: (ARRAY, 4, 0), 0xDE: (MAP, 2, 0), 0xDF: (MAP, 4, 0),
     }  # fmt: skip
-    return table.get(first, (_UNKNOWN, 0, 0))
+    return table.get(first, (UNKNOWN, 0, 0))
 
 
-_LAYOUTS = tuple(_layout(first) for first in range(256))
+LAYOUTS = tuple(_layout(first) for first in range(256))
 
 # A depth that no value within the limits reaches: for callers that only count items.
 STRUCTURE_DEPTH = 4096
@@ -66,22 +66,22 @@ def check_structure(data: bytes, max_depth: int, max_items: int) -> None:
             raise CorruptError(f"The data holds more than {max_items} items in one value")
         if at >= end:
             return
-        kind, size, length = _LAYOUTS[data[at]]
+        kind, size, length = LAYOUTS[data[at]]
         at += 1
         if size:
             length = int.from_bytes(data[at : at + size])
             at += size
-        if kind <= _BYTES:
+        if kind <= BYTES:
             at += length
-        elif kind == _EXT:
+        elif kind == EXT:
             if data[at : at + 1] and data[at] in _PAYLOADS_WITH_VALUES:
                 open_counts.append(1)
                 at += 1
             else:
                 at += 1 + length
-        elif kind == _ARRAY:
+        elif kind == ARRAY:
             open_counts.append(length)
-        elif kind == _MAP:
+        elif kind == MAP:
             open_counts.append(2 * length)
         else:
             return
@@ -98,13 +98,13 @@ def holds_bin(data: bytes) -> bool:
         first = data[at]
         if 0xC4 <= first <= 0xC6:
             return True
-        kind, size, length = _LAYOUTS[first]
+        kind, size, length = LAYOUTS[first]
         at += 1
         if size:
             length = int.from_bytes(data[at : at + size])
             at += size
-        if kind <= _BYTES:
+        if kind <= BYTES:
             at += length
-        elif kind == _EXT:
+        elif kind == EXT:
             at += 1 + length
     return False

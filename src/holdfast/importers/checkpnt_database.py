@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.errors import UsageError
-from holdfast.importers.readonly_sqlite import columns, connected, signature
+from holdfast.importers.readonly_sqlite import columns, connected, describe, signature
 
 TABLE = "checkpoints"
 _PLACE = "checkpoint_id, agent_id, session_id, parent_id, created_at_ms, expires_at_ms"
@@ -47,7 +47,10 @@ class Database:
         found: list[RowLocation] = []
         try:
             for row in self._connection.execute(f"SELECT rowid, {_PLACE} FROM {TABLE} ORDER BY rowid"):
-                found.append(RowLocation(*row))  # noqa: PERF401 - what was read before an error counts
+                if found and row[0] <= found[-1].rowid:  # pages that are reached in many ways: it would go on for hours
+                    self.damage = f"the database is damaged after row {found[-1].rowid}: its rows begin again"
+                    break
+                found.append(RowLocation(*row))
         except sqlite3.DatabaseError as error:
             behind: list[RowLocation] = []
             last = found[-1].rowid if found else None
@@ -58,7 +61,7 @@ class Database:
                     behind.append(RowLocation(*row))
             found += reversed(behind)
             after = "before the first row" if last is None else f"after row {last}"
-            self.damage = f"the database is damaged {after} ({error}): what lies there can't be read"
+            self.damage = f"the database is damaged {after} ({describe(error)}): what lies there can't be read"
         return found
 
     def payload(self, rowid: int) -> object:

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 
 import ormsgpack
 
+from holdfast.codec.map_keys import keys_are_spread
+
 MAX_GROUPS = 6  # of texts that may have been datetimes: each doubles the attempts
 _OPTIONS = ormsgpack.OPT_NON_STR_KEYS | ormsgpack.OPT_DATETIME_AS_TIMESTAMP_EXT
 Where = tuple[Any, ...]  # the keys that lead to a value; an index of a list is None
@@ -43,6 +45,8 @@ def unpack(payload: object) -> dict[Any, Any]:
     """Return the checkpoint as checkpnt packed it; raise `ValueError` that says what is wrong."""
     if not isinstance(payload, bytes):
         raise ValueError(f"its payload is {type(payload).__name__}, not bytes")  # noqa: TRY004 - one error for all
+    if not keys_are_spread(payload):
+        raise ValueError("its payload has a map whose keys can't be told apart")
     try:
         value = ormsgpack.unpackb(payload, ext_hook=_refuse_extension, option=_OPTIONS)
     except RecursionError:

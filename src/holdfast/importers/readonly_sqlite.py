@@ -3,7 +3,7 @@
 SQLite is opened in modes that never write: a plain read-only connection would create `-wal` and
 `-shm` next to a database in WAL mode. The database may come from a stranger. Only real tables are
 read, no expression of its schema may call a function with side effects, no value is longer than
-`MAX_VALUE_BYTES`, and no statement takes longer than `MAX_SECONDS`.
+`MAX_VALUE_BYTES`, and the CPU time of a statement is bounded by the size of the file.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ import shutil
 import sqlite3
 import stat
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from holdfast.backends.sqlite.call_limits import CallLimit
 from holdfast.errors import CheckpointNotFoundError, CorruptError, StoreError, UsageError
 
 COMPANIONS = ("-wal", "-shm", "-journal")
 
 MAX_VALUE_BYTES = 1 << 29
-MAX_SECONDS = 120.0
-_STEPS = 100_000  # of SQLite's machine between two checks of the clock
 
 
 class LimitedConnection(sqlite3.Connection):
-    """A connection whose statements are interrupted after `MAX_SECONDS`."""
+    """A connection whose statements are interrupted when they read more than the file can hold."""
 
-    _deadline = float("inf")
+    _limit: CallLimit | None = None
 
     def execute(self, *statement: Any) -> sqlite3.Cursor:
-        self._deadline = time.monotonic() + MAX_SECONDS
+        if self._limit is not None:
+            self._limit.begin()
         return super().execute(*statement)
 
-    def limit(self) -> None:
+    def limit(self, path: Path) -> None:
         """Set the limits, before anything of the schema is used."""
         self.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
-        self.set_progress_handler(lambda: time.monotonic() > self._deadline, _STEPS)
+        self._limit = CallLimit(path)
+        self._limit.attach(self)
         for pragma in ("trusted_schema = OFF", "cell_size_check = ON", "query_only = ON"):
             self.execute(f"PRAGMA {pragma}")
 
@@ -66,13 +66,24 @@ def columns(connection: sqlite3.Connection, table: str) -> set[str]:
 
     A view or the like is refused: reading it runs a query that its author wrote.
     """
-    for kind, statement in connection.execute("SELECT type, sql FROM sqlite_schema WHERE name = ?", (table,)):
+    named = "SELECT type, sql FROM sqlite_schema WHERE name = ? COLLATE NOCASE"  # as SQLite finds it
+    for kind, statement in connection.execute(named, (table,)):
         if kind != "table" or str(statement).lower().startswith("create virtual"):
             what = "virtual table" if kind == "table" else kind
             raise UsageError(
                 f"its `{table}` is a {what}, not a table: nothing was read. It is no database of the program"
             )
     return {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")}
+
+
+def describe(error: Exception) -> str:
+    """Return why a statement failed, for people."""
+    return "reading it would take more time than a file of its size needs" if is_endless(error) else str(error)
+
+
+def is_endless(error: Exception) -> bool:
+    """Return whether a statement was interrupted by its limit: another one would fare no better."""
+    return "interrupted" in str(error)
 
 
 def signature(path: Path) -> list[tuple[int, int]]:
@@ -84,7 +95,7 @@ def signature(path: Path) -> list[tuple[int, int]]:
 def _begun(path: Path, scratch: Path, program: str, check: Callable[[sqlite3.Connection], None]) -> LimitedConnection:
     connection = _connected(path, scratch, program)
     try:
-        connection.limit()
+        connection.limit(path)
         # Names are data: text that is not UTF-8 is no reason to leave out its row.
         connection.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
         check(connection)

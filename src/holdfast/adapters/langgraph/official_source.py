@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 from holdfast.adapters.langgraph.official_value import OfficialValueReader, UnreadableError
 from holdfast.adapters.langgraph.row_keys import ThreadNamespace
 from holdfast.errors import StoreError, UsageError
-from holdfast.importers.readonly_sqlite import columns, connected
+from holdfast.importers.readonly_sqlite import columns, connected, describe, is_endless
 
 Tasks = dict[str, dict[int, list[Any]]]  # by task and index: channel, task path, value
 
@@ -64,7 +64,7 @@ class SqliteSource:
         try:
             return _sorted_out(self._connection.execute(_PLACES))
         except sqlite3.DatabaseError as error:
-            raise StoreError(f"the database to import from could not be read: {error}") from error
+            raise _unreadable(error) from error
 
     def checkpoint(self, found: FoundCheckpoint) -> tuple[dict[str, Any], dict[str, Any]]:
         rows = self._rows("type, checkpoint, metadata", "checkpoints", found)
@@ -86,7 +86,16 @@ class SqliteSource:
                 f"SELECT {wanted} FROM {table} WHERE {_ONE}", (*found.place, found.id)
             ).fetchall()
         except (sqlite3.Error, ValueError, OverflowError) as error:
+            if is_endless(error):
+                raise _unreadable(error) from error
             raise UnreadableError(f"its row can't be read: {error}") from error
+
+
+def _unreadable(error: Exception) -> StoreError:
+    return StoreError(
+        f"the database to import from could not be read ({describe(error)}): it is damaged. "
+        "Import a backup; don't use a file from a source that you don't trust"
+    )
 
 
 @contextlib.contextmanager

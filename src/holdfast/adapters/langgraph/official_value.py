@@ -16,12 +16,20 @@ from datetime import datetime
 from typing import Any
 
 import ormsgpack
+from langchain_core.messages import AIMessageChunk
 from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_TYPES
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from holdfast.adapters.langgraph.message_fields import MESSAGE_CLASSES
-from holdfast.adapters.langgraph.standard_values import BUILDERS, arguments_of, expands, keywords_of
+from holdfast.adapters.langgraph.standard_values import (
+    BUILDERS,
+    arguments_of,
+    expands,
+    has_unfinished_json,
+    keywords_of,
+)
 from holdfast.codec.limits import Limits
+from holdfast.codec.map_keys import keys_are_spread
 from holdfast.codec.structure_check import STRUCTURE_DEPTH, check_structure
 
 _SINGLE, _POSITIONAL, _KEYWORDS, _METHOD, _PYDANTIC_1, _PYDANTIC_2, _ARRAY, _SNAPSHOT = range(8)
@@ -85,9 +93,14 @@ class OfficialValueReader:
         try:
             if len(data) > _LIMITS.max_items:  # each item takes at least a byte
                 check_structure(data, STRUCTURE_DEPTH, _LIMITS.max_items)
-            return ormsgpack.unpackb(data, ext_hook=self._hook, option=ormsgpack.OPT_NON_STR_KEYS)
+            return self._decoded(data)
         except Exception as error:  # ormsgpack's own words for what the hook raised
             raise self._error or UnreadableError(f"its MessagePack can't be read: {error}") from error
+
+    def _decoded(self, data: bytes) -> Any:
+        if not keys_are_spread(data):
+            raise UnreadableError("it holds a map whose keys can't be told apart")
+        return ormsgpack.unpackb(data, ext_hook=self._hook, option=ormsgpack.OPT_NON_STR_KEYS)
 
     def _hook(self, code: int, data: bytes) -> Any:
         try:
@@ -97,7 +110,7 @@ class OfficialValueReader:
                 raise UnreadableError("its objects are nested too deeply")
             if self._nesting > _UNCHECKED_NESTING and len(data) > _DEEPEST_INSIDE:
                 check_structure(data, _DEEPEST_INSIDE, _LIMITS.max_items)
-            stored = ormsgpack.unpackb(data, ext_hook=self._hook, option=ormsgpack.OPT_NON_STR_KEYS)
+            stored = self._decoded(data)
             self._nesting -= 1
             return self._object(code, stored)
         except UnreadableError as error:
@@ -134,11 +147,15 @@ class OfficialValueReader:
         cls = self._class(module, name)
         construct = getattr(cls, "construct" if is_old_model else "model_construct", None)
         may_expand = expands([arguments, keywords])
+        if isinstance(cls, type) and issubclass(cls, AIMessageChunk):
+            may_expand = may_expand or has_unfinished_json(keywords)
         if construct is None or arguments:
             if may_expand and (module, name) in SAFE_MSGPACK_TYPES:
-                raise UnreadableError(f"it holds a {name!s:.60} of a whole network, or of a number of that size")
+                raise UnreadableError(
+                    f"it holds a {name!s:.60} of a whole network, a number of that size, or unfinished JSON"
+                )
             return cls(*arguments, **keywords)
-        if not may_expand:  # validation iterates over networks, and makes numbers of Decimals
+        if not may_expand:  # validation iterates over networks, makes numbers of Decimals, and completes JSON
             with contextlib.suppress(Exception):
                 return cls(**keywords)
         return construct(**keywords)  # as LangGraph does: a model that its class would no longer accept

@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import datetime as dt
 import ipaddress
+import json
 import pathlib
 import uuid
 import zoneinfo
@@ -23,6 +24,7 @@ from holdfast.codec.standard_types import address_builder, compiled, expect, mem
 from holdfast.codec.timezones import zone_of_key
 
 MAX_ADDRESSES = 1 << 16  # of a network that an unknown constructor is given
+MAX_UNFINISHED = 256  # characters of JSON that LangChain may complete
 MAX_EXPONENT = 10_000  # of a Decimal that an unknown constructor is given
 
 ADDRESSES = tuple(
@@ -117,6 +119,34 @@ def expands(value: Any) -> bool:
         elif isinstance(one, _CONTAINERS):
             waiting += one
     return False
+
+
+def has_unfinished_json(fields: Mapping[str, Any]) -> bool:
+    """Return whether the tool calls of a message's chunk hold a long text that is no JSON.
+
+    LangChain completes it when it validates the message, and parses it once for each of its
+    characters. A message was stored with what came of that.
+    """
+    more = fields.get("additional_kwargs")
+    waiting = [fields.get("tool_call_chunks"), more.get("tool_calls") if isinstance(more, Mapping) else None]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str | bytes | bytearray):
+            if len(one) > MAX_UNFINISHED and not _is_json(one):
+                return True
+        elif isinstance(one, Mapping):
+            waiting += one.values()
+        elif isinstance(one, _CONTAINERS):
+            waiting += one
+    return False
+
+
+def _is_json(text: str | bytes | bytearray) -> bool:
+    try:
+        json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def arguments_of(given: Any) -> Sequence[Any]:
