@@ -1,0 +1,314 @@
+"""Records the model and tool calls of a turn, wherever in a crew, flow or agent they are made.
+
+CrewAI tells a hook of the turn about each request, before the model is asked. The hook then makes the
+model, and the tools of the agent, instances of subclasses that record their calls. That reaches
+agents which are made during the turn: those of a flow's methods, managers and co-workers. Within
+other turns, and outside of any, these classes do what the original ones do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar, copy_context
+from typing import Any
+
+from crewai.core.providers.human_input import reset_provider, set_provider
+from crewai.hooks.dispatch import HookAborted, InterceptionPoint, scoped_hooks
+from crewai.llms.base_llm import BaseLLM
+from crewai.tools.agent_tools.base_agent_tools import BaseAgentTool
+from crewai.tools.base_tool import BaseTool, Tool
+from crewai.tools.tool_failure import ToolFailure
+
+from holdfast.adapters.base.turn import FrameworkTurn, TurnEndedError
+from holdfast.adapters.crewai.answer import dump_answer, is_plain, load_answer
+from holdfast.adapters.crewai.people import HumanInput
+from holdfast.backends.bridge.step import run_inline
+from holdfast.model.effect import EffectKind
+from holdfast.model.tool_effect import AGENT
+
+_journal: ContextVar[CrewJournal | None] = ContextVar("holdfast_crewai_journal", default=None)
+_calls_within: ContextVar[bool] = ContextVar("holdfast_crewai_within", default=False)
+_DATE = re.compile(r"\n\nCurrent Date: [^\n]*")  # of agents with `inject_date`: another one tomorrow
+_NOT_ASKED = ("files", "raw_tool_call_parts")  # of a message: objects of the process
+
+
+class CrewJournal:
+    """The calls of one turn: `journal.run(crew.kickoff)`."""
+
+    def __init__(self, turn: FrameworkTurn) -> None:
+        self.turn = turn
+        self.usage: Counter[str] = Counter()  # tokens of the turn's requests, replayed ones included
+        self._swapped: list[Any] = []
+        self._lock = threading.Lock()
+
+    def run(self, call: Callable[[], Any]) -> Any:
+        """Call a crew or an agent, and record its calls."""
+        # Its context is a copy: CrewAI leaves events open in it if it is interrupted.
+
+        def within() -> Any:
+            with self.recording():
+                return call()
+
+        return copy_context().run(within)
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        token, provider = _journal.set(self), set_provider(HumanInput(self))
+        try:
+            with scoped_hooks({InterceptionPoint.PRE_MODEL_CALL: [self._prepare]}):
+                yield
+        finally:
+            reset_provider(provider)
+            _journal.reset(token)
+            for one in self._swapped:
+                _classes.give_back(one)
+
+    def _prepare(self, context: Any) -> None:
+        """Make the model and the tools of an agent that is about to ask record their calls."""
+        executor = context.executor
+        if isinstance(context.llm, BaseLLM):
+            self._swap(context.llm, _journaled_model)
+        for tool in getattr(executor, "original_tools", None) or ():
+            if isinstance(tool, BaseTool) and not isinstance(tool, BaseAgentTool):
+                self._swap(tool, _journaled_function if isinstance(tool, Tool) else _journaled_tool)
+        for structured in getattr(executor, "tools", None) or ():
+            tool = getattr(structured, "_original_tool", None)
+            if getattr(structured.func, "__self__", None) is tool and tool is not None:
+                structured.func = tool._run  # it was bound before the tool had its new class
+
+    def _swap(self, one: Any, make_class: Callable[[type], type]) -> None:
+        with self._lock:
+            if not any(one is known for known in self._swapped):
+                _classes.swap(one, make_class)
+                self._swapped.append(one)
+
+    # -- calls ---------------------------------------------------------------------------------------------------------
+
+    def call_model(self, llm: BaseLLM, ask: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        request = _Request(ask, args, kwargs)
+
+        def asked() -> dict[str, Any]:
+            with _within():
+                before = dict(llm._token_usage)
+                return request.dump(ask(*args, **kwargs), llm, before)
+
+        with _ended_as_abort():
+            recorded = run_inline(self.turn.call_model(request.agent, request.identity, asked))
+        return self._load(recorded, request, llm)
+
+    async def call_model_async(self, llm: BaseLLM, ask: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        request = _Request(ask, args, kwargs)
+
+        async def asked() -> dict[str, Any]:
+            with _within():
+                before = dict(llm._token_usage)
+                return request.dump(await ask(*args, **kwargs), llm, before)
+
+        with _ended_as_abort():
+            recorded = await self.turn.call_model(request.agent, request.identity, asked)
+        return self._load(recorded, request, llm)
+
+    def _load(self, recorded: Mapping[str, Any], request: _Request, llm: BaseLLM) -> Any:
+        usage = recorded.get("usage", {})
+        with self._lock:
+            self.usage.update(usage)
+            if not request.was_asked:  # the answer is replayed: its tokens are counted as those of the others
+                for name, count in usage.items():
+                    llm._token_usage[name] = llm._token_usage.get(name, 0) + count
+        return load_answer(recorded, request.response_model)
+
+    def call_tool(self, tool: BaseTool, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        arguments = dict(inspect.signature(function).bind_partial(*args).arguments) | kwargs if args else kwargs
+        own_failures: list[Exception] = []
+
+        def call(**given: Any) -> Any:
+            with _within() if effect is None or effect.kind != AGENT else nullcontext():
+                try:
+                    result = function(**given)
+                    if inspect.iscoroutine(result):
+                        result = asyncio.run(result)
+                except Exception as error:
+                    own_failures.append(error)
+                    if effect is not None and effect.kind != EffectKind.READ:
+                        raise  # the ledger must see it
+                    return _dump_failure(error)
+            return _dump_result(tool, result)
+
+        effect = self.turn.find_effect(tool.name, function)
+        with _ended_as_abort():
+            result = run_inline(
+                self.turn.call_tool(tool.name, arguments, call, function=function, failed=_dump_failure)
+            )
+        if isinstance(result, Mapping) and _FAILED in result:
+            raise own_failures[-1] if own_failures else RuntimeError(result[_FAILED])
+        return ToolFailure.model_validate(result[_REPORTED]) if _is_report(result) else result
+
+
+class _Request:
+    """One request to a model: who asks, and what identifies it."""
+
+    def __init__(self, ask: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        bound = inspect.signature(BaseLLM.call).bind_partial(None, *args, **kwargs).arguments
+        messages, tools = bound.get("messages"), bound.get("tools") or ()
+        self.response_model = bound.get("response_model")
+        self.agent = getattr(bound.get("from_agent"), "role", None) or "model"
+        self.was_asked = False
+        self.identity = {
+            "messages": [_identify(one) for one in messages] if isinstance(messages, Sequence) else messages,
+            "tools": sorted(_name_of(tool) for tool in tools),
+            "output": None if self.response_model is None else self.response_model.__qualname__,
+        }
+
+    def dump(self, answer: Any, llm: BaseLLM, before: Mapping[str, int]) -> dict[str, Any]:
+        self.was_asked = True
+        counted = Counter(llm._token_usage)
+        counted.subtract(before)
+        usage = {name: count for name, count in counted.items() if count}
+        return {**dump_answer(answer), **({"usage": usage} if usage else {})}
+
+
+def _identify(message: Any) -> Any:
+    """Return what identifies a message in every life of the program."""
+    if isinstance(message, str):
+        return _DATE.sub("", message)
+    if not isinstance(message, Mapping):
+        return message
+    kept = {name: value for name, value in message.items() if name not in _NOT_ASKED}
+    if isinstance(kept.get("content"), str):
+        kept["content"] = _DATE.sub("", kept["content"])
+    return kept
+
+
+def _name_of(tool: Any) -> str:
+    described = tool.get("function", tool) if isinstance(tool, Mapping) else tool
+    return str(described.get("name") if isinstance(described, Mapping) else getattr(described, "name", described))
+
+
+# -- results of tools ------------------------------------------------------------------------------------------------
+
+_FAILED, _REPORTED = "holdfast_failed", "holdfast_reported_failure"
+
+
+def _dump_failure(error: Exception) -> dict[str, str]:
+    return {_FAILED: str(error)}
+
+
+def _dump_result(tool: BaseTool, result: Any) -> Any:
+    """Return a result as plain data. Of other objects the model sees the text, so that is recorded."""
+    if isinstance(result, ToolFailure):
+        return {_REPORTED: result.model_dump(mode="json")}
+    return result if is_plain(result) else tool.format_output_for_agent(result)
+
+
+def _is_report(result: Any) -> bool:
+    return isinstance(result, Mapping) and _REPORTED in result
+
+
+# -- the context of a call -------------------------------------------------------------------------------------------
+
+
+def _find_journal() -> CrewJournal | None:
+    """Return the journal of this turn; None within a call that is recorded as a whole."""
+    return None if _calls_within.get() else _journal.get()
+
+
+@contextmanager
+def _within() -> Iterator[None]:
+    """Mark a call that is recorded as a whole: a model may call tools, or another model, by itself."""
+    token = _calls_within.set(True)
+    try:
+        yield
+    finally:
+        _calls_within.reset(token)
+
+
+@contextmanager
+def _ended_as_abort() -> Iterator[None]:
+    """Raise the end of a turn as the exception that CrewAI neither retries nor shows to the model.
+
+    It is no BaseException: a task with `async_execution` would hide that, and its crew would wait forever.
+    """
+    try:
+        yield
+    except TurnEndedError as error:
+        raise HookAborted(str(error), source="holdfast") from error
+
+
+# -- classes -----------------------------------------------------------------------------------------------------------
+
+
+class _SwappedClasses:
+    """The objects that have a class which records calls, and how many turns need it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made: dict[tuple[type, Any], type] = {}
+        self._users: dict[int, tuple[Any, type, int]] = {}  # by id: the object, its own class, how many turns
+
+    def swap(self, one: Any, make_class: Callable[[type], type]) -> None:
+        with self._lock:
+            _, own, users = self._users.get(id(one), (one, type(one), 0))
+            if not users:
+                made = self._made.get((own, make_class)) or self._made.setdefault((own, make_class), make_class(own))
+                one.__class__ = made
+            self._users[id(one)] = (one, own, users + 1)
+
+    def give_back(self, one: Any) -> None:
+        with self._lock:
+            _, own, users = self._users.pop(id(one))
+            if users > 1:
+                self._users[id(one)] = (one, own, users - 1)
+            else:
+                one.__class__ = own
+
+
+_classes = _SwappedClasses()
+
+
+def _journaled_model(kind: type) -> type:
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        journal, ask = _find_journal(), kind.call.__get__(self)  # type: ignore[attr-defined]
+        return ask(*args, **kwargs) if journal is None else journal.call_model(self, ask, args, kwargs)
+
+    async def acall(self: Any, *args: Any, **kwargs: Any) -> Any:
+        journal, ask = _find_journal(), kind.acall.__get__(self)  # type: ignore[attr-defined]
+        if journal is None:
+            return await ask(*args, **kwargs)
+        return await journal.call_model_async(self, ask, args, kwargs)
+
+    for method in (call, acall):  # the original has CrewAI's retries already
+        setattr(method, "_crewai_rate_limit_wrapped", True)  # noqa: B010 - no attribute that a type checker knows
+    return _subclass(kind, call=call, acall=acall)
+
+
+def _journaled_tool(kind: type) -> type:
+    def _run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        journal, run = _find_journal(), kind._run.__get__(self)  # type: ignore[attr-defined]
+        return run(*args, **kwargs) if journal is None else journal.call_tool(self, run, args, kwargs)
+
+    return _subclass(kind, _run=_run)
+
+
+def _journaled_function(kind: type) -> type:
+    """Return a class for tools of functions: `run` of these calls the function itself."""
+
+    def find_function(self: Any) -> Any:
+        journal, function = _find_journal(), self.__dict__["func"]
+        if journal is None:
+            return function
+        return lambda *args, **kwargs: journal.call_tool(self, function, args, kwargs)
+
+    made = _subclass(kind)
+    made.func = property(find_function)  # type: ignore[attr-defined]  # it hides the field of the instance
+    return made
+
+
+def _subclass(kind: type, **members: Any) -> type:
+    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, **members}
+    return type(kind)(kind.__name__, (kind,), names)

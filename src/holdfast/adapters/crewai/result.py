@@ -1,0 +1,104 @@
+"""The result of a turn as plain data beside the conversation, and back.
+
+The conversation has the messages themselves. Recorded is how many of them belong to which task, and
+what they don't say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from crewai.crews.crew_output import CrewOutput
+from crewai.lite_agent_output import LiteAgentOutput
+from crewai.tasks.task_output import TaskOutput
+from crewai.types.usage_metrics import UsageMetrics
+from pydantic import BaseModel
+
+from holdfast.adapters.crewai.answer import is_plain
+
+_OF_A_MESSAGE = ("role", "content", "tool_calls", "tool_call_id", "name")
+AUTHOR = "agent"
+"""The key of a stored message that has the role of the agent whose conversation it is in."""
+
+
+def dump_messages(messages: Sequence[Mapping[str, Any]], agent: str) -> list[dict[str, Any]]:
+    """Return messages as plain data: without files and objects of a provider's package."""
+    return [_dump_message(message) | {AUTHOR: agent} for message in messages]
+
+
+def load_messages(stored: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in message.items() if name != AUTHOR} for message in stored]
+
+
+def _dump_message(message: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {name: message[name] for name in _OF_A_MESSAGE if message.get(name) is not None or name == "content"}
+    return {name: value if is_plain(value) else str(value) for name, value in kept.items() if name in message}
+
+
+# -- crews -------------------------------------------------------------------------------------------------------------
+
+
+def dump_crew_output(output: CrewOutput, before: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the output as plain data, and the messages that it adds to the `before` of the conversation."""
+    added = [message for task in output.tasks_output for message in dump_messages(task.messages, task.agent)]
+    recorded = {
+        **output.model_dump(mode="json", exclude={"tasks_output", "pydantic"}),
+        "tasks_output": [_dump_task_output(task) for task in output.tasks_output],
+        "before": before,
+    }
+    if output.pydantic is not None:
+        recorded["pydantic"] = output.pydantic.model_dump(mode="json")
+    return recorded, added
+
+
+def load_crew_output(recorded: Mapping[str, Any], messages: Sequence[Any], tasks: Sequence[Any]) -> CrewOutput:
+    """Return the output. `tasks` are the crew's: they know the classes of structured outputs."""
+    position, loaded = recorded["before"], []
+    for about, task in zip(recorded["tasks_output"], [*tasks, *([None] * len(recorded["tasks_output"]))], strict=False):
+        own = messages[position : position + about["messages"]]
+        loaded.append(_load_task_output(about, load_messages(own), task))
+        position += about["messages"]
+    plain = {name: value for name, value in recorded.items() if name not in ("tasks_output", "pydantic", "before")}
+    output = CrewOutput(**{**plain, "token_usage": UsageMetrics(**plain["token_usage"])}, tasks_output=loaded)
+    if recorded.get("pydantic") is not None and loaded:
+        output.pydantic = loaded[-1].pydantic
+    return output
+
+
+def _dump_task_output(task: TaskOutput) -> dict[str, Any]:
+    plain = task.model_dump(mode="json", exclude={"messages", "pydantic", "summary"}, exclude_none=True)
+    if task.pydantic is not None:
+        plain["pydantic"] = task.pydantic.model_dump(mode="json")
+    return {**plain, "messages": len(task.messages)}
+
+
+def _load_task_output(about: Mapping[str, Any], messages: list[dict[str, Any]], task: Any) -> TaskOutput:
+    kind = getattr(task, "output_pydantic", None) or getattr(task, "response_model", None)
+    output = TaskOutput(**{name: value for name, value in about.items() if name not in ("messages", "pydantic")})
+    output.pydantic = _load_model(about.get("pydantic"), kind)
+    output.messages = messages
+    return output
+
+
+# -- agents ------------------------------------------------------------------------------------------------------------
+
+
+def dump_agent_output(output: LiteAgentOutput) -> dict[str, Any]:
+    recorded: dict[str, Any] = output.model_dump(mode="json", exclude={"messages", "pydantic"}, exclude_none=True)
+    if output.pydantic is not None:
+        recorded["pydantic"] = output.pydantic.model_dump(mode="json")
+    return recorded
+
+
+def load_agent_output(recorded: Mapping[str, Any], messages: Sequence[Any], kind: Any) -> LiteAgentOutput:
+    plain = {name: value for name, value in recorded.items() if name not in ("pydantic", "before", "added")}
+    first = recorded["before"]
+    output = LiteAgentOutput(**plain, messages=load_messages(messages[first : first + recorded["added"]]))
+    output.pydantic = _load_model(recorded.get("pydantic"), kind)
+    return output
+
+
+def _load_model(data: Any, kind: Any) -> BaseModel | None:
+    """Return a structured output as an instance of its class, which the caller's program has."""
+    return None if data is None or kind is None else kind.model_validate(data)

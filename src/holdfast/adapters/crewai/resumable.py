@@ -1,0 +1,141 @@
+"""`resumable(target, ...)`: a crew, flow or agent of CrewAI whose turns continue after a crash."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from crewai import Agent, Crew
+from crewai.crews.crew_output import CrewOutput
+from crewai.lite_agent_output import LiteAgentOutput
+from crewai.types.usage_metrics import UsageMetrics
+
+from holdfast.adapters.base.install import warn_if_untested
+from holdfast.adapters.base.session import ResumableSession, TurnEnd
+from holdfast.adapters.base.turn import FrameworkTurn
+from holdfast.adapters.crewai.journal import CrewJournal
+from holdfast.adapters.crewai.result import (
+    dump_agent_output,
+    dump_crew_output,
+    dump_messages,
+    load_agent_output,
+    load_crew_output,
+    load_messages,
+)
+from holdfast.errors import UsageError
+from holdfast.model.framework import Framework
+from holdfast.model.tool_effect import Effect
+
+warn_if_untested("crewai", "1.15.30", "2")
+
+ENTRY = "kickoff"  # of all entry points: a turn that was begun by one may be finished by another
+
+
+def resumable(
+    target: Any,
+    *,
+    session_id: str,
+    store: Any = None,
+    agent_id: str | None = None,
+    workspace: str | os.PathLike[str] | None = None,
+    tools: Mapping[str, Effect | str] | None = None,
+) -> Any:
+    """Return the crew, flow or agent with `kickoff` and `kickoff_async`, which continue after a crash.
+
+    `store` is a `SyncClient`, a URL, or None for `.holdfast/store.db`. `tools` declares what tools do,
+    by their names.
+    """
+    kinds = ((Crew, ResumableCrew, "crew"), (Agent, ResumableCrewAgent, "agent"))
+    for kind, made, name in kinds:
+        if isinstance(target, kind):
+            named = getattr(target, "role", None) or getattr(target, "name", None)
+            if name == "flow":
+                named = named or type(target).__name__
+            session = ResumableSession(
+                Framework.CREWAI,
+                session_id=session_id,
+                store=store,
+                agent_id=agent_id or named or name,
+                workspace=workspace,
+                tools=tools,
+                is_async=False,
+            )
+            return made(target, session)
+    raise UsageError(f"resumable() takes a Crew, a Flow or an Agent of CrewAI, not a {type(target).__name__}")
+
+
+class ResumableCrew:
+    """A crew and its kickoffs in a store. Options of the entry points are the crew's.
+
+    `turn` identifies a kickoff. Without it, a kickoff is known by its inputs, and by how many kickoffs
+    with these inputs this process has finished.
+    """
+
+    def __init__(self, crew: Crew, session: ResumableSession) -> None:
+        self.crew = crew
+        self._session = session
+
+    def kickoff(self, inputs: dict[str, Any] | None = None, *, turn: str | None = None, **options: Any) -> CrewOutput:
+        """Kick the crew off, or continue; a finished kickoff returns its recorded output."""
+        if self.crew.stream:
+            raise UsageError(
+                "the crew has stream=True: a resumable crew returns whole outputs. Set crew.stream = False"
+            )
+
+        def body(turn_: FrameworkTurn) -> TurnEnd:
+            journal = CrewJournal(turn_)
+            output = journal.run(lambda: self.crew.kickoff(inputs=inputs, **options))
+            if journal.usage:  # CrewAI counts the tokens of the process, which may have begun in this turn
+                output.token_usage = UsageMetrics(**journal.usage)
+            history = turn_.state.get("messages", [])
+            recorded, added = dump_crew_output(output, len(history))
+            return TurnEnd(output, recorded, {"messages": [*history, *added]})
+
+        def load(recorded: Mapping[str, Any]) -> CrewOutput:
+            return load_crew_output(recorded, self._session.state["messages"], self.crew.tasks)
+
+        loaded: CrewOutput = self._session.take_turn_sync(ENTRY, inputs, turn, body, load)
+        return loaded
+
+    async def kickoff_async(self, inputs: dict[str, Any] | None = None, **options: Any) -> CrewOutput:
+        """`kickoff` in a thread, as CrewAI does it."""
+        return await asyncio.to_thread(self.kickoff, inputs, **options)
+
+
+class ResumableCrewAgent:
+    """An agent and its conversation in a store: each kickoff sees the messages of the earlier ones."""
+
+    def __init__(self, agent: Agent, session: ResumableSession) -> None:
+        self.agent = agent
+        self._session = session
+
+    def kickoff(
+        self, messages: str | Sequence[Mapping[str, Any]], *, turn: str | None = None, **options: Any
+    ) -> LiteAgentOutput:
+        """Kick the agent off, or continue; a finished kickoff returns its recorded output."""
+        given = (
+            [{"role": "user", "content": messages}] if isinstance(messages, str) else [dict(one) for one in messages]
+        )
+
+        def body(turn_: FrameworkTurn) -> TurnEnd:
+            history = turn_.state.get("messages", [])
+            journal = CrewJournal(turn_)
+            said = [*load_messages(history), *given]
+            output = journal.run(lambda: self.agent.kickoff(said, **options))
+            asked = len(history) + len(given) + sum(one["role"] == "system" for one in output.messages[:1])
+            added = dump_messages([*given, *output.messages[asked:]], self.agent.role)
+            recorded = {**dump_agent_output(output), "before": len(history), "added": len(added)}
+            return TurnEnd(output, recorded, {"messages": [*history, *added]})
+
+        def load(recorded: Mapping[str, Any]) -> LiteAgentOutput:
+            return load_agent_output(recorded, self._session.state["messages"], options.get("response_format"))
+
+        about = messages if isinstance(messages, str) else dump_messages(given, self.agent.role)
+        loaded: LiteAgentOutput = self._session.take_turn_sync(ENTRY, about, turn, body, load)
+        return loaded
+
+    async def kickoff_async(self, messages: str | Sequence[Mapping[str, Any]], **options: Any) -> LiteAgentOutput:
+        """`kickoff` in a thread of its own: the store's commits block."""
+        return await asyncio.to_thread(self.kickoff, messages, **options)

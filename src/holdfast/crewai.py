@@ -1,0 +1,8 @@
+"""Crews and agents of CrewAI that continue after a crash: `resumable(crew, session_id=...)`."""
+
+from holdfast.adapters.base.install import required
+
+with required("CrewAI", "crewai", "pydantic", extra="crewai"):
+    from holdfast.adapters.crewai.resumable import ResumableCrew, ResumableCrewAgent, resumable
+
+__all__ = ["ResumableCrew", "ResumableCrewAgent", "resumable"]
