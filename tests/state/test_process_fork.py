@@ -7,16 +7,22 @@ import gc
 import json
 import subprocess
 import sys
+import threading
+import time
 import weakref
 from collections import Counter
 from typing import Any
 
 import pytest
 from campaign import SOAK
+from forking_writer import forked
 from paths import SUPPORT
 from stores import Store
 
 from holdfast import SyncClient
+from holdfast.backends.port import RowKey
+from holdfast.backends.sqlite import schema
+from holdfast.backends.sqlite.backend import SqliteBackend
 
 pytestmark = pytest.mark.every_store
 
@@ -58,6 +64,45 @@ def test_children_save_and_the_parent_goes_on(store: Store, kind: str, way: str)
         assert saved.keys() >= set(told["acknowledged"])
         assert Counter(saved.values())["child"] == 2 * len(told["children"])
         assert client.verify().ok
+
+
+def test_a_store_that_another_thread_opens_meanwhile(tmp_path, monkeypatch):
+    """No thread is in SQLite at the moment of a fork, not even one that opens a store just then."""
+    in_use = SqliteBackend(tmp_path / "one.db")
+    held, inside, is_over = threading.Event(), threading.Event(), threading.Event()
+    check = schema.check
+
+    def hold() -> None:
+        with in_use._writing:  # as a commit does: the fork waits for it
+            held.set()
+            inside.wait(1)
+
+    def open_another() -> None:
+        time.sleep(0.3)  # by now the fork waits
+        SqliteBackend(tmp_path / "two.db").close()
+
+    def check_slowly(connection, path):
+        if path.name == "two.db":
+            inside.set()
+            is_over.wait(20)
+        return check(connection, path)
+
+    monkeypatch.setattr(schema, "check", check_slowly)
+    threads = [threading.Thread(target=hold), threading.Thread(target=open_another)]
+    for thread in threads:
+        thread.start()
+    held.wait()
+
+    def use_stores() -> str:
+        """A fork in the child waits for all stores that it knows."""
+        return forked(lambda: str(in_use.rows([RowKey("", b"")])), 5)
+
+    said = forked(use_stores, 10)
+    is_over.set()
+    for thread in threads:
+        thread.join(20)
+    in_use.close()
+    assert said == "[None]"
 
 
 def test_clients_are_collected_all_the_same():

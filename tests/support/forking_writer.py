@@ -118,14 +118,15 @@ def main(url: str, kind: str, children: int, way: str) -> None:
     os._exit(0)
 
 
-def forked(work: Callable[[], str]) -> str:
+def forked(work: Callable[[], str], seconds: float = SECONDS) -> str:
+    """Run `work` in a forked child and return what it says; `hangs` if it says nothing for so long."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.write(writing, work().encode()[:2000])
         os._exit(0)
     os.close(writing)
-    heard, _, _ = select.select([reading], [], [], SECONDS)
+    heard, _, _ = select.select([reading], [], [], seconds)
     if not heard:
         os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)

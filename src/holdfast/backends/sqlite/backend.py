@@ -94,7 +94,8 @@ class SqliteBackend:
         self._limits = {role: CallLimit(self._path) for role in ("_writer", "_reader")}
         self._files = StoreFiles(self._path)
         is_empty = self._files.make()
-        _backends.add(self)
+        with _registering:
+            _backends.add(self)
         with self._writing, self._translated("opened"):
             self._connected("_writer")  # now, not in the first save
             if is_empty:
@@ -498,34 +499,36 @@ class SqliteBackend:
         return translate(error, self._path, doing, self._timeout)
 
 
-# Nothing of SQLite may cross a fork: the child would believe to hold locks that it does not. So the
-# forking thread closes all connections first; they are reopened on demand, on both sides.
+# Nothing of SQLite may cross a fork: the child would believe to hold locks that it does not, and a mutex of
+# the library that another thread held would stay locked in it. So the forking thread lets no store be opened,
+# waits for all calls, and closes all connections; they are reopened on demand, on both sides.
 _backends: WeakSet[SqliteBackend] = WeakSet()
-_held_for_fork: dict[int, list[SqliteBackend]] = {}  # by the thread that forks: two may fork at a time
+_registering = threading.Lock()
+_held_for_fork: list[threading.Lock] = []
 
 
 def _before_fork() -> None:
-    held = _held_for_fork[get_ident()] = []
+    _hold_for_fork(_registering)
     for backend in sorted(_backends, key=id):
-        backend._writing.acquire()
-        backend._reading.acquire()
+        _hold_for_fork(backend._writing)
+        _hold_for_fork(backend._reading)
         backend._discard("_reader")
         backend._discard("_writer")
-        held.append(backend)
+
+
+def _hold_for_fork(lock: threading.Lock) -> None:
+    lock.acquire()
+    _held_for_fork.append(lock)
 
 
 def _after_fork() -> None:
-    for backend in reversed(_held_for_fork.pop(get_ident(), [])):
-        backend._reading.release()
-        backend._writing.release()
+    held = _held_for_fork.copy()
+    _held_for_fork.clear()  # before `_registering` is released, the first in the list: another thread may fork next
+    for lock in reversed(held):
+        lock.release()
 
 
-def _after_fork_in_child() -> None:
-    _after_fork()
-    _held_for_fork.clear()  # another thread of the parent may have been about to fork
-
-
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:
