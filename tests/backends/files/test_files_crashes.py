@@ -174,7 +174,7 @@ WRITER = """
 import sys
 from holdfast.backends.files import FilesBackend
 from holdfast.backends.port import Commit, RowKey
-from holdfast.testing.harness import TREE, append, head, record, sha256
+from holdfast.testing.harness import TREE, append, hash_bytes, head, record
 
 backend = FilesBackend(sys.argv[1], sys.argv[2])
 (row,) = backend.rows([RowKey("head", b"run-001", TREE)])
@@ -183,7 +183,7 @@ while True:
     number += 1
     blob = b"%d" % number * 1000
     (outcome,) = backend.commit_all([Commit(
-        TREE, record(number), segments=[append(1, number - 1, b"x")], blobs={sha256(blob): blob},
+        TREE, record(number), segments=[append(1, number - 1, b"x")], blobs={hash_bytes(blob): blob},
         rows=[head(b"%d" % number, number - 1)],
     )])
     if outcome:

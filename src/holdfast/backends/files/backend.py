@@ -81,7 +81,7 @@ class FilesBackend:
         self._disk = Disk(self._root, durable=durability == "full")
         self._journal = CommitJournal(self._disk)
         self._lock = StoreLock(self._disk.tree, layout.LOCK, timeout)
-        self._is_prepared = False  # for writing
+        self._prepared: tuple[int, int] | None = None  # the identity of the store that is ready for writing
         try:
             self._open()
         except BaseException as error:
@@ -109,9 +109,10 @@ class FilesBackend:
 
     def _prepare(self) -> None:
         """Put the store into the state that writers need, and carry out a pending journal."""
+        is_prepared = self._prepared is not None and self._check_is_there() == self._prepared
         self._disk.make_folder(layout.STAGED)
         self._journal.replay()
-        if self._is_prepared:
+        if is_prepared:
             return
         self._journal.clear()
         if not _is_store(self._disk):  # no other process created it first
@@ -122,7 +123,22 @@ class FilesBackend:
             self._disk.sync_folder("")
         if self._disk.info(layout.ORDER) is None:
             change_log.build(self._disk)
-        self._is_prepared = True
+        self._prepared = self._check_is_there()
+
+    def _check_is_there(self) -> tuple[int, int]:
+        """Return the identity of the store at the path; raise `StoreError` if its files are gone.
+
+        A client could go on in an emptied directory, but the next one would refuse to open that.
+        """
+        try:
+            about = self._disk.tree.info(layout.ABOUT)
+        except FileNotFoundError as error:
+            raise StoreError(
+                f"the store in {self._root} is gone: its {layout.ABOUT} was deleted, renamed or moved while this client "
+                "had it open. What is saved now would not be found there. Put the files back, or empty the directory, "
+                "and open a new client; then save again"
+            ) from error
+        return about.st_dev, about.st_ino
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
@@ -159,6 +175,11 @@ class FilesBackend:
                 together.absorb(alone)
                 outcomes.append(None)
         self._journal.commit(together)
+        # After the commit: a later change of the files happens to a save that was there.
+        try:
+            self._check_is_there()
+        except StoreError as error:
+            return [StoreError(str(error)) if outcome is None else outcome for outcome in outcomes]
         return outcomes
 
     # -- reading -------------------------------------------------------------------------------------------------------
