@@ -40,7 +40,7 @@ class TurnEnd(NamedTuple):
 
 @dataclass(slots=True)
 class OpenTurn:
-    """A turn between its start and its end; without a `turn`, it is finished, with `recorded` as its result."""
+    """A turn between its start and its end; without `turn`, a finished one, whose result is `recorded`."""
 
     turn: FrameworkTurn | None = None
     recorded: Any = None

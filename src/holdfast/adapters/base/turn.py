@@ -81,7 +81,8 @@ class ModelCall(NamedTuple):
 class FrameworkTurn:
     """A turn that is under way: what the adapter asks instead of the model and the tools.
 
-    `state` is the adapter's own, as the last finished turn left it; `key` identifies the turn.
+    `state` is the adapter's own, as the last finished turn left it; `key` identifies the turn; `client`
+    is the store's.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class FrameworkTurn:
         self.state = dict(state)
         self.ended_by: HoldfastError | None = None
         self._run = run
-        self._client = client
+        self.client = client
         self._tools = tools
         self._life = secrets.token_hex(8)
         self._counted: Counter[str] = Counter()
@@ -267,7 +268,7 @@ class FrameworkTurn:
         """
         self._refuse_if_ended()
         keyed = [(self._call_key("approval", tool, id_), tool, arguments) for tool, arguments, id_ in calls]
-        client, session = self._client, self._run.session_id
+        client, session = self.client, self._run.session_id
         try:
             asked = [
                 await _result(client.request_approval(session, tool, arguments, key=key, approvers=approvers))
@@ -285,7 +286,7 @@ class FrameworkTurn:
         if found is not None:
             return ApprovalAnswer(**found.result)
         if asked.is_pending:
-            asked = await _result(self._client.wait_for_approval(asked.approval_id, seconds=0))
+            asked = await _result(self.client.wait_for_approval(asked.approval_id, seconds=0))
         is_rejected = asked.status is ApprovalStatus.REJECTED
         if not is_rejected and not asked.is_granted:
             raise UsageError(f"approval {asked.short_id} is {asked.status}: it can't be used. Decide a new one")
@@ -299,7 +300,7 @@ class FrameworkTurn:
         await self._record("approval", key, given)
         if not is_rejected:
             session = self._run.session_id
-            await _result(self._client.use_approval(asked.approval_id, session, tool, asked.arguments, by=key))
+            await _result(self.client.use_approval(asked.approval_id, session, tool, asked.arguments, by=key))
         return ApprovalAnswer(**given)
 
     # -- records -------------------------------------------------------------------------------------------------------

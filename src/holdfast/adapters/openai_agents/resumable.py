@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import warnings
 import weakref
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -17,6 +18,7 @@ from holdfast.adapters.base.session import ResumableSession, TurnEnd
 from holdfast.adapters.base.turn import FrameworkTurn
 from holdfast.adapters.openai_agents.journal import AgentJournal
 from holdfast.adapters.openai_agents.result import dump_result, load_result, plain_items
+from holdfast.adapters.openai_agents.sandbox import keep_files, kept_snapshot
 from holdfast.adapters.openai_agents.stream import ResumableStream
 from holdfast.adapters.openai_agents.tools import object_of
 from holdfast.errors import HoldfastWarning, UsageError
@@ -88,7 +90,7 @@ class ResumableAgent:
         """`run` for programs without an event loop."""
         if self._runner is None:
             self._runner = asyncio.Runner()  # one loop for all calls: connections of a model live in it
-            weakref.finalize(self, self._runner.close)
+            weakref.finalize(self, _close_runner, self._runner)
         return self._runner.run(self.run(input, turn=turn, **options))
 
     def run_streamed(self, input: Any, *, turn: str | None = None, **options: Any) -> ResumableStream:
@@ -118,8 +120,9 @@ class ResumableAgent:
         if not isinstance(config, RunConfig):
             config = RunConfig(**(config or {}))
         history = turn.state.get("messages", [])
+        config = keep_files(config, self._session.session_id, turn.client, turn.key, turn.state.get("files"))
         journal = AgentJournal(turn, history)
-        agent = self._find_agent(turn.state.get("agent", self.agent.name))
+        agent = self._find_agent(turn.state.get("agent") or self.agent.name)
         try:
             yield _Prepared(
                 journal, agent, plain_items(given), {**options, "run_config": journal.copy_run_config(config)}
@@ -134,24 +137,34 @@ class ResumableAgent:
         self._handed_to[result.last_agent.name] = result.last_agent
         recorded, added = dump_result(result, len(journal.history), len(prepared.given))
         messages = [*journal.history, *prepared.given, *added]
-        return TurnEnd(result, recorded, {"messages": messages, "agent": result.last_agent.name})
+        state = {"messages": messages, "agent": result.last_agent.name}
+        files = kept_snapshot(prepared.options["run_config"])
+        if files is not None and (files.saved or files.checkpoint_id):
+            state["files"] = files.saved or files.checkpoint_id  # of the sandbox, for the next turn and for forks
+        return TurnEnd(result, recorded, state)
 
     def _load(self, recorded: Mapping[str, Any]) -> RunResult:
         return load_result(recorded, self._session.state["messages"], self._find_agent)
 
     def _find_agent(self, name: str) -> Agent[Any]:
-        """Return the agent of that name that the first one can hand off to."""
-        known = {agent.name: agent for agent in reversed(list(_walk(self.agent)))} | {self.agent.name: self.agent}
-        found = known.get(name, self._handed_to.get(name))
-        if found is None:
-            warnings.warn(
-                f"session {self._session.session_id!r:.60} was handed to the agent {name!r:.60}, which can't be found from "
-                f"{self.agent.name!r:.60}: {self.agent.name!r:.60} continues. Add it to the handoffs to avoid that",
-                HoldfastWarning,
-                stacklevel=2,
-            )
-            return self.agent
-        return found
+        return find_agent(self.agent, name, self._session.session_id, self._handed_to)
+
+
+def find_agent(
+    first: Agent[Any], name: str, session_id: str, handed_to: Mapping[str, Agent[Any]] | None = None
+) -> Agent[Any]:
+    """Return the agent of that name that the first one can hand off to; the first one if there is none."""
+    known = {agent.name: agent for agent in reversed(list(_walk(first)))} | {first.name: first}
+    found = known.get(name, (handed_to or {}).get(name))
+    if found is None:
+        warnings.warn(
+            f"session {session_id!r:.60} was handed to the agent {name!r:.60}, which can't be found from "
+            f"{first.name!r:.60}: {first.name!r:.60} continues. Add it to the handoffs to avoid that",
+            HoldfastWarning,
+            stacklevel=2,
+        )
+        return first
+    return found
 
 
 class _Prepared:
@@ -217,6 +230,18 @@ def _walk(agent: Agent[Any]) -> Iterator[Agent[Any]]:
             if isinstance(found, Agent) and id(found) not in seen:
                 seen.add(id(found))
                 waiting.append(found)
+
+
+def _close_runner(runner: asyncio.Runner) -> None:
+    """Close the event loop of `run_sync`, also where garbage is collected while another loop is running."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        runner.close()
+        return
+    thread = threading.Thread(target=runner.close)
+    thread.start()
+    thread.join()
 
 
 def _given(input: Any) -> Any:

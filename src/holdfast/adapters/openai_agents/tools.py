@@ -27,6 +27,7 @@ from agents.tool import (
     with_function_tool_failure_error_handler,
 )
 
+from holdfast.adapters.openai_agents.sandbox import save_files
 from holdfast.model.effect import EffectKind
 
 if TYPE_CHECKING:
@@ -92,7 +93,9 @@ def _copy_function_tool(journal: AgentJournal, tool: FunctionTool) -> FunctionTo
         async def call(**kept: Any) -> Any:
             # They differ from the model's if a person has approved others.
             sent = given if arguments is None or kept == arguments else json.dumps(kept)
-            return dump_output(await invoke_function_tool(function_tool=called, context=context, arguments=sent))
+            output = dump_output(await invoke_function_tool(function_tool=called, context=context, arguments=sent))
+            await save_files(tool)
+            return output
 
         async def failed(error: Exception) -> Any:
             made = await maybe_invoke_function_tool_failure_error_function(
@@ -160,7 +163,9 @@ def object_of(text: str) -> dict[str, Any] | None:
 def _copy_custom_tool(journal: AgentJournal, tool: CustomTool) -> CustomTool:
     async def invoke(context: Any, text: str) -> Any:
         async def call(input: str) -> Any:
-            return dump_output(await _awaited(tool.on_invoke_tool(context, input)))
+            output = dump_output(await _awaited(tool.on_invoke_tool(context, input)))
+            await save_files(tool)
+            return output
 
         return await journal.turn.call_tool(
             tool.name, {"input": text}, call, call_id=context.tool_call_id, function=tool.on_invoke_tool

@@ -1,0 +1,458 @@
+"""Turns, sessions, sandboxes, manual control and forks of agents of the OpenAI Agents SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from framework_environments import require
+from paths import ROOT
+
+require("openai_agents")
+
+from agents import Agent, RunConfig, Runner, SQLiteSession, function_tool, set_tracing_disabled
+from agents.memory import Session
+from agents.sandbox import Manifest, SandboxAgent, SandboxRunConfig
+from agents.sandbox.capabilities import Shell
+from agents.sandbox.entries import File
+from agents.sandbox.errors import SnapshotPersistError
+from agents.sandbox.sandboxes.unix_local import UnixLocalSandboxClient
+from agents.sandbox.snapshot import SnapshotBase
+from agents.testing import ScriptedModel, assistant_message, function_call
+
+from holdfast import Client, SyncClient, UsageError
+from holdfast.adapters.base import session as sessions
+from holdfast.errors import ApprovalPendingError, UnfinishedTurnError
+from holdfast.openai_agents import HoldfastSession, HoldfastSnapshot, extract, reconstruct, resumable
+from holdfast.transcript import to_transcript
+
+set_tracing_disabled(True)  # it would be sent to api.openai.com
+CONFIG = RunConfig(tracing_disabled=True)
+
+
+@pytest.fixture(autouse=True)
+def as_a_new_process() -> None:
+    sessions._finished.clear()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/store.db"
+
+
+def restart() -> None:
+    """Forget what this process has finished, as a new process would."""
+    sessions._finished.clear()
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+def scripted(*answers: Any) -> ScriptedModel:
+    return ScriptedModel([[one] if not isinstance(one, list) else one for one in answers])
+
+
+def greeter(*answers: str) -> Agent[Any]:
+    return Agent("greeter", model=scripted(*map(assistant_message, answers)))
+
+
+# -- turns -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_finished_turn_returns_its_recorded_result(store):
+    first = resumable(greeter("hello", "again"), session_id="s", store=store).run_sync("hi")
+    restart()
+    agent = resumable(greeter("never asked"), session_id="s", store=store)
+    again = agent.run_sync("hi")
+    assert (again.final_output, again.to_input_list()) == (first.final_output, first.to_input_list()) != ("", [])
+
+
+def test_a_server_names_its_turns(store):
+    agent = resumable(greeter("one", "two"), session_id="s", store=store)
+    assert agent.run_sync("hi", turn="message-1").final_output == "one"
+    assert agent.run_sync("hi", turn="message-1").final_output == "one"
+    assert agent.run_sync("hi", turn="message-2").final_output == "two"
+
+
+def test_the_same_input_again_in_one_process_is_a_new_turn(store):
+    agent = resumable(greeter("one", "two"), session_id="s", store=store)
+    assert [agent.run_sync("hi").final_output for _ in range(2)] == ["one", "two"]
+    restart()
+    agent = resumable(greeter("three"), session_id="s", store=store)
+    assert [agent.run_sync("hi").final_output for _ in range(3)] == ["one", "two", "three"]
+
+
+def test_another_turn_while_one_is_unfinished_is_refused(store):
+    agent = resumable(Agent("clerk", model=Failing()), session_id="s", store=store)
+    with pytest.raises(Killed):
+        agent.run_sync("first")
+    with pytest.raises(UnfinishedTurnError, match=r"'first'.*'second'") as refused:
+        resumable(greeter("x"), session_id="s", store=store).run_sync("second")
+    assert refused.value.args
+    assert resumable(greeter("done"), session_id="s", store=store).run_sync("first").final_output == "done"
+
+
+class Failing(ScriptedModel):
+    def __init__(self) -> None:
+        super().__init__([])
+
+    async def get_response(self, *args: Any, **kwargs: Any) -> Any:
+        raise Killed
+
+
+def test_an_option_that_the_store_replaces_is_refused(store):
+    agent = resumable(greeter("x"), session_id="s", store=store)
+    with pytest.raises(UsageError, match="session= can't be given"):
+        agent.run_sync("hi", session=HoldfastSession("s", store=store))
+
+
+# -- tools that were under way, and people -----------------------------------------------------------------------------
+
+
+def clerk(called: list[str], *answers: Any, kill: bool = False) -> Agent[Any]:
+    @function_tool(failure_error_function=None)
+    def send(to: str) -> str:
+        called.append(to)
+        if kill:
+            raise Killed
+        return f"sent to {to}"
+
+    @function_tool(needs_approval=True)
+    def archive(letter: str) -> str:
+        called.append(f"archive {letter}")
+        return f"archived {letter}"
+
+    return Agent("clerk", model=scripted(*answers), tools=[send, archive])
+
+
+SEND = function_call("send", {"to": "bob"}, call_id="1")
+ARCHIVE = function_call("archive", {"letter": "a"}, call_id="2")
+
+
+def test_an_undeclared_call_that_was_under_way_is_told_to_the_model(store):
+    called: list[str] = []
+    with pytest.raises(Killed):
+        resumable(clerk(called, SEND, kill=True), session_id="s", store=store).run_sync("send it")
+    restart()
+    agent = resumable(clerk(called, assistant_message("I'd better ask.")), session_id="s", store=store)
+    result = agent.run_sync("send it")
+    [output] = [item["output"] for item in result.to_input_list() if item.get("type") == "function_call_output"]
+    assert "interrupted" in output
+    assert called == ["bob"]
+
+
+@pytest.mark.parametrize("decision", ["approve", "reject"])
+def test_an_approval_is_decided_by_another_process(store, decision):
+    called: list[str] = []
+    agent = resumable(clerk(called, ARCHIVE, assistant_message("done")), session_id="s", store=store)
+    with pytest.raises(ApprovalPendingError):
+        agent.run_sync("archive it")
+    with SyncClient.open(store) as client:
+        [asked] = client.approvals("s")
+    words = [sys.executable, "-m", "holdfast", "--store", store, decision, asked.short_id, "--by", "ann"]
+    words += ["--yes"] if decision == "approve" else []
+    subprocess.run(words, check=True, capture_output=True, timeout=60)
+    restart()
+    agent = resumable(clerk(called, assistant_message("done")), session_id="s", store=store)
+    assert agent.run_sync("archive it").final_output == "done"
+    assert called == (["archive a"] if decision == "approve" else [])
+
+
+# -- the session of the SDK --------------------------------------------------------------------------------------------
+
+
+def items(*texts: str) -> list[Any]:
+    return [{"role": "user", "content": text} for text in texts]
+
+
+async def use_session(session: Any) -> list[Any]:
+    """Return what a session answers to each kind of call."""
+    seen = [await session.get_items(), await session.pop_item()]
+    await session.add_items(items("a", "b"))
+    await session.add_items([])
+    await session.add_items(items(*(str(number) for number in range(20))))
+    seen += [
+        await session.get_items(),
+        await session.get_items(3),
+        await session.get_items(0),
+        await session.pop_item(),
+    ]
+    seen.append(await session.get_items(2))
+    await session.clear_session()
+    seen.append(await session.get_items())
+    await session.add_items(items("c"))
+    return [*seen, await session.get_items()]
+
+
+def test_a_session_behaves_as_the_sdks_own(store):
+    async def story() -> None:
+        control = SQLiteSession("s")
+        async with HoldfastSession("s", store=store) as session:
+            assert isinstance(session, Session)
+            assert await use_session(session) == await use_session(control)
+        control.close()
+
+    asyncio.run(story())
+
+
+def test_a_session_keeps_a_conversation_between_processes(store):
+    async def talk(text: str, answer: str) -> Any:
+        async with HoldfastSession("s", store=store) as session:
+            model = scripted(assistant_message(answer))
+            await Runner.run(Agent("a", model=model), text, session=session, run_config=CONFIG)
+            return await session.get_items()
+
+    asyncio.run(talk("my name is Ada", "hello Ada"))
+    assert len(asyncio.run(talk("what is my name?", "Ada"))) == 4
+    with SyncClient.open(store) as client:
+        transcript = to_transcript(client.latest("s"))
+    assert [message.role for message in transcript.messages] == ["user", "assistant", "user", "assistant"]
+
+
+def test_two_writers_of_a_session_lose_nothing(store):
+    async def story() -> list[Any]:
+        async with HoldfastSession("s", store=store) as one, HoldfastSession("s", store=store) as two:
+            await asyncio.gather(*(side.add_items(items(f"{number}")) for number in range(10) for side in (one, two)))
+            assert await one.pop_item() is not None
+            return await two.get_items()
+
+    assert len(asyncio.run(story())) == 19
+
+
+def test_a_session_in_the_middle_of_a_turn_is_refused(store):
+    with pytest.raises(Killed):
+        resumable(Agent("clerk", model=Failing()), session_id="s", store=store).run_sync("first")
+    with pytest.raises(UsageError, match="in the middle of a turn"):
+        asyncio.run(HoldfastSession("s", store=store).add_items(items("x")))
+
+
+# -- sandboxes ---------------------------------------------------------------------------------------------------------
+
+
+def shell(number: int, command: str) -> Any:
+    return function_call("exec_command", {"cmd": command, "login": False}, call_id=f"shell-{number}")
+
+
+def coder(*answers: Any) -> SandboxAgent[Any]:
+    manifest = Manifest(entries={"notes.txt": File(content=b"begin\n")})
+    return SandboxAgent("coder", model=scripted(*answers), capabilities=[Shell()], default_manifest=manifest)
+
+
+def in_a_sandbox(**options: Any) -> RunConfig:
+    return RunConfig(tracing_disabled=True, sandbox=SandboxRunConfig(client=UnixLocalSandboxClient(), **options))
+
+
+def last_output(result: Any) -> str:
+    outputs = [item["output"] for item in result.to_input_list() if item.get("type") == "function_call_output"]
+    return str(outputs[-1]).partition("Output:\n")[2].strip()
+
+
+def test_the_files_of_a_sandbox_come_back_with_the_conversation(store):
+    write = shell(1, "echo more >> notes.txt; mkdir -p sub; echo x > sub/y; ln -s notes.txt link; chmod 700 sub/y")
+    agent = resumable(coder(write, assistant_message("ok")), session_id="s", store=store)
+    agent.run_sync("write", run_config=in_a_sandbox())
+    restart()
+    read = shell(2, "cat link sub/y; ls -l sub/y | cut -c1-10")
+    agent = resumable(coder(read, assistant_message("ok")), session_id="s", store=store)
+    assert last_output(agent.run_sync("read", run_config=in_a_sandbox())).split() == [
+        "begin",
+        "more",
+        "x",
+        "-rwx------",
+    ]
+
+
+def test_the_files_of_a_sandbox_come_back_in_the_middle_of_a_turn(store):
+    """A call that is replayed does not run again; what it did to the files is there, still."""
+
+    class Dying(ScriptedModel):
+        async def get_response(self, *args: Any, **kwargs: Any) -> Any:
+            if self.is_dead:
+                raise Killed
+            self.is_dead = True
+            return await super().get_response(*args, **kwargs)
+
+        is_dead = False
+
+    dying = coder()
+    dying.model = Dying([[shell(1, "echo more >> notes.txt")]])
+    with pytest.raises(Killed):
+        resumable(dying, session_id="s", store=store).run_sync("write", run_config=in_a_sandbox())
+    restart()
+    agent = resumable(coder(shell(2, "cat notes.txt"), assistant_message("ok")), session_id="s", store=store)
+    assert last_output(agent.run_sync("write", run_config=in_a_sandbox())).split() == ["begin", "more"]
+
+
+def test_a_fork_has_the_files_of_its_checkpoint(store):
+    for number, text in ((1, "one"), (2, "two")):
+        agent = resumable(
+            coder(shell(number, f"echo {text} >> notes.txt"), assistant_message("ok")), session_id="s", store=store
+        )
+        agent.run_sync(text, run_config=in_a_sandbox())
+        if number == 1:
+            with SyncClient.open(store) as client:
+                client.fork("s", session_id="fork")
+    agent = resumable(coder(shell(3, "cat notes.txt"), assistant_message("ok")), session_id="fork", store=store)
+    assert last_output(agent.run_sync("read", run_config=in_a_sandbox())).split() == ["begin", "one"]
+
+
+def test_a_snapshot_works_with_the_runner_alone(store):
+    async def run(answer: Any) -> Any:
+        snapshot = HoldfastSnapshot(id="files", store=store)
+        try:
+            config = in_a_sandbox(snapshot=snapshot)
+            return await Runner.run(coder(answer, assistant_message("ok")), "go", run_config=config)
+        finally:
+            await snapshot.close()
+
+    asyncio.run(run(shell(1, "echo more >> notes.txt; head -c 20000 /dev/urandom > large")))
+    result = asyncio.run(run(shell(2, "cat notes.txt; wc -c < large")))
+    assert last_output(result).split() == ["begin", "more", "20000"]
+
+
+def test_a_file_that_does_not_change_is_stored_once(store, tmp_path):
+    async def run(number: int) -> None:
+        snapshot = HoldfastSnapshot(id="files", store=store)
+        command = "head -c 300000 /dev/urandom > large" if number == 0 else f"echo {number} > small"
+        await Runner.run(
+            coder(shell(number, command), assistant_message("ok")), "go", run_config=in_a_sandbox(snapshot=snapshot)
+        )
+        await snapshot.close()
+
+    for number in range(4):
+        asyncio.run(run(number))
+    assert sum(path.stat().st_size for path in tmp_path.glob("store.db*")) < 2 * 300_000 + 400_000
+
+
+def test_a_snapshot_that_was_serialized_has_no_store(store):
+    snapshot = HoldfastSnapshot(id="files", store=store)
+    dumped = snapshot.model_dump(mode="json")
+    assert "store.db" not in json.dumps(dumped)
+    assert asyncio.run(SnapshotBase.parse(dumped).restorable()) is False  # in this process it finds its store
+    del snapshot
+    with pytest.raises(UsageError, match="without its store"):
+        asyncio.run(SnapshotBase.parse(dumped).restorable())
+
+
+def test_what_is_no_archive_is_refused(store):
+    with pytest.raises(SnapshotPersistError):
+        asyncio.run(HoldfastSnapshot(id="files", store=store).persist(io.BytesIO(b"no archive")))
+
+
+# -- manual control, transcripts, forks --------------------------------------------------------------------------------
+
+
+def test_a_result_is_extracted_saved_and_reconstructed(store):
+    payer = Agent("payer", model=scripted(assistant_message("paid")))
+    first = Agent("clerk", model=scripted(function_call("transfer_to_payer", {}, call_id="1")), handoffs=[payer])
+    result = asyncio.run(Runner.run(first, "pay", run_config=CONFIG))
+    checkpoint = extract(result, agent_id="office", session_id="s", context={"invoice": 7})
+    with SyncClient.open(store) as client:
+        saved = client.restore(client.save_checkpoint(checkpoint))
+    assert (saved.framework, saved.step_name, saved.agent_context) == ("openai_agents", "payer", {"invoice": 7})
+    agent, conversation = reconstruct(saved, first)
+    assert agent is payer
+    assert conversation == json.loads(json.dumps(result.to_input_list()))
+    payer.model = scripted(assistant_message("7 euros"))
+    assert resumable(first, session_id="s", store=store).run_sync("how much?").last_agent is payer
+
+
+def test_what_is_no_result_is_refused():
+    with pytest.raises(UsageError, match="takes a RunResult or a list of items, not a int"):
+        extract(7, agent_id="a", session_id="s")
+    waiting = asyncio.run(Runner.run(clerk([], ARCHIVE), "go", run_config=CONFIG))
+    with pytest.raises(UsageError, match="waits for approval"):
+        extract(waiting, agent_id="a", session_id="s")
+
+
+def test_a_fork_continues_by_itself(store):
+    resumable(greeter("one"), session_id="s", store=store).run_sync("hi")
+    with SyncClient.open(store) as client:
+        client.fork("s", session_id="fork")
+    resumable(greeter("main"), session_id="s", store=store).run_sync("and?")
+    forked = resumable(greeter("other"), session_id="fork", store=store).run_sync("and?")
+    texts = [item["content"] if "role" in item else None for item in forked.to_input_list()]
+    assert texts[0] == "hi"
+    assert forked.final_output == "other"
+    with SyncClient.open(store) as client:
+        assert [len(to_transcript(client.latest(name)).messages) for name in ("s", "fork")] == [4, 4]
+
+
+def test_messages_of_a_turn_that_was_cut_off_are_shown(store):
+    called: list[str] = []
+    with pytest.raises(Killed):
+        resumable(clerk(called, SEND, kill=True), session_id="s", store=store).run_sync("send it")
+    with SyncClient.open(store) as client:
+        shown = to_transcript(client.latest("s"))
+        steps = [entry.step_name for entry in client.timeline("s")]
+    assert [message.role for message in shown.messages] == ["user", "assistant"]
+    assert shown.messages[1].tool_calls[0].name == "send"
+    assert steps == ["send started", "clerk", "run started"]
+
+
+# -- what the SDK's own persistence lacks (facts of its version), and bytes --------------------------------------------
+
+
+def test_a_run_that_fails_without_streaming_is_lost_by_the_sdk_only(store):
+    """The SDK's session has nothing of a turn's finished calls; ours replays them."""
+
+    async def control() -> Any:
+        session = SQLiteSession("s")
+        with pytest.raises(Killed):
+            await Runner.run(clerk([], SEND, kill=True), "send it", session=session, run_config=CONFIG)
+        found = await session.get_items()
+        session.close()
+        return found
+
+    assert not [item for item in asyncio.run(control()) if item.get("type") == "function_call"]
+    called: list[str] = []
+    with pytest.raises(Killed):
+        resumable(clerk(called, SEND, kill=True), session_id="s", store=store).run_sync("send it")
+    restart()
+    resumed = resumable(clerk(called, assistant_message("ok")), session_id="s", store=store).run_sync("send it")
+    assert [item["call_id"] for item in resumed.to_input_list() if item.get("type") == "function_call"] == ["1"]
+
+
+def test_the_agent_after_a_handoff_is_forgotten_by_the_sdk_only(store):
+    def office(*answers: str) -> Agent[Any]:
+        payer = Agent("payer", model=scripted(*map(assistant_message, answers)))
+        return Agent("clerk", model=scripted(function_call("transfer_to_payer", {}, call_id="1")), handoffs=[payer])
+
+    async def control() -> str:
+        session = SQLiteSession("s")
+        await Runner.run(office("paid"), "pay", session=session, run_config=CONFIG)
+        greeting = Agent("clerk", model=scripted(assistant_message("who are you?")))
+        result = await Runner.run(greeting, "and now?", session=session, run_config=CONFIG)
+        session.close()
+        return result.last_agent.name
+
+    assert asyncio.run(control()) == "clerk"
+    resumable(office("paid"), session_id="s", store=store).run_sync("pay")
+    restart()
+    assert resumable(office("now this"), session_id="s", store=store).run_sync("and now?").last_agent.name == "payer"
+
+
+def test_a_long_conversation_is_stored_once(tmp_path):
+    """After 300 turns of seven kilobytes, at most one and a half times the conversation."""
+
+    async def story() -> tuple[int, int]:
+        turns, words, chance = 300, (ROOT / "docs" / "format.md").read_text("utf-8").split(), random.Random(7)
+        answers = [assistant_message(" ".join(chance.choices(words, k=600))) for _ in range(turns)]
+        async with Client.sqlite(tmp_path / "long.db", durability="fast") as client:
+            agent = resumable(Agent("talker", model=scripted(*answers)), session_id="s", store=client)
+            for number in range(turns):
+                result = await agent.run(" ".join(chance.choices(words, k=600)), turn=str(number))
+            await client.gc()
+        return len(json.dumps(result.to_input_list())), sum(one.stat().st_size for one in tmp_path.glob("long.db*"))
+
+    transcript, stored = asyncio.run(story())
+    assert transcript > 1_000_000
+    assert stored <= 1.5 * transcript, (stored, transcript)
