@@ -3,7 +3,16 @@
 from holdfast.adapters.base.install import required
 
 with required("Pydantic AI", "pydantic_ai", "pydantic", extra="pydantic-ai"):
+    from holdfast.adapters.pydantic_ai.conversation_store import HoldfastConversationStore
     from holdfast.adapters.pydantic_ai.durability import HoldfastDurability
+    from holdfast.adapters.pydantic_ai.manual import extract, reconstruct
     from holdfast.adapters.pydantic_ai.resumable import ResumableAgent, resumable
 
-__all__ = ["HoldfastDurability", "ResumableAgent", "resumable"]
+__all__ = [
+    "HoldfastConversationStore",
+    "HoldfastDurability",
+    "ResumableAgent",
+    "extract",
+    "reconstruct",
+    "resumable",
+]

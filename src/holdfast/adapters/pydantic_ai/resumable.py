@@ -131,6 +131,7 @@ class ResumableAgent:
                 result = load_result(opened.recorded, self._load(session.state.get("messages", [])), kind)
                 yield _Taken(_with_capability(options, durability.with_result(result)), result)
                 return
+            _refuse_conversation(opened.turn.state, session.session_id)
             stored = opened.turn.state.get("messages", [])
             history = self._load(stored)
             about = {
@@ -184,6 +185,14 @@ def _given(user_prompt: Any, results: Any) -> Any:
     if results is None:
         return given
     return {"prompt": given, "deferred_tool_results": tool_return_ta.dump_python(results, mode="json", fallback=str)}
+
+
+def _refuse_conversation(state: Mapping[str, Any], session_id: str) -> None:
+    if "ids" in state:
+        raise UsageError(
+            f"session {session_id!r:.60} is a conversation of HoldfastConversationStore, which loads and saves it. Give the "
+            "resumable agent a session of its own: fork this one, or choose another session_id"
+        )
 
 
 def _refuse_options(options: Mapping[str, Any]) -> None:

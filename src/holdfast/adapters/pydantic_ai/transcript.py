@@ -34,8 +34,6 @@ def to_transcript(checkpoint: Checkpoint) -> Transcript:
 
 def messages_of_state(state: Mapping[str, Any]) -> Sequence[TranscriptMessage]:
     stored = state.get("messages")
-    if stored is None and isinstance(state.get("entries"), list):  # of a conversation store
-        stored = [entry.get("message") for entry in state["entries"] if isinstance(entry, Mapping)]
     return [one for message in stored or () if isinstance(message, Mapping) for one in _messages(message)]
 
 
