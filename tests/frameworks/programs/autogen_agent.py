@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +21,8 @@ from autogen_agentchat.base import TaskResult
 from autogen_agentchat.conditions import TextMentionTermination
 from autogen_agentchat.teams import Swarm
 from autogen_agentchat.tools import AgentTool
-from autogen_core import FunctionCall
-from autogen_core.models import (
-    ChatCompletionClient,
-    CreateResult,
-    FunctionExecutionResultMessage,
-    ModelInfo,
-    RequestUsage,
-    UserMessage,
-)
+from autogen_core.models import FunctionExecutionResultMessage, UserMessage
+from autogen_model import Answer, FunctionModel, call
 from call_log import log_call, read_calls
 
 from holdfast import NOT_DONE, Client, Done, Effect
@@ -41,70 +34,33 @@ API_KEY = "sk-autogen-0123456789"
 Plan = list[list[tuple[str, dict[str, str]] | str]]
 
 
-class OfficeModel(ChatCompletionClient):
+class OfficeModel(FunctionModel):
     """A model whose answer depends on the request only: on its plan, and how much of it this turn has done."""
 
     def __init__(self, directory: Path, agent: str, plan: Plan) -> None:
+        super().__init__(self._answer)
         self.directory = directory
         self.agent = agent
         self.plan = plan
         self.api_key = API_KEY
 
-    def _answer(self, messages: Sequence[Any]) -> CreateResult:
+    def _answer(self, messages: Sequence[Any]) -> Answer:
         begins = max(number for number, one in enumerate(messages) if _is_task(one))
         turn = sum(map(_is_task, messages))
-        done = [one for one in messages[begins:] if isinstance(one, FunctionExecutionResultMessage)]
-        step = len(done)
+        step = sum(isinstance(one, FunctionExecutionResultMessage) for one in messages[begins:])
         invoice = str(messages[begins].content)[-1]
         log_call(self.directory, "model", self.agent, invoice, turn, step)
-        usage = RequestUsage(prompt_tokens=10 * len(messages), completion_tokens=5)
         wanted = self.plan[step]
         if isinstance(wanted[0], str):
-            return CreateResult(finish_reason="stop", content=f"{wanted[0]} {invoice}", usage=usage, cached=False)
-        calls = [
-            FunctionCall(
-                id=f"{self.agent}-{turn}-{step}-{number}",
-                name=name,
-                arguments=json.dumps({key: value.format(invoice) for key, value in arguments.items()}),
+            return f"{wanted[0]} {invoice}"
+        return [
+            call(
+                name,
+                f"{self.agent}-{turn}-{step}-{number}",
+                **{key: value.format(invoice) for key, value in arguments.items()},
             )
             for number, (name, arguments) in enumerate(wanted)
         ]
-        return CreateResult(finish_reason="function_calls", content=calls, usage=usage, cached=False)
-
-    async def create(self, messages: Sequence[Any], **options: Any) -> CreateResult:
-        return self._answer(messages)
-
-    async def create_stream(self, messages: Sequence[Any], **options: Any) -> AsyncGenerator[Any, None]:
-        answer = self._answer(messages)
-        if isinstance(answer.content, str):
-            for word in answer.content.split():
-                yield word
-        yield answer
-
-    async def close(self) -> None:
-        pass
-
-    def actual_usage(self) -> RequestUsage:
-        return RequestUsage(0, 0)
-
-    def total_usage(self) -> RequestUsage:
-        return RequestUsage(0, 0)
-
-    def count_tokens(self, messages: Sequence[Any], **options: Any) -> int:
-        return 0
-
-    def remaining_tokens(self, messages: Sequence[Any], **options: Any) -> int:
-        return 1000
-
-    @property
-    def capabilities(self) -> Any:
-        return self.model_info
-
-    @property
-    def model_info(self) -> ModelInfo:
-        return ModelInfo(
-            vision=False, function_calling=True, json_output=True, family="unknown", structured_output=True
-        )
 
 
 def _is_task(message: Any) -> bool:

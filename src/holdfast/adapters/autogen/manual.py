@@ -6,9 +6,8 @@ from typing import Any, TypeVar
 
 from holdfast.adapters.autogen.journal import TeamJournal
 from holdfast.adapters.autogen.state import load_state, save_state
-from holdfast.errors import UsageError
+from holdfast.adapters.base.manual import build_checkpoint, read_state
 from holdfast.model.checkpoint import Checkpoint
-from holdfast.model.checkpoint_builder import CheckpointBuilder
 from holdfast.model.framework import Framework
 
 T = TypeVar("T")
@@ -19,8 +18,7 @@ async def extract(target: Any, *, agent_id: str, session_id: str, context: Any =
     journal = TeamJournal(target)
     journal.find_agents()
     state = await save_state(journal, [])
-    builder = CheckpointBuilder(agent_id, Framework.AUTOGEN).session(session_id).step(0, "extract")
-    return builder.execution_state(state).context({} if context is None else context).build()
+    return build_checkpoint(Framework.AUTOGEN, state, agent_id=agent_id, session_id=session_id, context=context)
 
 
 async def reconstruct(checkpoint: Checkpoint, target: T) -> T:
@@ -28,13 +26,7 @@ async def reconstruct(checkpoint: Checkpoint, target: T) -> T:
 
     The checkpoint may be one of `extract`, or of a finished turn of `resumable`.
     """
-    state = checkpoint.execution_state
-    if not isinstance(state, dict) or "native" not in state:
-        raise UsageError(
-            f"checkpoint {checkpoint.checkpoint_id} has no state of AutoGen: it was saved by {checkpoint.framework}, or before "
-            "the first turn was finished"
-        )
     journal = TeamJournal(target)
     journal.find_agents()
-    await load_state(journal, state)
+    await load_state(journal, read_state(checkpoint, Framework.AUTOGEN, "native", "messages"))
     return target

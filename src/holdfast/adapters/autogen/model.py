@@ -52,7 +52,7 @@ class JournaledClient(ChatCompletionClient):
         self._agent = agent
 
     async def create(self, messages: Sequence[Any], **options: Any) -> CreateResult:
-        turn = self._turn()
+        turn = self._turn(options.get("cancellation_token"))
         if turn is None:
             return await self._client.create(messages, **options)
 
@@ -65,7 +65,7 @@ class JournaledClient(ChatCompletionClient):
             raise TurnStoppedError(str(error)) from error
 
     async def create_stream(self, messages: Sequence[Any], **options: Any) -> AsyncGenerator[Any, None]:
-        turn = self._turn()
+        turn = self._turn(options.get("cancellation_token"))
         if turn is None:
             async for event in self._client.create_stream(messages, **options):
                 yield event
@@ -83,8 +83,9 @@ class JournaledClient(ChatCompletionClient):
         except TurnEndedError as error:
             raise TurnStoppedError(str(error)) from error
 
-    def _turn(self) -> FrameworkTurn | None:
-        if self._journal.turn is not None and self._journal.is_stopped:
+    def _turn(self, cancellation_token: Any) -> FrameworkTurn | None:
+        is_cancelled = cancellation_token is not None and cancellation_token.is_cancelled()
+        if self._journal.turn is not None and (self._journal.is_stopped or is_cancelled):
             raise TurnStoppedError("the turn was cancelled")
         return self._journal.turn
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,8 @@ EXECUTE_CODE = "execute_code"
 class JournaledWorkbench(StaticStreamWorkbench):
     """A workbench that gives the recorded result of a call, or makes it in the user's own workbench.
 
-    It never raises when the turn ends: AutoGen would wait for the result for ever. The next model
-    call raises instead.
+    It never raises when the turn ends or is cancelled: AutoGen would wait for the result for ever.
+    The next model call raises instead.
     """
 
     def __init__(self, workbench: Workbench, journal: TeamJournal) -> None:
@@ -83,6 +84,10 @@ class JournaledWorkbench(StaticStreamWorkbench):
             )
         except TurnEndedError as error:
             recorded = _dump_error(str(error))
+        except asyncio.CancelledError:
+            if cancellation_token is None or not cancellation_token.is_cancelled():
+                raise
+            recorded = _dump_error("The turn was cancelled.")
         return _load_result(name, recorded)
 
     def _find(self, name: str) -> Any:

@@ -1,0 +1,76 @@
+"""What AutoGen's state repeats of the conversation, stored once.
+
+In a team, the manager's thread and the model context of each agent have the same messages. Each is
+replaced by its length if the conversation tells what is in it, and stored as it is if not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+Messages = Sequence[Mapping[str, Any]]
+_THREAD = "message_thread"
+_CONTEXT = "llm_context"
+
+
+def drop_shared(native: Mapping[str, Any], messages: Messages, name: str) -> dict[str, Any]:
+    """Return AutoGen's state of the agent or team `name`, without what `messages` has."""
+
+    def drop(found: Any, told: list[Any]) -> Any:
+        return len(found) if found and _is_same(found, told[: len(found)]) else found
+
+    return _changed(native, messages, name, drop)
+
+
+def restore_shared(native: Mapping[str, Any], messages: Messages, name: str) -> dict[str, Any]:
+    """Return AutoGen's state as `drop_shared` was given it."""
+
+    def restore(found: Any, told: list[Any]) -> Any:
+        return told[:found] if isinstance(found, int) else found
+
+    return _changed(native, messages, name, restore)
+
+
+def _changed(native: Any, messages: Messages, name: str, change: Callable[[Any, list[Any]], Any]) -> dict[str, Any]:
+    state = dict(native)
+    if _THREAD in state:
+        state[_THREAD] = change(state[_THREAD], list(messages))
+    context = state.get(_CONTEXT)
+    if isinstance(context, Mapping) and "messages" in context:
+        told = list(_context_of(messages, name))
+        state[_CONTEXT] = {**context, "messages": change(context["messages"], told)}
+    if isinstance(state.get("agent_state"), Mapping):  # of an agent in a team
+        state["agent_state"] = _changed(state["agent_state"], messages, name, change)
+    if isinstance(state.get("agent_states"), Mapping):
+        agents = state["agent_states"].items()
+        state["agent_states"] = {one: _changed(of_one, messages, one, change) for one, of_one in agents}
+    return state
+
+
+def _context_of(messages: Messages, name: str) -> Iterator[dict[str, Any]]:
+    """Yield what an agent's model is sent of a conversation, if the agent keeps all of it."""
+    thought: dict[str, Any] = {}
+    for message in messages:
+        kind, content = message.get("type"), message.get("content")
+        if message.get("source") != name:
+            if kind in ("TextMessage", "StopMessage", "HandoffMessage", "ToolCallSummaryMessage"):
+                yield from message.get("context") or ()
+                yield {"content": content, "source": message.get("source"), "type": "UserMessage"}
+        elif kind == "ThoughtEvent":
+            thought = {"thought": content}
+        elif kind in ("ToolCallRequestEvent", "TextMessage"):
+            yield {"content": content, **thought, "source": name, "type": "AssistantMessage"}
+            thought = {}
+        elif kind == "ToolCallExecutionEvent":
+            yield {"content": content, "type": "FunctionExecutionResultMessage"}
+
+
+def _is_same(found: Sequence[Any], told: Sequence[Any]) -> bool:
+    return len(found) == len(told) and all(map(_is_same_message, found, told))
+
+
+def _is_same_message(found: Any, told: Any) -> bool:
+    if "id" in found:  # a message of a thread
+        return bool(found["id"] == told.get("id"))
+    return bool({name: value for name, value in found.items() if value is not None} == told)
