@@ -7,11 +7,12 @@
     ...archive...
 
 Within a line, `...` stands for any text; a line of `...` alone for any lines. A last line `[killed]` or `[exit 6]`
-says how the command ends; without it, it ends with 0.
+says how the command ends; without it, it ends with 0. The word `ID` stands for the approval that waits.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -47,11 +48,18 @@ def read_commands(text: str) -> list[Command]:
 
 def run_commands(commands: list[Command], directory: Path, environment: Mapping[str, str]) -> None:
     """Run commands one after the other in a directory; check what they print, and how they end."""
-    for words, printed, status in commands:
-        done = subprocess.run(
+
+    def run(words: list[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             [sys.executable, *_arguments(words)], cwd=directory, env=dict(environment), capture_output=True, text=True,
             encoding="utf-8", timeout=240, check=False,
         )  # fmt: skip
+
+    for words, printed, status in commands:
+        if "ID" in words:
+            [waiting] = json.loads(run(["holdfast", "approvals", "--json"]).stdout)["approvals"]
+            words[words.index("ID")] = waiting["short_id"]
+        done = run(words)
         said = f"$ {shlex.join(words)}\n{done.stdout}[exit {done.returncode}]\n{done.stderr}"
         assert done.returncode == status, said
         assert "HoldfastWarning" not in done.stderr, said
