@@ -111,12 +111,14 @@ def bare_commits(where: Path, steps: int) -> tuple[float, float]:
 def bare_rows(where: Path, steps: int) -> tuple[float, float]:
     """Rows like those of a step, into the same tables, by nothing but sqlite3: the least that keeping them takes."""
     connection, (k, length, data), record, key = rows_of_a_step(where)
+    number, id_, session, sequence, *rest = record
     put_record = f"INSERT INTO record VALUES ({', '.join('?' * len(record))})"
 
     def commit(n: int) -> None:
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("INSERT INTO run VALUES (?, ?, ?)", (k + n * length, length, data))
-        connection.execute(put_record, (record[0] + n, *record[1:]))
+        new_id = id_[:-4] + n.to_bytes(4, "big")
+        connection.execute(put_record, (number + n, new_id, session, sequence + n, *rest))
         connection.execute(
             "UPDATE row SET version = ?, value = ? WHERE space = ? AND key = ? AND tree = ?", (n, key[3], *key[:3])
         )

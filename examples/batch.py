@@ -26,6 +26,7 @@ def write(customer):
 
 def post(customer, text, *, idempotency_key):
     """Sends a letter. The key is the same whenever the same letter is sent."""
+    time.sleep(0.002)  # the way to the post office
     with LETTERS.open("ab", buffering=0) as letters:
         letters.write(f"{idempotency_key} {customer}: {text}\n".encode())
     return "posted"
@@ -50,7 +51,7 @@ def posted():
 def main():
     kills = 0
     while True:
-        enough = posted() + 9
+        enough = posted() + 5
         worker = subprocess.Popen([sys.executable, __file__, "work"])  # noqa: S603 - itself
         while worker.poll() is None and (kills == 10 or posted() < enough):
             time.sleep(0.001)

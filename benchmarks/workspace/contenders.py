@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from holdfast import SyncClient
-from holdfast.workspace.api import SyncWorkspace
 from holdfast.workspace.limits import WorkspaceLimits
+from holdfast.workspace.sync import SyncWorkspace
 
 Cost = tuple[float, float]  # wall, CPU
 
