@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -167,6 +169,18 @@ def test_a_session_comes_without_its_forks_unless_the_whole_tree_is_asked_for(qu
     assert {one.session_id for one in whole.sessions()} == {"main", "side/é"}
     imported(alone, exported(quick, "main", whole_tree=True))  # and what was left out can follow
     assert exported(alone) == exported(whole)
+
+
+def test_a_device_or_pipe_is_written_to_and_stays(quick: SyncClient, tmp_path: Path) -> None:
+    quick.save("a", session_id="s", execution_state={"n": 1})
+    whole, pipe = tmp_path / "whole.holdfast", tmp_path / "pipe"
+    quick.export(whole)
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as readers:
+        received = readers.submit(pipe.read_bytes)
+        quick.export(pipe)
+        assert received.result() == whole.read_bytes()
+    assert pipe.is_fifo()
 
 
 def test_an_unknown_session(quick: SyncClient, tmp_path: Path) -> None:

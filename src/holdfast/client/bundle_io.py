@@ -24,10 +24,15 @@ Place = str | os.PathLike[str] | BinaryIO
 
 
 async def write(backend: Backend, target: Place, export: Callable[[], Export]) -> ExportReport:
-    """Writes an export to a file, atomically where the target is a path."""
+    """Write an export: to a path atomically; to a device, a pipe or an open file as it comes."""
     if not isinstance(target, str | os.PathLike):
         return await _write(backend, target, export())
     path = Path(target)
+    if await backend.run_on_store_thread(lambda: _is_stream(path)):
+        with _reported(path, "written"):
+            stream = await backend.run_on_store_thread(lambda: path.open("wb", buffering=0))
+            with stream:
+                return await _write(backend, stream, export())
     with _reported(path, "written"):
         part = await backend.run_on_store_thread(lambda: _beside(path))
         try:
@@ -116,6 +121,11 @@ def _write_all(target: BinaryIO, chunk: bytes) -> None:
 def _sync(file: BinaryIO) -> None:
     file.flush()
     os.fsync(file.fileno())
+
+
+def _is_stream(path: Path) -> bool:
+    """Return whether the path is a device or a pipe, such as /dev/null: it is written to, not replaced."""
+    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def _put_in_place(part: str, path: Path) -> None:
