@@ -36,9 +36,9 @@ from holdfast.backends.port import (
 from holdfast.backends.postgres import queries, server_state
 from holdfast.backends.postgres.binary_arrays import bytes_array, ints_array, text_array
 from holdfast.backends.postgres.commit import (
-    CommitPlan,
-    Function,
-    GeneralCommit,
+    ARGUMENT_TYPES,
+    FUNCTION,
+    CommitProgram,
     batches,
     changes_something,
     key_columns,
@@ -50,11 +50,9 @@ from holdfast.backends.postgres.libpq import FunctionCall, ask, call
 from holdfast.backends.postgres.notify import NotifyListener, ThreadHints
 from holdfast.backends.postgres.pool import PostgresPool
 from holdfast.backends.postgres.schema import prepare, quoted
-from holdfast.backends.postgres.simple_commit import DISAPPOINTMENTS, SimpleBatch, way_of
 from holdfast.backends.postgres.sync_connection import BlockingConnections
 from holdfast.backends.postgres.timeouts import NoAnswerError
 from holdfast.backends.server_clock import StoreClock, since_start_us
-from holdfast.backends.simple_commit import is_plain
 from holdfast.errors import HoldfastError, StoreError, UsageError
 
 DURABILITIES = ("full", "fast")
@@ -111,7 +109,7 @@ class PostgresBackend:
         self._hints: NotifyListener | ThreadHints = NotifyListener(self._of_loops, schema)
         self._sealed = 0
         self._queries: dict[str, bytes] = {}
-        self._calls: dict[str, FunctionCall] = {}
+        self._commit_call = FunctionCall(f"{self._quoted}.{FUNCTION}", ARGUMENT_TYPES)
 
     def without_loop(self) -> Self:
         """Return the same store for callers without an event loop.
@@ -158,23 +156,17 @@ class PostgresBackend:
 
     async def _carry_out(self, commits: list[Commit], locks: list[int]) -> list[BaseException | None]:
         """Carry out commits in one transaction; if one can't be written, each gets a transaction of its own."""
-        are_plain = all(map(is_plain, commits))
-        way = way_of(commits, locks) if are_plain else GeneralCommit(commits)
+        program = CommitProgram(commits)
         for attempt in range(ATTEMPTS):
             connection: PostgresConnection | None = None
             try:
                 async with self._connection() as connection:
                     connection.notices.clear()
-                    outcomes = way.outcomes(await self._answer(connection, way, locks))
+                    outcomes = program.outcomes(await self._answer(connection, program, locks))
                     if connection.notices.are_unconfirmed:
                         outcomes = [outcome or not_confirmed(self._where) for outcome in outcomes]
-                    if not are_plain:
-                        outcomes = await self._looked_after(connection, commits, outcomes)
-                return outcomes
+                    return await self._looked_after(connection, commits, outcomes)
             except psycopg.Error as error:
-                if way.is_hopeful and error.sqlstate in DISAPPOINTMENTS:
-                    way = SimpleBatch(commits)
-                    continue
                 if error.sqlstate in TRY_AGAIN and attempt + 1 < ATTEMPTS:
                     await self._connections.sleep(random.random() * 0.01 * 2**attempt)  # noqa: S311 - who waits how long
                     continue
@@ -193,7 +185,7 @@ class PostgresBackend:
     async def _looked_after(
         self, connection: PostgresConnection, commits: list[Commit], outcomes: list[BaseException | None]
     ) -> list[BaseException | None]:
-        """Finish commits that are not simple: some wait for standbys without a change, some leave dead rows."""
+        """Finish commits: some wait for standbys without a change, some leave dead rows."""
         if not all(map(changes_something, commits)):
             unsure = await self._wait_for_standbys(connection)
             outcomes = [
@@ -224,10 +216,10 @@ class PostgresBackend:
         with suppress(psycopg.Error):
             await connection.run(queries.REUSE_ROOM.replace("{s}", self._quoted).encode())
 
-    async def _answer(self, connection: PostgresConnection, way: CommitPlan, locks: list[int]) -> bytes:
-        arguments = way.arguments(locks, fast=self._durability == "fast")
+    async def _answer(self, connection: PostgresConnection, program: CommitProgram, locks: list[int]) -> bytes:
+        arguments = program.arguments(locks, fast=self._durability == "fast")
         try:
-            return await call(connection, self._call(way.function), arguments)
+            return await call(connection, self._commit_call, arguments)
         except psycopg.Error as error:
             # While the connection lives, an error means that the transaction was rolled back. A lost connection
             # may have taken the answer with it.
@@ -235,12 +227,6 @@ class PostgresBackend:
                 self._connections.drop_idle()
                 raise outcome_unknown(error, self._where) from error
             raise
-
-    def _call(self, function: Function) -> FunctionCall:
-        known = self._calls.get(function.name)
-        if known is None:
-            known = self._calls[function.name] = FunctionCall(f"{self._quoted}.{function.name}", function.types)
-        return known
 
     async def _wait_for_standbys(self, connection: PostgresConnection) -> StoreError | None:
         """Wait until earlier commits are where the server's settings want them; return why if that is unknown.

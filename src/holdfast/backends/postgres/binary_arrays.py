@@ -1,4 +1,4 @@
-"""Arrays in PostgreSQL's binary format, made by hand: nothing is escaped, nothing guessed."""
+"""Values in PostgreSQL's binary format, made by hand: nothing is escaped, nothing guessed."""
 
 from __future__ import annotations
 
@@ -30,6 +30,14 @@ class IntsArray(bytes):
 
 class TextArray(bytes):
     """A text[]."""
+
+
+class EncodedBool(bytes):
+    """A boolean."""
+
+
+ENCODED: dict[int, type[bytes]] = {BOOL: EncodedBool, BYTEAS: BytesArray, BIGINTS: IntsArray, TEXTS: TextArray}
+"""By their numbers: types whose values are bytes that the server takes as they are."""
 
 
 def bytes_array(elements: Sequence[bytes | None]) -> BytesArray:
@@ -73,18 +81,6 @@ class _AsItIs(Dumper):
         return obj
 
 
-class _BytesArrayDumper(_AsItIs):
-    oid = BYTEAS
-
-
-class _IntsArrayDumper(_AsItIs):
-    oid = BIGINTS
-
-
-class _TextArrayDumper(_AsItIs):
-    oid = TEXTS
-
-
 class Context:
     """The adaptation context of a connection, so that it knows these arrays."""
 
@@ -92,12 +88,8 @@ class Context:
 
     def __init__(self) -> None:
         self.adapters = AdaptersMap(adapters)
-        for kind, dumper in (
-            (BytesArray, _BytesArrayDumper),
-            (IntsArray, _IntsArrayDumper),
-            (TextArray, _TextArrayDumper),
-        ):
-            self.adapters.register_dumper(kind, dumper)
+        for number, kind in ENCODED.items():
+            self.adapters.register_dumper(kind, type(f"{kind.__name__}Dumper", (_AsItIs,), {"oid": number}))
 
 
 CONTEXT: AdaptContext = Context()

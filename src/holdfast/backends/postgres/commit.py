@@ -11,7 +11,6 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from struct import unpack
-from typing import NamedTuple, Protocol
 
 from holdfast.backends.port import (
     ANY_VERSION,
@@ -49,30 +48,12 @@ MAX_LOCKS = 64
 MAX_BYTES = 32 * 1024 * 1024
 
 
-class Function(NamedTuple):
-    """A function in the schema, and the types of its arguments."""
-
-    name: str
-    types: tuple[int, ...]
+FUNCTION = "carry_out"
+ARGUMENT_TYPES = (BIGINTS, BIGINTS, BYTEAS, TEXTS, BOOL)
 
 
-class CommitPlan(Protocol):
-    """A batch of commits, ready to be sent to a function; `outcomes` reads the result."""
-
-    function: Function
-    is_hopeful: bool
-    """Whether the function refuses all if anything is not as it mostly is, and says no more: then there is another way."""
-
-    def arguments(self, locks: Sequence[int], *, fast: bool) -> list[bytes | None]: ...
-
-    def outcomes(self, answer: bytes) -> list[BaseException | None]: ...
-
-
-class GeneralCommit:
-    """Commits of any kind, for `carry_out`."""
-
-    function = Function("carry_out", (BIGINTS, BIGINTS, BYTEAS, TEXTS, BOOL))
-    is_hopeful = False
+class CommitProgram:
+    """A batch of commits, ready to be sent to the function; `outcomes` reads the result."""
 
     def __init__(self, commits: Sequence[Commit]) -> None:
         self.ints: list[int] = []
