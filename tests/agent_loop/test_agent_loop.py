@@ -4,6 +4,7 @@ goes on where it stopped."""
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from agent_models import Script, calls
@@ -11,6 +12,7 @@ from agent_tools import LOOK, Bank, look, steps
 from stores import Store
 
 from holdfast import (
+    NOT_DONE,
     AgentState,
     FileCheckpoints,
     ModelError,
@@ -329,6 +331,10 @@ def test_files_of_a_workspace_are_kept_with_each_tool(disk_store, tmp_path):
 # -- arguments ---------------------------------------------------------------------------------------------------------
 
 
+def is_paid(to: str) -> bool:
+    return True
+
+
 def test_arguments_that_can_not_be_right_are_refused(quick: SyncClient):
     for wrong in (
         {"model": "gpt"},
@@ -350,6 +356,27 @@ def test_arguments_that_can_not_be_right_are_refused(quick: SyncClient):
         tool(kind="harmless")(print)
     with pytest.raises(UsageError, match="no option"):
         tool(danger=True)(print)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"identity": ("to",), "volatile": "to"}, "'to' is in identity= and in volatile="),
+        ({"on_repeat": "compensate"}, "needs undo="),
+        ({"on_repeat": "sometimes"}, "on_repeat is 'sometimes'"),
+        ({"kind": "read", "probe": lambda to: NOT_DONE}, "probe= says nothing"),
+        ({"kind": "workspace", "undo": lambda result: None}, "undo= says nothing"),
+        ({"probe": "find"}, "probe is 'find', which can't be called"),
+        ({"undo": 7}, "undo is 7, which can't be called"),
+        ({"probe": is_paid}, "its probe is annotated to return bool"),
+        ({"not_done": 7}, "not_done has 7"),
+    ],
+)
+def test_a_tool_with_options_that_can_not_be_right_is_refused_when_it_is_made(options: dict[str, Any], says: str):
+    with pytest.raises(UsageError, match=says):
+        tool(look.fn, **options)
+    with SyncClient.memory() as client, client.run("s") as run, pytest.raises(UsageError, match=r"kind|" + says):
+        run.tool(look.fn, **options)
 
 
 def test_a_session_without_a_store_is_refused():

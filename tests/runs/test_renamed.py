@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -86,6 +87,52 @@ def test_one_in_doubt_that_was_renamed_is_a_possible_duplicate(client: SyncClien
     with client.run("s") as run, pytest.raises(EffectBlockedError, match="under another name"):
         run.effect("transfer", bank.pay, "bob", 5)
     assert len(bank.paid) == 1
+
+
+def in_a_task(run: SyncRun, bank: Bank, name: str) -> None:
+    for _ in run.tasks("invoices", ["bob"]):
+        run.effect(name, bank.pay, "bob", 5)
+
+
+def in_a_subagent(run: SyncRun, bank: Bank, name: str) -> None:
+    with run.subagent("payer", subagent_id="bob") as payer:
+        payer.effect(name, bank.pay, "bob", 5)
+
+
+@pytest.mark.parametrize("program", [in_a_task, in_a_subagent])
+def test_so_is_one_in_a_task_or_sub_agent_that_runs_again(
+    client: SyncClient, bank: Bank, program: Callable[[SyncRun, Bank, str], None]
+):
+    bank.dies = True
+    with pytest.raises(KeyboardInterrupt), client.run("s") as run:
+        program(run, bank, "pay")
+    bank.dies = False
+    with client.run("s") as run, pytest.raises(EffectBlockedError, match="under another name"):
+        program(run, bank, "transfer")
+    assert len(bank.paid) == 1
+
+
+def test_so_is_one_that_was_done_in_a_sub_agent_that_runs_again(client: SyncClient, bank: Bank):
+    with client.run("s") as run:
+        in_a_subagent(run, bank, "pay")
+    with client.run("s") as run, pytest.raises(EffectBlockedError, match="under another name"):
+        in_a_subagent(run, bank, "transfer")
+    assert len(bank.paid) == 1
+
+
+@pytest.mark.parametrize("name", ["pay", "bonus"])
+def test_a_finished_task_or_sub_agent_need_not_ask_for_its_effects_again(client: SyncClient, bank: Bank, name: str):
+    def program(run: SyncRun) -> None:
+        in_a_task(run, bank, "pay")
+        with run.subagent("payer", subagent_id="bob") as payer:
+            if not payer.is_over:
+                payer.effect("pay", bank.pay, "bob", 5)
+
+    with client.run("s") as run:
+        program(run)
+    with client.run("s") as run:
+        program(run)
+        assert run.effect(name, bank.pay, "bob", 5) == "receipt 3"
 
 
 def test_equal_effects_of_two_names_are_two_if_the_program_asks_for_both(client: SyncClient, bank: Bank):

@@ -71,7 +71,7 @@ def test_an_idempotent_one_is_called_again_with_the_same_key(client: SyncClient)
         return object() if len(keys) < 3 else "put"
 
     for _ in range(2):
-        with pytest.raises(holdfast.ResultNotKeptError), client.run("s") as run:
+        with pytest.raises(holdfast.ResultNotKeptError, match="the next start calls it again"), client.run("s") as run:
             run.effect("put", put, kind="idempotent")
     for _ in range(2):
         with client.run("s") as run:

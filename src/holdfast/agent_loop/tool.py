@@ -10,14 +10,18 @@ from dataclasses import dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from holdfast.errors import UsageError
-from holdfast.runs import call_binding
+from holdfast.runs import call_binding, effect_options
 from holdfast.runs.call_binding import PROVIDER_KEY
+from holdfast.runs.effect_options import OF_EFFECTS
 
 KINDS = ("read", "workspace", "idempotent", "reversible", "irreversible")
 STEPS = ("read", "workspace")
 """Kinds without an effect on the outside world: a call is a step, repeated after a crash or a rollback."""
 OF_DECLARED = ("identity", "volatile", "probe", "undo", "on_repeat")
 """Options that say which calls are the same effect, or what becomes of one: who gives them has declared one."""
+
+IN_LEDGER = ("probe", "undo", "on_repeat")
+"""Options that are about an entry of the ledger, which a step has not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +68,17 @@ class Tool:
                 "which only what changes something is "
                 f"given: give that parameter a default, or declare the kind 'idempotent'"
             )
+        self._refuse_wrong_options()
+
+    def _refuse_wrong_options(self) -> None:
+        what, given = f"tool {self.name!r:.60}", {option: getattr(self, option) for option in OF_EFFECTS}
+        effect_options.refuse_wrong_values(what, given)
+        if self.is_step:
+            effect_options.refuse_options_of_effects(
+                what, f"the kind {self.kind!r}, whose calls may be repeated", given, IN_LEDGER
+            )
+        else:
+            effect_options.refuse_contradictions(what, self.kind, None, given)
 
     @property
     def is_declared(self) -> bool:

@@ -16,7 +16,6 @@ from holdfast.format.rows import ledger
 from holdfast.model import effect
 from holdfast.model.agent_state import AgentState
 from holdfast.runs import call_binding
-from holdfast.runs.probe import refuse_annotation
 
 CALLS_IN_DOUBT = "calls_in_doubt"  # metadata of a state in a plain store
 
@@ -42,7 +41,6 @@ def of_decision(decision: ModelDecision) -> UnknownCall:
     named = call_binding.bound(tool.fn, (), arguments)
     if tool.probe is not None:
         call_binding.bound(tool.probe, (), arguments)  # now: it will be asked when something has gone wrong
-        refuse_annotation(f"tool {tool.name!r:.60}", tool.probe)
     identity = (tool.identity,) if isinstance(tool.identity, str) else tool.identity
     volatile = (tool.volatile,) if isinstance(tool.volatile, str) else tool.volatile
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from holdfast.errors import UsageError
@@ -142,7 +142,7 @@ def is_async(fn: Callable[..., Any]) -> UsageError:
 
 def classes(what: str, given: Any) -> tuple[type[Exception], ...]:
     """Return one class of exceptions, or several, as a tuple."""
-    found = (given,) if isinstance(given, type) else tuple(given)
+    found = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str | type) else (given,)
     for one in found:
         if not isinstance(one, type) or not issubclass(one, Exception):
             raise UsageError(f"{what} has {one!r:.60}: it takes classes of exceptions, such as (OSError,)")

@@ -35,8 +35,7 @@ from holdfast.errors import UnsupportedValueError, UsageError
 from holdfast.format.rows import ledger as entries
 from holdfast.format.state import run_journal
 from holdfast.model.effect import EffectKind, OnRepeat
-from holdfast.runs import call_binding
-from holdfast.runs.probe import refuse_annotation
+from holdfast.runs import call_binding, effect_options
 
 if TYPE_CHECKING:
     from holdfast.runs.engine import RunEngine
@@ -279,9 +278,7 @@ def build_effect_call(
     """
     of_kind = _one_of("kind", kind, EffectKind)
     wanted = None if on_repeat is None else _one_of("on_repeat", on_repeat, OnRepeat)
-    for what in ("probe", "undo"):
-        if (given := others.get(what)) is not None and not callable(given):
-            raise UsageError(f"effect {name!r:.60}: {what} is {given!r:.60}, which can't be called. Give a function")
+    effect_options.refuse_wrong_values(f"effect {name!r:.60}", others)
     named = call_binding.bound(fn, args, kwargs)
     if (probe := others.get("probe")) is not None:
         _check_probe(name, probe, args, kwargs)
@@ -329,35 +326,6 @@ def _check_probe(name: str, probe: Callable[..., Any], args: Sequence[Any], kwar
         call_binding.bound(probe, args, kwargs)
     except UsageError as error:
         raise UsageError(f"effect {name!r:.60}: its probe is asked with the effect's arguments, and {error}") from None
-    refuse_annotation(f"effect {name!r:.60}", probe)
-
-
-def refuse_contradictions(name: str, kind: Any, key: Any, given: dict[str, Any]) -> None:
-    """Raise if the options of an effect exclude each other. `given` are all but kind and key."""
-    what = f"effect {name!r:.60}"
-    if kind == EffectKind.READ:
-        for option in ("approve", "probe", "undo", "on_repeat", "identity", "volatile", "not_done"):
-            if given.get(option) not in (None, (), [], False):
-                raise UsageError(
-                    f"{what}: {option}= says nothing about a read, which changes nothing and is recorded like a step. "
-                    "Leave it out, or give another kind"
-                )
-        return
-    if key is not None:
-        for option in ("identity", "volatile"):
-            if given.get(option) not in (None, (), []):
-                raise UsageError(
-                    f"{what}: key= says which effect it is, whatever its arguments are, and {option}= says that "
-                    "arguments do. Give one of them"
-                )
-    if given.get("on_repeat") == OnRepeat.COMPENSATE and given.get("undo") is None:
-        raise UsageError(f"{what}: on_repeat='compensate' needs undo=...")
-    identity, volatile = (
-        (one,) if isinstance(one, str) else tuple(one or ()) for one in (given.get("identity"), given.get("volatile"))
-    )
-    both = [one for one in identity if one in volatile]
-    if both:
-        raise UsageError(f"{what}: {both[0]!r:.60} is in identity= and in volatile=. Name it in one of them")
 
 
 def _one_of(what: str, given: Any, choices: Any) -> Any:

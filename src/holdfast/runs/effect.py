@@ -477,8 +477,13 @@ class EffectExecution:
 
 def not_kept_error(core: RunEngine, call: EffectCall, entry: LedgerEntry) -> ResultNotKeptError:
     id_ = ids.to_text(entry.id)
+    again = (
+        "It is idempotent: the next start calls it again"
+        if call.kind is EffectKind.IDEMPOTENT
+        else ("It is not repeated")
+    )
     return ResultNotKeptError(
-        f"effect {call.name!r:.60} ({id_}) was carried out, but {entry.error or entries.NOT_KEPT}. It is not repeated. "
+        f"effect {call.name!r:.60} ({id_}) was carried out, but {entry.error or entries.NOT_KEPT}. {again}. "
         f"Give it a result: holdfast resolve {ids.short(id_)} --done --result JSON (client.resolve_effect); and let "
         "the function return something that can be kept",
         core.effect(entry),

@@ -128,6 +128,14 @@ class EffectIndex:
                 for record in self._resting.pop(path, ()):
                     self._rest_or_wait(record)
 
+    def pass_over(self, path: str) -> None:
+        """Note that the program skips a finished sub-agent: it does not ask again for its effects."""
+        with self._lock:
+            self._finished.add(path)
+            for unclaimed in self._unclaimed.values():
+                for place in [one for one in unclaimed if one.startswith(path)]:
+                    del unclaimed[place]
+
     def abandon(self, path: str, entries: Sequence[list[Any]], *, with_threads: bool = False) -> None:
         """Note that a path has failed, or is run again: the program will ask again for the effects in it.
 
@@ -143,8 +151,17 @@ class EffectIndex:
                     self._rest_or_wait(record)
 
     def is_accounted_for(self, at: str) -> bool:
-        """Return whether this life has requested the effect at that place, or reached a path around it."""
-        return at in self._requested_places or any(path in self._reached for path in _enclosing_paths(at))
+        """Return whether this life has requested the effect at that place, or passed it over as finished.
+
+        A task or sub-agent that runs again must ask for its effects: what it does not ask for may
+        have been renamed.
+        """
+        return at in self._requested_places or (
+            self._is_reached(at) and any(path in self._finished for path in _enclosing_paths(at))
+        )
+
+    def _is_reached(self, at: str) -> bool:
+        return any(path in self._reached for path in _enclosing_paths(at))
 
     def are_two(self, at: str, place: str) -> bool:
         """Return whether calls at two places are certainly two effects.
@@ -152,7 +169,9 @@ class EffectIndex:
         Those of two lists of tasks are, if this life has reached the first: otherwise the list may
         have been renamed.
         """
-        return are_two(at, place) or (scope(at) != scope(place) and self.is_accounted_for(at))
+        return are_two(at, place) or (
+            scope(at) != scope(place) and (at in self._requested_places or self._is_reached(at))
+        )
 
     def find_unasked(self, digest: bytes, place: str) -> list[bytes]:
         """Return the recorded effects of that identity that this life has neither requested nor reached."""

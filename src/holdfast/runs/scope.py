@@ -10,7 +10,7 @@ from holdfast.format.state.run_journal import OK
 from holdfast.model.effect import Done, EffectKind
 from holdfast.model.run_policy import SubagentTrace
 from holdfast.operations import validate
-from holdfast.runs import call_binding, call_sites, effect, step, subagent
+from holdfast.runs import call_binding, call_sites, effect, effect_options, step, subagent
 from holdfast.runs.call_sites import EffectCall
 from holdfast.runs.engine import RunEngine
 from holdfast.runs.step import StepCall
@@ -71,7 +71,7 @@ class RunScope:
         self, name: str, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], **options: Any
     ) -> EffectCall | StepCall:
         """Return the program's effect call; options that exclude each other are refused."""
-        call_sites.refuse_contradictions(name, options["kind"], options["key"], options)
+        effect_options.refuse_contradictions(f"effect {name!r:.60}", options["kind"], options["key"], options)
         return self._effect_call(name, fn, args, kwargs, **options)
 
     def _effect_call(
@@ -125,7 +125,9 @@ class RunScope:
                 "arguments that tell its calls apart"
             )
         name = name or getattr(fn, "__name__", None) or repr(fn)
-        call_sites.refuse_contradictions(name, options["kind"], None, options)
+        what = f"effect {name!r:.60}"
+        effect_options.refuse_wrong_values(what, options)
+        effect_options.refuse_contradictions(what, options["kind"], None, options)
         facts = {one: options[one] for one in ("kind", "identity", "volatile")}
         self._core.tools[name] = call_binding.schema_hash(fn, **facts)
         return name

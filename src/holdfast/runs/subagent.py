@@ -78,6 +78,12 @@ class Subagent:
     @property
     def is_over(self) -> bool:
         """Whether it came to its end in an earlier life: its `result` is there already."""
+        if self._is_recorded():
+            self._core.index.pass_over(self._path)  # a program that asks this skips the body
+            return True
+        return False
+
+    def _is_recorded(self) -> bool:
         known = self._core.journal.get(f"{self._path}trace")
         return known is not None and known.status == OK
 
@@ -94,7 +100,7 @@ class Subagent:
         if error is not None:
             core.sites.mark_failed(self._path)
             core.index.abandon(self._path, core.journal.entries)
-        if self.is_over:
+        if self._is_recorded():
             return
         message = None if error is None else f"{outcome.error_name(error)}: {error}"
         payload = core.ctx.codec.encode(
