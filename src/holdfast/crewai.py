@@ -1,8 +1,9 @@
-"""Crews and agents of CrewAI that continue after a crash: `resumable(crew, session_id=...)`."""
+"""Crews, flows and agents of CrewAI that continue after a crash: `resumable(crew, session_id=...)`."""
 
 from holdfast.adapters.base.install import required
 
 with required("CrewAI", "crewai", "pydantic", extra="crewai"):
+    from holdfast.adapters.crewai.flow import ResumableFlow
     from holdfast.adapters.crewai.resumable import ResumableCrew, ResumableCrewAgent, resumable
 
-__all__ = ["ResumableCrew", "ResumableCrewAgent", "resumable"]
+__all__ = ["ResumableCrew", "ResumableCrewAgent", "ResumableFlow", "resumable"]

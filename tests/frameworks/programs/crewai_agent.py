@@ -1,10 +1,11 @@
-"""An office of CrewAI that pays three invoices, one a turn.
+"""An office of CrewAI that pays four invoices, one a turn.
 
     python crewai_agent.py STORE DIRECTORY
 
 Turns one and two are kickoffs of a crew, by `kickoff` and `kickoff_async`: a clerk reads the balance and asks a
 co-worker about the creditor (a delegation), then a payer pays, archives the invoice, and a person reviews the result.
-The third one is a kickoff of the payer alone, in a session of its own.
+The third one is a kickoff of the payer alone, in a session of its own. The fourth one is a kickoff of a flow, whose
+methods run a crew and the payer; a person reviews what a method returned.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from typing import Any
 
 from call_log import log_call, read_calls
 from crewai import Agent, Crew, Task
+from crewai.flow.flow import Flow, listen, start
+from crewai.flow.human_feedback import human_feedback
 from crewai.llms.base_llm import BaseLLM
 from crewai.llms.providers.openai.completion import OpenAICompletion
 from crewai.tools import BaseTool, tool
-from pydantic import PrivateAttr
+from pydantic import BaseModel, PrivateAttr
 
 from holdfast import NOT_DONE, Done, Effect, SyncClient
 from holdfast.crewai import resumable
@@ -150,6 +153,42 @@ def make_office(directory: Path) -> tuple[Crew, Agent]:
     return Crew(name="office", agents=[clerk, researcher, payer], tasks=tasks), payer
 
 
+class OfficeState(BaseModel):
+    id: str = ""
+    done: list[str] = []
+
+
+class OfficeFlow(Flow[OfficeState]):
+    """The same work as methods of a flow."""
+
+    def __init__(self, directory: Path, **options: Any) -> None:
+        super().__init__(suppress_flow_events=True, **options)
+        self.directory = directory
+
+    @start()
+    def check(self) -> Any:
+        log_call(self.directory, "method", "check", self.state.done)
+        crew, _ = make_office(self.directory)
+        checked = Crew(agents=crew.agents[:2], tasks=crew.tasks[:1]).kickoff(inputs={"invoice": "d"})
+        self.state.done.append(checked.raw)
+        return checked
+
+    @listen(check)
+    @human_feedback(message="Is that reviewed?")
+    async def pay(self, checked: Any) -> str:
+        log_call(self.directory, "method", "pay", checked.raw, self.state.done)
+        _, payer = make_office(self.directory)
+        paid = await payer.kickoff_async("pay invoice d")
+        self.state.done.append(paid.raw)
+        return paid.raw
+
+    @listen(pay)
+    def tell(self, paid: Any) -> list[str]:
+        log_call(self.directory, "method", "tell", paid.output, paid.feedback)
+        self.state.done.append(paid.feedback)
+        return list(self.state.done)
+
+
 def declare_tools(directory: Path) -> dict[str, Effect | str]:
     def find_payment(invoice: str) -> Any:
         paid = json.dumps([invoice]) in read_calls(directory).get("pay", [])
@@ -198,6 +237,9 @@ def main(store: str, directory: Path) -> None:
         }
         for result in results
     ]
+    flow = OfficeFlow(directory)
+    done = insist(store, lambda: resumable(flow, session_id="flow", **options).kickoff())
+    told.append({"answer": done, "state": flow.state.done})
     told.append({"answer": alone.raw, "agent": alone.agent_role, "tokens": alone.token_usage.total_tokens})
     print(json.dumps(told))
 

@@ -316,6 +316,31 @@ class FrameworkTurn:
         except HoldfastError as error:
             raise self._end(error) from error
 
+    async def call_part(self, name: str, call: Callable[[], Any]) -> Any:
+        """Return the recorded result of a part of the turn, or call it and record its result.
+
+        Calls within it are recorded, too, in any thread: if the part is cut off, it is called again, and
+        finds their results. A result that can't be stored is not recorded: the part is called again.
+        """
+        self._refuse_if_ended()
+        key = self._call_key("part", name, "")
+        found = self._run.find_result(step_name(name), key=key)
+        if found is not None:
+            return found.result
+        with self._given_back_on_failure(key):
+            result = await _result(call())
+            if self.is_storable(result):
+                await self._record(step_name(name), key, result)
+        return result
+
+    def is_storable(self, value: Any) -> bool:
+        """Return whether the store keeps a value as it is."""
+        try:
+            self._run._core.ctx.codec.encode(value)
+        except HoldfastError:
+            return False
+        return True
+
     async def finish(self, entry: str, recorded: Any) -> None:
         """Record the result of the turn, in one commit with the run's new state."""
         await _result(self._run.step(step_name(entry), self._constant(recorded), key=self.key))

@@ -28,6 +28,7 @@ from crewai.tools.tool_failure import ToolFailure
 from holdfast.adapters.base.turn import FrameworkTurn, TurnEndedError
 from holdfast.adapters.crewai.answer import dump_answer, is_plain, load_answer
 from holdfast.adapters.crewai.people import HumanInput
+from holdfast.adapters.crewai.result import dump_messages
 from holdfast.backends.bridge.step import run_inline
 from holdfast.model.effect import EffectKind
 from holdfast.model.tool_effect import AGENT
@@ -44,6 +45,7 @@ class CrewJournal:
     def __init__(self, turn: FrameworkTurn) -> None:
         self.turn = turn
         self.usage: Counter[str] = Counter()  # tokens of the turn's requests, replayed ones included
+        self.talk = AgentTalk()
         self._swapped: list[Any] = []
         self._lock = threading.Lock()
 
@@ -117,6 +119,7 @@ class CrewJournal:
     def _load(self, recorded: Mapping[str, Any], request: _Request, llm: BaseLLM) -> Any:
         usage = recorded.get("usage", {})
         with self._lock:
+            self.talk.add(request.agent, request.messages, recorded)
             self.usage.update(usage)
             if not request.was_asked:  # the answer is replayed: its tokens are counted as those of the others
                 for name, count in usage.items():
@@ -150,6 +153,33 @@ class CrewJournal:
         return ToolFailure.model_validate(result[_REPORTED]) if _is_report(result) else result
 
 
+class AgentTalk:
+    """The messages of all agents of a turn, each once: a request repeats those of the former one."""
+
+    def __init__(self) -> None:
+        self._messages: list[dict[str, Any]] = []
+        self._asked: dict[str, tuple[int, Any, dict[str, Any]]] = {}  # by agent: length and end of a request, answer
+
+    def add(self, agent: str, messages: Sequence[Any], answer: Mapping[str, Any]) -> None:
+        length, last, former = self._asked.get(agent, (0, None, {}))
+        is_continued = 0 < length < len(messages) and messages[length - 1] == last
+        new = dump_messages(messages[length:] if is_continued else messages, agent)
+        if is_continued and new[0]["role"] == "assistant":
+            # The former answer, perhaps with the result of a tool in it.
+            place = next((number for number, one in enumerate(self._messages) if one is former), None)
+            if place is not None:
+                self._messages[place] = new.pop(0)
+        said = {"role": "assistant", "content": answer.get("text"), "tool_calls": answer.get("calls")}
+        [told] = dump_messages([said], agent)
+        self._messages += [*new, told]
+        self._asked[agent] = (len(messages), dict(messages[-1]), told)
+
+    def take(self) -> list[dict[str, Any]]:
+        """Return the messages since the last call of this method."""
+        taken, self._messages = self._messages, []
+        return taken
+
+
 class _Request:
     """One request to a model: who asks, and what identifies it."""
 
@@ -159,6 +189,9 @@ class _Request:
         self.response_model = bound.get("response_model")
         self.agent = getattr(bound.get("from_agent"), "role", None) or "model"
         self.was_asked = False
+        self.messages: list[Any] = [{"role": "user", "content": str(messages)}]
+        if isinstance(messages, list) and messages:
+            self.messages = messages
         self.identity = {
             "messages": [_identify(one) for one in messages] if isinstance(messages, Sequence) else messages,
             "tools": sorted(_name_of(tool) for tool in tools),

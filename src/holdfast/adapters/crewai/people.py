@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crewai.core.providers.human_input import SyncHumanInputProvider
+from crewai.flow.async_feedback import HumanFeedbackPending
 from crewai.hooks.dispatch import HookAborted
 
 from holdfast.adapters.base.turn import TurnEndedError
+from holdfast.adapters.crewai.answer import is_plain
 from holdfast.backends.bridge.step import run_inline
 
 if TYPE_CHECKING:
@@ -69,3 +71,37 @@ class HumanInput(SyncHumanInputProvider):  # type: ignore[misc]  # CrewAI is Any
             return ask_person(self._journal, "human_input", about)
         except TurnEndedError as error:
             raise HookAborted(str(error), source="holdfast") from error
+
+
+class FlowPeople:
+    """The person who reviews what a method returned (`@human_feedback`), or is asked by `flow.ask(...)`.
+
+    `own` is the provider that the flow has. Its answer counts; if it pauses the flow instead, the
+    question waits in `holdfast approvals`.
+    """
+
+    def __init__(self, journal: CrewJournal, own: Any) -> None:
+        self._journal = journal
+        self._own = own
+
+    def request_feedback(self, context: Any, flow: Any) -> str:
+        def ask_own() -> str | None:
+            try:
+                return str(self._own.request_feedback(context, flow))
+            except HumanFeedbackPending:
+                return None
+
+        if self._own is not None:
+            said = run_inline(self._journal.turn.call_part(f"{context.method_name} feedback", ask_own))
+            if said is not None:
+                return str(said)
+        output = context.method_output if is_plain(context.method_output) else str(context.method_output)
+        about = {"message": context.message, "output": output, "choices": list(context.emit or ())}
+        return ask_person(self._journal, f"{context.method_name} feedback", about)
+
+    def request_input(self, message: str, flow: Any, metadata: Any = None) -> Any:
+        if self._own is not None:
+            return run_inline(
+                self._journal.turn.call_part("ask", lambda: self._own.request_input(message, flow, metadata=metadata))
+            )
+        return ask_person(self._journal, "ask", {"message": message})

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crewai.crews.crew_output import CrewOutput
+from crewai.flow.human_feedback import HumanFeedbackResult
 from crewai.lite_agent_output import LiteAgentOutput
 from crewai.tasks.task_output import TaskOutput
 from crewai.types.usage_metrics import UsageMetrics
@@ -102,3 +103,30 @@ def load_agent_output(recorded: Mapping[str, Any], messages: Sequence[Any], kind
 def _load_model(data: Any, kind: Any) -> BaseModel | None:
     """Return a structured output as an instance of its class, which the caller's program has."""
     return None if data is None or kind is None else kind.model_validate(data)
+
+
+# -- flows -------------------------------------------------------------------------------------------------------------
+
+_OUTPUTS = {"crew": CrewOutput, "task": TaskOutput, "agent": LiteAgentOutput}
+
+
+def dump_value(value: Any) -> dict[str, Any]:
+    """Return what a method of a flow returned, with the name of its kind if that is a class of CrewAI."""
+    for kind, output in _OUTPUTS.items():
+        if isinstance(value, output) and _has_no_own_class(value):
+            return {kind: value.model_dump(mode="json")}
+    if isinstance(value, HumanFeedbackResult):
+        return {"feedback": {**vars(value), "output": dump_value(value.output)}}
+    return {"value": value}
+
+
+def load_value(recorded: Mapping[str, Any]) -> Any:
+    [(kind, value)] = recorded.items()
+    if kind == "feedback":
+        return HumanFeedbackResult(**{**value, "output": load_value(value["output"])})
+    return value if kind == "value" else _OUTPUTS[kind].model_validate(value)
+
+
+def _has_no_own_class(output: Any) -> bool:
+    """Return whether an output has no structured value, whose class only the caller's program has."""
+    return output.pydantic is None and all(one.pydantic is None for one in getattr(output, "tasks_output", ()))

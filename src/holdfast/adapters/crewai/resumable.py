@@ -9,12 +9,14 @@ from typing import Any
 
 from crewai import Agent, Crew
 from crewai.crews.crew_output import CrewOutput
+from crewai.flow.flow import Flow
 from crewai.lite_agent_output import LiteAgentOutput
 from crewai.types.usage_metrics import UsageMetrics
 
 from holdfast.adapters.base.install import warn_if_untested
 from holdfast.adapters.base.session import ResumableSession, TurnEnd
 from holdfast.adapters.base.turn import FrameworkTurn
+from holdfast.adapters.crewai.flow import ResumableFlow
 from holdfast.adapters.crewai.journal import CrewJournal
 from holdfast.adapters.crewai.result import (
     dump_agent_output,
@@ -47,7 +49,7 @@ def resumable(
     `store` is a `SyncClient`, a URL, or None for `.holdfast/store.db`. `tools` declares what tools do,
     by their names.
     """
-    kinds = ((Crew, ResumableCrew, "crew"), (Agent, ResumableCrewAgent, "agent"))
+    kinds = ((Crew, ResumableCrew, "crew"), (Agent, ResumableCrewAgent, "agent"), (Flow, ResumableFlow, "flow"))
     for kind, made, name in kinds:
         if isinstance(target, kind):
             named = getattr(target, "role", None) or getattr(target, "name", None)
