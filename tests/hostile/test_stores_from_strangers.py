@@ -498,6 +498,16 @@ def test_plain_checkpoints_follow_no_link(plain, home, name, target):
         assert any(isinstance(one, CorruptError) for one in outcomes)
 
 
+def test_plain_checkpoints_of_the_default_name_are_no_link(plain, home):
+    link(plain, home / "documents")
+    before = tree_of(home)
+    with pytest.raises(UsageError, match="is a symbolic link"):
+        SyncFileCheckpoints().save("s", {"step": 2})
+    assert tree_of(home) == before
+    SyncFileCheckpoints(plain).save("s", {"step": 2})  # who names it may mean a link
+    assert (home / "documents/s/checkpoint.json").exists()
+
+
 @pytest.mark.parametrize("name", ["s/checkpoint.json", "s/metadata.json", ".lock"])
 def test_plain_checkpoints_wait_for_no_fifo(plain, name):
     (plain / name).unlink()

@@ -38,6 +38,7 @@ from holdfast.backends import fork_safety
 from holdfast.backends.files.disk import FOLDER_MODE, Disk, store_error
 from holdfast.backends.files.file_names import key_of, name_of
 from holdfast.backends.files.lock import StoreLock
+from holdfast.backends.local_path import refuse_links
 from holdfast.checkpoint_store.protocol import CheckpointMetadata, agent_of, step_of
 from holdfast.coordination.id_generator import IdSource
 from holdfast.errors import CorruptError, NewerVersionError, UnsupportedValueError, UsageError
@@ -46,6 +47,7 @@ from holdfast.format.state.split import path_text
 from holdfast.model import ids
 from holdfast.operations.validate import name as checked_name
 
+DIRECTORY = ".checkpoints"
 DATA, METADATA, LOCK = "checkpoint.json", "metadata.json", ".lock"
 FORMAT = 1
 TIMEOUT = 30.0
@@ -69,7 +71,7 @@ class FileCheckpoints:
     methods.
     """
 
-    def __init__(self, dir: str | os.PathLike[str] = ".checkpoints") -> None:  # noqa: A002 - the name users know
+    def __init__(self, dir: str | os.PathLike[str] = DIRECTORY) -> None:  # noqa: A002 - the name users know
         self._files = _Files(dir)
 
     async def save(self, session_id: str, state: Any) -> None:
@@ -98,7 +100,7 @@ class FileCheckpoints:
 class SyncFileCheckpoints:
     """`FileCheckpoints` without `await`."""
 
-    def __init__(self, dir: str | os.PathLike[str] = ".checkpoints") -> None:  # noqa: A002 - the name users know
+    def __init__(self, dir: str | os.PathLike[str] = DIRECTORY) -> None:  # noqa: A002 - the name users know
         self._files = _Files(dir)
 
     def save(self, session_id: str, state: Any) -> None:
@@ -160,6 +162,8 @@ class _Files:
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         if sys.platform == "win32":
             raise UsageError("FileCheckpoints needs flock, which Windows does not have: use Client.sqlite().as_store()")
+        if os.fspath(directory) == DIRECTORY:
+            refuse_links(Path.cwd(), DIRECTORY)
         self.root = str(Path(directory).absolute())
         self._disk = Disk(self.root, durable=True)
 

@@ -248,6 +248,40 @@ def test_a_journal_that_names_a_file_to_delete_is_not_rolled_back(path: Path, tm
     assert theirs.read_bytes() == b"ssh-ed25519 AAAA\n"
 
 
+def leave_hot_journal(path: Path) -> None:
+    """A store as a program leaves it that was killed while it wrote in journal mode DELETE."""
+    change(path, ["PRAGMA journal_mode=DELETE"])
+    files = [path, path.with_name(f"{path.name}-journal")]
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA cache_size=1")  # so that changed pages are in the file before the commit
+        connection.execute("BEGIN")
+        connection.execute("DELETE FROM record")
+        connection.execute(
+            f"INSERT INTO blob {FOREVER} SELECT NULL, randomblob(32), 0, randomblob(900) FROM forever LIMIT 900"
+        )
+        left = [file.read_bytes() for file in files]
+    for file, content in zip(files, left, strict=True):
+        file.write_bytes(content)
+
+
+def test_readers_roll_no_journal_back_and_the_next_writer_does(path: Path, tmp_path: Path):
+    make_store(path)
+    leave_hot_journal(path)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    assert path.with_name(f"{path.name}-journal").name in before
+    with SyncClient.sqlite(path) as client:
+        assert len(client.timeline(session_id="s")) == 5
+        assert client.verify().ok
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+    with SyncClient.sqlite(path) as client:
+        client.save("a", session_id="s", execution_state={"n": 1})
+        assert len(client.timeline(session_id="s")) == 6
+        assert client.verify().ok
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert not path.with_name(f"{path.name}-journal").exists()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_changed_bytes_end_in_an_error_of_ours_or_the_same_answers(path: Path, tmp_path: Path, seed: int):

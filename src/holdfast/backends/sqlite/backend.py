@@ -42,6 +42,7 @@ from holdfast.backends.sqlite import record_queries, schema
 from holdfast.backends.sqlite.call_limits import CallLimit
 from holdfast.backends.sqlite.errors import FAILURES, translate
 from holdfast.backends.sqlite.file_identity import StoreFiles
+from holdfast.backends.sqlite.hot_journal import HotJournalError, refuse_hot_journal, rolled_back_copy
 from holdfast.backends.sqlite.row_checks import FIRST, MALFORMED, check_order, check_types, end_of
 from holdfast.errors import StoreError, UsageError
 
@@ -92,12 +93,14 @@ class SqliteBackend:
         self._has_written = False
         self._version = schema.SCHEMA  # of the file's schema, when it was last checked
         self._limits = {role: CallLimit(self._path) for role in ("_writer", "_reader")}
+        self._real = Path(os.path.realpath(self._path))  # SQLite's own files are next to the target of a link
         self._files = StoreFiles(self._path)
         is_empty = self._files.make()
         with _registering:
             _backends.add(self)
         with self._writing, self._translated("opened"):
-            self._connected("_writer")  # now, not in the first save
+            with contextlib.suppress(HotJournalError):
+                self._connected("_writer")  # now, not in the first save
             if is_empty:
                 self._connected_to_write()
 
@@ -336,7 +339,10 @@ class SqliteBackend:
         self.segments([Span(0, 0, 0)])
         with self._writing, self._translated("opened"):
             self._limits["_writer"].begin()
-            connection = self._connected("_writer")
+            try:
+                connection = self._connected("_writer")
+            except HotJournalError:
+                return
             if schema.is_current(connection):  # else the first save upgrades it: until then nothing is changed
                 sqlite_commit.prepare(connection)
 
@@ -382,7 +388,11 @@ class SqliteBackend:
     def _ask(self, query: Callable[[sqlite3.Connection], T], role: str) -> T:
         limit = self._limits[role]
         limit.begin()
-        connection = self._connected(role)
+        try:
+            connection = self._connected(role)
+        except HotJournalError:
+            with contextlib.closing(rolled_back_copy(self._real, limit.attach)) as copy:
+                return query(copy)
         self._files.check_sometimes()
         if self._version != schema.SCHEMA and self._version != schema.version_of(connection):
             self._discard(role)  # a writer has upgraded it
@@ -399,8 +409,11 @@ class SqliteBackend:
             self._only_thread = me if self._only_thread == 0 else None
         return self._only_thread is None
 
-    def _connected(self, role: str) -> sqlite3.Connection:
-        """Return the connection of a role; open one if there is none."""
+    def _connected(self, role: str, *, writing: bool = False) -> sqlite3.Connection:
+        """Return the connection of a role; open one if there is none.
+
+        Unless it is for writing, raise `HotJournalError` if that would change the file.
+        """
         if self._closed:
             raise StoreError(f"the store {self._path} was closed: open a new client")
         connection: sqlite3.Connection | None = getattr(self, role)
@@ -409,13 +422,15 @@ class SqliteBackend:
             self._discard(role)
             connection = None
         if connection is None:
-            connection = self._connect(self._limits[role])
+            connection = self._connect(self._limits[role], writing=writing)
             setattr(self, role, connection)
         return connection
 
-    def _connect(self, limit: CallLimit) -> sqlite3.Connection:
+    def _connect(self, limit: CallLimit, *, writing: bool) -> sqlite3.Connection:
         for _ in range(ATTEMPTS):
             before = self._files.begin()
+            if not writing:
+                refuse_hot_journal(self._real)
             # `rw`: a file that is gone by now is not created again.
             connection = sqlite3.connect(
                 f"{self._path.as_uri()}?mode=rw",
@@ -441,7 +456,7 @@ class SqliteBackend:
 
     def _connected_to_write(self) -> sqlite3.Connection:
         """Return the writer's connection, to a file that is set up for writing."""
-        connection = self._connected("_writer")
+        connection = self._connected("_writer", writing=True)
         if not self._is_set_up:
             try:
                 schema.set_up(connection, self._timeout)
