@@ -223,6 +223,51 @@ def test_a_tool_that_only_reads_and_needs_a_key_is_refused():
         Counter(kind="read")
 
 
+# -- tools that were changed since -------------------------------------------------------------------------------------
+
+
+def transfer(to: str, amount: int) -> str:
+    raise AssertionError("it is called")
+
+
+def pay_otherwise(payee: str) -> str:
+    raise AssertionError("it is called")
+
+
+@pytest.mark.parametrize("kind", [None, "irreversible"])
+@pytest.mark.parametrize("on_open_call", ["execute", "error"])
+@pytest.mark.parametrize("now", [transfer, tool(pay_otherwise, name="pay")], ids=["gone", "other parameters"])
+@pytest.mark.parametrize("kept", ["client", "files"])
+def test_a_call_that_was_cut_off_is_in_doubt_though_its_tool_is_not_there_any_more(
+    quick, tmp_path, kind, on_open_call, now, kept
+):
+    checkpoints = quick if kept == "client" else SyncFileCheckpoints(tmp_path)
+    counter = Counter(kind=kind)
+    counter.fails_with = SystemExit("killed")
+    asked = calls(("c1", "pay", PAY), ("c2", "pay", {**PAY, "to": "ann"}))
+    with pytest.raises(SystemExit):
+        bot_of(Script(asked), [counter.pay], checkpoints).generate("pay both")
+    model = Script("done")
+    bot_of(model, [now], checkpoints, on_open_call=on_open_call).generate()
+    started, not_started = model.last_answers
+    assert "It is unknown whether this call was carried out" in started
+    assert "was not carried out" in not_started
+    for told in model.last_answers:
+        assert "there is no tool 'pay'" in told or "it can't be called so" in told
+    assert len(counter.keys) == 1
+
+
+def test_a_sub_agent_that_was_cut_off_is_in_doubt_though_it_is_not_there_any_more(quick):
+    counter = Counter(kind="irreversible")
+    counter.fails_with = SystemExit("killed")
+    payer = agent(model=Script(paying()), tools=[counter.pay], sync=True).as_tool("payer", "Pays.")
+    with pytest.raises(SystemExit):
+        bot_of(Script(calls(("c1", "payer", {"prompt": "pay bob"}))), [payer], quick).generate("pay bob")
+    model = Script("done")
+    bot_of(model, [look], quick).generate()
+    assert "It is unknown whether this call was carried out" in model.last_answers[0]
+
+
 # -- probes ------------------------------------------------------------------------------------------------------------
 
 

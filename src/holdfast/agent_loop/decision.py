@@ -56,6 +56,13 @@ def decision_of(state: AgentState, tool: Tool, call: ToolCall) -> ModelDecision:
     return ModelDecision(tool=tool, call=call, key=call.id)
 
 
+def key_of_open_call(state: AgentState, call: ToolCall) -> str:
+    """Return the key of an open call, also if its tool is gone."""
+    turns = transcript.split_turns(state.messages)
+    own = next((turn for turn in turns if any(one.id == call.id for one in turn.open)), None)
+    return call.id if own is None else _key(state, own.index, call)
+
+
 def _key(state: AgentState, index: int, call: ToolCall) -> str:
     """Some models number their calls from the beginning in each message: the message is part of the key."""
     return f"{state.messages[index].get('id', index)}/{call.id}"

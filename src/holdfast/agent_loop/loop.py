@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from holdfast.agent_loop.decision import decision_of
+from holdfast.agent_loop.decision import decision_of, key_of_open_call
 from holdfast.agent_loop.persistence import SUBAGENTS, AgentStore, ChildKeeper, Invoke
 from holdfast.agent_loop.reply import Reply, added_usage, for_model, reply_of
 from holdfast.agent_loop.tool import Tool
@@ -153,7 +153,7 @@ class AgentLoop:
             return
         if self.on_open_call == OnOpenCall.EXECUTE:
             for call in calls:
-                async with aclosing(self._carried_out(keeper, place, call)) as events:
+                async with aclosing(self._carried_out(keeper, place, call, is_interrupted=True)) as events:
                     async for event in events:
                         yield event
             return
@@ -173,14 +173,28 @@ class AgentLoop:
         tool = self.tools.get(call.name)
         refused = self._refusal(tool, call)
         if refused is not None or tool is None:
-            return refused or transcript_repair.NOT_STARTED
+            return await self._refused_or_started(keeper, state, call, refused or transcript_repair.NOT_STARTED)
         decision = decision_of(state, tool, call)
         if tool.subagent is not None:
             began = decision.key in state.metadata.get(SUBAGENTS, {})
             return transcript_repair.UNKNOWN if began else transcript_repair.NOT_STARTED
         return await keeper.outcome(decision, state)
 
-    async def _carried_out(self, keeper: AgentStore, place: _Place, call: ToolCall) -> AsyncGenerator[AgentEvent]:
+    async def _refused_or_started(
+        self, keeper: AgentStore, state: AgentState, call: ToolCall, refused: Outcome
+    ) -> Outcome:
+        """Return the outcome of an interrupted call that can't be made any more: its tool was changed or removed."""
+        if call.arguments is None:
+            return refused  # it was refused then, too
+        key = key_of_open_call(state, call)
+        if key in state.metadata.get(SUBAGENTS, {}):
+            return replace(transcript_repair.UNKNOWN, words=refused.words)
+        started = await keeper.started(key, call, state)
+        return refused if started is None else replace(started, words=refused.words)
+
+    async def _carried_out(
+        self, keeper: AgentStore, place: _Place, call: ToolCall, *, is_interrupted: bool = False
+    ) -> AsyncGenerator[AgentEvent]:
         yield AgentEvent(kind="tool_call", call=call, state=place.state)
         tool, began = self.tools.get(call.name), get_now()
         told: list[Outcome] = []
@@ -192,7 +206,10 @@ class AgentLoop:
 
         refused = self._refusal(tool, call)
         if refused is not None or tool is None:
-            place.state = finish(refused or transcript_repair.NOT_STARTED)
+            refused = refused or transcript_repair.NOT_STARTED
+            if is_interrupted:
+                refused = await self._refused_or_started(keeper, before, call, refused)
+            place.state = finish(refused)
             await keeper.save(place.state, call.name[:LONGEST_NAME])
         elif tool.subagent is not None:
             place.state = await self._delegated(keeper, tool, call, place, told)

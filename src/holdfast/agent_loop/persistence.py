@@ -27,9 +27,11 @@ from holdfast.errors import (
     EffectUnknownError,
     ResultNotKeptError,
 )
+from holdfast.format.rows.ledger import LedgerEntry
 from holdfast.format.state.run_journal import EFFECT, FAILED, OK
 from holdfast.model.agent_state import AgentState
-from holdfast.model.effect import NOT_DONE, EffectState
+from holdfast.model.effect import IN_DOUBT, NOT_DONE, EffectState
+from holdfast.model.transcript import ToolCall
 from holdfast.model.transcript_repair import (
     MAY_BE_REPEATED,
     NOT_STARTED,
@@ -41,6 +43,7 @@ from holdfast.model.transcript_repair import (
 from holdfast.operations import ledger
 from holdfast.runs import call_binding, ledger_match
 from holdfast.runs import probe as probes
+from holdfast.runs.call_sites import is_place_of_key
 from holdfast.runs.step import StepCall
 
 Finish = Callable[[Outcome], AgentState]
@@ -68,6 +71,9 @@ class AgentStore(Protocol):
 
     async def outcome(self, decision: ModelDecision, state: AgentState) -> Outcome:
         """Return the known outcome of an open call, without carrying anything out."""
+
+    async def started(self, key: str, call: ToolCall, state: AgentState) -> Outcome | None:
+        """Return the outcome of an open call whose tool is not there any more; None if it was not started."""
 
 
 def failure(tool: Tool, error: Exception) -> Outcome:
@@ -171,6 +177,9 @@ class PlainAgentStore:
     async def outcome(self, decision: ModelDecision, state: AgentState) -> Outcome:
         is_doubted = any(one.key == decision.key for one in unknown_calls.of_state(state))
         return in_doubt(decision.tool) if is_doubted else not_recorded(decision.tool)
+
+    async def started(self, key: str, call: ToolCall, state: AgentState) -> Outcome | None:  # noqa: ARG002 - as `AgentStore`
+        return UNKNOWN if any(one.key == key for one in unknown_calls.of_state(state)) else None
 
 
 async def _awaited(value: Any) -> Any:
@@ -294,6 +303,21 @@ class RunKeeper:
             return Outcome(CallOutcome.FAILED, words="it was carried out on another branch of this conversation")
         return Outcome(CallOutcome.FINISHED, decode(entry.result))
 
+    async def started(self, key: str, call: ToolCall, state: AgentState) -> Outcome | None:  # noqa: ARG002 - as `AgentStore`
+        core = self._run._core
+        decode = core.ctx.codec.decode
+        for one in await ledger.of_tree(core.ctx, core.tree):
+            if one.tool != call.name or not _is_entry_of(one, key, call, decode):
+                continue
+            # With a target, another call was approved and made instead.
+            found = None if one.target is None else await ledger.find(core.ctx, one.target, core.tree)
+            entry = found or one
+            if entry.state in IN_DOUBT:
+                return UNKNOWN
+            if entry.state is EffectState.DONE and entry.checkpoint is None and entry.result is not None:
+                return Outcome(CallOutcome.FINISHED, decode(entry.result))
+        return None
+
     @asynccontextmanager
     async def _apart(self, decision: ModelDecision) -> AsyncIterator[None]:
         """Keep a call apart from those of its message with an unknown outcome.
@@ -344,6 +368,14 @@ class RunKeeper:
             is_named=not tool.is_declared,
             is_new_decision=not tool.is_declared,
         )
+
+
+def _is_entry_of(entry: LedgerEntry, key: str, call: ToolCall, decode: Callable[[bytes], Any]) -> bool:
+    """Return whether a ledger entry may be that of a call: by the key of the call, or else by its arguments."""
+    if entry.place is not None:
+        return is_place_of_key(entry.place, key)
+    recorded = decode(entry.arguments)
+    return all(name in recorded and recorded[name] == value for name, value in (call.arguments or {}).items())
 
 
 def _identities(asked: Any) -> Collection[bytes]:
@@ -440,6 +472,9 @@ class ChildKeeper:
 
     async def outcome(self, decision: ModelDecision, state: AgentState) -> Outcome:
         return await self.parent.outcome(decision.within(self.key), self._with(state))
+
+    async def started(self, key: str, call: ToolCall, state: AgentState) -> Outcome | None:
+        return await self.parent.started(f"{self.key}/{key}", call, self._with(state))
 
     def _with(self, state: AgentState) -> AgentState:
         kept = {**self.state.metadata.get(SUBAGENTS, {}), self.key: state.to_json()}

@@ -387,6 +387,10 @@ def is_same_key(one: str, other: str) -> bool:
     return has_key(one) and key_of(one) == key_of(other) and scope(one) == scope(other)
 
 
+def is_place_of_key(place: str, key: str) -> bool:
+    return key_of(place) == f"{run_journal.part(key)}!"
+
+
 def key_of(place: str) -> str | None:
     return place.rpartition("#")[2] if has_key(place) else None
 
