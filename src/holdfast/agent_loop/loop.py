@@ -183,7 +183,7 @@ class AgentLoop:
     async def _refused_or_started(
         self, keeper: AgentStore, state: AgentState, call: ToolCall, refused: Outcome
     ) -> Outcome:
-        """Return the outcome of an interrupted call that can't be made any more: its tool was changed or removed."""
+        """Return the outcome of an interrupted call whose tool was changed or removed since."""
         if call.arguments is None:
             return refused  # it was refused then, too
         key = key_of_open_call(state, call)

@@ -371,7 +371,7 @@ class RunKeeper:
 
 
 def _is_entry_of(entry: LedgerEntry, key: str, call: ToolCall, decode: Callable[[bytes], Any]) -> bool:
-    """Return whether a ledger entry may be that of a call: by the key of the call, or else by its arguments."""
+    """Return whether a ledger entry may be that of a call: by the call's key, or else by its arguments."""
     if entry.place is not None:
         return is_place_of_key(entry.place, key)
     recorded = decode(entry.arguments)
