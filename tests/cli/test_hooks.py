@@ -154,6 +154,25 @@ class TestInstalling:
         settings.parent.symlink_to("/proc/self/fdinfo")  # where not even root may write
         said("can't be written (", "--user")
 
+    @pytest.mark.parametrize("linked", ["settings.json", "."])
+    def test_settings_that_lead_out_of_the_project_are_left_alone(self, run, settings, tmp_path_factory, linked):
+        outside = tmp_path_factory.mktemp("outside")
+        (outside / "settings.json").write_text("{}")
+        if linked == ".":
+            settings.parent.symlink_to(outside)
+        else:
+            settings.parent.mkdir()
+            settings.symlink_to(outside / "settings.json")
+        result = run("hook", "claude-code", "--yes")
+        assert (result.exit_code, "leads out of the project" in result.stderr) == (2, True)
+        assert (outside / "settings.json").read_text() == "{}"
+
+    def test_settings_that_are_a_fifo_make_nobody_wait(self, run, settings):
+        settings.parent.mkdir()
+        os.mkfifo(settings)
+        result = run("hook", "claude-code", "--yes")
+        assert (result.exit_code, "is no regular file" in result.stderr) == (2, True)
+
     def test_for_oneself_or_for_all_projects(self, run, tmp_path, monkeypatch):
         monkeypatch.setenv("HOME", str(tmp_path / "home"))
         run("hook", "claude-code", "--local", "--yes")

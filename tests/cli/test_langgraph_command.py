@@ -2,6 +2,7 @@
 with the real server, in test_langgraph_dev.py."""
 
 import json
+import os
 import socket
 import stat
 
@@ -54,6 +55,21 @@ def test_init_again_changes_nothing(run, config):
     second = run("langgraph", "init", "--json")  # asks nothing, as there is nothing to do
     assert (second.exit_code, json.loads(second.stdout)["changed"]) == (0, False)
     assert config.read_bytes() == written
+
+
+def test_init_changes_no_file_outside_and_waits_for_no_fifo(run, config, tmp_path, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside") / "langgraph.json"
+    outside.write_text(CONFIG)
+    config.unlink()
+    config.symlink_to(outside)
+    for path in ([], ["."], [str(tmp_path)]):
+        result = run("langgraph", "init", "--yes", *path)
+        assert (result.exit_code, "leads out of the project" in result.stderr) == (2, True)
+    assert outside.read_text() == CONFIG
+    config.unlink()
+    os.mkfifo(config)
+    result = run("langgraph", "init", "--yes")
+    assert (result.exit_code, "is no regular file" in result.stderr) == (2, True)
 
 
 def test_init_changes_nothing_where_nobody_can_be_asked(run, config):

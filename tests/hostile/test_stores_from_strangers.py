@@ -405,6 +405,30 @@ def test_looking_at_a_directory_removes_nothing_beside_the_store(clone, store):
     assert left.exists()
 
 
+@pytest.mark.parametrize("way", ["client", "client by id", "command", "command by id"])
+def test_an_undo_writes_to_no_directory_that_only_the_store_names(clone, store, home, way):
+    """A restore that the stranger made in a directory of this name is the newest operation in the log."""
+    documents = home / "documents"
+    with SyncClient.files() as client:
+        workspace = client.workspace(documents)
+        first = workspace.snapshot("first").checkpoint_id
+        (documents / ".bash_aliases").write_text("the stranger's")
+        workspace.snapshot("second")
+        workspace.restore(first)
+        [operation] = client.operations()
+    before = tree_of(documents)
+    named = [operation.operation_id] if way.endswith("by id") else []
+    if way.startswith("client"):
+        with SyncClient.files() as client, pytest.raises(UsageError, match="outside the directory of this store"):
+            client.undo(*named)
+    else:
+        result = CliRunner().invoke(cli, ["undo", "--yes", *named])
+        assert result.exit_code == (2 if named else 3), result.output
+    assert tree_of(documents) == before
+    assert CliRunner().invoke(cli, ["undo", "--yes", "--dir", str(documents)]).exit_code == 0  # the user's own word
+    assert (documents / ".bash_aliases").exists()
+
+
 def test_a_fork_changes_nothing_behind_a_link_that_looks_like_its_own(clone, store, home):
     with SyncClient.files() as client:
         taken = client.workspace(clone).snapshot("one").checkpoint_id

@@ -48,8 +48,9 @@ class ClientUndo(ClientBase):
         restored again is a `ConflictError` that says what is in the way. An expiry can be undone
         until `gc` has run. Files that were changed by hand since are a `WorkspaceChangedError`,
         unless `keep="user"` leaves them or `force` overwrites them. With `workspace` operations on
-        other directories are skipped, as by `workspace.undo`, which is the same. `by` is who
-        undoes it. The report lists the `changes`.
+        other directories are skipped, as by `workspace.undo`, which is the same. It must be given
+        for a directory outside the one that a local store is in: a store from elsewhere may name
+        any. `by` is who undoes it. The report lists the `changes`.
         """
         return await self._take("undo", op, workspace, keep=keep, force=force, dry_run=dry_run, by=by)
 

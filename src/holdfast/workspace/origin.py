@@ -38,6 +38,20 @@ def store_on_disk(ctx: StoreContext) -> Path | None:
     return place / "store" if capabilities.name == "files" and place.name == STORE_DIRECTORY else place
 
 
+def is_expected(root: Path, store: Path | None) -> bool:
+    """Return whether a directory that only the store names may be written to.
+
+    A local store may come from a stranger, and name any directory. Expected are the current one,
+    and those within the directory that the store belongs to.
+    """
+    if store is None:
+        return True
+    place = store.parent.resolve()
+    owner = place.parent if place.name == STORE_DIRECTORY else place
+    real = Path(os.path.realpath(root))
+    return real.is_relative_to(owner) or real == Path(os.path.realpath("."))
+
+
 def home_of(root: Path, store: Path | None) -> Home:
     """Return a directory, as its snapshots name it."""
     return home_at(root, seen_from(store, root))

@@ -25,6 +25,7 @@ from holdfast.operations import undo as revert
 from holdfast.operations.context import StoreContext
 from holdfast.operations.operation_log import OperationStep
 from holdfast.workspace.limits import refuse_if_gone
+from holdfast.workspace.origin import is_expected, store_on_disk
 from holdfast.workspace.restore.directory import DirectoryState
 from holdfast.workspace.restore.engine import RestoreEngine
 from holdfast.workspace.restore.request import RestoreOptions
@@ -100,6 +101,11 @@ async def _take_files(
         raise UsageError(
             f"operation {named} was about the files of {name!r:.120}, not of {str(given.path)!r:.120}. "
             "`client.undo` and `holdfast undo` find the directory themselves"
+        )
+    if given is None and not is_expected(Path(name), store_on_disk(ctx)):
+        raise UsageError(
+            f"operation {named} was about the files of {name!r:.300}, outside the directory of this store: nothing was changed. "
+            "If you want that directory's files changed, name it: workspace=..."
         )
     if given is None and not await ctx.backend.run_in_thread(Path(name).is_dir):
         raise CheckpointNotFoundError(

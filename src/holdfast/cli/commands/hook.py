@@ -23,6 +23,7 @@ from holdfast.cli.output.diff import print_text_change
 from holdfast.cli.output.error import print_words
 from holdfast.cli.output.json import print_json
 from holdfast.cli.output.listing import print_result
+from holdfast.cli.project_file import refuse_odd_file
 from holdfast.cli.store_location import DIRECTORY, open_or_make_store
 from holdfast.cli.terminal.sanitize import escape, escape_lines
 from holdfast.errors import HoldfastError, UsageError
@@ -52,8 +53,8 @@ def hook(
         return
     hooks = load_hooks(agent)
     path = hooks.get_settings_file(Path.cwd(), Path.home(), where)
-    if where != "user":
-        _refuse_link_out(path)
+    if where != "user":  # the user's own settings may be a link to anywhere
+        refuse_odd_file(path, Path.cwd(), remedy=", or choose your own settings (--user)")
     before = _settings(path)
     after = hooks.remove_hooks(before) if remove else hooks.add_hooks(before, _command(agent, store))
     if before == after:
@@ -78,19 +79,6 @@ def _command(agent: str, store: str | None) -> str:
     called = ["holdfast"] if shutil.which("holdfast") else [sys.executable, "-P", "-m", "holdfast"]
     named = ["--store", store] if store is not None else []
     return shlex.join([*called, "hook", agent, "--serve", *named])
-
-
-def _refuse_link_out(path: Path) -> None:
-    """Refuse a project's settings that link out: an attacker would choose the file that is changed.
-
-    The user's own settings may be a link to anywhere.
-    """
-    target = Path(os.path.realpath(path))
-    if not target.is_relative_to(os.path.realpath(Path.cwd())):
-        raise UsageError(
-            f"{path} leads out of the project, to {target}: nothing was changed. Put a file there, or choose "
-            "your own settings (--user)"
-        )
 
 
 def _settings(path: Path) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from holdfast.cli.options import common_options, confirm, json_option, yes_optio
 from holdfast.cli.output.diff import print_text_change
 from holdfast.cli.output.json import format_time, print_json
 from holdfast.cli.output.listing import Column, print_listing
+from holdfast.cli.project_file import refuse_odd_file
 from holdfast.cli.store_location import open_store
 from holdfast.cli.suggestions import CommandGroup
 from holdfast.cli.terminal.sanitize import escape, format_identifier, format_name, format_utc
@@ -60,6 +62,8 @@ def init(path: Path, replace: bool, yes: bool, as_json: bool) -> None:
     and a second call does nothing.
     """
     file = path / CONFIG if path.is_dir() else path
+    folder = Path(os.path.realpath(file.parent))
+    refuse_odd_file(file, Path.cwd() if folder.is_relative_to(os.path.realpath(".")) else folder)
     before = _read(file)
     try:
         after = with_checkpointer(before, replace=replace)

@@ -51,7 +51,7 @@ def run_undo(
                 return
             # The same one, whatever others have done since.
             named = ref if report.operation is None else ref or report.operation.operation_id
-            report = act(named, workspace=_given(named, directory, workspace), keep=keep, force=force)
+            report = act(named, workspace=_given(ref, directory, workspace), keep=keep, force=force)
         if as_json:
             print_json(undo_fields(report))
         else:
@@ -131,6 +131,7 @@ def undo(operation: str | None, **options: Any) -> None:
     them; `holdfast redo` redoes one.
 
     Prints the direction of the change. Refuses if later work depends on it, and says so. An expiry can be undone
-    until `holdfast gc` runs. Skips restores of other directories (--dir names one) unless you pass their id.
+    until `holdfast gc` runs. Skips restores of other directories (--dir names one) unless you pass their id. One outside
+    the store's own directory needs --dir.
     """
     run_undo("undo", operation, **options)
