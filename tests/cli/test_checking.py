@@ -40,6 +40,7 @@ def test_damage_is_found_and_exits_with_5(run_process, run, made):
     [damage, affected] = result.stdout.splitlines()[:-1]
     assert damage.startswith("damaged: the record of ")
     assert affected.split()[0] == made.second
+    assert result.stdout.splitlines()[-1].endswith("1 whose parent has expired or is damaged")
     assert run("show", made.second).exit_code == 5
     assert run("timeline", "main").exit_code == 5
     assert run("timeline", "what-if").exit_code == 0

@@ -1,5 +1,6 @@
 """sessions, timeline, show: what people and scripts get to see."""
 
+import enum
 import json
 import time
 
@@ -176,12 +177,18 @@ def test_objects_of_types_that_are_not_registered_here_are_shown(run, tmp_path):
     class Order:
         number: int
 
+    class Mood(enum.Enum):
+        GOOD = 1
+
     register(Order, name="cli-test-order")
+    register(Mood, name="cli-test-mood")
+    state = {"order": Order(7), "of": {Order(1)}, "mood": Mood.GOOD}
     with SyncClient.sqlite(tmp_path / ".holdfast" / "store.db") as client:
-        client.save(agent_id="a", session_id="s", execution_state={"order": Order(7), "of": {Order(1)}}, note=Order(2))
+        client.save(agent_id="a", session_id="s", execution_state=state, note=Order(2))
     assert json.loads(run("show", "s", "--path", "order").stdout) == {"$type": "cli-test-order", "value": {"number": 7}}
     assert json.loads(run("show", "s", "--path", "order.number").stdout) == 7
     assert "object cli-test-order" in run("show", "s").stdout
+    assert "cli-test-mood('GOOD')" in run("show", "s").stdout
     assert run("timeline").exit_code == 0
 
 

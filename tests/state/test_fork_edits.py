@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
+import attrs
 import pytest
 from stores import Store
 
@@ -174,6 +175,24 @@ def test_objects_and_exact_types(store: Store) -> None:
     }
     with pytest.raises(UsageError, match="the nearest is 'number'"):
         client.fork(id_, set={"invoice.numbers": "8"})
+
+
+@attrs.frozen
+class Address:
+    town: str
+    lines: list[str]
+
+
+def test_fields_of_an_attrs_object(memory_store: Store) -> None:
+    types = TypeRegistry()
+    types.register(Address)
+    client = memory_store.client(types=types)
+    id_ = client.save("a", session_id="s", execution_state={"to": Address("Kiel", ["a", "b"])})
+    report = client.fork(id_, set={"to.town": "Bonn", "to.lines.1": "c"})
+    assert client.restore(report.checkpoint_id).execution_state == {"to": Address("Bonn", ["a", "c"])}
+    assert client.restore(id_).execution_state == {"to": Address("Kiel", ["a", "b"])}
+    with pytest.raises(UsageError, match="the nearest is 'town'"):
+        client.fork(id_, set={"to.tow": "Bonn"})
 
 
 class TestDirectories:

@@ -208,11 +208,11 @@ class TestRefusals:
             ("step", "step_index' or 'step_name"), ("state", "execution_state"), ("session", "session_id"),
             ("parent", "parent_id"), ("agent", "agent_id"), ("ttl", "ttl_seconds"), ("tags", "tag"), ("pins", "pin"),
             ("pinned", "pin"), ("movetag", "move_tag"), ("sessionId", "session_id"), ("ttl_second", "ttl_seconds"),
-            ("checkpoint", "checkpoint_id"), ("head", "expect_head"),
+            ("checkpoint", "checkpoint_id"), ("head", "expect_head"), ("Tag", "tag"), ("Session", "session_id"),
         ],
     )  # fmt: skip
     def test_of_near_misses_name_what_is_meant(self, quick: SyncClient, keyword: str, meant: str) -> None:
-        with pytest.raises(UsageError, match=f"unknown keyword '{keyword}': did you mean .{meant}.\\?"):
+        with pytest.raises(UsageError, match=f"unknown keyword '{keyword}': did you mean '{meant}'\\?"):
             quick.save("a", session_id="s", **{keyword: 1})
         assert quick.sessions() == []
 

@@ -211,6 +211,14 @@ def _put_in_object(value: Any, part: Any, rest: Sequence[Any], new: Any, target:
             if part in fields:
                 return value.model_copy(update=changed)
             raise _missing(part, fields, where, target)
+        attributes = getattr(type(value), "__attrs_attrs__", None)
+        if attributes is not None:
+            names = [attribute.name for attribute in attributes]
+            if part not in names:
+                raise _missing(part, dict.fromkeys(names), where, target)
+            copied = copy.copy(value)
+            object.__setattr__(copied, part, changed[part])  # the class may be frozen
+            return copied
     raise UsageError(
         f"the path {target.text!r:.120} leads nowhere: {where} is a {type(value).__name__}, which has "
         "no parts that can be "

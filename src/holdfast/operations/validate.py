@@ -331,14 +331,15 @@ def metadata(given: Mapping[str, Any]) -> Mapping[str, Any]:
 def _complaint(keyword: str) -> str | None:
     if keyword in RESERVED:
         return f"{keyword!r} is reserved and can't be used as metadata: choose another name, such as 'my_{keyword}'"
-    if keyword in SHORTENED:
-        return f"unknown keyword {keyword!r}: did you mean {SHORTENED[keyword]!r}? As metadata, give it a more different name"
-    import difflib
+    meant = SHORTENED.get(keyword.lower())
+    if meant is None:
+        import difflib
 
-    [*near] = difflib.get_close_matches(keyword, PARAMETERS, n=1, cutoff=0.8)
-    if near:
-        return f"unknown keyword {keyword!r}: did you mean {near[0]!r}? As metadata, give it a more different name"
-    return None
+        [*near] = difflib.get_close_matches(keyword.lower(), PARAMETERS, n=1, cutoff=0.8)
+        if not near:
+            return None
+        meant = near[0]
+    return f"unknown keyword {keyword!r}: did you mean '{meant}'? As metadata, give it a more different name"
 
 
 def append(given: Any) -> tuple[Mapping[Path, Sequence[Any]], frozenset[Path]]:

@@ -258,6 +258,8 @@ def _summary(value: Any) -> str:
     if isinstance(value, list | tuple | set | frozenset | dict):
         return f"{type(value).__name__} of {len(value)}"
     if isinstance(value, UnregisteredObject):
+        if not isinstance(value.parts, dict | list | tuple):  # an Enum's member, or what a class was encoded as
+            return f"{escape(value.name, VALUE_LIMIT)}({_summary(value.parts)})"
         return f"object {escape(value.name, VALUE_LIMIT)}{_outline(value.parts)}"
     if isinstance(value, str | bytes | bytearray) and len(value) > VALUE_LIMIT:
         kind, size = type(value).__name__, len(value)

@@ -55,7 +55,7 @@ def verify(ctx: click.Context, session: str | None, store: str | None, as_json: 
         if report.expired:
             said += f", {report.expired} expired"
         if report.ended_chains:
-            said += f", {report.ended_chains} whose parent has expired"
+            said += f", {report.ended_chains} whose parent has expired{'' if report.ok else ' or is damaged'}"
         click.echo(said)
     if not report.ok:
         click.echo(
