@@ -131,7 +131,7 @@ def undo(operation: str | None, **options: Any) -> None:
     them; `holdfast redo` redoes one.
 
     Prints the direction of the change. Refuses if later work depends on it, and says so. An expiry can be undone
-    until `holdfast gc` runs. Skips restores of other directories (--dir names one) unless you pass their id. One outside
-    the store's own directory needs --dir.
+    until `holdfast gc` runs. Skips restores of other directories (--dir names one) unless you pass their id. One
+    outside the store's own directory needs --dir.
     """
     run_undo("undo", operation, **options)
