@@ -4,6 +4,16 @@ from holdfast.adapters.base.install import required
 
 with required("CrewAI", "crewai", "pydantic", extra="crewai"):
     from holdfast.adapters.crewai.flow import ResumableFlow
+    from holdfast.adapters.crewai.manual import extract, reconstruct
+    from holdfast.adapters.crewai.persistence import HoldfastPersistence
     from holdfast.adapters.crewai.resumable import ResumableCrew, ResumableCrewAgent, resumable
 
-__all__ = ["ResumableCrew", "ResumableCrewAgent", "ResumableFlow", "resumable"]
+__all__ = [
+    "HoldfastPersistence",
+    "ResumableCrew",
+    "ResumableCrewAgent",
+    "ResumableFlow",
+    "extract",
+    "reconstruct",
+    "resumable",
+]

@@ -17,6 +17,9 @@ collect_ignore = name_files_of_others(Path(__file__).parent)
 WARNINGS = [
     # A cycle of imports in crewai.rag, seen by the import system when it binds the submodule.
     r"ignore:Cannot set an attribute on 'crewai:ImportWarning",
+    # CrewAI reads fields that it has deprecated itself.
+    r"ignore:function_calling_llm is deprecated:DeprecationWarning",
+    r"ignore:deprecated$:DeprecationWarning",
 ]
 
 

@@ -1,4 +1,4 @@
-"""A flow whose methods are recorded: each runs once, and leaves its result and its changes of the state."""
+"""A flow whose methods are recorded, each with its result and its changes of the state."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from holdfast.adapters.base.session import ResumableSession, TurnEnd
 from holdfast.adapters.base.turn import FrameworkTurn
+from holdfast.adapters.crewai.credentials import strip_credentials
 from holdfast.adapters.crewai.journal import CrewJournal
 from holdfast.adapters.crewai.people import FlowPeople
 from holdfast.adapters.crewai.result import dump_value, load_value
@@ -157,16 +158,16 @@ class FlowRecorder:
 
 
 def dump_state(flow: Any) -> dict[str, Any]:
-    """Return a copy of the flow's state as a dict."""
+    """Return a copy of the flow's state as a dict, without credentials."""
     state = flow.state
-    return dict(state.model_dump()) if isinstance(state, BaseModel) else copy.deepcopy(dict(state))
+    return dict(strip_credentials(state.model_dump() if isinstance(state, BaseModel) else copy.deepcopy(dict(state))))
 
 
 def restore_state(flow: Any, stored: Mapping[str, Any]) -> None:
     """Put a stored state into the flow, in the flow's own form."""
     state = flow.state
     if not isinstance(state, BaseModel):
-        for name in [one for one in state if one not in stored]:
+        for name in [one for one in dump_state(flow) if one not in stored]:
             del state[name]
     _set_fields(state, copy.deepcopy(dict(stored)))
 

@@ -28,6 +28,16 @@ def dump_messages(messages: Sequence[Mapping[str, Any]], agent: str) -> list[dic
     return [_dump_message(message) | {AUTHOR: agent} for message in messages]
 
 
+def dump_conversation(messages: Sequence[Mapping[str, Any]], agent: str, answer: str) -> list[dict[str, Any]]:
+    """Return messages with the final answer, which CrewAI leaves out if the agent has no tools."""
+    return dump_messages([*messages, *_missing_answer(messages, answer)], agent)
+
+
+def _missing_answer(messages: Sequence[Mapping[str, Any]], answer: str) -> list[dict[str, str]]:
+    is_said = bool(messages) and messages[-1].get("role") == "assistant"
+    return [] if is_said or not answer else [{"role": "assistant", "content": answer}]
+
+
 def load_messages(stored: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in message.items() if name != AUTHOR} for message in stored]
 
@@ -42,10 +52,10 @@ def _dump_message(message: Mapping[str, Any]) -> dict[str, Any]:
 
 def dump_crew_output(output: CrewOutput, before: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the output as plain data, and the messages that it adds to the `before` of the conversation."""
-    added = [message for task in output.tasks_output for message in dump_messages(task.messages, task.agent)]
+    added = [one for task in output.tasks_output for one in dump_conversation(task.messages, task.agent, task.raw)]
     recorded = {
         **output.model_dump(mode="json", exclude={"tasks_output", "pydantic"}),
-        "tasks_output": [_dump_task_output(task) for task in output.tasks_output],
+        "tasks_output": [dump_task_output(task) for task in output.tasks_output],
         "before": before,
     }
     if output.pydantic is not None:
@@ -58,8 +68,8 @@ def load_crew_output(recorded: Mapping[str, Any], messages: Sequence[Any], tasks
     position, loaded = recorded["before"], []
     for about, task in zip(recorded["tasks_output"], [*tasks, *([None] * len(recorded["tasks_output"]))], strict=False):
         own = messages[position : position + about["messages"]]
-        loaded.append(_load_task_output(about, load_messages(own), task))
-        position += about["messages"]
+        loaded.append(load_task_output(about, load_messages(own), task))
+        position += about["stored"]
     plain = {name: value for name, value in recorded.items() if name not in ("tasks_output", "pydantic", "before")}
     output = CrewOutput(**{**plain, "token_usage": UsageMetrics(**plain["token_usage"])}, tasks_output=loaded)
     if recorded.get("pydantic") is not None and loaded:
@@ -67,16 +77,19 @@ def load_crew_output(recorded: Mapping[str, Any], messages: Sequence[Any], tasks
     return output
 
 
-def _dump_task_output(task: TaskOutput) -> dict[str, Any]:
+def dump_task_output(task: TaskOutput) -> dict[str, Any]:
     plain = task.model_dump(mode="json", exclude={"messages", "pydantic", "summary"}, exclude_none=True)
     if task.pydantic is not None:
         plain["pydantic"] = task.pydantic.model_dump(mode="json")
-    return {**plain, "messages": len(task.messages)}
+    stored = len(task.messages) + len(_missing_answer(task.messages, task.raw))
+    return {**plain, "messages": len(task.messages), "stored": stored}
 
 
-def _load_task_output(about: Mapping[str, Any], messages: list[dict[str, Any]], task: Any) -> TaskOutput:
+def load_task_output(about: Mapping[str, Any], messages: list[dict[str, Any]], task: Any) -> TaskOutput:
     kind = getattr(task, "output_pydantic", None) or getattr(task, "response_model", None)
-    output = TaskOutput(**{name: value for name, value in about.items() if name not in ("messages", "pydantic")})
+    output = TaskOutput(
+        **{name: value for name, value in about.items() if name not in ("messages", "stored", "pydantic")}
+    )
     output.pydantic = _load_model(about.get("pydantic"), kind)
     output.messages = messages
     return output

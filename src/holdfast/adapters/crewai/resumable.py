@@ -20,6 +20,7 @@ from holdfast.adapters.crewai.flow import ResumableFlow
 from holdfast.adapters.crewai.journal import CrewJournal
 from holdfast.adapters.crewai.result import (
     dump_agent_output,
+    dump_conversation,
     dump_crew_output,
     dump_messages,
     load_agent_output,
@@ -127,7 +128,7 @@ class ResumableCrewAgent:
             said = [*load_messages(history), *given]
             output = journal.run(lambda: self.agent.kickoff(said, **options))
             asked = len(history) + len(given) + sum(one["role"] == "system" for one in output.messages[:1])
-            added = dump_messages([*given, *output.messages[asked:]], self.agent.role)
+            added = dump_conversation([*given, *output.messages[asked:]], self.agent.role, output.raw)
             recorded = {**dump_agent_output(output), "before": len(history), "added": len(added)}
             return TurnEnd(output, recorded, {"messages": [*history, *added]})
 

@@ -1,0 +1,536 @@
+"""CrewAI's crews, flows and agents: turns, tools, people, forks, transcripts, and states saved by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from framework_environments import require
+
+require("crewai")
+
+from crewai import Agent, Crew, Task
+from crewai.flow.async_feedback import HumanFeedbackPending
+from crewai.flow.flow import Flow, listen, router, start
+from crewai.flow.human_feedback import human_feedback
+from crewai.flow.persistence import persist
+from crewai.tools import BaseTool, tool
+from crewai_model import FunctionModel, answer_once_called, call  # before CrewAI: no telemetry
+from pydantic import BaseModel, SecretStr
+from stored_secrets import assert_secret_is_not_stored
+
+from holdfast import Effect, SyncClient
+from holdfast.crewai import HoldfastPersistence, extract, reconstruct, resumable
+from holdfast.errors import ApprovalPendingError, UnfinishedTurnError, UsageError
+from holdfast.transcript import to_transcript
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/store.db"
+
+
+def make_agent(model: FunctionModel, *tools: Any, **options: Any) -> Agent:
+    return Agent(role="clerk", goal="work", backstory="an office", llm=model, tools=list(tools), **options)
+
+
+def make_crew(agent: Agent, **options: Any) -> Crew:
+    return Crew(agents=[agent], tasks=[Task(description="do {what}", expected_output="work", agent=agent, **options)])
+
+
+class Interrupted(BaseException):
+    """What a kill does, in a test that stays in its process."""
+
+
+def echo() -> FunctionModel:
+    """Return a model that says how many messages of the user it has been sent."""
+    return FunctionModel.make(lambda messages: f"{sum(one['role'] == 'user' for one in messages)} heard")
+
+
+# -- turns -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_finished_kickoff_returns_its_recorded_output(url):
+    class Report(BaseModel):
+        title: str
+
+    first = echo()
+    crew = make_crew(make_agent(first))
+    done = resumable(crew, session_id="s", store=url).kickoff({"what": "this"}, turn="1")
+    second = FunctionModel.make(lambda _: pytest.fail("it was asked again"))
+    again = resumable(make_crew(make_agent(second)), session_id="s", store=url).kickoff({"what": "this"}, turn="1")
+    assert again == done
+    assert (first.asked, again.raw, again.token_usage.total_tokens) == (1, "1 heard", 15)
+    assert [message["role"] for message in again.tasks_output[0].messages] == ["system", "user"]  # CrewAI's way
+
+    shaped = FunctionModel.make(lambda _: Report(title="ours"))
+    agent = make_agent(shaped)
+    told = resumable(agent, session_id="a", store=url).kickoff("report", turn="1", response_format=Report)
+    same = resumable(agent, session_id="a", store=url).kickoff("report", turn="1", response_format=Report)
+    assert told.pydantic == same.pydantic == Report(title="ours")
+    assert shaped.asked == 1
+
+
+def test_kickoffs_of_an_agent_are_one_conversation_in_every_life(url):
+    for number, heard in enumerate(("1 heard", "2 heard", "3 heard")):
+        agent = resumable(make_agent(echo()), session_id="s", store=url)
+        assert agent.kickoff(f"message {number}").raw == heard
+    assert asyncio.run(agent.kickoff_async("message 3")).raw == "4 heard"
+    with SyncClient.open(url) as client:
+        spoken = to_transcript(client.latest(session_id="s"))
+    words = [text for number in range(4) for text in (f"message {number}", f"{number + 1} heard")]
+    assert [one.text for one in spoken] == words
+
+
+def test_another_kickoff_is_refused_while_one_is_unfinished(url):
+    def interrupt(_: Any) -> Any:
+        raise Interrupted
+
+    broken = resumable(make_crew(make_agent(FunctionModel.make(interrupt))), session_id="s", store=url)
+    with pytest.raises(Interrupted):
+        broken.kickoff({"what": "this"})
+    crew = resumable(make_crew(make_agent(echo())), session_id="s", store=url)
+    with pytest.raises(UnfinishedTurnError, match="'what': 'that'"):
+        crew.kickoff({"what": "that"})
+    assert crew.kickoff({"what": "this"}).raw == "1 heard"
+    assert crew.kickoff({"what": "that"}).raw == "1 heard"
+
+
+def test_a_kickoff_that_was_cut_off_asks_no_question_twice(url):
+    paid: list[str] = []
+
+    @tool
+    def pay(invoice: str) -> str:
+        """Pays."""
+        paid.append(invoice)
+        if len(paid) == 2:
+            raise Interrupted
+        return f"receipt {invoice}"
+
+    def life(model: FunctionModel) -> Any:
+        return resumable(make_crew(make_agent(model, pay)), session_id="s", store=url).kickoff({"what": "it"})
+
+    calls = (call("pay", "1", invoice="a"), call("pay", "2", invoice="b"))
+    first, second = answer_once_called(*calls), answer_once_called(*calls)
+    with pytest.raises(Interrupted):
+        life(first)
+    done = life(second)
+    assert paid == ["a", "b"]
+    assert done.raw.startswith("done: receipt a, This call was interrupted")
+    assert (first.asked, second.asked) == (2, 1)
+    assert done.token_usage.successful_requests == 3  # those of both lives
+
+
+def test_agents_models_and_tools_are_themselves_again_after_a_kickoff(url):
+    @tool
+    def search() -> str:
+        """Searches."""
+        return "found"
+
+    class Look(BaseTool):
+        name: str = "look"
+        description: str = "Looks."
+
+        def _run(self) -> str:
+            return "seen"
+
+    agent = make_agent(answer_once_called(call("search"), call("look")), search, Look())
+    before = [type(agent.llm), *map(type, agent.tools)]
+    assert resumable(agent, session_id="s", store=url).kickoff("go").raw == "done: found, seen"
+    assert [type(agent.llm), *map(type, agent.tools)] == before
+    assert agent.kickoff("go").raw == "done: found, seen"  # without a session
+
+
+def test_what_resumable_does_not_take_is_refused(url):
+    crew = make_crew(make_agent(echo()))
+    with pytest.raises(UsageError, match="a Crew, a Flow or an Agent"):
+        resumable(crew.tasks[0], session_id="s", store=url)
+    crew.stream = True
+    with pytest.raises(UsageError, match="stream = False"):
+        resumable(crew, session_id="s", store=url).kickoff({"what": "it"})
+
+
+# -- tools -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_failure_of_a_tool_reaches_the_model_in_every_life(url):
+    @tool
+    def search() -> str:
+        """Searches."""
+        raise ValueError("the index is broken")
+
+    @tool
+    def pay(invoice: str) -> str:
+        """Pays."""
+        raise ValueError(f"no money for {invoice}")
+
+    def life(*, is_cut_off: bool) -> str:
+        model = answer_once_called(call("search"), call("pay", invoice="a"))
+        answer = model._answer
+        if is_cut_off:
+            model._answer = lambda said: answer(said) if said[-1].get("name") != "pay" else interrupt(said)
+        tools = {"pay": Effect("irreversible", key="invoice", not_done=(ValueError,))}
+        agent = make_agent(model, search, pay)
+        return resumable(agent, session_id="s", store=url, tools=tools).kickoff("go").raw
+
+    def interrupt(said: Any) -> Any:
+        raise Interrupted
+
+    with pytest.raises(Interrupted):
+        life(is_cut_off=True)
+    answer = life(is_cut_off=False)
+    assert "the index is broken" in answer
+    assert "no money for a" in answer
+
+
+def test_tools_of_a_model_without_tool_calls_are_recorded(url):
+    searched: list[str] = []
+
+    class Search(BaseTool):
+        name: str = "search"
+        description: str = "Searches."
+
+        def _run(self, words: str) -> str:
+            searched.append(words)
+            return f"found {words}"
+
+    def answer(said: Any) -> str:
+        if "Observation: found it" not in str(said):
+            return 'Thought: I search\nAction: search\nAction Input: {"words": "it"}'
+        if is_cut_off:
+            raise Interrupted
+        return "Thought: I know\nFinal Answer: it is found"
+
+    for is_cut_off in (True, False):
+        agent = make_agent(FunctionModel.make(answer, has_tools=False), Search())
+        crew = resumable(make_crew(agent), session_id="s", store=url)
+        if is_cut_off:
+            with pytest.raises(Interrupted):
+                crew.kickoff({"what": "it"})
+        else:
+            assert crew.kickoff({"what": "it"}).raw == "it is found"
+    assert searched == ["it"]
+
+
+def test_a_tool_that_runs_a_crew_records_the_calls_within(url):
+    inner_models: list[FunctionModel] = []
+
+    @tool
+    def research() -> str:
+        """Researches."""
+        model = FunctionModel.make(lambda _: "the inner answer")
+        inner_models.append(model)
+        return str(make_crew(make_agent(model)).kickoff({"what": "that"}).raw)
+
+    def life() -> Any:
+        model = answer_once_called(call("research"))
+        answer = model._answer
+
+        def cut_off(said: Any) -> Any:
+            if said[-1]["role"] == "tool" and len(inner_models) == 1:
+                raise Interrupted
+            return answer(said)
+
+        model._answer = cut_off
+        agent = make_agent(model, research)
+        return resumable(agent, session_id="s", store=url, tools={"research": "agent"}).kickoff("go")
+
+    with pytest.raises(Interrupted):
+        life()
+    assert life().raw == "done: the inner answer"
+    assert [model.asked for model in inner_models] == [1, 0]
+
+
+# -- people ------------------------------------------------------------------------------------------------------------
+
+
+def decide_elsewhere(url: str, verb: str, *options: str) -> None:
+    """Decide the one question that waits, by the command line."""
+    program = [sys.executable, "-m", "holdfast"]
+    listed = subprocess.run([*program, "approvals", "--store", url, "--json"], capture_output=True, check=True).stdout
+    [asked] = json.loads(listed)["approvals"]
+    sure = ["--yes"] if verb == "approve" else []
+    command = [*program, verb, asked["approval_id"], "--store", url, "--by", "ann", *sure, *options]
+    subprocess.run(command, capture_output=True, check=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "heard"),
+    [
+        (["approve"], "a draft"),
+        (["reject", "--note", "be brief"], "a better draft"),
+        (["approve", "--modify", '{"answer": "be brief"}'], "a better draft"),
+    ],
+)
+def test_a_person_reviews_a_task_from_another_process(url, words, heard):
+    def answer(said: Any) -> str:
+        return "a better draft" if "be brief" in str(said) else "a draft"
+
+    def life() -> Any:
+        crew = make_crew(make_agent(FunctionModel.make(answer)), human_input=True)
+        return resumable(crew, session_id="s", store=url).kickoff({"what": "it"})
+
+    with pytest.raises(ApprovalPendingError):
+        life()
+    decide_elsewhere(url, *words)
+    if heard == "a better draft":
+        with pytest.raises(ApprovalPendingError):  # the better draft is reviewed, too
+            life()
+        decide_elsewhere(url, "approve")
+    assert life().raw == heard
+
+
+def test_an_async_task_that_waits_for_a_person_does_not_block_its_crew(url):
+    crew = make_crew(make_agent(echo()), human_input=True, async_execution=True)
+    with pytest.raises(ApprovalPendingError):
+        resumable(crew, session_id="s", store=url).kickoff({"what": "it"})
+    decide_elsewhere(url, "approve")
+    assert resumable(crew, session_id="s", store=url).kickoff({"what": "it"}).raw == "1 heard"
+
+
+def test_people_answer_a_flow(url):
+    told: list[str] = []
+
+    class Telephone:
+        """A provider of the program's own, which only tells that somebody must answer."""
+
+        def request_feedback(self, context: Any, flow: Any) -> str:
+            told.append(context.method_name)
+            raise HumanFeedbackPending(context)
+
+    class Review(Flow[dict]):
+        @start()
+        @human_feedback(message="good?")
+        def write(self) -> str:
+            return "a text"
+
+        @listen(write)
+        @human_feedback(message="really?", provider=Telephone())
+        def check(self, reviewed: Any) -> str:
+            return f"{reviewed.output}: {reviewed.feedback}"
+
+        @listen(check)
+        def ask_name(self, reviewed: Any) -> str:
+            return f"{reviewed.output}, {reviewed.feedback}, by {self.ask('who is it?')}"
+
+    def life() -> Any:
+        return resumable(Review(suppress_flow_events=True), session_id="s", store=url).kickoff()
+
+    for note in ("fine", "sure", "ann"):
+        with pytest.raises(ApprovalPendingError):
+            life()
+        decide_elsewhere(url, "approve", "--note", note)
+    assert life() == "a text: fine, sure, by ann"
+    assert told == ["check"]
+
+
+# -- flows -------------------------------------------------------------------------------------------------------------
+
+
+class Count(BaseModel):
+    id: str = ""
+    numbers: list[int] = []
+    secret: SecretStr = SecretStr("a secret of the program")
+
+
+def make_flow(ran: list[str], *, cut_off_in: str = "") -> Flow[Count]:
+    class Counter(Flow[Count]):
+        @start()
+        def first(self) -> int:
+            ran.append("first")
+            self.state.numbers.append(len(self.state.numbers))
+            return self.state.numbers[-1]
+
+        @router(first)
+        async def second(self) -> str:
+            ran.append("second")
+            if cut_off_in == "second":
+                raise Interrupted
+            return "even" if self.state.numbers[-1] % 2 == 0 else "odd"
+
+        @listen("even")
+        def told_even(self) -> str:
+            return f"even: {self.state.numbers}"
+
+        @listen("odd")
+        def told_odd(self) -> str:
+            return f"odd: {self.state.numbers}"
+
+    return Counter(suppress_flow_events=True)
+
+
+def test_a_flow_goes_on_at_the_method_that_was_cut_off(url):
+    ran: list[str] = []
+    with pytest.raises(Interrupted):
+        resumable(make_flow(ran, cut_off_in="second"), session_id="s", store=url).kickoff()
+    flow = make_flow(ran)
+    assert resumable(flow, session_id="s", store=url).kickoff() == "even: [0]"
+    assert ran == ["first", "second", "second"]
+    assert flow.state.secret.get_secret_value() == "a secret of the program"
+    # Another kickoff begins with the state that this one left, in another process, too.
+    later = make_flow(ran)
+    assert asyncio.run(resumable(later, session_id="s", store=url).kickoff_async(turn="2")) == "odd: [0, 1]"
+    assert later.state.id == flow.state.id
+    finished = make_flow(ran)
+    assert resumable(finished, session_id="s", store=url).kickoff(turn="2") == "odd: [0, 1]"
+    assert finished.state.numbers == [0, 1]
+    assert len(ran) == 5
+    assert_secret_is_not_stored(url, "a secret of the program")
+
+
+def test_a_method_whose_result_cant_be_stored_runs_again_with_its_calls_replayed(url):
+    models: list[FunctionModel] = []
+
+    class Loose(Flow[dict]):
+        @start()
+        def begin(self) -> Any:
+            models.append(echo())
+            self.state["said"] = make_agent(models[-1]).kickoff("go").raw
+            return object()
+
+        @listen(begin)
+        def finish(self) -> str:
+            if len(models) == 1:
+                raise Interrupted
+            return str(self.state["said"])
+
+    with pytest.raises(Interrupted):
+        resumable(Loose(suppress_flow_events=True), session_id="s", store=url).kickoff()
+    assert resumable(Loose(suppress_flow_events=True), session_id="s", store=url).kickoff() == "1 heard"
+    assert [model.asked for model in models] == [1, 0]
+
+
+# -- the framework's own seam ------------------------------------------------------------------------------------------
+
+
+def test_a_flow_is_persisted_and_forked_by_crewais_own_means(url):
+    persistence = HoldfastPersistence(url)
+
+    @persist(persistence)
+    class Counter(Flow[Count]):
+        @start()
+        def count(self) -> int:
+            self.state.numbers.append(len(self.state.numbers))
+            return len(self.state.numbers)
+
+    first = Counter(suppress_flow_events=True)
+    first.kickoff()
+    second = Counter(suppress_flow_events=True)
+    second.kickoff(inputs={"id": first.state.id})
+    assert second.state.numbers == [0, 1]
+    third = Counter(suppress_flow_events=True)
+    third.kickoff(restore_from_state_id=first.state.id)
+    assert third.state.numbers == [0, 1, 2]
+    assert third.state.id != first.state.id
+    assert persistence.load_state("unknown") is None
+    with SyncClient.open(url) as client:
+        assert [one.step_name for one in client.timeline(first.state.id)] == ["count", "count"]
+    assert "store.db" not in first.model_dump_json()
+    persistence.close()
+    assert_secret_is_not_stored(url, "a secret of the program")
+
+
+def test_a_flow_that_waits_for_feedback_goes_on_in_another_object(url):
+    class Later:
+        def request_feedback(self, context: Any, flow: Any) -> str:
+            raise HumanFeedbackPending(context)
+
+    class Review(Flow[dict]):
+        @start()
+        @human_feedback(message="good?", provider=Later())
+        def write(self) -> str:
+            self.state["text"] = "a text"
+            return "a text"
+
+        @listen(write)
+        def publish(self, reviewed: Any) -> str:
+            return f"{self.state['text']}: {reviewed.feedback}"
+
+    persistence = HoldfastPersistence(url)
+    paused = Review(persistence=persistence, suppress_flow_events=True).kickoff()
+    assert isinstance(paused, HumanFeedbackPending)
+    persistence.close()
+    again = HoldfastPersistence(url)
+    flow = Review.from_pending(paused.context.flow_id, again, suppress_flow_events=True)
+    assert flow.resume("fine") == "a text: fine"
+    assert again.load_pending_feedback(paused.context.flow_id) is None
+    with pytest.raises(ValueError, match="No pending feedback"):
+        Review.from_pending(paused.context.flow_id, again)
+    again.close()
+
+
+# -- manual control, transcripts, forks --------------------------------------------------------------------------------
+
+
+def test_states_saved_by_hand_go_on_in_other_objects(url):
+    agent = make_agent(echo())
+    crew, flow = make_crew(agent), make_flow([])
+    crew.kickoff(inputs={"what": "it"})
+    flow.kickoff()
+    told = agent.kickoff("hello")
+    with SyncClient.open(url) as client:
+        for session, native in (("crew", crew), ("flow", flow), ("agent", told)):
+            client.save_checkpoint(extract(native, agent_id="a", session_id=session, context={"by": "hand"}))
+        restored = {
+            name: client.restore(client.latest(session_id=name).checkpoint_id) for name in ("crew", "flow", "agent")
+        }
+    assert restored["crew"].agent_context == {"by": "hand"}
+    other = reconstruct(restored["crew"], make_crew(make_agent(echo())))
+    assert other.tasks[0].output == crew.tasks[0].output
+    assert reconstruct(restored["flow"], make_flow([])).state.model_dump() == flow.state.model_dump()
+    assert [one["role"] for one in reconstruct(restored["agent"], agent)] == ["user", "assistant"]
+    assert resumable(make_agent(echo()), session_id="agent", store=url).kickoff("and now?").raw == "2 heard"
+    for refused in (
+        lambda: extract("a text", agent_id="a", session_id="s"),
+        lambda: reconstruct(restored["crew"], "a text"),
+    ):
+        with pytest.raises(UsageError, match="takes a Crew, a Flow"):
+            refused()
+
+
+def test_a_fork_is_a_second_conversation_over_the_same_history(url):
+    resumable(make_agent(echo()), session_id="s", store=url).kickoff("one")
+    with SyncClient.open(url) as client:
+        client.fork("s", session_id="other")
+    assert resumable(make_agent(echo()), session_id="other", store=url).kickoff("two").raw == "2 heard"
+    assert resumable(make_agent(echo()), session_id="s", store=url).kickoff("three").raw == "2 heard"
+    with SyncClient.open(url) as client:
+        spoken = [one.text for one in to_transcript(client.latest(session_id="other")) if one.role == "user"]
+    assert spoken == ["one", "two"]
+
+
+def test_a_conversation_reads_well_finished_or_cut_off(url):
+    @tool
+    def search(words: str) -> str:
+        """Searches."""
+        return f"found {words}"
+
+    def life(*, is_cut_off: bool) -> None:
+        model = answer_once_called(call("search", words="it"))
+        answer = model._answer
+        model._answer = lambda said: answer(said) if said[-1]["role"] != "tool" or not is_cut_off else interrupt()
+        resumable(make_agent(model, search), session_id="s", store=url).kickoff("look for it")
+
+    def interrupt() -> Any:
+        raise Interrupted
+
+    def shown() -> list[Any]:
+        with SyncClient.open(url) as client:
+            spoken = to_transcript(client.latest(session_id="s"))
+            return [spoken.cursor.is_finished, *((one.role, one.text, one.author) for one in spoken)]
+
+    with pytest.raises(Interrupted):
+        life(is_cut_off=True)
+    assert shown() == [False, ("user", "look for it", None), ("assistant", "", None), ("tool", "", None)]
+    life(is_cut_off=False)
+    said = ("assistant", "done: found it", "clerk")
+    assert shown() == [True, ("user", "look for it", None), ("assistant", "", "clerk"), ("tool", "", None), said]
+    listed = [sys.executable, "-m", "holdfast", "show", "s", "--messages", "--store", url]
+    printed = subprocess.run(listed, capture_output=True, check=True, text=True).stdout
+    assert "look for it" in printed
+    assert "done: found it" in printed
