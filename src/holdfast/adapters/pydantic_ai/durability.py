@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic_ai import ToolFailed
+from pydantic_ai import ApprovalRequired, CallDeferred, ToolFailed
 from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
 from pydantic_ai.exceptions import SkipToolExecution
 from pydantic_ai.models import CompletedStreamedResponse, Model
@@ -30,6 +30,7 @@ from holdfast.adapters.pydantic_ai.messages import (
     load_response,
     load_tool_result,
 )
+from holdfast.errors import EffectNotDoneError
 from holdfast.model.effect import EffectKind
 from holdfast.model.tool_effect import Effect, declared_effects
 from holdfast.runs.api import Run
@@ -96,21 +97,24 @@ class HoldfastDurability(AbstractCapability[Any]):
         return copied
 
     async def wrap_run(self, ctx: Any, *, handler: Callable[[], Any]) -> Any:
-        if self._result is not None:
-            return self._result
+        return await handler() if self._result is None else self._result
+
+    @contextmanager
+    def _errors_of_own_run(self) -> Iterator[None]:
+        """Raise what has ended a run of one's own; a resumable agent does that after its turn."""
         try:
-            return await handler()
+            yield
         except TurnEndedError:
-            if self._own is not None and self._own.ended_by is not None:
-                raise self._own.ended_by from None
-            raise
+            if self._own is None or self._own.ended_by is None:
+                raise
+            raise self._own.ended_by from None
 
     # -- the model -----------------------------------------------------------------------------------------------------
 
     def get_wrapper_model(self, model: Model) -> Model | None:
         if self._turn is None:
             return None
-        return JournaledModel(model, self._turn, self._speaker, self._run_id)
+        return JournaledModel(model, self._turn, self._speaker, self._run_id, self._errors_of_own_run)
 
     # -- tools ---------------------------------------------------------------------------------------------------------
 
@@ -124,18 +128,20 @@ class HoldfastDurability(AbstractCapability[Any]):
     async def wrap_tool_execute(
         self, ctx: Any, *, call: Any, tool_def: Any, args: Any, handler: Callable[[Any], Any]
     ) -> Any:
-        if self._turn is None:
+        turn = self._turn
+        if turn is None:
             return await handler(args)
         given, name = call.args_as_dict(), call.tool_name
         if name in self._to_approve:
-            answer = await self._turn.request_approval(name, given, call_id=call.tool_call_id)
+            with self._errors_of_own_run():
+                answer = await turn.request_approval(name, given, call_id=call.tool_call_id)
             if not answer.is_approved:
                 raise ToolFailed(answer.note or ToolDenied().message)
             if answer.arguments is not None:
                 given = dict(answer.arguments)
                 args = _validated(ctx, name, given)
         function = self._functions.get(name)
-        declared = self._turn.find_effect(name, function)
+        declared = turn.find_effect(name, function)
         is_effect = declared is not None and declared.kind != EffectKind.READ
         raised: list[Exception] = []
         made: list[bool] = []
@@ -149,6 +155,8 @@ class HoldfastDurability(AbstractCapability[Any]):
                 raised.append(error)
                 if not is_effect:
                     return dump_signal(error)
+                if isinstance(error, ApprovalRequired | CallDeferred):
+                    raise EffectNotDoneError(f"{name} waits for others") from error
                 if isinstance(error.__cause__, SIGNALS):  # the ledger must see what the tool itself has raised
                     raise error.__cause__ from None
                 raise
@@ -160,9 +168,18 @@ class HoldfastDurability(AbstractCapability[Any]):
                 return dump_signal(raised[0])
             raise error
 
-        recorded = await self._turn.call_tool(
-            name, given, execute, call_id=call.tool_call_id, function=function, failed=failed
-        )
+        async def call_tool() -> Any:
+            return await turn.call_tool(
+                name, given, execute, call_id=call.tool_call_id, function=function, failed=failed
+            )
+
+        with self._errors_of_own_run():
+            try:
+                recorded = await call_tool()
+            except EffectNotDoneError:
+                if raised or not ctx.tool_call_approved:
+                    raise
+                recorded = await call_tool()  # the recorded failure was that it needs approval, which it has now
         if raised:
             raise raised[0]
         result = load_tool_result(recorded)
@@ -177,7 +194,8 @@ class HoldfastDurability(AbstractCapability[Any]):
         if self._turn is None or not requests.approvals:
             return None
         asked = [(call.tool_name, call.args_as_dict(), call.tool_call_id) for call in requests.approvals]
-        answers = await self._turn.request_approvals(asked)
+        with self._errors_of_own_run():
+            answers = await self._turn.request_approvals(asked)
         results = DeferredToolResults()
         for call, answer in zip(requests.approvals, answers, strict=True):
             if answer.is_approved:
@@ -191,9 +209,12 @@ class HoldfastDurability(AbstractCapability[Any]):
 class JournaledModel(WrapperModel):
     """A model that gives the recorded answer to a request, or asks the user's own model."""
 
-    def __init__(self, model: Model, turn: FrameworkTurn, speaker: str, run_id: str | None) -> None:
+    def __init__(
+        self, model: Model, turn: FrameworkTurn, speaker: str, run_id: str | None, errors: Callable[[], Any]
+    ) -> None:
         super().__init__(model)
         self._turn = turn
+        self._errors = errors
         self._speaker = speaker
         self._run_id = run_id
 
@@ -202,7 +223,8 @@ class JournaledModel(WrapperModel):
             return dump_response(await self.wrapped.request(messages, model_settings, model_request_parameters))
 
         request = identify_request(messages, model_request_parameters, self._run_id)
-        return load_response(await self._turn.call_model(self._speaker, request, ask))
+        with self._errors():
+            return load_response(await self._turn.call_model(self._speaker, request, ask))
 
     @asynccontextmanager
     async def request_stream(

@@ -66,7 +66,7 @@ class ResumableAgent:
         self._session = ResumableSession(
             Framework.PYDANTIC_AI, session_id=session_id, agent_id=agent_id or agent.name, **options
         )
-        self._runner: asyncio.Runner | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._loaded: tuple[list[Any], list[ModelMessage]] = (
             [],
             [],
@@ -83,10 +83,10 @@ class ResumableAgent:
 
     def run_sync(self, user_prompt: Any = None, *, turn: str | None = None, **options: Any) -> AgentRunResult[Any]:
         """`run` for programs without an event loop."""
-        if self._runner is None:
-            self._runner = asyncio.Runner()  # one loop for all calls: connections of a model live in it
-            weakref.finalize(self, self._runner.close)
-        return self._runner.run(self.run(user_prompt, turn=turn, **options))
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()  # one for all calls: connections of a model live in it
+            weakref.finalize(self, self._loop.close)
+        return self._loop.run_until_complete(self.run(user_prompt, turn=turn, **options))
 
     @asynccontextmanager
     async def run_stream(
