@@ -95,6 +95,33 @@ def test_repositories_are_left_out_in_every_spelling(client: SyncClient, tmp_pat
     assert names(tmp_path / "fork") == {b"a", b"a/.gitignore", b"a/git"}
 
 
+@pytest.mark.parametrize(
+    "names_", [(b"HEAD", b"commondir"), (b"HEAD ", b"CommonDir"), (b"HE\xe2\x80\x8cAD", b"commondir.")]
+)
+def test_a_repository_whose_rest_is_elsewhere_is_left_out(
+    client: SyncClient, tmp_path: Path, names_: tuple[bytes, bytes]
+) -> None:
+    """`commondir` names another directory for its objects and its config, from which git takes programs, too."""
+    head, common = names_
+    forge = Forge()
+    ref = forge.save_entries(
+        sorted(
+            [
+                forge.file(head, b"ref: refs/heads/main\n"),
+                forge.file(common, b"rest\n"),
+                forge.directory(b"rest"),
+                forge.file(b"rest/config", b"[alias]\n\tst = !./run\n"),
+                forge.directory(b"rest/objects"),
+                forge.directory(b"rest/refs"),
+            ]
+        )
+    )
+    brought(client, forge)
+    left = client.fork(ref, workspace=tmp_path / "fork").left
+    assert {one.path for one in left} == {head, common}
+    assert names(tmp_path / "fork") == {b"rest", b"rest/config", b"rest/objects", b"rest/refs"}
+
+
 def test_a_git_file_or_link_is_left_out_too(client: SyncClient, tmp_path: Path) -> None:
     forge = Forge()
     link = FileEntry(b"sub/.git", "symlink", 0o777, 4, b"/etc")

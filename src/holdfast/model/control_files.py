@@ -18,19 +18,26 @@ _NAMES = frozenset({"git", "hg", "jj", "bzr", "sl", "svn", "holdfast"})  # each 
 _DARCS = "_darcs"
 _IGNORED_ON_HFS = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
 _SHORT_NAME = re.compile(r"(?:git|hg|jj|bzr|sl|svn|holdfa|_darcs)~[0-9]+")
-# A directory with these is a repository by itself, without a `.git` around it (`git init --bare`).
-_BARE = frozenset({b"head", b"objects", b"refs"})
-_OF_BARE = frozenset({b"head", b"config", b"config.worktree", b"commondir", b"hooks"})
+# A directory with all of one of these is a repository by itself, without a `.git` around it (`git
+# init --bare`); `commondir` names the directory that holds the rest of it.
+_BARE = (frozenset({"head", "objects", "refs"}), frozenset({"head", "commondir"}))
+_MARKS = frozenset().union(*_BARE)
+_OF_BARE = frozenset({"head", "config", "config.worktree", "commondir", "hooks"})
 
 
 def is_control_name(name: bytes) -> bool:
     """Return whether a name belongs to a repository or to holdfast, on any file system."""
-    text = unicodedata.normalize("NFKC", name.decode("utf-8", "replace"))
-    for part in _IGNORED_ON_HFS.sub("", text).casefold().split("\\"):
-        short = part.partition(":")[0].rstrip(" .")
+    for short in _spellings(name):
         if (short[:1] == "." and short[1:] in _NAMES) or short == _DARCS or _SHORT_NAME.fullmatch(short):
             return True
     return False
+
+
+def _spellings(name: bytes) -> list[str]:
+    """Return the names that some file system may take this one for."""
+    text = unicodedata.normalize("NFKC", name.decode("utf-8", "replace"))
+    parts = _IGNORED_ON_HFS.sub("", text).casefold().split("\\")
+    return [part.partition(":")[0].rstrip(" .") for part in parts]
 
 
 def control_paths(entries: Iterable[FileEntry]) -> Callable[[bytes], bytes | None]:
@@ -56,12 +63,14 @@ def control_paths(entries: Iterable[FileEntry]) -> Callable[[bytes], bytes | Non
 
 def _of_bare_repositories(paths: Collection[bytes]) -> set[bytes]:
     """Return the paths that make a directory a bare repository, without a `.git`."""
-    held: dict[bytes, set[bytes]] = {}
+    held: dict[bytes, set[str]] = {}
+    parts: list[tuple[bytes, bytes]] = []  # path and directory of what git would read
     for path in paths:
         directory, _, name = path.rpartition(b"/")
-        if name.lower() in _BARE:
-            held.setdefault(directory, set()).add(name.lower())
-    bare = {directory for directory, names in held.items() if names == _BARE}
-    if not bare:
-        return set()
-    return {path for path in paths if path.rpartition(b"/")[0] in bare and path.rpartition(b"/")[2].lower() in _OF_BARE}
+        for short in _spellings(name):
+            if short in _MARKS:
+                held.setdefault(directory, set()).add(short)
+            if short in _OF_BARE:
+                parts.append((path, directory))
+    bare = {directory for directory, names in held.items() if any(marks <= names for marks in _BARE)}
+    return {path for path, directory in parts if directory in bare}
