@@ -44,9 +44,13 @@ class MessageLog:
     async def load(self) -> list[Any]:
         return (await self._load())[1]
 
-    async def append(self, messages: Sequence[Any], *, step_name: str | None = None) -> None:
-        """Append messages, also while other processes append."""
-        if not messages:
+    async def append(
+        self, messages: Sequence[Any], *, step_name: str | None = None, about: Mapping[str, Any] | None = None
+    ) -> None:
+        """Append messages, also while other processes append; `about` replaces what else the state has."""
+        if about is not None:
+            self._state = {**about, TURN: None}
+        elif not messages:
             return
         if not self._is_checked:
             await self._load()

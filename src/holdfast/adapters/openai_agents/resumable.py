@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import threading
 import warnings
-import weakref
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,6 +11,7 @@ from typing import Any
 from agents import Agent, RunConfig, Runner, RunResult, RunState
 
 from holdfast.adapters.base.install import warn_if_untested
+from holdfast.adapters.base.loop_runner import LoopRunner
 from holdfast.adapters.base.session import ResumableSession, TurnEnd
 from holdfast.adapters.base.turn import FrameworkTurn
 from holdfast.adapters.openai_agents.journal import AgentJournal
@@ -66,7 +64,7 @@ class ResumableAgent:
         self._session = ResumableSession(
             Framework.OPENAI_AGENTS, session_id=session_id, agent_id=agent_id or agent.name, **options
         )
-        self._runner: asyncio.Runner | None = None
+        self._loop = LoopRunner()
         self._handed_to: dict[str, Agent[Any]] = {}  # agents that only a handoff's function knows
 
     # -- entry points --------------------------------------------------------------------------------------------------
@@ -88,10 +86,7 @@ class ResumableAgent:
 
     def run_sync(self, input: Any, *, turn: str | None = None, **options: Any) -> RunResult:
         """`run` for programs without an event loop."""
-        if self._runner is None:
-            self._runner = asyncio.Runner()  # one loop for all calls: connections of a model live in it
-            weakref.finalize(self, _close_runner, self._runner)
-        return self._runner.run(self.run(input, turn=turn, **options))
+        return self._loop.run(self.run(input, turn=turn, **options))
 
     def run_streamed(self, input: Any, *, turn: str | None = None, **options: Any) -> ResumableStream:
         """Begin a turn, or continue it, and return its stream: `async for event in stream.stream_events()`."""
@@ -230,18 +225,6 @@ def _walk(agent: Agent[Any]) -> Iterator[Agent[Any]]:
             if isinstance(found, Agent) and id(found) not in seen:
                 seen.add(id(found))
                 waiting.append(found)
-
-
-def _close_runner(runner: asyncio.Runner) -> None:
-    """Close the event loop of `run_sync`, also where garbage is collected while another loop is running."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        runner.close()
-        return
-    thread = threading.Thread(target=runner.close)
-    thread.start()
-    thread.join()
 
 
 def _given(input: Any) -> Any:

@@ -1,0 +1,62 @@
+"""Events, messages and answers of ADK as plain data, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from google.adk.events.event import Event
+from google.adk.models.llm_response import LlmResponse
+from google.genai import types
+from pydantic import BaseModel
+
+from holdfast.errors import UsageError
+
+
+def dump_model(model: BaseModel) -> dict[str, Any]:
+    """Return a model of ADK as plain data: bytes stay bytes, what is not set is left out."""
+    dumped: dict[str, Any] = to_plain(model.model_dump(exclude_none=True, exclude_defaults=True))
+    return dumped
+
+
+def dump_event(event: Event) -> dict[str, Any]:
+    return {**dump_model(event), "id": event.id, "timestamp": event.timestamp}
+
+
+def load_event(dumped: Mapping[str, Any]) -> Event:
+    return Event.model_validate(dict(dumped))
+
+
+def load_response(dumped: Mapping[str, Any]) -> LlmResponse:
+    return LlmResponse.model_validate(dict(dumped))
+
+
+def as_content(message: Any) -> types.Content:
+    """Return a message of the user; a text stands for one with that text."""
+    if isinstance(message, str):
+        return types.Content(role="user", parts=[types.Part(text=message)])
+    if not isinstance(message, types.Content):
+        raise UsageError(f"new_message is a {type(message).__name__}: it must be a types.Content, or a text")
+    return message
+
+
+def dump_message(message: types.Content) -> Any:
+    """Return a message as plain data; as its text, if it has nothing else."""
+    parts = message.parts or []
+    if len(parts) == 1 and dump_model(parts[0]).keys() == {"text"}:
+        return parts[0].text
+    return dump_model(message)
+
+
+def to_plain(value: Any) -> Any:
+    """Return plain data of what `model_dump` leaves as it is: members of enums, sets, nested models."""
+    if isinstance(value, Mapping):
+        return {str(name): to_plain(one) for name, one in value.items()}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, list | tuple):
+        return [to_plain(one) for one in value]
+    if isinstance(value, set | frozenset):
+        return sorted(to_plain(one) for one in value)
+    return dump_model(value) if isinstance(value, BaseModel) else value
