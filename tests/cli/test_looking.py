@@ -288,6 +288,28 @@ def test_messages_are_rendered_to_be_read(run, talk):
     assert json.loads(run("show", "talk", "--messages", "--json").stdout) == TALK
 
 
+def test_messages_of_a_framework_are_rendered_alike(run, tmp_path):
+    call = {"part_kind": "tool-call", "tool_name": "pay", "args": {"invoice": 7}, "tool_call_id": "c1"}
+    returned = {"part_kind": "tool-return", "tool_name": "pay", "content": {"receipt": 1}, "tool_call_id": "c1"}
+    image = {"kind": "binary", "media_type": "image/png", "data": b"png"}
+    talk = [
+        {"kind": "request", "parts": [{"part_kind": "user-prompt", "content": ["Pay", image]}]},
+        {"kind": "response", "parts": [{"part_kind": "text", "content": "I will"}, call]},
+        {"kind": "request", "parts": [returned]},
+    ]
+    with SyncClient.sqlite(tmp_path / ".holdfast" / "store.db") as client:
+        client.save("a", "pydantic_ai", {"messages": talk}, session_id="s")
+        client.save("a", "pydantic_ai", {"messages": [{"kind": 7, "parts": {"a": 1}}, {"parts": 7}]}, session_id="odd")
+    shown = run("show", "s", "--messages").stdout.splitlines()
+    assert shown == [
+        "0 user", "  Pay", "  [blob, image/png]", "1 assistant", "  I will", "  → pay(invoice=7)", "2 tool pay",
+        '  {"receipt": 1}',
+    ]  # fmt: skip
+    roles = [one["role"] for one in json.loads(run("show", "s", "--messages", "--json").stdout)]
+    assert roles == ["user", "assistant", "tool"]
+    assert run("show", "odd", "--messages").exit_code == 0
+
+
 def test_messages_elsewhere_and_nowhere(run, tmp_path):
     with SyncClient.sqlite(tmp_path / ".holdfast" / "store.db") as client:
         client.save("a", session_id="s", execution_state={"inner": {"log": ["hello"]}, "messages": "none"})

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from holdfast.cli.options import common_options
-from holdfast.cli.output.conversation import KEYS, find_messages, format_messages
+from holdfast.cli.output.conversation import KEYS, find_messages, find_recorded_messages, format_messages
 from holdfast.cli.output.files import format_snapshot, snapshot_fields
 from holdfast.cli.output.json import checkpoint_fields, print_json, to_json
 from holdfast.cli.output.langgraph import list_nodes
@@ -73,7 +73,7 @@ def show(
     whole = checkpoint.agent_context if context else checkpoint.execution_state
     if messages:
         with paged():
-            _print_messages(whole, path, as_json=as_json)
+            _print_messages(checkpoint, whole, path, as_json=as_json)
     elif state or context or path is not None:
         _print_value(whole, path, raw=raw)
     elif as_json:
@@ -134,8 +134,10 @@ def _print_found(checkpoint: Checkpoint, wanted: str, *, as_json: bool) -> None:
         click.echo(f"{where}: {said}")
 
 
-def _print_messages(whole: Any, path: str | None, *, as_json: bool) -> None:
-    found = find_messages(whole if path is None else find_value(whole, path))
+def _print_messages(checkpoint: Checkpoint, whole: Any, path: str | None, *, as_json: bool) -> None:
+    found = find_recorded_messages(checkpoint) if path is None and whole is checkpoint.execution_state else None
+    if found is None:
+        found = find_messages(whole if path is None else find_value(whole, path))
     if found is None:
         raise CheckpointNotFoundError(
             f"there is no conversation here: none of {', '.join(KEYS)} is a list of messages. `--path` says where it is"

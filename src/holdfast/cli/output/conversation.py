@@ -9,6 +9,17 @@ from typing import Any
 from holdfast.cli.output.json import to_json
 from holdfast.cli.terminal.sanitize import escape
 from holdfast.cli.unknown_types import UnregisteredObject
+from holdfast.model.checkpoint import Checkpoint
+from holdfast.model.conversation import (
+    CompactionPart,
+    MessagePart,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResponsePart,
+    TranscriptMessage,
+)
+from holdfast.model.framework import Framework
 
 KEYS = ("messages", "history", "transcript", "conversation")  # where conversations are looked for, in this order
 INDENT = "  "
@@ -25,6 +36,46 @@ def find_messages(state: Any) -> Sequence[Any] | None:
             return found  # type: ignore[no-any-return]  # a list, as was just seen
     channels = _plain(state.get("channel_values"))  # LangGraph's
     return find_messages(channels) if isinstance(channels, Mapping) else None
+
+
+def find_recorded_messages(checkpoint: Checkpoint) -> Sequence[Any] | None:
+    """Return the conversation that an adapter of a framework has saved, as chat messages; None without one.
+
+    It has the calls of a turn that was cut off, which are in the journal, not in the state.
+    """
+    if checkpoint.framework in (Framework.CUSTOM, Framework.LANGGRAPH):
+        return None  # their states have chat messages
+    from holdfast.transcript import to_transcript
+
+    try:
+        return [_chat_message(one) for one in to_transcript(checkpoint)] or None
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None  # a state that no adapter has saved
+
+
+def _chat_message(message: TranscriptMessage) -> dict[str, Any]:
+    parts = message.parts
+    answered = message.tool_responses
+    texts = [one for part in parts if not isinstance(part, ToolCallPart) for one in _part_texts(part)]
+    calls = [{"id": one.id, "name": one.name, "args": _given(one)} for one in message.tool_calls]
+    named = answered[0].name or answered[0].id if answered else message.author
+    chat = {"role": message.role, "name": named, "content": "\n".join(texts), "tool_calls": calls}
+    return {key: value for key, value in chat.items() if value or key == "content"}
+
+
+def _given(call: ToolCallPart) -> Any:
+    return call.raw_arguments if call.arguments is None else dict(call.arguments)
+
+
+def _part_texts(part: MessagePart) -> Iterator[str]:
+    if isinstance(part, ToolResponsePart):
+        for one in part.content:
+            yield from _part_texts(one)
+    elif isinstance(part, TextPart | ReasoningPart | CompactionPart):
+        yield part.content
+    else:
+        about = {key: value for key, value in part.to_json().items() if key != "data"}
+        yield f"[{', '.join(str(value) for value in about.values())}]"
 
 
 def _is_conversation(value: Any) -> bool:
