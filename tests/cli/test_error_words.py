@@ -106,6 +106,11 @@ def test_a_parameter_is_named_by_the_option_of_the_command(command, said, meant)
     assert rephrase_message(said, click.Context(found, info_name=command)) == meant
 
 
+def test_the_address_of_a_store_stays_what_it_is():
+    said = "the store redis://127.0.0.1/0?shards=1&prefix=agents can't be reached"
+    assert rephrase_message(said, click.Context(cli, info_name="doctor")) == said
+
+
 def test_what_a_program_did_is_told_in_its_own_words(run, made_once, tmp_path, monkeypatch):
     shutil.copytree(made_once[0], tmp_path, dirs_exist_ok=True)
     (tmp_path / "wrong_program.py").write_text(

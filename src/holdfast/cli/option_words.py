@@ -78,7 +78,7 @@ def rephrase_message(message: str, command: click.Context | None) -> str:
     any_name = "|".join(names)
     snake = "|".join(name for name in names if "_" in name)
     pattern = re.compile(
-        rf"(?P<quoted>{_QUOTED})|(?<![\w./@-])(?:(?P<given>{any_name})=(?P<value>{_VALUE})?|`(?P<marked>{any_name})`"
+        rf"(?P<quoted>{_QUOTED})|(?<![\w./@?&-])(?:(?P<given>{any_name})=(?P<value>{_VALUE})?|`(?P<marked>{any_name})`"
         rf"|(?P<bare>{snake})(?![\w./=-]*[\w/=-]))"
     )
 

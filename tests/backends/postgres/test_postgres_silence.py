@@ -84,6 +84,21 @@ def test_a_stopped_server_is_noticed_by_every_call(server: Postgres, url: str, k
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_time_to_cancel_is_part_of_the_timeout(
+    server: Postgres, url: str, kind: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(NotifyListener, "tell", lambda _: None)  # one that is under way would have the idle connection
+    monkeypatch.setattr(ThreadHints, "tell", lambda _: None)
+    with opened(url, kind, timeout=4) as client:
+        client.save("a", session_id="s")
+        with frozen(server):
+            began = time.monotonic()
+            assert "no answer within 4 s" in str(error_of(lambda: client.save("a", session_id="s")))
+            assert 3.5 < time.monotonic() - began < 5.5
+
+
+@pytest.mark.timeout(120)
 def test_a_stopped_server_is_noticed_by_tasks(server: Postgres, url: str):
     async def use() -> None:
         async with Client.open(url, timeout=TIMEOUT) as client:

@@ -101,6 +101,8 @@ def test_doctor_names_settings_and_rights(server: Postgres):
     assert rights[0] == "fail"
     assert "USAGE on the schema" in rights[1]
     assert "The password is wrong" in doctor(of_role(server, "locked:wrong"))["open"][1]
+    printed = CliRunner().invoke(cli, ["doctor", "--store", of_role(server, "locked:wrong")]).stdout
+    assert "The password is wrong: give it in the DSN, by PGPASSWORD or by a password file" in printed
 
 
 @pytest.mark.slow

@@ -107,6 +107,18 @@ def test_a_missing_right_leaves_nothing_half_done(empty: Valkey, shards: int):
             assert report.ok, (right, report.problems)
 
 
+@pytest.mark.parametrize("right", ["get", "hexists", "zcount", "smembers", "exists"])
+def test_a_missing_right_to_read_is_not_taken_for_a_foreign_key(empty: Valkey, right: str):
+    with SyncClient.open(url_of(empty)) as owner:
+        fill(owner)
+    with SyncClient.open(user(empty, f"-{right}")) as client, pytest.raises(StoreError) as caught:
+        client.save("a", session_id="new", execution_state={"messages": messages(40)})
+    assert "permission" in str(caught.value)
+    assert f"+{right}" in str(caught.value)
+    assert "delete" not in str(caught.value)
+    assert "script:" not in str(caught.value).replace("in script:", "")  # the server's own end of the sentence
+
+
 def test_the_error_names_the_right_and_the_way_to_grant_it(empty: Valkey):
     with SyncClient.open(url_of(empty)) as owner:
         fill(owner)

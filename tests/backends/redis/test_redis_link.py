@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,7 @@ from redis.exceptions import ResponseError
 from servers.running import ServerUnavailable
 from servers.valkey import Valkey
 
+from holdfast import SyncClient
 from holdfast.backends.redis.connection import LostError
 from holdfast.backends.redis.pool import RedisPool
 from holdfast.errors import StoreError
@@ -97,6 +99,23 @@ def test_a_server_that_says_nothing_any_more_is_noticed(valkey):
         await opened.close()
 
     asyncio.run(use())
+
+
+@pytest.mark.slow
+def test_every_call_to_a_stopped_server_ends_by_its_timeout(valkey):
+    """A read is repeated after a cut connection, not after a silence."""
+    with SyncClient.open(f"{valkey.url}?prefix=silent", timeout=4) as client:
+        saved = client.save("a", session_id="s")
+        os.kill(valkey.server.pid, signal.SIGSTOP)
+        try:
+            for call in (lambda: client.restore(saved), client.sessions):  # the second one by a new connection
+                began = time.monotonic()
+                with pytest.raises(StoreError):
+                    call()
+                assert 3.5 < time.monotonic() - began < 6
+        finally:
+            os.kill(valkey.server.pid, signal.SIGCONT)
+        assert client.restore(saved)
 
 
 def test_what_was_under_way_when_the_server_died_is_lost_and_what_comes_later_is_told(valkey):

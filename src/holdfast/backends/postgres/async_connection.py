@@ -18,7 +18,7 @@ from psycopg import AsyncConnection
 
 from holdfast.backends.postgres.connection_port import PreparedStatements, Rows, leave_to_parent, raw_value
 from holdfast.backends.postgres.notices import Notices
-from holdfast.backends.postgres.timeouts import SilentError, Steps, insist
+from holdfast.backends.postgres.timeouts import SilentError, Steps, insist, quiet_seconds
 
 T = TypeVar("T")
 
@@ -73,7 +73,7 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
     async def until_answered(self) -> None:
         """Send what is not sent yet, and return when the next result is there."""
         try:
-            await self._answered(self.timeout)
+            await self._answered(quiet_seconds(self.timeout))
         except SilentError:
             await insist(self, self._answered)
 
@@ -161,7 +161,7 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
             return await wait(steps.within(seconds), *args, **kwargs)
 
         try:
-            return await answered(self.timeout)
+            return await answered(quiet_seconds(self.timeout))
         except SilentError:
             return await insist(self, answered)
 

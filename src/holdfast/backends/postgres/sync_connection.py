@@ -24,7 +24,7 @@ from holdfast.backends.postgres.connection_port import PreparedStatements, Rows,
 from holdfast.backends.postgres.errors import translate
 from holdfast.backends.postgres.fair_semaphore import ThreadPlaces
 from holdfast.backends.postgres.notices import Notices
-from holdfast.backends.postgres.timeouts import SilentError, Steps, insist
+from holdfast.backends.postgres.timeouts import SilentError, Steps, insist, quiet_seconds
 from holdfast.errors import StoreBusyError, StoreError
 
 T = TypeVar("T")
@@ -51,7 +51,7 @@ class BlockingConnection(Connection[tuple[Any, ...]]):
 
     async def until_answered(self) -> None:
         try:
-            await self._answered(self.timeout)
+            await self._answered(quiet_seconds(self.timeout))
         except SilentError:
             await insist(self, self._answered)
 
@@ -87,7 +87,7 @@ class BlockingConnection(Connection[tuple[Any, ...]]):
             return wait(steps.within(seconds), *args, **kwargs)
 
         try:
-            return run_inline(answered(self.timeout))
+            return run_inline(answered(quiet_seconds(self.timeout)))
         except SilentError:
             return run_inline(insist(self, answered))
 

@@ -1,6 +1,6 @@
 """Silent servers: how long to wait for one, and what to do then.
 
-The server is asked to cancel. That ends a statement that waits for another program's lock, and
+Before `timeout` is over, the server is asked to cancel. That ends a statement that waits for another program's lock, and
 changes nothing. A server that is stopped, or behind a network that drops everything, does not
 answer: the connection is closed.
 """
@@ -16,7 +16,7 @@ import psycopg
 from psycopg import capabilities
 
 T = TypeVar("T")
-CANCEL_SECONDS = 1.0  # to ask the server to cancel, and as long again for its answer
+CANCEL_SECONDS = 1.0  # at most, to ask the server to cancel; and as long again for its answer
 
 
 class SilentError(Exception):
@@ -38,6 +38,15 @@ class Quiet(Protocol):
     def finish(self) -> None: ...
 
 
+def quiet_seconds(timeout: float) -> float:
+    """Return how long a server may be silent before it is asked to cancel: the rest of `timeout` is for that."""
+    return timeout - 2 * _cancel_seconds(timeout)
+
+
+def _cancel_seconds(timeout: float) -> float:
+    return min(CANCEL_SECONDS, timeout / 4)
+
+
 async def insist(connection: Quiet, wait: Callable[[float], Awaitable[T]]) -> T:
     """Return what `wait(seconds)` gives after a first silence, or raise `NoAnswerError`.
 
@@ -47,11 +56,12 @@ async def insist(connection: Quiet, wait: Callable[[float], Awaitable[T]]) -> T:
     while connection.is_at_work is not None and await connection.is_at_work():
         with suppress(SilentError):
             return await wait(connection.timeout)
+    seconds = _cancel_seconds(connection.timeout)
     if capabilities.has_cancel_safe():  # an older libpq would wait forever for the server's answer to that
         with suppress(psycopg.Error):
-            await connection.ask_to_cancel(CANCEL_SECONDS)
+            await connection.ask_to_cancel(seconds)
     try:
-        return await wait(CANCEL_SECONDS)
+        return await wait(seconds)
     except SilentError:
         connection.finish()
         raise NoAnswerError(f"no answer within {connection.timeout:g} s") from None

@@ -11,7 +11,7 @@ from holdfast.errors import CorruptError, StoreError
 NOTHING = "Nothing was changed"
 HALFWAY = "HALFWAY "  # prefix of guard.lua's message when a change failed midway
 _OURS = "HOLDFAST "
-_SCRIPT = re.compile(r",? ?(script: \S*,? )?on @user_script:\d+\.?$")
+_SCRIPT = re.compile(r",? ?(script: (\S+,? )?)?on @user_script:\d+\.?$")
 _NO_RIGHT = re.compile(r"no permissions to (?:run|execute) the '([^']+)' command|no permissions to access")
 
 # By the word that a server's error begins with, or by a part of its text.

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import resources
 from itertools import count
@@ -111,11 +112,16 @@ class Calls:
 
     async def read_all(self, calls: Sequence[ScriptCall], durability: Durability | None = None) -> list[Any]:
         """Call several scripts as `read` does. With `durability`, replicas have what they wrote."""
+        until = time.monotonic() + self._connections.timeout
         answers = await self.carry_out(calls, durability)
         lost = [at for at, answer in enumerate(answers) if isinstance(answer, (LostError, StoreError))]
-        if lost:
-            for at, answer in zip(lost, await self.carry_out([calls[at] for at in lost], durability), strict=True):
-                answers[at] = answer
+        seconds = until - time.monotonic()
+        if lost and seconds > 0:  # a server that was silent all the time is not asked again
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    again = await self.carry_out([calls[at] for at in lost], durability)
+                for at, answer in zip(lost, again, strict=True):
+                    answers[at] = answer
         for answer in answers:
             if isinstance(answer, StoreError):
                 raise answer

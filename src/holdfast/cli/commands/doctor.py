@@ -27,6 +27,7 @@ OK, WARN, FAIL = "ok", "warn", "fail"
 LIBRARIES = ("ormsgpack", "zstandard", "click", "rich")
 LITTLE_SPACE = 500_000_000
 LARGE_WAL = 100_000_000
+LONGEST_FINDING = 1000  # characters: the advice of an error stands at its end
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +177,10 @@ def doctor(ctx: click.Context, store: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"ok": exit_code == 0, "checks": [asdict(check) for check in checks]})
     else:
-        print_table(("check", "", "found"), [(check.name, check.status, escape(check.found, 200)) for check in checks])
+        print_table(
+            ("check", "", "found"),
+            [(check.name, check.status, escape(check.found, LONGEST_FINDING)) for check in checks],
+        )
         for check in checks:
             if check.advice:
                 click.echo(f"{check.name}: {escape_lines(check.advice)}", err=True)

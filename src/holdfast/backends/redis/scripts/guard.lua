@@ -26,6 +26,7 @@ local function check_kind(kind, key)
   local command = PROBES[kind]
   local found = redis.pcall(command[1], key, unpack(command, 2))
   if type(found) == "table" and found.err then
+    check_right(command[1], key, unpack(command, 2))
     refuse("KIND " .. key .. " is no " .. kind .. ": " .. found.err)
   end
   if kind == "counter" and found and not string.match(found, "^%d%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?$") then
