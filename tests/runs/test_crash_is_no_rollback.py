@@ -84,6 +84,14 @@ def test_in_the_same_life_the_others_are_carried_out(client: SyncClient, program
     assert len(bank.paid) == 3
 
 
+@pytest.mark.parametrize("inside", [in_tasks, by_subagents])
+def test_an_equal_call_outside_of_the_task_or_sub_agent_is_carried_out(store: Store, bank: Bank, inside: Program):
+    die(store.client(), bank, inside)
+    with store.client().run("s") as run:
+        assert inside(run, bank)[0] == "EffectUnknownError"
+        assert run.effect("pay", bank.pay, "bob", 5) == "receipt 4"
+
+
 @ALL
 def test_after_a_rollback_they_wait_for_a_person(client: SyncClient, bank: Bank, program: Program):
     with client.run("s") as run:

@@ -169,9 +169,11 @@ class EffectIndex:
         Those of two lists of tasks are, if this life has reached the first: otherwise the list may
         have been renamed.
         """
-        return are_two(at, place) or (
-            scope(at) != scope(place) and (at in self._requested_places or self._is_reached(at))
-        )
+        return are_two(at, place) or self.is_elsewhere(at, place)
+
+    def is_elsewhere(self, at: str, place: str) -> bool:
+        """Return whether two calls are in other tasks or sub-agents, and this life has reached the first."""
+        return scope(at) != scope(place) and (at in self._requested_places or self._is_reached(at))
 
     def find_unasked(self, digest: bytes, place: str) -> list[bytes]:
         """Return the recorded effects of that identity that this life has neither requested nor reached."""
@@ -405,6 +407,8 @@ async def _reason(
         return Reason.RENAMED if is_moved else None
     if not await is_of_this_line(core, one):
         return Reason.BRANCH
+    if one.place is not None and core.index.is_elsewhere(one.place, call.place):
+        return None
     return Reason.IN_DOUBT if _may_be_call(call, one, one.place, is_in_doubt=True) else None
 
 
