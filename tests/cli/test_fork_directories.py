@@ -45,6 +45,19 @@ def test_commands_find_the_store_and_the_directory(run, forked, tmp_path, monkey
     assert not (forked / "below" / ".holdfast").exists()
 
 
+def test_status_and_diff_compare_with_the_checkpoint_it_was_made_from(run, forked, monkeypatch):
+    monkeypatch.chdir(forked)
+    report = json.loads(run("status", "--json").stdout)
+    assert (report["has_snapshot"], report["changes"]) == (True, [])
+    assert run("diff").stdout == ""
+    (forked / "file").write_text("other\n")
+    assert run("status").stdout == "M file\n"
+    assert run("diff").stdout.splitlines()[0] == "M file"
+    assert "-one" in run("diff").stdout
+    assert run("snap").exit_code == 0
+    assert run("diff").stdout == ""
+
+
 def test_nothing_is_added_to_the_directory(run, forked):
     assert [path.name for path in forked.iterdir()] == ["file"]
     [record] = records()
@@ -96,7 +109,7 @@ def test_records_of_directories_that_are_gone_are_removed(run, forked, tmp_path)
 
 
 def test_a_password_is_not_recorded(tmp_path, capsys):
-    _record(tmp_path, StoreLocation("url", "--store", url="postgresql://ann:secret@db.example/agents"))
+    _record(tmp_path, StoreLocation("url", "--store", url="postgresql://ann:secret@db.example/agents"), "id")
     assert records() == []
     assert "name the store" in capsys.readouterr().err
 

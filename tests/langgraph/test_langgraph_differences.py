@@ -7,10 +7,12 @@ import asyncio
 import sqlite3
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 import pytest
+from langchain_core.prompts import ChatPromptTemplate
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -32,6 +34,16 @@ class Labelled(str):  # noqa: SLOT000 - what it has of its own is the point
         made = super().__new__(cls, text)
         made.label = "mine"
         return made
+
+
+@dataclass
+class Noted:
+    """A dataclass that sets an attribute which is no field."""
+
+    text: str
+
+    def __post_init__(self) -> None:
+        self.note = "mine"
 
 
 @pytest.fixture
@@ -81,6 +93,13 @@ def test_values_that_only_ours_takes(store: Store, official: BaseCheckpointSaver
         pytest.param(SecretStr("hush"), lambda loaded: loaded.get_secret_value() == "hush", id="a secret, in clear"),
         pytest.param(Labelled("a"), lambda loaded: type(loaded) is str, id="a text that lost its label"),
         pytest.param(np.array([{}], dtype=object), lambda loaded: loaded is None, id="an array that is lost"),
+        pytest.param(np.zeros(1, "i4,f8"), lambda loaded: loaded.dtype.names is None, id="an array that lost fields"),
+        pytest.param(Noted("a"), lambda loaded: loaded.note == "mine", id="an attribute that is no field"),
+        pytest.param(
+            ChatPromptTemplate.from_messages([("user", "{a}")]),
+            lambda loaded: loaded.input_variables == ["a"],
+            id="an object that holds a class",
+        ),
     ],
 )
 def test_values_that_only_ours_refuses(

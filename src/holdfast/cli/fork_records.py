@@ -1,4 +1,4 @@
-"""The user's own records of which store the directories of forks belong to.
+"""The user's own records of the store and the checkpoint that the directories of forks were made from.
 
 `holdfast fork REF DIR` writes one to `forks/` of the user's configuration (user_records.py). DIR
 itself holds no trace of it: no snapshot includes it, and no directory that came from elsewhere can
@@ -20,24 +20,25 @@ KIND = "forks"
 
 @dataclass(frozen=True, slots=True)
 class ForkRecord:
-    """A directory made by `holdfast fork`, and its store, as an absolute path or a URL."""
+    """A directory made by `holdfast fork`, its checkpoint, and its store, as an absolute path or a URL."""
 
     directory: str
     device: int
     inode: int
     store: str
+    checkpoint: str
 
 
-def write_fork_record(directory: Path, store: str) -> None:
-    """Record which store a directory belongs to; raise `HoldfastError` if that is not possible."""
+def write_fork_record(directory: Path, store: str, checkpoint: str) -> None:
+    """Record what a directory was made from; raise `HoldfastError` if that is not possible."""
     real = Path(os.path.realpath(directory))
     found = real.stat()
-    write_fields(get_file(KIND, real), asdict(ForkRecord(str(real), found.st_dev, found.st_ino, store)))
+    write_fields(get_file(KIND, real), asdict(ForkRecord(str(real), found.st_dev, found.st_ino, store, checkpoint)))
     _remove_stale_records()
 
 
-def find_recorded_store(directory: Path) -> str | None:
-    """Return the store that a directory belongs to; None if it is no fork's."""
+def find_fork_record(directory: Path) -> ForkRecord | None:
+    """Return the record of a directory; None if it is no fork's."""
     try:
         real = Path(os.path.realpath(directory))
         record = read_record(ForkRecord, get_file(KIND, real))
@@ -46,7 +47,7 @@ def find_recorded_store(directory: Path) -> str | None:
         found = real.stat()
     except (OSError, NoHomeError):
         return None
-    return record.store if (found.st_dev, found.st_ino) == (record.device, record.inode) else None
+    return record if (found.st_dev, found.st_ino) == (record.device, record.inode) else None
 
 
 def _remove_stale_records() -> None:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from holdfast.cli.config import has_stated_store, read_workspace_options, require_own_directory
-from holdfast.cli.fork_records import find_recorded_store
+from holdfast.cli.fork_records import find_fork_record
 from holdfast.cli.store_location import DIRECTORY
-from holdfast.errors import UsageError
+from holdfast.errors import HoldfastError, UsageError
 
 if TYPE_CHECKING:
     from holdfast.client.sync import SyncClient
+    from holdfast.model.snapshot import Snapshot
     from holdfast.workspace.api import SyncWorkspace
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -49,7 +50,7 @@ def find_directory(given: str | None) -> Path:
 
 
 def _has_a_store(directory: Path) -> bool:
-    return (directory / DIRECTORY).is_dir() or has_stated_store(directory) or find_recorded_store(directory) is not None
+    return (directory / DIRECTORY).is_dir() or has_stated_store(directory) or find_fork_record(directory) is not None
 
 
 def check_workspace_root(directory: str | Path) -> Path:
@@ -108,4 +109,15 @@ def try_workspace(
     except UsageError:
         if given is not None:
             raise
+        return None
+
+
+def forked_from(workspace: SyncWorkspace) -> Snapshot | None:
+    """Return the files that `holdfast fork` made a directory from, if that is all that is known of it."""
+    record = find_fork_record(workspace.path)
+    if record is None or workspace.is_known():
+        return None
+    try:
+        return workspace.snapshot_at(record.checkpoint)
+    except HoldfastError:  # expired, or of another store
         return None

@@ -171,14 +171,14 @@ def _find_name(named: str | None) -> tuple[str | None, str]:
     if text := os.environ.get(VARIABLE):
         return text, VARIABLE
     from holdfast.cli.config import get_stated_store
-    from holdfast.cli.fork_records import find_recorded_store
+    from holdfast.cli.fork_records import find_fork_record
 
     here = Path.cwd()
     for directory in (here, *here.parents):
         has_own = _within(directory / DIRECTORY, "") is not None
-        recorded = None if has_own else find_recorded_store(directory)
+        recorded = None if has_own else find_fork_record(directory)
         if recorded is not None:  # the user's own record: the files of a fork describe the directory they came from
-            return recorded, "as `holdfast fork` recorded"
+            return recorded.store, "as `holdfast fork` recorded"
         stated = get_stated_store(directory)
         if stated is not None:
             return stated[0], str(stated[1])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.options import common_options, raw_option
-from holdfast.cli.options_workspace import directory_option, open_workspace
+from holdfast.cli.options_workspace import directory_option, forked_from, open_workspace
 from holdfast.cli.output.diff import edit_fields, print_diff, print_lines, print_start_of_diff, recorded_fields
 from holdfast.cli.output.files import change_fields, format_path
 from holdfast.cli.output.json import checkpoint_fields, print_json
@@ -217,7 +217,7 @@ def diff(
         workspace = open_workspace(client, directory)
         snapshots = [workspace.snapshot_at(id_) for id_ in ids]
         after = snapshots[1] if len(ids) == BOTH else None
-        changes = workspace.diff(snapshots[0] if ids else None, after)
+        changes = workspace.diff(snapshots[0] if ids else forked_from(workspace), after)
         if as_json:
             print_json({**said, "changes": [change_fields(change) for change in changes]})
         elif name_only:

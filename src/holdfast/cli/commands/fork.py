@@ -97,7 +97,7 @@ def fork(
             assert made.report is not None  # a checkpoint was forked
             forked = made.report
     if made is not None:
-        _record(made.directory, location)
+        _record(made.directory, location, forked.checkpoint_id)
     name, id_ = forked.session_id, forked.checkpoint_id
     changed = made.files_changed if made else ()
     if as_json:
@@ -131,14 +131,14 @@ def fork(
         click.echo(f"see what is other: holdfast diff {source[-8:]} {id_[-8:]}", err=True)
 
 
-def _record(directory: Path, location: StoreLocation) -> None:
+def _record(directory: Path, location: StoreLocation, checkpoint: str) -> None:
     """Let commands in the directory of a fork find its store."""
     place = str(location.path.resolve()) if location.path is not None else str(location.url)
     if without_password(place) != place:
         click.echo(f"in {directory}, name the store: a URL with a password is not recorded", err=True)
         return
     try:
-        write_fork_record(directory, place)
+        write_fork_record(directory, place, checkpoint)
     except HoldfastError as error:
         click.echo(f"holdfast: {error}. In {directory}, name the store: --store {shlex.quote(place)}", err=True)
     else:

@@ -9,7 +9,7 @@ import click
 
 from holdfast.cli.commands.runs import run_fields
 from holdfast.cli.options import common_options
-from holdfast.cli.options_workspace import directory_option, open_workspace, try_workspace
+from holdfast.cli.options_workspace import directory_option, forked_from, open_workspace, try_workspace
 from holdfast.cli.output.files import change_fields, format_path, print_changes
 from holdfast.cli.output.json import print_json
 from holdfast.cli.store_location import locate
@@ -68,7 +68,12 @@ def status(left_out: bool, directory: str | None, store: str | None, as_json: bo
 def _changes(client: SyncClient, directory: str | None) -> list[FileChange] | None:
     """Return the changes; None if there is no snapshot to compare with."""
     workspace = try_workspace(client, directory)
-    return workspace.status() if workspace is not None and workspace.is_known() else None
+    if workspace is None:
+        return None
+    made_from = forked_from(workspace)
+    if made_from is not None:
+        return workspace.diff(made_from)
+    return workspace.status() if workspace.is_known() else None
 
 
 def _omitted_fields(one: LeftOut) -> dict[str, Any]:
