@@ -341,6 +341,19 @@ class FrameworkTurn:
             return False
         return True
 
+    async def save_state(self, name: str, state: Mapping[str, Any]) -> None:
+        """Save the framework's own state in the middle of the turn; a later life finds it in `state`.
+
+        A state that can't be saved ends the turn: the framework may only log such an error.
+        """
+        self._refuse_if_ended()
+        self.state.update(state)
+        self._run.state = {**self._run.state, **state}
+        try:
+            await _result(self._run.save(step_name(name)))
+        except HoldfastError as error:
+            raise self._end(error) from error
+
     async def finish(self, entry: str, recorded: Any) -> None:
         """Record the result of the turn, in one commit with the run's new state."""
         await _result(self._run.step(step_name(entry), self._constant(recorded), key=self.key))

@@ -1,0 +1,257 @@
+"""Middleware that records the model and tool calls of the turn that is under way.
+
+It finds the turn in a context variable. So it may stay on agents that are used as tools or stand in
+a workflow, and outside a turn it passes every call on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from agent_framework import (
+    ChatContext,
+    ChatMiddleware,
+    ChatResponse,
+    ChatResponseUpdate,
+    Content,
+    FunctionInvocationContext,
+    FunctionMiddleware,
+    ResponseStream,
+)
+from agent_framework.exceptions import MiddlewareException, UserInputRequiredException
+
+from holdfast.adapters.base.turn import FrameworkTurn
+from holdfast.model.effect import EffectKind
+
+_IDS = ("id", "message_id")  # of messages and contents: the framework makes some up in every life
+_AGENT_TOOL = "as_tool.<locals>._agent_wrapper"
+_recording: ContextVar[Recording | None] = ContextVar("holdfast_agent_framework_recording", default=None)
+
+
+class Recording:
+    """What the middleware of one turn shares. `place` returns where the turn stands, such as a superstep."""
+
+    def __init__(self, turn: FrameworkTurn, place: Callable[[], Any] = lambda: None) -> None:
+        self.turn = turn
+        self.place = place
+        self.changed_arguments: dict[str, Mapping[str, Any]] = {}  # by call: those that a person has approved instead
+        self._digests: dict[int, tuple[Any, bytes]] = {}  # with the message, so that its id stays its own
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Record the calls that are made in this context."""
+        token = _recording.set(self)
+        try:
+            yield
+        finally:
+            _recording.reset(token)
+
+    def digest(self, messages: Sequence[Any]) -> str:
+        """Return a digest of messages; each one's is computed once."""
+        whole = hashlib.sha256()
+        for message in messages:
+            found = self._digests.get(id(message))
+            if found is None:
+                plain = json.dumps(_without_ids(message.to_dict()), sort_keys=True, default=str)
+                found = (message, hashlib.sha256(plain.encode("utf-8", "surrogatepass")).digest())
+                self._digests[id(message)] = found
+            whole.update(found[1])
+        return whole.hexdigest()
+
+
+def attach(agent: Any) -> None:
+    """Add the middleware to an agent that runs inside another one or a workflow, once."""
+    workflow = getattr(agent, "workflow", None)
+    if workflow is not None:
+        attach_all(workflow)
+    known = list(getattr(agent, "middleware", None) or ())
+    if hasattr(agent, "middleware") and not any(isinstance(one, JournaledChat) for one in known):
+        agent.middleware = [*known, *middleware_of(agent)]
+
+
+def attach_all(workflow: Any) -> None:
+    """Add the middleware to the agents of a workflow, and of the workflows within it."""
+    for executor in workflow.get_executors_list():
+        inner = getattr(executor, "workflow", None)
+        if inner is not None:
+            attach_all(inner)
+        agent = getattr(executor, "agent", None)
+        if agent is not None:
+            attach(agent)
+
+
+def middleware_of(agent: Any) -> list[Any]:
+    return [JournaledChat(str(agent.name or agent.id)), JournaledFunction()]
+
+
+# -- the model ---------------------------------------------------------------------------------------------------------
+
+
+class JournaledChat(ChatMiddleware):
+    """Gives the recorded answer to a request, or asks the model and records its answer."""
+
+    def __init__(self, agent: str) -> None:
+        self._agent = agent
+
+    async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
+        recording = _recording.get()
+        if recording is None:
+            await call_next()
+            return
+        request = _request(recording, context)
+        if context.stream:
+            updates = self._stream(recording.turn, request, context, call_next)
+            context.result = ResponseStream(updates, finalizer=ChatResponse.from_updates)
+            return
+
+        async def ask() -> dict[str, Any]:
+            await call_next()
+            return dump(context.result)
+
+        recorded = await recording.turn.call_model(self._agent, request, ask)
+        context.result = ChatResponse.from_dict(recorded)
+
+    async def _stream(
+        self, turn: FrameworkTurn, request: Any, context: ChatContext, call_next: Callable[[], Awaitable[None]]
+    ) -> AsyncIterator[ChatResponseUpdate]:
+        updates: list[ChatResponseUpdate] = []
+
+        async def ask() -> AsyncIterator[tuple[ChatResponseUpdate, bool]]:
+            """Yield updates, each with whether it is the last one."""
+            await call_next()
+            waiting = None
+            async for update in context.result:
+                if waiting is not None:
+                    yield waiting, False
+                waiting = update
+            if waiting is not None:
+                yield waiting, True
+
+        def collect(event: tuple[ChatResponseUpdate, bool]) -> dict[str, Any] | None:
+            updates.append(event[0])
+            return dump(ChatResponse.from_updates(updates)) if event[1] else None
+
+        async for update, _ in turn.stream_model(self._agent, request, ask, collect, _replay):
+            yield update
+
+
+def dump(value: Any) -> dict[str, Any]:
+    """Return an object of the framework as plain data, without fields that are empty."""
+    return {name: one for name, one in value.to_dict().items() if one not in (None, {})}
+
+
+def _replay(recorded: Mapping[str, Any]) -> Iterator[tuple[ChatResponseUpdate, bool]]:
+    """Yield the updates of a recorded answer: each message whole, where the model had streamed parts."""
+    response = ChatResponse.from_dict(dict(recorded))
+    for message in response.messages:
+        update = ChatResponseUpdate(
+            contents=list(message.contents),
+            role=message.role,
+            author_name=message.author_name,
+            message_id=message.message_id,
+            response_id=response.response_id,
+            conversation_id=response.conversation_id,
+            model=response.model,
+            created_at=response.created_at,
+            finish_reason=response.finish_reason,
+        )
+        yield update, False
+    if response.usage_details:
+        yield ChatResponseUpdate(contents=[Content.from_usage(response.usage_details)], role="assistant"), True
+
+
+def _request(recording: Recording, context: ChatContext) -> dict[str, Any]:
+    """Return what identifies a request. Instructions are left out: they often have the time of day."""
+    options = dict(context.options or {})
+    choice, output = options.get("tool_choice"), options.get("response_format")
+    messages = [message for message in context.messages if message.role != "system"]
+    return {
+        "messages": recording.digest(messages),
+        "tools": sorted(str(getattr(tool, "name", tool)) for tool in options.get("tools") or ()),
+        "tool_choice": choice if isinstance(choice, str) else str(choice),
+        "output": output.__name__ if isinstance(output, type) else output,
+        "conversation_id": options.get("conversation_id"),
+        "place": recording.place(),
+    }
+
+
+def _without_ids(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_ids(one) for name, one in value.items() if name not in _IDS and one not in (None, {})}
+    return [_without_ids(one) for one in value] if isinstance(value, list) else value
+
+
+# -- tools -------------------------------------------------------------------------------------------------------------
+
+
+class _RecordedFailure(Exception):  # noqa: N818 - the text of a tool's own error, for the framework to tell the model
+    pass
+
+
+class JournaledFunction(FunctionMiddleware):
+    """Gives the recorded result of a tool call, or makes the call as the tool was declared."""
+
+    async def process(self, context: FunctionInvocationContext, call_next: Callable[[], Awaitable[None]]) -> None:
+        recording = _recording.get()
+        tool = context.function
+        function = getattr(tool, "func", None)
+        if recording is None or self._is_agent(recording, tool, function):
+            await call_next()
+            return
+        call_id = context.metadata.get("call_id")
+        if call_id in recording.changed_arguments:
+            context.arguments = dict(recording.changed_arguments[call_id])
+        given = context.arguments
+        arguments = dict(given) if isinstance(given, Mapping) else given.model_dump()
+        declared = recording.turn.find_effect(tool.name, function)
+        is_effect = declared is not None and declared.kind != EffectKind.READ
+
+        async def call(**kept: Any) -> Any:
+            if kept != arguments:  # a person has approved others
+                context.arguments = kept
+            try:
+                await call_next()
+            except (MiddlewareException, UserInputRequiredException):
+                raise
+            except Exception as error:
+                if is_effect:
+                    raise  # the ledger must see it
+                return _dump_failure(error)
+            return _dump_result(context.result)
+
+        recorded = await recording.turn.call_tool(
+            tool.name, arguments, call, call_id=call_id, function=function, failed=_dump_failure
+        )
+        if isinstance(recorded, Mapping):
+            raise _RecordedFailure(recorded["failure"])
+        context.result = recorded if isinstance(recorded, str) else [Content.from_dict(dict(one)) for one in recorded]
+
+    def _is_agent(self, recording: Recording, tool: Any, function: Any) -> bool:
+        """Return whether a tool runs an agent, whose own calls are recorded then."""
+        if not str(getattr(function, "__qualname__", "")).endswith(_AGENT_TOOL):
+            return False
+        if recording.turn.find_effect(tool.name, function) is not None:
+            return False  # the user wants it recorded as one call
+        names = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+        if "self" not in names:
+            return False
+        attach(names["self"].cell_contents)
+        return True
+
+
+def _dump_result(result: Any) -> Any:
+    """Return a result as plain data: a text, or the contents of a list."""
+    if isinstance(result, list) and all(isinstance(one, Content) for one in result):
+        if len(result) == 1 and result[0].type == "text":
+            return str(result[0].text)
+        return [dump(one) for one in result]
+    return str(result)
+
+
+def _dump_failure(error: Exception) -> dict[str, str]:
+    return {"failure": str(error)}

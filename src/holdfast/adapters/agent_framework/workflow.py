@@ -1,0 +1,182 @@
+"""A workflow whose turns continue after a crash.
+
+The framework makes a checkpoint after each superstep; it is saved with the turn. A superstep that was
+cut off runs again, with the recorded model and tool calls of its agents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from agent_framework import ResponseStream, Workflow, WorkflowCheckpoint, WorkflowEvent, WorkflowRunResult
+
+from holdfast.adapters.agent_framework.middleware import Recording, attach_all
+from holdfast.adapters.agent_framework.values import dump_checkpoint, dump_value, load_checkpoint, load_value
+from holdfast.adapters.base.event_stream import Emit, stream_turn
+from holdfast.adapters.base.session import ResumableSession, TurnEnd
+from holdfast.adapters.base.turn import FrameworkTurn
+from holdfast.errors import UsageError
+from holdfast.model.framework import Framework
+
+ENTRY = "run"
+_RECORDED = ("output", "intermediate", "status")  # kinds of events that a finished turn returns
+
+
+class ResumableWorkflow:
+    """A workflow and its state in a store. `run` is the workflow's own.
+
+    A call with a message is a turn. `turn` identifies it, for example by the id of the message that
+    it answers. Questions (`request_info`) wait in `holdfast approvals`.
+    """
+
+    def __init__(self, workflow: Workflow, *, session_id: str, agent_id: str | None = None, **options: Any) -> None:
+        self.workflow = workflow
+        self._first: dict[str, Any] | None = None  # the workflow's checkpoint before its first turn here
+        self._session = ResumableSession(
+            Framework.AGENT_FRAMEWORK,
+            session_id=session_id,
+            agent_id=agent_id or workflow.name or workflow.id,
+            **options,
+        )
+
+    def run(self, message: Any, *, stream: bool = False, turn: str | None = None, **options: Any) -> Any:
+        """Run a turn, or continue it; a finished one returns its recorded outputs.
+
+        Returns an awaitable `WorkflowRunResult`, or with `stream=True` a `ResponseStream` of events.
+        """
+        refused = next((name for name in ("responses", "checkpoint_id", "checkpoint_storage") if name in options), None)
+        if refused is not None:
+            raise UsageError(
+                f"{refused}= can't be given: the store has the checkpoints of a resumable workflow, and `holdfast approve` answers its "
+                "questions. Leave it out"
+            )
+        if not stream:
+            return self._run(message, turn, options)
+        found: list[WorkflowRunResult] = []
+
+        async def take(emit: Emit) -> None:
+            found.append(await self._take(message, turn, options, emit))
+
+        return ResponseStream(stream_turn(take), finalizer=lambda _: found[0])
+
+    async def _run(self, message: Any, turn: str | None, options: Mapping[str, Any]) -> WorkflowRunResult:
+        return await self._take(message, turn, options, lambda _: None)
+
+    async def _take(
+        self, message: Any, turn: str | None, options: Mapping[str, Any], emit: Callable[[Any], None]
+    ) -> WorkflowRunResult:
+        attach_all(self.workflow)
+        is_streamed = False
+
+        async def body(turn_: FrameworkTurn) -> TurnEnd:
+            nonlocal is_streamed
+            is_streamed = True
+            storage = TurnStorage(turn_)
+            recording = Recording(turn_, place=lambda: self.workflow._runner._iteration)
+            with recording.current():
+                events = await self._follow(message, storage, options, emit)
+                while requests := _pending(events):
+                    responses = await _ask_people(recording, requests)
+                    more = {**options, "responses": responses, "checkpoint_storage": storage}
+                    events += await self._consume(more, emit)
+            final = await self.workflow._runner.build_checkpoint()
+            recorded = [_dump_event(event) for event in events if event.type in _RECORDED]
+            return TurnEnd(_result_of(events), {"events": recorded}, {"checkpoint": dump_checkpoint(final)})
+
+        def load(recorded: Mapping[str, Any]) -> WorkflowRunResult:
+            return _result_of([_load_event(one) for one in recorded["events"]])
+
+        result: WorkflowRunResult = await self._session.take_turn(ENTRY, dump_value(message), turn, body, load)
+        for event in () if is_streamed else result:
+            emit(event)
+        return result
+
+    async def _follow(
+        self, message: Any, storage: TurnStorage, options: Mapping[str, Any], emit: Callable[[Any], None]
+    ) -> list[Any]:
+        """Run the workflow from the superstep that was cut off, or begin the turn."""
+        state, runner = storage.turn.state, self.workflow._runner
+        if self._first is None:
+            self._first = dump_checkpoint(await runner.build_checkpoint())
+        # Whatever became of the workflow since the last turn, it begins where the store says.
+        await runner.restore_checkpoint(load_checkpoint(self._first))
+        if state.get("of") == storage.turn.key:
+            known = {"checkpoint_id": state["checkpoint"]["checkpoint_id"], "checkpoint_storage": storage}
+            return await self._consume({**options, **known}, emit)
+        if "checkpoint" in state:
+            await runner.restore_checkpoint(load_checkpoint(state["checkpoint"]))
+        return await self._consume({**options, "message": message, "checkpoint_storage": storage}, emit)
+
+    async def _consume(self, options: Mapping[str, Any], emit: Callable[[Any], None]) -> list[Any]:
+        events = []
+        async for event in self.workflow.run(stream=True, **options):
+            events.append(event)
+            emit(event)
+        return events
+
+
+class TurnStorage:
+    """A checkpoint storage of the framework that saves into the turn that is under way."""
+
+    def __init__(self, turn: FrameworkTurn) -> None:
+        self.turn = turn
+
+    async def save(self, checkpoint: WorkflowCheckpoint) -> str:
+        state = {"checkpoint": dump_checkpoint(checkpoint), "of": self.turn.key}
+        await self.turn.save_state(f"superstep {checkpoint.iteration_count}", state)
+        return str(checkpoint.checkpoint_id)
+
+    async def load(self, checkpoint_id: str) -> WorkflowCheckpoint:
+        return load_checkpoint(self.turn.state["checkpoint"])
+
+
+def _pending(events: list[Any]) -> list[Any]:
+    """Return the questions of a run that wait for an answer."""
+    last = max((number for number, event in enumerate(events) if event.type == "started"), default=0)
+    return [event for event in events[last:] if event.type == "request_info"]
+
+
+async def _ask_people(recording: Recording, requests: list[Any]) -> dict[str, Any]:
+    """Return people's answers by the ids of the questions; end the turn while there are none."""
+    asked = [_question_of(event) for event in requests]
+    answers = await recording.turn.request_approvals(asked)
+    responses = {}
+    for event, answer in zip(requests, answers, strict=True):
+        if getattr(event.data, "type", None) == "function_approval_request":
+            if answer.arguments is not None:
+                recording.changed_arguments[event.data.function_call.call_id] = answer.arguments
+            responses[event.request_id] = event.data.to_function_approval_response(answer.is_approved)
+        elif answer.arguments is not None and "response" in answer.arguments:
+            responses[event.request_id] = answer.arguments["response"]
+        elif event.response_type is str:
+            responses[event.request_id] = answer.note or ("APPROVE" if answer.is_approved else "REJECT")
+        else:
+            responses[event.request_id] = answer.is_approved
+    return responses
+
+
+def _question_of(event: Any) -> tuple[str, dict[str, Any], str]:
+    if getattr(event.data, "type", None) == "function_approval_request":
+        call = event.data.function_call
+        return call.name, dict(call.parse_arguments() or {}), event.request_id
+    return str(event.source_executor_id), {"request": dump_value(event.data)}, event.request_id
+
+
+def _result_of(events: list[Any]) -> WorkflowRunResult:
+    status = [event for event in events if event.type == "status"]
+    return WorkflowRunResult([event for event in events if event.type != "status"], status)
+
+
+def _dump_event(event: Any) -> dict[str, Any]:
+    if event.type == "status":
+        return {"type": event.type, "state": str(event.state.value)}
+    return {"type": event.type, "data": dump_value(event.data), "executor_id": event.executor_id}
+
+
+def _load_event(recorded: Mapping[str, Any]) -> Any:
+    from agent_framework import WorkflowRunState
+
+    if recorded["type"] == "status":
+        return WorkflowEvent("status", state=WorkflowRunState(recorded["state"]))
+    return WorkflowEvent(recorded["type"], data=load_value(recorded["data"]), executor_id=recorded["executor_id"])
