@@ -72,6 +72,9 @@ class MessageLog:
             result = change(messages)
             if messages == before:
                 return result
+            if head is None:  # there is no head to expect: another writer's first messages must stay
+                await self.append(messages, step_name=step_name)
+                return result
             state = {**self._state, MESSAGES: messages}
             try:
                 await settle(client.save(**self._options, execution_state=state, step_name=step_name, expect_head=head))

@@ -67,6 +67,7 @@ class ResumableApp:
             Framework.GOOGLE_ADK, session_id=session_id, agent_id=agent_id or target.name, **options
         )
         self._loop = LoopRunner()
+        self._loaded: list[tuple[Any, Event]] = []  # by position: an event as it is stored, and loaded
 
     async def run_async(
         self,
@@ -116,8 +117,18 @@ class ResumableApp:
             app_name=self.app.name,
             user_id=user_id,
             state=dict(state.get("state", {})),
-            events=[load_event(one) for one in state.get("messages", ())],
+            events=self._load_events(state.get("messages", [])),
         )
+
+    def _load_events(self, stored: list[Any]) -> list[Event]:
+        """Return the events of a conversation. Those that this process has loaded before are not loaded again."""
+        same = 0
+        for (known, _), one in zip(self._loaded, stored, strict=False):
+            if known != one:
+                break
+            same += 1
+        self._loaded[same:] = [(one, load_event(one)) for one in stored[same:]]
+        return [event for _, event in self._loaded]
 
     def _make_runner(self, turn: FrameworkTurn, session: Session) -> Runner:
         app = self.app.model_copy(update={"plugins": [*self.app.plugins, AdkJournal(turn)]})

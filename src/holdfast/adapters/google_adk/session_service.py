@@ -6,6 +6,7 @@ several sessions share, has a session of its own.
 
 from __future__ import annotations
 
+import hashlib
 import time
 import uuid
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ from holdfast.adapters.base.message_log import MESSAGES, MessageLog
 from holdfast.adapters.base.store_access import SeamStore
 from holdfast.adapters.google_adk.event import dump_event, load_event, to_plain
 from holdfast.errors import ConflictError
+from holdfast.model import ids
 from holdfast.model.framework import Framework
 
 PREFIX = "adk"
@@ -143,15 +145,21 @@ class HoldfastSessionService(BaseSessionService):
         client = self._store.client
         for kind, values in changed.items():
             name = _shared_name(app_name, user_id, kind)
+            options = {
+                "agent_id": app_name,
+                "framework": Framework.GOOGLE_ADK,
+                "session_id": name,
+                "step_name": "state",
+            }
             while values:
                 head = await client.latest(name)
-                known = {} if head is None else head.execution_state.get("state", {})
-                state = {"state": {**known, **values}}
-                expected = None if head is None else head.checkpoint_id
+                if head is None:
+                    # All that begin it at once save the same checkpoint: later ones expect it as the head.
+                    await client.save(**options, execution_state={"state": {}}, checkpoint_id=_first_id(name))
+                    continue
+                state = {"state": {**head.execution_state["state"], **values}}
                 try:
-                    await client.save(
-                        app_name, Framework.GOOGLE_ADK, state, session_id=name, step_name="state", expect_head=expected
-                    )
+                    await client.save(**options, execution_state=state, expect_head=head.checkpoint_id)
                 except ConflictError:
                     continue
                 break
@@ -162,7 +170,7 @@ def _state_of(own: Mapping[str, Any], user_id: str) -> dict[str, Any]:
 
 
 def _divide(state: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """Return the state of the app and of the user, by kind, and the session's own, without what is temporary."""
+    """Return the shared state by kind, and the session's own, without what is temporary."""
     shared: dict[str, dict[str, Any]] = {kind: {} for kind in _SHARED}
     own = {}
     for name, value in state.items():
@@ -181,3 +189,7 @@ def _name_of(app_name: str, user_id: str, session_id: str) -> str:
 def _shared_name(app_name: str, user_id: str, kind: str) -> str:
     user = quote(user_id, safe="") if kind == "user" else ""
     return "/".join([PREFIX, quote(app_name, safe=""), user, "state"])
+
+
+def _first_id(name: str) -> str:
+    return ids.to_text(ids.make(0, 0, hashlib.sha256(name.encode()).digest()[:8]))

@@ -96,7 +96,7 @@ class AgentJournal:
 
     def copy_model(self, model: Model) -> Model:
         found = self._find_copy(model)
-        return found if found is not None else self._remember(model, JournaledModel(model, self))
+        return found if found is not None else self._remember(model, JournaledAgentModel(model, self))
 
     def copy_run_config(self, config: RunConfig) -> RunConfig:
         """Return a run config whose models, given or looked up by name, are recorded."""
@@ -135,7 +135,7 @@ class JournaledProvider(ModelProvider):
         return getattr(self._provider, name)
 
 
-class JournaledModel(Model):
+class JournaledAgentModel(Model):
     """A model that gives the recorded answer to a request, or asks the user's own model."""
 
     def __init__(self, model: Model, journal: AgentJournal) -> None:

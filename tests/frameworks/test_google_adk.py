@@ -1,0 +1,623 @@
+"""Turns, services, manual control, transcripts and forks of agents of Google ADK."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from framework_environments import require
+from paths import ROOT
+
+require("google_adk")
+
+from google.adk.agents import LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
+from google.adk.agents.run_config import RunConfig, StreamingMode
+from google.adk.apps.app import App, ResumabilityConfig
+from google.adk.artifacts import InMemoryArtifactService
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
+from google.adk.models.base_llm import BaseLlm
+from google.adk.models.llm_response import LlmResponse
+from google.adk.plugins.base_plugin import BasePlugin
+from google.adk.runners import Runner
+from google.adk.sessions import InMemorySessionService
+from google.adk.sessions.base_session_service import GetSessionConfig
+from google.adk.tools import FunctionTool, exit_loop
+from google.genai import types
+
+from holdfast import NOT_DONE, Client, Effect, SyncClient, UsageError
+from holdfast.adapters.base import session as sessions
+from holdfast.errors import ApprovalPendingError, UnfinishedTurnError
+from holdfast.google_adk import HoldfastArtifactService, HoldfastSessionService, extract, reconstruct, resumable
+from holdfast.transcript import to_transcript
+
+
+@pytest.fixture(autouse=True)
+def as_a_new_process() -> None:
+    sessions._finished.clear()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/store.db"
+
+
+def restart() -> None:
+    """Forget what this process has finished, as a new process would."""
+    sessions._finished.clear()
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+class FakeModel(BaseLlm):
+    """Answers with one entry after the other: a text, a call `(tool, arguments)`, or a list of calls."""
+
+    model: str = "fake"
+    answers: list[Any]
+    asked: list[Any] = []
+
+    async def generate_content_async(self, llm_request: Any, stream: bool = False) -> AsyncIterator[LlmResponse]:
+        self.asked.append(llm_request)
+        if not self.answers:
+            raise Killed
+        answer = self.answers.pop(0)
+        parts = [part_of(one) for one in (answer if isinstance(answer, list) else [answer])]
+        if stream:
+            yield LlmResponse(content=types.Content(role="model", parts=parts), partial=True)
+        yield LlmResponse(content=types.Content(role="model", parts=parts))
+
+
+def part_of(answer: Any) -> types.Part:
+    if isinstance(answer, str):
+        return types.Part(text=answer)
+    return types.Part(function_call=types.FunctionCall(name=answer[0], args=answer[1]))
+
+
+def agent(*answers: Any, tools: Any = (), name: str = "clerk", **options: Any) -> LlmAgent:
+    model = FakeModel(answers=list(answers), asked=[])
+    return LlmAgent(name=name, model=model, tools=list(tools), **options)
+
+
+def run(target: Any, text: Any, **options: Any) -> list[Event]:
+    return list(target.run(user_id="ann", new_message=text, **options))
+
+
+def texts(events: list[Event]) -> list[str]:
+    parts = [part for event in events for part in (event.content.parts if event.content else None) or ()]
+    return [part.text for part in parts if part.text]
+
+
+def responses(events: list[Event]) -> list[Any]:
+    return [one.response for event in events for one in event.get_function_responses()]
+
+
+# -- turns -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_finished_turn_returns_its_recorded_events(store):
+    first = run(resumable(agent("hello"), session_id="s", store=store), "hi")
+    restart()
+    again = run(resumable(agent("never asked"), session_id="s", store=store), "hi")
+    assert [one.model_dump() for one in again] == [one.model_dump() for one in first]
+    assert texts(again) == ["hello"]
+
+
+def test_a_server_names_its_turns(store):
+    target = resumable(agent("one", "two"), session_id="s", store=store)
+    told = [texts(run(target, "hi", turn=turn)) for turn in ("message-1", "message-1", "message-2")]
+    assert told == [["one"], ["one"], ["two"]]
+
+
+def test_a_turn_sees_the_conversation_before_it(store):
+    run(resumable(agent("hello Ada"), session_id="s", store=store), "I am Ada")
+    restart()
+    second = agent("Ada")
+    run(resumable(second, session_id="s", store=store), "who am I?", turn="2")
+    [request] = second.model.asked
+    assert [content.parts[0].text for content in request.contents] == ["I am Ada", "hello Ada", "who am I?"]
+
+
+def test_another_turn_while_one_is_unfinished_is_refused(store):
+    with pytest.raises(Killed):
+        run(resumable(agent(), session_id="s", store=store), "first")
+    with pytest.raises(UnfinishedTurnError, match=r"'first'.*'second'"):
+        run(resumable(agent("x"), session_id="s", store=store), "second")
+    assert texts(run(resumable(agent("done"), session_id="s", store=store), "first")) == ["done"]
+
+
+def test_a_turn_that_its_reader_leaves_continues(store):
+    async def read_one(target: Any) -> None:
+        async for _ in target.run_async(user_id="ann", new_message="hi"):
+            break
+
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    asyncio.run(read_one(resumable(agent(("look", {}), tools=[look]), session_id="s", store=store)))
+    assert texts(run(resumable(agent("done", tools=[look]), session_id="s", store=store), "hi")) == ["done"]
+
+
+def test_a_session_belongs_to_its_user(store):
+    run(resumable(agent("hello"), session_id="s", store=store), "hi")
+    target = resumable(agent("hello"), session_id="s", store=store)
+    with pytest.raises(UsageError, match="belongs to the user 'ann', not to 'bob'"):
+        list(target.run(user_id="bob", new_message="and?"))
+
+
+@pytest.mark.parametrize(("given", "match"), [(7, "it must be a types.Content, or a text")])
+def test_what_is_no_message_is_refused(store, given, match):
+    with pytest.raises(UsageError, match=match):
+        run(resumable(agent("x"), session_id="s", store=store), given)
+
+
+def test_what_is_no_agent_is_refused():
+    with pytest.raises(UsageError, match="takes an agent or an App of Google ADK, not a str"):
+        resumable("agent", session_id="s")
+
+
+def test_a_streamed_answer_comes_in_parts_and_is_recorded_whole(store):
+    config = RunConfig(streaming_mode=StreamingMode.SSE)
+    target = resumable(agent("hello"), session_id="s", store=store)
+    assert [event.partial for event in run(target, "hi", run_config=config)] == [True, None]
+    restart()
+    assert texts(run(resumable(agent(), session_id="s", store=store), "hi", run_config=config)) == ["hello"]
+
+
+# -- tools -------------------------------------------------------------------------------------------------------------
+
+
+def sender(called: list[str], *, kill: bool = False) -> Callable[..., str]:
+    def send(to: str) -> str:
+        """Send a letter."""
+        called.append(to)
+        if kill:
+            raise Killed
+        return f"sent to {to}"
+
+    return send
+
+
+SEND = ("send", {"to": "bob"})
+
+
+def test_an_undeclared_call_that_was_under_way_is_told_to_the_model(store):
+    called: list[str] = []
+    with pytest.raises(Killed):
+        run(resumable(agent(SEND, tools=[sender(called, kill=True)]), session_id="s", store=store), "send it")
+    restart()
+    events = run(resumable(agent("ok", tools=[sender(called)]), session_id="s", store=store), "send it")
+    assert called == ["bob"]
+    assert "interrupted" in json.dumps(responses(events))
+
+
+def test_a_declared_call_that_was_not_done_is_made_again(store):
+    called: list[str] = []
+    tools = {"send": Effect("irreversible", key="to", probe=lambda to: NOT_DONE)}
+    target = resumable(agent(SEND, tools=[sender(called, kill=True)]), session_id="s", store=store, tools=tools)
+    with pytest.raises(Killed):
+        run(target, "send it")
+    restart()
+    target = resumable(agent("ok", tools=[sender(called)]), session_id="s", store=store, tools=tools)
+    assert responses(run(target, "send it")) == [{"result": "sent to bob"}]
+    assert called == ["bob", "bob"]
+
+
+def test_what_a_tool_does_to_the_state_is_replayed(store):
+    counted: list[int] = []
+
+    def count(tool_context: Any) -> int:
+        """Count."""
+        counted.append(1)
+        tool_context.state["count"] = tool_context.state.get("count", 0) + 1
+        tool_context.state["temp:seen"] = True
+        return tool_context.state["count"]
+
+    def build(*answers: Any) -> LlmAgent:
+        return agent(*answers, tools=[count], instruction="so far: {count?}")
+
+    with pytest.raises(Killed):
+        run(resumable(build(("count", {}), ("count", {})), session_id="s", store=store), "count twice")
+    restart()
+    last = build("done")
+    assert responses(run(resumable(last, session_id="s", store=store), "count twice")) == [{"result": 1}, {"result": 2}]
+    assert len(counted) == 2
+    assert "so far: 2" in str(last.model.asked[-1].config.system_instruction)
+    with SyncClient.open(store) as client:
+        assert client.latest("s").execution_state["state"] == {"count": 2}
+
+
+def test_callbacks_and_plugins_run_as_without_us(store):
+    seen: list[str] = []
+
+    class Watcher(BasePlugin):
+        async def after_model_callback(self, **_: Any) -> None:
+            seen.append("plugin after model")
+
+        async def before_tool_callback(self, **_: Any) -> None:
+            seen.append("plugin before tool")
+
+    def before_model(callback_context: Any, llm_request: Any) -> None:
+        seen.append("before model")
+
+    def after_tool(tool: Any, args: Any, tool_context: Any, tool_response: Any) -> Any:
+        return {"changed": tool_response}
+
+    target = agent(SEND, "ok", tools=[sender([])], before_model_callback=before_model, after_tool_callback=after_tool)
+    app = App(name="office", root_agent=target, plugins=[Watcher(name="watcher")])
+    events = run(resumable(app, session_id="s", store=store), "send it")
+    assert responses(events) == [{"changed": "sent to bob"}]
+    assert seen == ["before model", "plugin after model", "plugin before tool", "before model", "plugin after model"]
+    assert isinstance(target.model, FakeModel)  # the agent is as it was
+    assert len(app.plugins) == 1
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_agents_in_parallel_in_a_sequence_and_in_a_loop_are_not_repeated(store):
+    def build(kill: bool) -> tuple[Any, list[LlmAgent]]:
+        left, right = agent("left", name="left"), agent("right", name="right")
+        looping = agent("again", ("exit_loop", {}), name="looping", tools=[exit_loop])
+        last = agent(*(() if kill else ("last",)), name="last")
+        both = ParallelAgent(name="both", sub_agents=[left, right])
+        loop = LoopAgent(name="loop", sub_agents=[looping], max_iterations=5)
+        return SequentialAgent(name="all", sub_agents=[both, loop, last]), [left, right, looping]
+
+    target, _ = build(kill=True)
+    with pytest.raises(Killed):
+        run(resumable(target, session_id="s", store=store), "go")
+    restart()
+    target, finished = build(kill=False)
+    events = run(resumable(target, session_id="s", store=store), "go")
+    assert sorted(texts(events)) == ["again", "last", "left", "right"]
+    assert [len(one.model.asked) for one in finished] == [0, 0, 0]
+
+
+# -- people ------------------------------------------------------------------------------------------------------------
+
+
+def decide(store: str, session: str, decision: str, *options: str) -> None:
+    with SyncClient.open(store) as client:
+        [asked] = client.approvals(session)
+    words = [sys.executable, "-m", "holdfast", "--store", store, decision, asked.short_id, "--by", "ann", *options]
+    subprocess.run(words, check=True, capture_output=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("decision", "options", "wanted"),
+    [("approve", ["--yes"], ["bob"]), ("approve", ["--yes", "--modify", '{"to": "eve"}'], ["eve"]), ("reject", [], [])],
+)
+def test_a_confirmation_is_decided_by_another_process(store, decision, options, wanted):
+    called: list[str] = []
+    tools = [FunctionTool(sender(called), require_confirmation=True)]
+    with pytest.raises(ApprovalPendingError):
+        run(resumable(agent(SEND, tools=tools), session_id="s", store=store), "send it")
+    decide(store, "s", decision, *options)
+    restart()
+    events = run(resumable(agent("done", tools=tools), session_id="s", store=store), "send it")
+    assert texts(events) == ["done"]
+    assert called == wanted
+
+
+def test_a_tool_that_asks_for_confirmation_itself_gets_it(store):
+    called: list[Any] = []
+
+    def book(days: int, tool_context: Any) -> str:
+        """Book days off."""
+        if tool_context.tool_confirmation is None:
+            tool_context.request_confirmation(hint="really?")
+            return "waiting"
+        called.append(days)
+        return "booked" if tool_context.tool_confirmation.confirmed else "not booked"
+
+    with pytest.raises(ApprovalPendingError):
+        run(resumable(agent(("book", {"days": 3}), tools=[book]), session_id="s", store=store), "book")
+    decide(store, "s", "approve", "--yes")
+    restart()
+    events = run(resumable(agent("done", tools=[book]), session_id="s", store=store), "book")
+    assert responses(events) == [{"result": "booked"}]
+    assert called == [3]
+
+
+# -- the session service of ADK ----------------------------------------------------------------------------------------
+
+
+async def use_sessions(service: Any) -> list[Any]:
+    """Return what a session service answers to each kind of call."""
+    app = {"app_name": "office", "user_id": "ann"}
+    seen: list[Any] = [await service.get_session(**app, session_id="none"), await service.get_user_state(**app)]
+    state = {"plain": 1, "user:name": "Ann", "app:motto": "pay", "temp:x": 1}
+    session = await service.create_session(**app, session_id=" one ", state=state)
+    seen += [session.id, sorted(session.state.items())]
+    with pytest.raises(AlreadyExistsError):
+        await service.create_session(**app, session_id="one")
+    for number in range(12):
+        actions = EventActions(state_delta={"number": number, "user:last": number, "temp:y": 2})
+        content = types.Content(role="user", parts=[types.Part(text=f"{number}"), picture()])
+        event = Event(invocation_id="i", author="user", content=content, actions=actions, timestamp=float(number))
+        await service.append_event(session, event)
+    await service.append_event(session, Event(author="clerk", partial=True))
+    seen += [session.state["temp:y"], len(session.events)]
+    for config in (
+        None,
+        GetSessionConfig(num_recent_events=2),
+        GetSessionConfig(num_recent_events=0),
+        GetSessionConfig(after_timestamp=9.0),
+    ):
+        got = await service.get_session(**app, session_id="one", config=config)
+        seen.append([event.model_dump(exclude={"id"}) for event in got.events])
+        seen.append(sorted(got.state.items()))
+    await service.create_session(**app, session_id="two")
+    await service.create_session(app_name="office", user_id="bob", session_id="three")
+    await service.create_session(app_name="other", user_id="ann", session_id="four")
+    for listed in (app, {"app_name": "office"}, {"app_name": "none"}):
+        found = (await service.list_sessions(**listed)).sessions
+        seen.append([(one.id, one.user_id, one.events, sorted(one.state.items())) for one in found])
+    seen.append(await service.get_user_state(**app))
+    await service.delete_session(**app, session_id="one")
+    await service.delete_session(**app, session_id="one")
+    return [
+        *seen,
+        await service.get_session(**app, session_id="one"),
+        len((await service.list_sessions(**app)).sessions),
+    ]
+
+
+def picture() -> types.Part:
+    return types.Part(inline_data=types.Blob(mime_type="image/png", data=bytes(range(256))))
+
+
+def test_a_session_service_behaves_as_adks_own(store):
+    async def story() -> None:
+        service = HoldfastSessionService(store)
+        assert await use_sessions(service) == await use_sessions(InMemorySessionService())
+        await service.close()
+
+    asyncio.run(story())
+
+
+def test_a_runner_with_our_service_goes_on_in_another_process(store):
+    async def talk(text: str, answer: str) -> int:
+        service = HoldfastSessionService(store)
+        target = agent(answer)
+        runner = Runner(app=App(name="office", root_agent=target), session_service=service, auto_create_session=True)
+        message = types.Content(role="user", parts=[types.Part(text=text)])
+        async for _ in runner.run_async(user_id="ann", session_id="s", new_message=message):
+            pass
+        await service.close()
+        return len(target.model.asked[0].contents)
+
+    assert asyncio.run(talk("I am Ada", "hello")) == 1
+    assert asyncio.run(talk("who am I?", "Ada")) == 3
+    with SyncClient.open(store) as client:
+        told = to_transcript(client.latest("adk/office/ann/session/s"))
+    assert [(message.role, message.author) for message in told.messages][:2] == [
+        ("user", "user"),
+        ("assistant", "clerk"),
+    ]
+
+
+def test_names_with_slashes_stay_apart(store):
+    async def story() -> None:
+        service = HoldfastSessionService(store)
+        await service.create_session(app_name="a", user_id="b/session/c", session_id="d")
+        assert await service.get_session(app_name="a", user_id="b", session_id="c/session/d") is None
+        assert len((await service.list_sessions(app_name="a", user_id="b")).sessions) == 0
+        await service.close()
+
+    asyncio.run(story())
+
+
+def test_user_state_that_two_sessions_change_at_once_is_not_lost(store):
+    async def story() -> dict[str, Any]:
+        services = [HoldfastSessionService(store) for _ in range(3)]
+
+        async def change(service: Any, name: str) -> None:
+            session = await service.create_session(app_name="a", user_id="u", session_id=name)
+            for number in range(5):
+                delta = {f"user:{name}-{number}": number}
+                await service.append_event(session, Event(author="user", actions=EventActions(state_delta=delta)))
+
+        await asyncio.gather(*(change(service, f"s{number}") for number, service in enumerate(services)))
+        found = await services[0].get_user_state(app_name="a", user_id="u")
+        for service in services:
+            await service.close()
+        return found
+
+    assert len(asyncio.run(story())) == 15
+
+
+# -- the artifact service ----------------------------------------------------------------------------------------------
+
+
+async def use_artifacts(service: Any) -> list[Any]:
+    scope = {"app_name": "office", "user_id": "ann", "session_id": "s"}
+    seen: list[Any] = [
+        await service.load_artifact(**scope, filename="a.png"),
+        await service.list_artifact_keys(**scope),
+    ]
+    for part in (picture(), types.Part(text="second")):
+        seen.append(await service.save_artifact(**scope, filename="dir/a.png", artifact=part, custom_metadata={"n": 1}))
+    seen.append(await service.save_artifact(**scope, filename="user:b", artifact=types.Part(text="user's")))
+    for version in (None, 0, 1, 7):
+        seen.append(await service.load_artifact(**scope, filename="dir/a.png", version=version))
+        found = await service.get_artifact_version(**scope, filename="dir/a.png", version=version)
+        seen.append(found and (found.version, found.mime_type, found.custom_metadata))
+    elsewhere = scope | {"session_id": "t"}
+    seen.append(await service.load_artifact(**elsewhere, filename="user:b"))
+    seen += [await service.list_artifact_keys(**one) for one in (scope, elsewhere)]
+    seen.append(await service.list_versions(**scope, filename="dir/a.png"))
+    seen.append([one.version for one in await service.list_artifact_versions(**scope, filename="dir/a.png")])
+    await service.delete_artifact(**scope, filename="dir/a.png")
+    seen += [await service.list_artifact_keys(**scope), await service.load_artifact(**scope, filename="dir/a.png")]
+    return [*seen, await service.list_versions(**scope, filename="dir/a.png")]
+
+
+def test_an_artifact_service_behaves_as_adks_own(store):
+    async def story() -> None:
+        service = HoldfastArtifactService(store)
+        assert await use_artifacts(service) == await use_artifacts(InMemoryArtifactService())
+        await service.close()
+
+    asyncio.run(story())
+
+
+def test_artifacts_of_a_turn_are_saved_once(store):
+    async def draw(tool_context: Any) -> int:
+        """Draw."""
+        return await tool_context.save_artifact("picture.png", picture())
+
+    with pytest.raises(Killed):
+        run(resumable(agent(("draw", {}), tools=[draw]), session_id="s", store=store), "draw")
+    restart()
+    events = run(resumable(agent("done", tools=[draw]), session_id="s", store=store), "draw")
+    assert [event.actions.artifact_delta for event in events if event.actions.artifact_delta] == [{"picture.png": 0}]
+
+    async def versions() -> list[int]:
+        service = HoldfastArtifactService(store)
+        found = await service.list_versions(app_name="clerk", user_id="ann", session_id="s", filename="picture.png")
+        await service.close()
+        return found
+
+    assert asyncio.run(versions()) == [0]
+
+
+# -- manual control, transcripts, forks --------------------------------------------------------------------------------
+
+
+def test_a_session_is_extracted_saved_and_reconstructed(store):
+    async def talk() -> Any:
+        service = InMemorySessionService()
+        target = agent(SEND, "ok", tools=[sender([])])
+        runner = Runner(app=App(name="office", root_agent=target), session_service=service, auto_create_session=True)
+        message = types.Content(role="user", parts=[types.Part(text="send it"), picture()])
+        async for _ in runner.run_async(user_id="ann", session_id="s", new_message=message, state_delta={"n": 1}):
+            pass
+        return await service.get_session(app_name="office", user_id="ann", session_id="s")
+
+    session = asyncio.run(talk())
+    checkpoint = extract(session, agent_id="office", session_id="by-hand", context={"invoice": 7})
+    with SyncClient.open(store) as client:
+        saved = client.restore(client.save_checkpoint(checkpoint))
+    assert (saved.framework, saved.step_name, saved.agent_context) == ("google_adk", "clerk", {"invoice": 7})
+    rebuilt = asyncio.run(reconstruct(saved, InMemorySessionService(), session_id="s"))
+    assert [event.model_dump() for event in rebuilt.events] == [event.model_dump() for event in session.events]
+    assert rebuilt.state == session.state
+    following = agent("bob", tools=[sender([])])
+    run(resumable(following, session_id="by-hand", store=store), "to whom?")
+    assert len(following.model.asked[0].contents) == 5
+
+
+def test_what_is_no_session_is_refused(store):
+    with pytest.raises(UsageError, match="takes a Session of ADK, not a str"):
+        extract("s", agent_id="a", session_id="s")
+    run(resumable(agent("hello"), session_id="s", store=store), "hi")
+    with SyncClient.open(store) as client:
+        found = client.latest("s")
+    with pytest.raises(UsageError, match="takes a session service of ADK"):
+        asyncio.run(reconstruct(found, agent("x")))
+
+
+def test_a_transcript_has_roles_calls_results_and_images(store):
+    content = types.Content(role="user", parts=[types.Part(text="send it"), picture()])
+    run(resumable(agent(["I send it.", SEND], "ok", tools=[sender([])]), session_id="s", store=store), content)
+    with SyncClient.open(store) as client:
+        told = to_transcript(client.latest("s"))
+        steps = [entry.step_name for entry in client.timeline("s")][::-1]
+    assert [message.role for message in told.messages] == ["user", "assistant", "tool", "assistant"]
+    user, asked, answered, _ = told.messages
+    assert [part.kind for part in user.parts] == ["text", "blob"]
+    assert [part.kind for part in asked.parts] == ["text", "tool_call"]
+    assert asked.tool_calls[0].arguments == {"to": "bob"}
+    assert answered.parts[0].id == asked.tool_calls[0].id
+    assert answered.parts[0].content[0].content == "sent to bob"
+    assert steps == ["run_async started", "clerk", "send started", "send", "clerk", "run_async"]
+
+
+def test_messages_of_a_turn_that_was_cut_off_are_shown(store):
+    with pytest.raises(Killed):
+        run(resumable(agent(SEND, tools=[sender([])]), session_id="s", store=store), "send it")
+    with SyncClient.open(store) as client:
+        told = to_transcript(client.latest("s"))
+    assert [message.role for message in told.messages] == ["user", "assistant", "tool"]
+    assert told.messages[1].tool_calls[0].name == "send"
+
+
+def test_a_fork_continues_by_itself(store):
+    run(resumable(agent("one"), session_id="s", store=store), "hi")
+    with SyncClient.open(store) as client:
+        client.fork("s", session_id="fork")
+    run(resumable(agent("main"), session_id="s", store=store), "and?")
+    forked = agent("other")
+    assert texts(run(resumable(forked, session_id="fork", store=store), "and?")) == ["other"]
+    assert [content.parts[0].text for content in forked.model.asked[0].contents] == ["hi", "one", "and?"]
+
+
+# -- what ADK's own persistence lacks, and bytes -----------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:.EXPERIMENTAL. ResumabilityConfig:UserWarning")
+def test_a_tool_that_was_under_way_runs_again_with_adks_own_resume_only(store):
+    """ADK's resume by invocation carries out the open call again; ours asks the probe, and does not."""
+    called: list[str] = []
+
+    async def control() -> None:
+        service = InMemorySessionService()
+
+        def make(*answers: Any, kill: bool) -> Runner:
+            target = agent(*answers, tools=[sender(called, kill=kill)])
+            config = ResumabilityConfig(is_resumable=True)
+            app = App(name="office", root_agent=target, resumability_config=config)
+            return Runner(app=app, session_service=service, auto_create_session=True)
+
+        message = types.Content(role="user", parts=[types.Part(text="send it")])
+        with pytest.raises(Killed):
+            async for _ in make(SEND, kill=True).run_async(user_id="ann", session_id="s", new_message=message):
+                pass
+        session = await service.get_session(app_name="office", user_id="ann", session_id="s")
+        invocation = session.events[-1].invocation_id
+        async for _ in make("ok", kill=False).run_async(user_id="ann", session_id="s", invocation_id=invocation):
+            pass
+
+    asyncio.run(control())
+    assert called == ["bob", "bob"]
+    called.clear()
+    tools = {"send": Effect("irreversible", key="to")}
+    target = resumable(agent(SEND, tools=[sender(called, kill=True)]), session_id="s", store=store, tools=tools)
+    with pytest.raises(Killed):
+        run(target, "send it")
+    restart()
+    target = resumable(agent("ok", tools=[sender(called)]), session_id="s", store=store, tools=tools)
+    assert "outcome is unknown" in json.dumps(responses(run(target, "send it")))
+    assert called == ["bob"]
+
+
+def test_a_long_conversation_is_stored_once(tmp_path):
+    """After 300 turns of seven kilobytes, at most one and a half times the conversation."""
+    turns, words, chance = 300, (ROOT / "docs" / "format.md").read_text("utf-8").split(), random.Random(7)
+
+    def text() -> str:
+        return " ".join(chance.choices(words, k=600))
+
+    async def story() -> tuple[int, int]:
+        async with Client.sqlite(tmp_path / "long.db", durability="fast") as client:
+            target = resumable(agent(*(text() for _ in range(turns))), session_id="s", store=client)
+            for number in range(turns):
+                async for _ in target.run_async(user_id="ann", new_message=text(), turn=str(number)):
+                    pass
+            await client.gc()
+            events = (await client.latest("s")).execution_state["messages"]
+        return len(json.dumps(events)), sum(one.stat().st_size for one in tmp_path.glob("long.db*"))
+
+    transcript, stored = asyncio.run(story())
+    assert transcript > 1_000_000
+    assert stored <= 1.5 * transcript, (stored, transcript)
