@@ -64,7 +64,7 @@ class FakeModel(BaseLlm):
 
     model: str = "fake"
     answers: list[Any]
-    asked: list[Any] = []
+    asked: list[Any]
 
     async def generate_content_async(self, llm_request: Any, stream: bool = False) -> AsyncIterator[LlmResponse]:
         self.asked.append(llm_request)
@@ -445,8 +445,8 @@ async def use_artifacts(service: Any) -> list[Any]:
         await service.load_artifact(**scope, filename="a.png"),
         await service.list_artifact_keys(**scope),
     ]
-    for part in (picture(), types.Part(text="second")):
-        seen.append(await service.save_artifact(**scope, filename="dir/a.png", artifact=part, custom_metadata={"n": 1}))
+    named = scope | {"filename": "dir/a.png", "custom_metadata": {"n": 1}}
+    seen += [await service.save_artifact(**named, artifact=part) for part in (picture(), types.Part(text="second"))]
     seen.append(await service.save_artifact(**scope, filename="user:b", artifact=types.Part(text="user's")))
     for version in (None, 0, 1, 7):
         seen.append(await service.load_artifact(**scope, filename="dir/a.png", version=version))
