@@ -41,9 +41,9 @@ class World:
             self._write(f"refused {what}", decision, "")
             raise RefusedError(f"{what} {decision}: closed for a moment")
 
-    def note(self, what: str, decision: str) -> None:
-        """Keeps what a program saw, through its death: that a call of its was blocked."""
-        self._write(what, decision, "")
+    def note(self, what: str, decision: str, key: str = "") -> None:
+        """Keeps what a program did or saw, through its death: that a call of its was blocked."""
+        self._write(what, decision, key)
 
     def lines(self) -> list[dict[str, str]]:
         return [json.loads(line) for line in self._path.read_text().splitlines()] if self._path.exists() else []

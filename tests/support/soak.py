@@ -37,6 +37,7 @@ CRASHES = (
     "tests/coordination/test_wrong_clocks.py",
     "tests/retention/test_gc_beside_writers_crash.py",
     "tests/runs/test_effect_kills_crash.py",
+    "tests/runs/test_random_programs_crash.py",
     "tests/backends/redis/test_resharding.py",
 )
 EVERYTHING = ("tests/durability", "tests/integrity", "tests/hostile", *CRASHES, *MACHINE, *RESTORES, *RUNS)
