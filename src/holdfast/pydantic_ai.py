@@ -6,12 +6,12 @@ with required("Pydantic AI", "pydantic_ai", "pydantic", extra="pydantic-ai"):
     from holdfast.adapters.pydantic_ai.conversation_store import HoldfastConversationStore
     from holdfast.adapters.pydantic_ai.durability import HoldfastDurability
     from holdfast.adapters.pydantic_ai.manual import extract, reconstruct
-    from holdfast.adapters.pydantic_ai.resumable import ResumableAgent, resumable
+    from holdfast.adapters.pydantic_ai.resumable import ResumablePydanticAgent, resumable
 
 __all__ = [
     "HoldfastConversationStore",
     "HoldfastDurability",
-    "ResumableAgent",
+    "ResumablePydanticAgent",
     "extract",
     "reconstruct",
     "resumable",

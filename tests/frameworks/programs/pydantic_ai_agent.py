@@ -23,7 +23,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from holdfast import NOT_DONE, Client, Done, Effect, SyncClient
 from holdfast.errors import ApprovalPendingError
-from holdfast.pydantic_ai import HoldfastDurability, ResumableAgent, resumable
+from holdfast.pydantic_ai import HoldfastDurability, ResumablePydanticAgent, resumable
 
 SESSION = "invoices"
 API_KEY = "sk-pydantic-ai-0123456789"
@@ -132,21 +132,21 @@ def find_payment(directory: Path, invoice: str) -> Any:
     return Done(f"receipt {invoice}") if paid else NOT_DONE
 
 
-async def stream(agent: ResumableAgent, prompt: str, deps: Office) -> Any:
+async def stream(agent: ResumablePydanticAgent, prompt: str, deps: Office) -> Any:
     async with agent.run_stream(prompt, deps=deps) as streamed:
         async for _ in streamed.stream_text():
             pass
     return streamed.result
 
 
-async def iterate(agent: ResumableAgent, prompt: str, deps: Office) -> Any:
+async def iterate(agent: ResumablePydanticAgent, prompt: str, deps: Office) -> Any:
     async with agent.iter(prompt, deps=deps) as agent_run:
         async for _ in agent_run:
             pass
     return agent_run.result
 
 
-async def take_three_turns(store: str, agent: ResumableAgent, deps: Office) -> list[Any]:
+async def take_three_turns(store: str, agent: ResumablePydanticAgent, deps: Office) -> list[Any]:
     results: list[Any] = []
     for invoice in INVOICES[:3]:
         prompt = f"pay the invoice {invoice}"

@@ -114,7 +114,7 @@ class HoldfastDurability(AbstractCapability[Any]):
     def get_wrapper_model(self, model: Model) -> Model | None:
         if self._turn is None:
             return None
-        return JournaledModel(model, self._turn, self._speaker, self._run_id, self._errors_of_own_run)
+        return JournaledPydanticModel(model, self._turn, self._speaker, self._run_id, self._errors_of_own_run)
 
     # -- tools ---------------------------------------------------------------------------------------------------------
 
@@ -206,7 +206,7 @@ class HoldfastDurability(AbstractCapability[Any]):
         return results
 
 
-class JournaledModel(WrapperModel):
+class JournaledPydanticModel(WrapperModel):
     """A model that gives the recorded answer to a request, or asks the user's own model."""
 
     def __init__(
