@@ -39,7 +39,7 @@ def find_messages(state: Any) -> Sequence[Any] | None:
 
 
 def find_recorded_messages(checkpoint: Checkpoint) -> Sequence[Any] | None:
-    """Return the conversation that an adapter of a framework has saved, as chat messages; None without one.
+    """Return the conversation that a framework's adapter has saved, as chat messages; None without one.
 
     It has the calls of a turn that was cut off, which are in the journal, not in the state.
     """
