@@ -112,6 +112,17 @@ def test_objects_of_several_types_stay_apart_as_keys_and_members() -> None:
     assert unknown.encode(found) == encoded
 
 
+def test_the_warning_names_the_path_in_sets_keys_and_metadata(memory_store: Store) -> None:
+    with pytest.warns(HoldfastWarning, match=r"^value\.a<member> came back"):
+        unknown.decode(known.encode({"a": {Color.RED}}))
+    with pytest.warns(HoldfastWarning, match=r"^value\.b<key> came back"):
+        unknown.decode(known.encode({"b": {Color.RED: 1}}))
+    memory_store.client(types=registry()).save("a", session_id="s", note=Color.RED)
+    plain = memory_store.client(types=TypeRegistry(), on_unknown_type="plain")
+    with pytest.warns(HoldfastWarning, match=r"^metadata\.note came back"):
+        plain.restore("s")
+
+
 def test_what_a_failing_decode_took_out_of_its_argument_is_still_there() -> None:
     def fail(parts: Any) -> Any:
         parts.clear()

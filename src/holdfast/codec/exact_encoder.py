@@ -16,7 +16,7 @@ from holdfast.codec.fast_encoder import encode_ref
 from holdfast.codec.placeholders import Ref, Typed
 from holdfast.codec.registry import RegisteredType, object_header
 from holdfast.codec.structure_check import STRUCTURE_DEPTH, check_structure
-from holdfast.codec.unknown_types import UNKNOWN, parts_of
+from holdfast.codec.unknown_types import KEY_STEP, MEMBER_STEP, UNKNOWN, parts_of
 from holdfast.codec.unsupported import Refused, refusal
 from holdfast.errors import CorruptError, UnsupportedValueError
 
@@ -35,8 +35,8 @@ class _Step:
         self.text = text
 
 
-_KEY = _Step("<key>")
-_MEMBER = _Step("<member>")
+_KEY = _Step(KEY_STEP)
+_MEMBER = _Step(MEMBER_STEP)
 
 
 class _UnhashableError(Refused):
@@ -242,6 +242,8 @@ def path_text(start: str, steps: list[Any]) -> str:
             text += f".{step}" if text else step
         elif type(step) is _Step:
             text += step.text
+        elif type(step) is str and step in (KEY_STEP, MEMBER_STEP):
+            text += step
         elif type(step) is str:
             import json  # only a refusal needs it
 

@@ -20,6 +20,7 @@ from holdfast.errors import HoldfastWarning, UnknownTypeError, UsageError
 OnUnknownType = Literal["raise", "plain"]
 
 _BESIDE: Final = ""  # as in `pydantic_kind.py`: no field has this name; it holds the rest of a model
+KEY_STEP, MEMBER_STEP = "<key>", "<member>"  # steps of a path to a key of a dict, or to a member of a set
 _MAX_NAME = 200
 _SIMPLE = (str, bytes, int, float, type(None))
 _MOST_VISITED = 200_000  # values, in the search for an object's path
@@ -255,13 +256,13 @@ def _contents(value: Any, take_apart: Callable[[Any], Any]) -> list[tuple[Any, A
         return [*_attributes(value._beside[0]), *value.items()]
     if isinstance(value, dict):
         return [
-            *(("<key>", key) for key in value if not isinstance(key, _SIMPLE) or type(key) in UNKNOWN),
+            *((KEY_STEP, key) for key in value if not isinstance(key, _SIMPLE) or type(key) in UNKNOWN),
             *value.items(),
         ]
     if isinstance(value, list | tuple):
         return [*enumerate(value)]
     if isinstance(value, set | frozenset):
-        return [("<member>", member) for member in value]
+        return [(MEMBER_STEP, member) for member in value]
     if isinstance(value, _SIMPLE):
         return []
     try:

@@ -56,7 +56,7 @@ async def effect(core: RunEngine, call: EffectCall) -> Any:
         if known is not None and known.status == OK:
             core.index.note_path(f"{known.place}/")
             await core.save_unreturned(call.place, call.name)
-            return core.ctx.codec.decode(known.payload)
+            return core.ctx.codec.decode(known.payload, path="result")
         if known is not None:
             await _raise_recorded(core, call, known)
         if not call.is_named:
@@ -340,7 +340,7 @@ class EffectExecution:
             call, about = self.call, self._effect_fields()
             record = JournalRecord(call.place, EFFECT, OK, entry.result, entry.attempts, self.started_us, now, about)
             await core.save(self.call.name, core.record(record))
-        return self.ctx.codec.decode(entry.result)
+        return self.ctx.codec.decode(entry.result, path="result")
 
     async def _probe(self, entry: LedgerEntry) -> LedgerEntry | None:
         """Call the probe. If it raises, or returns anything else, the outcome stays unknown."""

@@ -35,7 +35,7 @@ async def step(core: RunEngine, call: StepCall) -> Any:
     if known is not None and known.status == OK:
         core.index.note_path(f"{call.place}/")
         await core.save_unreturned(call.place, call.name)
-        return codec.decode(known.payload)
+        return codec.decode(known.payload, path="result")
     attempts = known.attempts if known is not None else 0
     if known is not None and known.status == FAILED and (call.retry is None or attempts >= call.retry.attempts):
         raised = outcome.decode_error(codec, known.payload, call.place, call.raises)
