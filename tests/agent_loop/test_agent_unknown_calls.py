@@ -223,6 +223,28 @@ def test_a_tool_that_only_reads_and_needs_a_key_is_refused():
         Counter(kind="read")
 
 
+def test_of_two_equal_calls_the_doubt_about_one_does_not_block_the_other(quick):
+    counter = Counter(kind="irreversible")
+    bot = bot_of(Script(calls(("c1", "pay", PAY), ("c2", "pay", PAY))), [counter.pay], quick)
+    counter.fails_with = SystemExit("killed")
+    with pytest.raises(SystemExit):
+        bot.generate("pay bob twice")
+    for event in bot.stream():
+        if event.kind == "tool_result":
+            break  # the first is answered: its outcome is unknown
+    [first] = quick.effects("s", in_doubt=True)
+    quick.resolve_effect(first.effect_id, "not_done", by="ann")
+    with pytest.raises(SystemExit):
+        bot.generate()  # killed in the second
+    counter.fails_with = None
+    model = Script(calls(("c3", "pay", PAY)), "done")
+    bot_of(model, [counter.pay], quick).generate()
+    assert model.last_answers[-1] == "paid"
+    first_key, second_key, again = counter.keys
+    assert again == first_key != second_key
+    assert [one.provider_key for one in quick.effects("s", in_doubt=True)] == [second_key]
+
+
 # -- tools that were changed since -------------------------------------------------------------------------------------
 
 

@@ -382,7 +382,7 @@ async def possible_duplicates(core: RunEngine, call: EffectCall, entry: LedgerEn
             core.index.foreign[id_] = found
     duplicates = []
     for one in list(core.index.foreign.values()):
-        reason = await _reason(core, call, one, unclaimed.get(one.id), is_moved=one.id in moved)
+        reason = await _reason(core, call, entry, one, unclaimed.get(one.id), is_moved=one.id in moved)
         if reason is None:
             continue
         now = await ledger.find(core.ctx, one.id, core.tree)  # a person may have decided about it since
@@ -394,9 +394,18 @@ async def possible_duplicates(core: RunEngine, call: EffectCall, entry: LedgerEn
 
 
 async def _reason(
-    core: RunEngine, call: EffectCall, one: LedgerEntry, unclaimed_at: str | None, *, is_moved: bool
+    core: RunEngine,
+    call: EffectCall,
+    own: LedgerEntry | None,
+    one: LedgerEntry,
+    unclaimed_at: str | None,
+    *,
+    is_moved: bool,
 ) -> Reason | None:
-    """Return why that effect could be the call's; None if it could not."""
+    """Return why that effect could be the call's; None if it could not.
+
+    `own` is the call's entry, which says that it was certainly not carried out.
+    """
     if one.kind is not EffectKind.IRREVERSIBLE or one.state not in HAPPENED or one.id in core.index.in_flight:
         return None
     if one.tool != call.tool:
@@ -407,6 +416,8 @@ async def _reason(
         return Reason.RENAMED if is_moved else None
     if not await is_of_this_line(core, one):
         return Reason.BRANCH
+    if own is not None and (own.tool, own.identity) == (one.tool, one.identity):
+        return None  # an equal call that was made beside it: each has an entry of its own
     if one.place is not None and core.index.is_elsewhere(one.place, call.place):
         return None
     return Reason.IN_DOUBT if _may_be_call(call, one, one.place, is_in_doubt=True) else None
