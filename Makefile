@@ -8,7 +8,7 @@ CREWAI := .venv-crewai
 # pip may come without the module that `python -m venv` needs for its own pip (Debian): so pip fills the venv.
 PIP_INTO := $(PYTHON) -m pip --python $(VENV)/bin/python --disable-pip-version-check install --quiet
 
-.PHONY: demo test check lint fmt docs bench bench-all bench-langgraph bench-servers bench-runs bench-differences bench-cli bench-growth bench-contention bench-workspace soak clean
+.PHONY: demo test check lint fmt docs bench bench-all bench-langgraph bench-servers bench-runs bench-differences bench-cli bench-growth bench-contention bench-fast-paths bench-workspace soak clean
 
 demo: $(VENV)/installed
 	$(BIN)/holdfast demo
@@ -82,6 +82,10 @@ bench-growth: $(VENV)/bench
 ## 1, 8 and 64 tasks, threads and processes that save to one session, on every store: about ten minutes.
 bench-contention: $(VENV)/bench
 	$(BIN)/python -m benchmarks.contention
+
+## Each fast path of ARCHITECTURE.md with its switch on and off: a minute.
+bench-fast-paths: $(VENV)/bench
+	$(BIN)/python -m benchmarks.fast_paths
 
 ## Every benchmark, one after the other, and benchmarks/RESULTS.md from what they found: about an hour on a quiet machine.
 bench-all: $(VENV)/bench bench-tools

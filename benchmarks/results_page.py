@@ -9,6 +9,7 @@ from typing import Any
 from benchmarks import (
     contention,
     differences,
+    fast_paths,
     goals,
     growth,
     large_store,
@@ -63,6 +64,10 @@ BENCHMARKS = (
     Benchmark(
         "contention", "Many writers of one session", "bench-contention", ("benchmarks.contention",), "contention",
         contention.verdicts, contention.command,
+    ),
+    Benchmark(
+        "fast_paths", "Fast paths", "bench-fast-paths", ("benchmarks.fast_paths",), "fast_paths", fast_paths.verdicts,
+        fast_paths.command,
     ),
     Benchmark("growth", "Growth", "bench-growth", ("benchmarks.growth",), "growth", growth.verdicts, growth.command),
     Benchmark(

@@ -76,6 +76,18 @@ def test_the_benchmark_of_many_writers_runs(tmp_path: Path):
 
 @pytest.mark.slow
 @pytest.mark.servers
+def test_the_benchmark_of_fast_paths_runs(tmp_path: Path):
+    done = run("fast_paths", "--rounds", "1", "--saves", "2", "--results", tmp_path)
+    if done.returncode and "ServerUnavailable" in done.stderr:
+        pytest.skip(done.stderr.splitlines()[-1])
+    assert done.returncode == 0, done.stderr
+    paths = json.loads((tmp_path / "fast_paths.json").read_text())["paths"]
+    assert paths.keys() == {"redis", "history"}
+    assert all(one["plain_ms"] > 0 for operations in paths.values() for one in operations.values())
+
+
+@pytest.mark.slow
+@pytest.mark.servers
 def test_the_quick_benchmarks_on_servers_run_for_our_own_side(tmp_path: Path):
     done = run("servers", "--quick", "--ours", "--only", "A,B,R,S", "--results", tmp_path)
     if done.returncode and "ServerUnavailable" in done.stderr:

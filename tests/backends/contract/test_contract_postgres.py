@@ -13,8 +13,6 @@ from holdfast.backends.bridge.blocking import in_a_loop
 from holdfast.backends.port import AnyBackend
 from holdfast.testing import BackendContract
 
-libpq = pytest.importorskip("holdfast.backends.postgres.libpq")
-
 pytestmark = pytest.mark.servers
 
 
@@ -41,30 +39,6 @@ class TestPostgres(BackendContract):
 @pytest.mark.slow
 class TestPostgresInALoop(TestPostgres):
     """Its verbs awaited in an event loop."""
-
-    def open_backend(self, where: Path) -> AnyBackend:
-        return in_a_loop(super().open_backend(where))
-
-
-class _ThroughPsycopg(TestPostgres):
-    """The plain way: without the fast path of `libpq.py`."""
-
-    __test__ = False
-
-    @pytest.fixture(autouse=True)
-    def _without_libpq(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-        monkeypatch.setattr(libpq, "USE_LIBPQ", False)
-        yield
-
-
-@pytest.mark.slow
-class TestPostgresThroughPsycopg(_ThroughPsycopg):
-    __test__ = True
-
-
-@pytest.mark.slow
-class TestPostgresThroughPsycopgInALoop(_ThroughPsycopg):
-    __test__ = True
 
     def open_backend(self, where: Path) -> AnyBackend:
         return in_a_loop(super().open_backend(where))

@@ -9,7 +9,7 @@ import pytest
 from servers.valkey import ValkeyCluster
 
 from holdfast.backends.port import AsyncBackend
-from holdfast.backends.redis import open_redis
+from holdfast.backends.redis import connection, open_redis
 from holdfast.testing import BackendContract
 
 pytestmark = pytest.mark.servers
@@ -28,6 +28,15 @@ class TestRedis(BackendContract):
 
     def open_backend(self, where: Path) -> AsyncBackend:
         return open_redis(self.url, prefix=where.name, **self.options)
+
+
+@pytest.mark.slow
+class TestRedisThroughRedisPy(TestRedis):
+    """The plain way: without the fast path of `connection.py`."""
+
+    @pytest.fixture(autouse=True)
+    def _without_pipeline(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(connection, "USE_PIPELINE", False)
 
 
 class TestRedisShards(TestRedis):

@@ -115,22 +115,16 @@ def test_commits_that_are_about_the_same_are_decided_one_after_the_other(case, p
 
 
 def test_a_conflict_leaves_its_connection_usable(postgres_url):
-    async def story() -> int:
+    async def story() -> None:
         backend = open_url(postgres_url, max_connections=1)
         assert await backend.commit_all(START) == [None, None]
-        taken = replace(GOOD, segments=[run(5, 3)])
-        for _ in range(9):  # unprepared at first, prepared later
-            [conflict] = await backend.commit_all([taken])
-            assert isinstance(conflict, CommitConflict)
-            assert conflict.kind == "segment"
+        [conflict] = await backend.commit_all([replace(GOOD, segments=[run(5, 3)])])
+        assert isinstance(conflict, CommitConflict)
+        assert conflict.kind == "segment"
         assert await backend.commit_all([GOOD]) == [None]
-        async with backend._connection() as connection:
-            query = b"SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'holdfast%'"
-            [[prepared]] = await connection.fetch(query)
         await backend.close()
-        return prepared
 
-    assert asyncio.run(story()) == 1
+    asyncio.run(story())
 
 
 def test_a_store_of_the_first_schema_is_brought_up_to_date(postgres_url):

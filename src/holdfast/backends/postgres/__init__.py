@@ -5,7 +5,6 @@ Start with `backend.py`.
 
     backend.py           the verbs of the port
     commit.py            commits as a program of conditions and changes, for `carry_out` in the database
-    libpq.py             one query over libpq itself, for what every save and restore asks
     queries.py           the SQL of the other verbs
     binary_arrays.py     arrays as PostgreSQL receives them
     connection_port.py   the interface of a connection, for event loops and for threads

@@ -1,8 +1,7 @@
 """The verbs of the port, on PostgreSQL.
 
-Nothing depends on the state of a database session: no settings, no locks that outlive a
-transaction, and prepared statements only without a pooler in between. So pgbouncer in transaction
-mode works, and any connection serves any call.
+Nothing depends on the state of a database session: no settings, locks or prepared statements
+outlive a transaction. So pgbouncer in transaction mode works, and any connection serves any call.
 """
 
 from __future__ import annotations
@@ -36,7 +35,6 @@ from holdfast.backends.port import (
 from holdfast.backends.postgres import queries, server_state
 from holdfast.backends.postgres.binary_arrays import bytes_array, ints_array, text_array
 from holdfast.backends.postgres.commit import (
-    ARGUMENT_TYPES,
     FUNCTION,
     CommitProgram,
     batches,
@@ -46,7 +44,6 @@ from holdfast.backends.postgres.commit import (
 from holdfast.backends.postgres.connection_port import Links, PostgresConnection
 from holdfast.backends.postgres.dsn import Location
 from holdfast.backends.postgres.errors import CANCELLED, TRY_AGAIN, not_confirmed, outcome_unknown, translate
-from holdfast.backends.postgres.libpq import FunctionCall, ask, call
 from holdfast.backends.postgres.notify import NotifyListener, ThreadHints
 from holdfast.backends.postgres.pool import PostgresPool
 from holdfast.backends.postgres.schema import prepare, quoted
@@ -109,7 +106,7 @@ class PostgresBackend:
         self._hints: NotifyListener | ThreadHints = NotifyListener(self._of_loops, schema)
         self._sealed = 0
         self._queries: dict[str, bytes] = {}
-        self._commit_call = FunctionCall(f"{self._quoted}.{FUNCTION}", ARGUMENT_TYPES)
+        self._commit_call = f"SELECT {self._quoted}.{FUNCTION}($1, $2, $3, $4, $5)".encode()
 
     def without_loop(self) -> Self:
         """Return the same store for callers without an event loop.
@@ -216,10 +213,10 @@ class PostgresBackend:
         with suppress(psycopg.Error):
             await connection.run(queries.REUSE_ROOM.replace("{s}", self._quoted).encode())
 
-    async def _answer(self, connection: PostgresConnection, program: CommitProgram, locks: list[int]) -> bytes:
+    async def _answer(self, connection: PostgresConnection, program: CommitProgram, locks: list[int]) -> list[int]:
         arguments = program.arguments(locks, fast=self._durability == "fast")
         try:
-            return await call(connection, self._commit_call, arguments)
+            [[places]] = await connection.fetch(self._commit_call, arguments)
         except psycopg.Error as error:
             # While the connection lives, an error means that the transaction was rolled back. A lost connection
             # may have taken the answer with it.
@@ -227,6 +224,7 @@ class PostgresBackend:
                 self._connections.drop_idle()
                 raise outcome_unknown(error, self._where) from error
             raise
+        return list(places)
 
     async def _wait_for_standbys(self, connection: PostgresConnection) -> StoreError | None:
         """Wait until earlier commits are where the server's settings want them; return why if that is unknown.
@@ -416,8 +414,6 @@ class PostgresBackend:
         text = self._queries.get(query)
         if text is None:
             text = self._queries[query] = query.replace("{s}", self._quoted).encode()
-        if query in queries.OFTEN:
-            return await ask(connection, text, values)
         if query in queries.LONG:
             with self._taking_long(connection):
                 return await connection.fetch(text, values)

@@ -1,4 +1,4 @@
-"""Values in PostgreSQL's binary format, made by hand: nothing is escaped, nothing guessed."""
+"""Arrays in PostgreSQL's binary format, made by hand: nothing is escaped, nothing guessed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from psycopg.adapt import AdaptersMap, Dumper
 from psycopg.postgres import adapters
 
 # Type numbers in the server's catalogue; those in the plural are arrays.
-BOOL, BYTEA, BIGINT, TEXT = 16, 17, 20, 25
+BYTEA, BIGINT, TEXT = 17, 20, 25
 BYTEAS, BIGINTS, TEXTS = 1001, 1016, 1009
 _HEADER = Struct(">iiIii")  # dimensions, whether there are nulls, type, length, number of the first element
 _LENGTH = Struct(">i").pack
@@ -30,14 +30,6 @@ class IntsArray(bytes):
 
 class TextArray(bytes):
     """A text[]."""
-
-
-class EncodedBool(bytes):
-    """A boolean."""
-
-
-ENCODED: dict[int, type[bytes]] = {BOOL: EncodedBool, BYTEAS: BytesArray, BIGINTS: IntsArray, TEXTS: TextArray}
-"""By their numbers: types whose values are bytes that the server takes as they are."""
 
 
 def bytes_array(elements: Sequence[bytes | None]) -> BytesArray:
@@ -88,7 +80,7 @@ class Context:
 
     def __init__(self) -> None:
         self.adapters = AdaptersMap(adapters)
-        for number, kind in ENCODED.items():
+        for kind, number in ((BytesArray, BYTEAS), (IntsArray, BIGINTS), (TextArray, TEXTS)):
             self.adapters.register_dumper(kind, type(f"{kind.__name__}Dumper", (_AsItIs,), {"oid": number}))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from struct import unpack
+from typing import Any
 
 from holdfast.backends.port import (
     ANY_VERSION,
@@ -25,15 +25,7 @@ from holdfast.backends.port import (
     SegmentDelete,
     SegmentWrite,
 )
-from holdfast.backends.postgres.binary_arrays import (
-    BIGINTS,
-    BOOL,
-    BYTEAS,
-    TEXTS,
-    bytes_array,
-    ints_array,
-    text_array,
-)
+from holdfast.backends.postgres.binary_arrays import bytes_array, ints_array, text_array
 
 BEGIN, TAIL, BEGINS_WITH, VERSION, FREE, DATA, VALUE = range(7)
 RUN, BLOB, RECORD, REPLACE, PUT_ROW, DROP_ROW = range(10, 16)
@@ -49,7 +41,6 @@ MAX_BYTES = 32 * 1024 * 1024
 
 
 FUNCTION = "carry_out"
-ARGUMENT_TYPES = (BIGINTS, BIGINTS, BYTEAS, TEXTS, BOOL)
 
 
 class CommitProgram:
@@ -64,17 +55,18 @@ class CommitProgram:
         for commit in commits:
             self._add(commit)
 
-    def arguments(self, locks: Sequence[int], *, fast: bool) -> list[bytes | None]:
+    def arguments(self, locks: Sequence[int], *, fast: bool) -> list[Any]:
         return [
             ints_array(locks),
             ints_array(self.ints),
             bytes_array(self.bytes),
             text_array(self.words),
-            boolean(fast),
+            fast,
         ]
 
-    def outcomes(self, answer: bytes) -> list[BaseException | None]:
-        return [CommitConflict(*self._conditions[place]) if place else None for place in integers(answer)]
+    def outcomes(self, answer: Sequence[int]) -> list[BaseException | None]:
+        """Return a commit's conflict, or None, for each number: the failed condition's place, or 0."""
+        return [CommitConflict(*self._conditions[place]) if place else None for place in answer]
 
     def _add(self, commit: Commit) -> None:
         ints = self.ints
@@ -167,16 +159,6 @@ class CommitProgram:
 
     def _byte_or_none(self, data: bytes | None) -> int:
         return 0 if data is None else self._byte(data)
-
-
-def boolean(is_so: bool) -> bytes:
-    return b"\1" if is_so else b"\0"
-
-
-def integers(data: bytes) -> Sequence[int]:
-    """Return the elements of an integer array without nulls, from the server's binary form."""
-    count = max(len(data) - 20, 0) // 8  # an empty one has no dimension
-    return unpack(f">{2 * count}i", data[20:])[1::2] if count else ()
 
 
 def key_columns(key: bytes) -> tuple[bytes, bytes]:

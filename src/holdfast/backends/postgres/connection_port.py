@@ -15,21 +15,9 @@ T = TypeVar("T")
 Rows = list[tuple[Any, ...]]
 
 
-class PreparedStatements:
-    """The prepared statements of one connection (`libpq.py`)."""
-
-    __slots__ = ("asked", "may_be", "names")
-
-    def __init__(self) -> None:
-        self.asked = 0
-        self.may_be: bool | None = None  # None: not checked yet
-        self.names: dict[bytes, bytes] = {}
-
-
 class PostgresConnection(Protocol):
     """One connection, used by one caller at a time. Those of a thread never suspend: they block."""
 
-    prepared: PreparedStatements
     notices: Notices
     is_at_work: Callable[[], Awaitable[bool]] | None
     """While something is asked that may take long: whether the server is at it still (timeouts.py)."""
@@ -40,14 +28,8 @@ class PostgresConnection(Protocol):
     @property
     def closed(self) -> bool: ...
 
-    async def until_answered(self) -> None:
-        """Send what is not sent yet, and return when the next result is there."""
-
     async def fetch(self, query: bytes, values: Sequence[Any] = ()) -> Rows:
-        """Return the rows of an answer, through the driver."""
-
-    async def fetch_raw(self, query: bytes, values: Sequence[Any]) -> bytes:
-        """Return the one value of an answer in the server's binary form, through the driver."""
+        """Return the rows of an answer."""
 
     async def run(self, query: bytes) -> None:
         """Run one statement or several, without an answer."""
@@ -82,10 +64,3 @@ def leave_to_parent(socket: int, *, is_closed: bool) -> None:
         nowhere = os.open(os.devnull, os.O_RDWR)
         os.dup2(nowhere, socket)
         os.close(nowhere)
-
-
-def raw_value(result: pq.abc.PGresult | None) -> bytes:
-    """Return the one value of a result, in the server's binary form."""
-    value = None if result is None else result.get_value(0, 0)
-    assert value is not None
-    return value

@@ -77,9 +77,6 @@ USAGE = (
 
 NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
-# Run with every restore; values are arrays, answers bytes and numbers (`libpq.py`).
-OFTEN = frozenset((RECORDS, RUNS, BLOBS, ROWS))
-
 # Those that read the whole store.
 LONG = frozenset((USAGE, FIND_IDS))
 

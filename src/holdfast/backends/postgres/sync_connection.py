@@ -20,7 +20,7 @@ from psycopg import Connection, RawCursor, pq
 
 from holdfast.backends.bridge.step import run_inline
 from holdfast.backends.postgres.binary_arrays import CONTEXT
-from holdfast.backends.postgres.connection_port import PreparedStatements, Rows, leave_to_parent, raw_value
+from holdfast.backends.postgres.connection_port import Rows, leave_to_parent
 from holdfast.backends.postgres.errors import translate
 from holdfast.backends.postgres.fair_semaphore import ThreadPlaces
 from holdfast.backends.postgres.notices import Notices
@@ -35,7 +35,6 @@ class BlockingConnection(Connection[tuple[Any, ...]]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.prepared = PreparedStatements()
         self.notices = Notices()
         self.add_notice_handler(self.notices.note)
         self.timeout = 30.0
@@ -48,33 +47,6 @@ class BlockingConnection(Connection[tuple[Any, ...]]):
     def has_news(self) -> bool:
         """Return whether the server sent something unasked, mostly that it shuts down."""
         return self.closed or bool(self._readable.poll(0))
-
-    async def until_answered(self) -> None:
-        try:
-            await self._answered(quiet_seconds(self.timeout))
-        except SilentError:
-            await insist(self, self._answered)
-
-    async def _answered(self, seconds: float) -> None:
-        # Python's own poll, not libpq's: an exception of a signal handler, Ctrl-C above all, is raised at
-        # once.
-        pgconn = self.pgconn
-        while pgconn.flush():  # a large commit does not fit into the socket at once
-            self._until_writable(seconds)
-        while pgconn.is_busy():
-            if not self._readable.poll(seconds * 1000):
-                raise SilentError
-            pgconn.consume_input()
-
-    def _until_writable(self, seconds: float) -> None:
-        """Wait until the socket is writable or readable: a server blocked on sending does not listen."""
-        either = select.poll()
-        either.register(self._socket, select.POLLIN | select.POLLOUT)
-        events = either.poll(seconds * 1000)
-        if not events:
-            raise SilentError
-        if any(event & ~select.POLLOUT for _, event in events):
-            self.pgconn.consume_input()
 
     async def ask_to_cancel(self, seconds: float) -> None:
         self.cancel_safe(timeout=seconds)
@@ -98,11 +70,6 @@ class BlockingConnection(Connection[tuple[Any, ...]]):
         with self.cursor(binary=True) as cursor:
             cursor.execute(query, values)
             return cursor.fetchall()
-
-    async def fetch_raw(self, query: bytes, values: Sequence[Any]) -> bytes:
-        with self.cursor(binary=True) as cursor:
-            cursor.execute(query, values)
-            return raw_value(cursor.pgresult)
 
     async def run(self, query: bytes) -> None:
         self.execute(query)

@@ -1,8 +1,9 @@
 """A pipelined connection to one server: requests don't wait for replies, which come in order.
 
-redis-py connects and logs in, with TLS or without. From then on we read and write the bytes: a
-reply resolves its future in the turn of the event loop in which it arrives. redis-py's streams,
-pools and timeouts would take six more turns of the loop for a request, most of a small save's time.
+A fast path of ARCHITECTURE.md. redis-py connects and logs in, with TLS or without. From then on we
+read and write the bytes: a reply resolves its future in the turn of the event loop in which it
+arrives. redis-py's pool, streams and timeouts take six more turns of the loop for a request. Without
+`USE_PIPELINE` requests go through redis-py's client.
 """
 
 from __future__ import annotations
@@ -14,8 +15,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import hiredis
+from redis.asyncio import BlockingConnectionPool, Redis
 from redis.exceptions import ConnectionError as BrokenError
 from redis.exceptions import InvalidResponse
+from redis.exceptions import TimeoutError as SilentError
+
+USE_PIPELINE = True
+"""The switch (`benchmarks/fast_paths.py` measures both ways)."""
 
 Command = tuple[bytes | str | int, ...]
 
@@ -151,6 +157,27 @@ class RedisConnection(asyncio.Protocol):
             self.close(f"no answer within {self._timeout:g} s")
         else:
             self._timer = self._loop.call_later(left, self._look_at_the_clock)
+
+
+class DriverClient:
+    """The plain way: the same requests through redis-py's client and its pool."""
+
+    def __init__(self, settings: dict[str, Any], limit: int) -> None:
+        self._client = Redis.from_pool(BlockingConnectionPool(max_connections=limit, timeout=None, **settings))
+
+    async def ask(self, commands: Sequence[Command]) -> list[Any]:
+        """Send commands together and return a reply each, as `RedisConnection.ask` does."""
+        try:
+            async with self._client.pipeline(transaction=False) as pipeline:
+                for command in commands:
+                    pipeline.execute_command(*command)
+                replies: list[Any] = await pipeline.execute(raise_on_error=False)
+        except (BrokenError, SilentError) as error:
+            return [LostError(str(error))] * len(commands)
+        return replies
+
+    async def close(self) -> None:
+        await self._client.aclose()
 
 
 def packed(commands: Sequence[Command]) -> bytes:

@@ -23,8 +23,9 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from holdfast.backends import fork_safety
+from holdfast.backends.redis import connection as fast_path
 from holdfast.backends.redis import errors
-from holdfast.backends.redis.connection import Command, LostError, RedisConnection
+from holdfast.backends.redis.connection import Command, DriverClient, LostError, RedisConnection
 from holdfast.backends.redis.pubsub import ChannelListener
 from holdfast.errors import StoreError
 
@@ -47,6 +48,7 @@ class _Links:
         self._opened = asyncio.Event()
         self._listening = asyncio.Lock()
         self._ear: ChannelListener | None = None
+        self._driver: DriverClient | None = None
         self._is_closed = False
 
     def idle(self) -> RedisConnection | None:
@@ -82,6 +84,12 @@ class _Links:
             self._opened.set()
             self._opened = asyncio.Event()
 
+    async def ask_driver(self, settings: dict[str, Any], commands: Sequence[Command]) -> list[Any]:
+        """Send commands the plain way."""
+        if self._driver is None:
+            self._driver = DriverClient(settings, self._limit)
+        return await self._driver.ask(commands)
+
     async def ear(self, settings: dict[str, Any], channel: bytes) -> ChannelListener:
         """Return the one listening connection, which the limit does not count."""
         async with self._listening:
@@ -106,6 +114,8 @@ class _Links:
             links.append(self._ear)
         for link in links:
             link.close()
+        if self._driver is not None:
+            await self._driver.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(_LET_GO_SECONDS):
                 for link in links:
@@ -209,6 +219,8 @@ class RedisPool:
         A refused command is a `ResponseError`, an unanswered one a `LostError`.
         """
         links = await self._links(node)
+        if not fast_path.USE_PIPELINE:
+            return await links.ask_driver(self._settings_of(node), commands)
         link = links.idle()
         while link is not None and link.has_news():  # let the loop read it: probably the end
             await asyncio.sleep(0)
