@@ -3,6 +3,7 @@ hundreds of steps."""
 
 import json
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import pydantic
 import pytest
@@ -148,3 +149,21 @@ def test_compare_of_what_is_the_same(run, store_path):
         client.fork(client.save("a", session_id="one", execution_state={}), session_id="two")
     assert run("compare", "one", "two").exit_code == 0
     assert json.loads(run("compare", "one", "two", "--stat", "--json").stdout)["paths"] == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    [1 << 20_000, Fraction(1 << 20_000, 3), {1 << 20_000: 1}, [{"n": -(1 << 20_000)}]],
+    ids=["int", "fraction", "key", "list"],
+)
+@pytest.mark.parametrize("flag", [[], ["--json"]])
+def test_numbers_that_python_does_not_write_are_shown_all_the_same(run, tmp_path, value, flag):
+    with SyncClient.sqlite(tmp_path / "store.db") as client:
+        for state in (0, value):
+            client.save("a", session_id="s", execution_state={"v": state}, note=state)
+        assert client.restore("s")._repr_html_()
+    for command in (["show", "s"], ["diff", "s@-", "s"], ["timeline", "s"]):
+        result = run(*command, *flag, "--store", "store.db")
+        assert result.exit_code in (0, 1), result.output
+        assert result.stdout
+        assert "limit" not in result.output

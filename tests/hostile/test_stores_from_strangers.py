@@ -301,6 +301,25 @@ def test_a_fifo_makes_nobody_wait(clone, store, home, name):
         assert tree_of(clone.parent) == before
 
 
+# -- files with holes, which have any size and take no room
+# ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["journal", "holdfast.json", "a record", "a row"])
+def test_a_huge_file_is_not_read(clone, store, home, name):
+    place = {"a record": store / record_of(store), "a row": next(store.glob("rows/head/*/*.row"))}.get(
+        name, store / name
+    )
+    with place.open("ab") as file:
+        file.truncate(1 << 40)
+    for command in READS:
+        result = CliRunner().invoke(cli, command, catch_exceptions=False, prog_name="holdfast")
+        assert result.exit_code in (0, 5), result.output
+    with pytest.raises(CorruptError, match="bytes, where a store has"), SyncClient.files() as client:
+        client.save("a", session_id="s", execution_state={"step": 9})
+        client.timeline(session_id="s")
+
+
 # -- hard links: git makes none, but tar and `cp -al` do
 # ----------------------------------------------------------------
 

@@ -20,7 +20,7 @@ import stat
 import sys
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +165,7 @@ OFFICIAL = [
     ("datetime", "time"), ("datetime", "timedelta"), ("datetime", "timezone"), ("decimal", "Decimal"),
     ("ipaddress", "IPv4Network"),
     ("ipaddress", "IPv6Network"), ("ipaddress", "IPv4Address"), ("langchain_core.messages.ai", "AIMessage"),
+    ("langchain_core.messages.ai", "AIMessageChunk"),
     ("langgraph.types", "Send"),
     ("langchain_core.documents.base", "Document"), ("langgraph.store.base", "Item"), ("langgraph.types", "Interrupt"),
     ("langgraph.types", "Command"), ("pathlib", "Path"), ("re", "compile"), ("uuid", "UUID"), ("zoneinfo", "ZoneInfo"),
@@ -192,6 +193,12 @@ WORDS = [
     "created_at",
     "updated_at",
     "tool_calls",
+    "tool_call_chunks",
+    "args",
+    "dtype",
+    "shape",
+    "order",
+    "data",
     "ns",
     "hour",
     "tzinfo",
@@ -202,6 +209,7 @@ WORDS = [
 ATOMS: list[Any] = [
     None, True, 0, -1, 2**63, 1.5, float("nan"), "", "x", "0.0.0.0/0", "::/0", "1E+999999999", "9" * 5000,
     "(a|b)" * 3000, "[ā-\uffff]" * 50,
+    "[" + "1," * 20_000 + "x," + "1," * 20_000, "<f8", "C",
     "../../etc/passwd", "Europe/Paris", "2026-01-01T00:00:00+00:00", b"", b"\xff" * 16, "\ud800",
 ]  # fmt: skip
 
@@ -218,7 +226,8 @@ def some_value(chance: random.Random, depth: int = 0, *, own: bool) -> Any:
         return {chance.choice(WORDS): one for one in below}
     if own:
         name = chance.choice(
-            [f"python:{one}" for one in OWN] + ["langgraph:Item", "langgraph:Send", "langchain:AIMessage"]
+            [f"python:{one}" for one in OWN]
+            + ["langgraph:Item", "langgraph:Send", "langchain:AIMessage", "numpy:ndarray", "numpy:scalar"]
         )
         code, payload = chance.choice(
             ((17, [name, chance.choice(below or [None])]), (17, [name, below]), (chance.randrange(20), below))
@@ -230,12 +239,21 @@ def some_value(chance: random.Random, depth: int = 0, *, own: bool) -> Any:
 
 
 def try_value(chance: random.Random, folder: Path) -> str:
+    import numpy as np
+
     from holdfast.adapters.langgraph.allowed_types import SaverTypes
     from holdfast.adapters.langgraph.official_value import OfficialValueReader, UnreadableError
     from holdfast.codec.codec import Codec
+    from holdfast.importers import checkpnt_state
 
+    assert np is not None  # else its arrays are not built at all
     own = chance.random() < 0.5
     data = ormsgpack.packb(some_value(chance, own=own))
+    if chance.random() < 0.05:  # in a map whose keys may all have one hash
+        length = chance.choice((2, 5, 14))
+        numbers = chance.choice(((-1, -2), (0, 1)))
+        keys = [tuple(chance.choice(numbers) for _ in range(length)) for _ in range(1 << length)]
+        data = ormsgpack.packb(dict.fromkeys(keys), option=ormsgpack.OPT_NON_STR_KEYS)
     if chance.random() < 0.2:
         flipped = bytearray(data)
         flipped[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
@@ -244,6 +262,8 @@ def try_value(chance: random.Random, folder: Path) -> str:
         if own:
             Codec(SaverTypes()).decode(data)
         else:
+            with suppress(ValueError):
+                checkpnt_state.unpack(data)
             OfficialValueReader().read("msgpack", data)
     except (HoldfastError, UnreadableError):
         return "refused"

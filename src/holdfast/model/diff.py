@@ -16,6 +16,7 @@ from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.effect import EffectRecord
 from holdfast.model.json_patch import json_patch
 from holdfast.model.run_policy import JOURNAL_KEY
+from holdfast.model.safe_repr import safe_repr
 from holdfast.model.snapshot import FileChange
 from holdfast.model.state_view import StateView
 
@@ -333,7 +334,7 @@ def path_text(path: Path) -> str:
     for key, before in zip(path[1:], path, strict=False):
         if _is_beside(key) or _is_beside(before):
             continue  # an attribute of a model that is not a field: its name follows
-        text += f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{key!r}]"
+        text += f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{safe_repr(key)}]"
     return text
 
 
@@ -373,7 +374,7 @@ def _place(edit: Edit) -> tuple[tuple[int, str, int], ...]:
         key for key, before in zip(path, (None, *path), strict=False) if not _is_beside(key) and not _is_beside(before)
     )
     first = (PARTS.index(path[0]) if path[0] in PARTS else len(PARTS), str(path[0]), 0)
-    return (first, *((1, "", key) if isinstance(key, int) else (0, repr(key), 0) for key in path[1:]))
+    return (first, *((1, "", key) if isinstance(key, int) else (0, safe_repr(key), 0) for key in path[1:]))
 
 
 def describe(edit: Edit) -> Iterator[tuple[str, str]]:
@@ -417,7 +418,9 @@ def _gist(elements: Sequence[Any]) -> str:
 
 
 def _short(value: Any, most: int = SHOWN) -> str:
-    text = repr(value) if not isinstance(value, (Mapping, list)) or len(repr(value)) <= most else _outline(value)
+    text = (
+        safe_repr(value) if not isinstance(value, (Mapping, list)) or len(safe_repr(value)) <= most else _outline(value)
+    )
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -426,4 +429,4 @@ def _outline(value: Any) -> str:
         return f"a list of {len(value)}"
     role = f"{value['role']}: " if isinstance(value.get("role"), str) else ""
     content = value.get("content")
-    return f"{role}{content!r}" if isinstance(content, str) else repr(value)
+    return f"{role}{content!r}" if isinstance(content, str) else safe_repr(value)

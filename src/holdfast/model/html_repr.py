@@ -11,6 +11,7 @@ import html
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from holdfast.model.safe_repr import safe_repr
 from holdfast.model.tree import BOXES, format_lane
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def _value(name: str, value: Any, depth: int) -> str:
         if number == ITEMS:
             inner.append(_more(len(value) - ITEMS))
             break
-        inner.append(_value(key if isinstance(key, str) else repr(key)[:TEXT], item, depth - 1))
+        inner.append(_value(key if isinstance(key, str) else safe_repr(key)[:TEXT], item, depth - 1))
     return f"<details style='margin-left:1em'><summary>{title}</summary>{''.join(inner)}</details>"
 
 
@@ -150,7 +151,7 @@ def _outline(value: Any) -> str:
         return f"{value[:TEXT]!r}… ({len(value)} in all)"
     if isinstance(value, int) and value.bit_length() > 1000:
         return f"int of {value.bit_length()} bits"
-    return repr(value)
+    return safe_repr(value)
 
 
 def _step(one: Checkpoint) -> str:

@@ -38,6 +38,7 @@ from holdfast.errors import CorruptError, HoldfastError, NewerVersionError, Stor
 T = TypeVar("T")
 DURABILITIES = ("full", "fast")
 TIMEOUT = 30.0
+MAX_ABOUT = 64 * 1024  # bytes of holdfast.json
 
 
 def open_url(url: str, **options: Any) -> FilesBackend:
@@ -286,12 +287,11 @@ def _is_store(disk: Disk) -> bool:
 
     Raise an error if it is anything else.
     """
-    raw = disk.read(layout.ABOUT)
+    raw = disk.read(layout.ABOUT, MAX_ABOUT)
     if raw is None:
         others = [name for name in disk.names("") if name not in (layout.LOCK, layout.STAGED) and name[0] != "."]
-        raw = disk.read(
-            layout.ABOUT
-        )  # another process may have created the store in between: it writes this file first
+        # Another process may have created the store in between: it writes this file first.
+        raw = disk.read(layout.ABOUT, MAX_ABOUT)
         if raw is None and others:
             raise UsageError(
                 f"{disk.root} is not a store (it has no {layout.ABOUT}) and not empty (it has {min(others)!r}): "

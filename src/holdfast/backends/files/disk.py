@@ -23,6 +23,7 @@ from holdfast.errors import CorruptError, StoreError
 FOLDER_MODE = 0o700
 DEEPEST = 4  # maximum depth of the folders that we create
 SMALLEST_READ = 4096
+MAX_BYTES = (1 << 31) + (1 << 20)  # of a file that is read as a whole: the largest frame, and what is around it
 COPY_END = ".copy"  # of the copy that replaces a file with other names
 
 _REMEDIES = {
@@ -92,12 +93,18 @@ class Disk:
 
     # -- reading: a missing file is None, or empty ---------------------------------------------------------------------
 
-    def read(self, path: str) -> bytes | None:
+    def read(self, path: str, most: int = MAX_BYTES) -> bytes | None:
+        """Return the content; raise `CorruptError` for more than `most` bytes: a file with holes can have any size."""
         try:
             descriptor, found = self.tree.open_file(path)
         except FileNotFoundError:
             return None
         try:
+            if found.st_size > most:
+                raise CorruptError(
+                    f"{self.at(path)} has {found.st_size:,} bytes, where a store has {most:,} at most: it was not read. "
+                    "It is damaged; restore a backup, or don't use this store"
+                )
             return _read_whole(descriptor, found.st_size)
         finally:
             os.close(descriptor)

@@ -24,6 +24,7 @@ from holdfast.errors import CheckpointNotFoundError
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.diff import BESIDE
 from holdfast.model.run_policy import JOURNAL_KEY, SubagentTrace
+from holdfast.model.safe_repr import safe_repr
 from holdfast.model.snapshot import Snapshot
 
 VALUE_LIMIT = 60
@@ -269,4 +270,4 @@ def _summary(value: Any) -> str:
         return f"{kind} of {measure}: {escape(repr(value[:VALUE_LIMIT]), VALUE_LIMIT)}"
     if isinstance(value, int) and value.bit_length() > 1000:
         return f"int of {value.bit_length()} bits"
-    return escape(repr(value), VALUE_LIMIT)
+    return escape(safe_repr(value), VALUE_LIMIT)

@@ -97,6 +97,11 @@ def _digits(value: int) -> str:
     return str(value) if value.bit_length() < 10_000 else hex(value)
 
 
+def _ratio(value: Fraction) -> str:
+    whole = value.denominator == 1
+    return _digits(value.numerator) if whole else f"{_digits(value.numerator)}/{_digits(value.denominator)}"
+
+
 def _base64(value: bytes | bytearray) -> str:
     return base64.b64encode(value).decode("ascii")
 
@@ -115,7 +120,7 @@ _FORMATS: dict[type, Callable[[Any], Any]] = {
     time: time.isoformat,
     timedelta: _seconds,
     Decimal: str,
-    Fraction: str,
+    Fraction: _ratio,
     UUID: str,
     complex: str,
 }
