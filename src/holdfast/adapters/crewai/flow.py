@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from holdfast.adapters.base.session import ResumableSession, TurnEnd
 from holdfast.adapters.base.turn import FrameworkTurn
 from holdfast.adapters.crewai.credentials import strip_credentials
-from holdfast.adapters.crewai.journal import CrewJournal
+from holdfast.adapters.crewai.journal import AgentTalk, CrewJournal
 from holdfast.adapters.crewai.people import FlowPeople
 from holdfast.adapters.crewai.result import dump_value, load_value
 from holdfast.backends.bridge.step import run_inline
@@ -80,6 +80,7 @@ class FlowRecorder:
 
     def __init__(self, flow: Any, turn: FrameworkTurn) -> None:
         self.journal = CrewJournal(turn)
+        self._talk = self.journal.talk = AgentTalk()
         self._flow = flow
         self._turn = turn
         self._messages: list[dict[str, Any]] = []
@@ -110,7 +111,7 @@ class FlowRecorder:
     def end(self, result: Any) -> TurnEnd:
         if isinstance(result, HumanFeedbackPending):  # raised by a method, not by a provider
             raise result
-        messages = [*self._turn.state.get("messages", []), *self._messages, *self.journal.talk.take()]
+        messages = [*self._turn.state.get("messages", []), *self._messages, *self._talk.take()]
         return TurnEnd(result, dump_value(result), {"flow": dump_state(self._flow), "messages": messages})
 
     def _recorded(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
@@ -140,7 +141,7 @@ class FlowRecorder:
 
     def _dump_method(self, result: Any) -> dict[str, Any]:
         with self._lock:
-            state, messages = dump_state(self._flow), self.journal.talk.take()
+            state, messages = dump_state(self._flow), self._talk.take()
             changes = compare_states(self._known, state)
             self._known = state
             self._messages += messages

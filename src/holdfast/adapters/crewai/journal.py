@@ -40,12 +40,16 @@ _NOT_ASKED = ("files", "raw_tool_call_parts")  # of a message: objects of the pr
 
 
 class CrewJournal:
-    """The calls of one turn: `journal.run(crew.kickoff)`."""
+    """The calls of one turn: `journal.run(crew.kickoff)`.
 
-    def __init__(self, turn: FrameworkTurn) -> None:
+    `history` has the messages before the turn, which an agent sends with each request.
+    """
+
+    def __init__(self, turn: FrameworkTurn, history: Sequence[Mapping[str, Any]] = ()) -> None:
         self.turn = turn
+        self.history = list(history)
         self.usage: Counter[str] = Counter()  # tokens of the turn's requests, replayed ones included
-        self.talk = AgentTalk()
+        self.talk: AgentTalk | None = None  # of a flow: its crews and agents return no messages to us
         self._swapped: list[Any] = []
         self._lock = threading.Lock()
 
@@ -93,7 +97,7 @@ class CrewJournal:
     # -- calls ---------------------------------------------------------------------------------------------------------
 
     def call_model(self, llm: BaseLLM, ask: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        request = _Request(ask, args, kwargs)
+        request = _Request(args, kwargs, self.history)
 
         def asked() -> dict[str, Any]:
             with _within():
@@ -105,7 +109,7 @@ class CrewJournal:
         return self._load(recorded, request, llm)
 
     async def call_model_async(self, llm: BaseLLM, ask: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        request = _Request(ask, args, kwargs)
+        request = _Request(args, kwargs, self.history)
 
         async def asked() -> dict[str, Any]:
             with _within():
@@ -119,7 +123,8 @@ class CrewJournal:
     def _load(self, recorded: Mapping[str, Any], request: _Request, llm: BaseLLM) -> Any:
         usage = recorded.get("usage", {})
         with self._lock:
-            self.talk.add(request.agent, request.messages, recorded)
+            if self.talk is not None:
+                self.talk.add(request.agent, request.messages, recorded)
             self.usage.update(usage)
             if not request.was_asked:  # the answer is replayed: its tokens are counted as those of the others
                 for name, count in usage.items():
@@ -183,7 +188,7 @@ class AgentTalk:
 class _Request:
     """One request to a model: who asks, and what identifies it."""
 
-    def __init__(self, ask: Callable[..., Any], args: Any, kwargs: Any) -> None:
+    def __init__(self, args: Any, kwargs: Any, history: list[Any]) -> None:
         bound = inspect.signature(BaseLLM.call).bind_partial(None, *args, **kwargs).arguments
         messages, tools = bound.get("messages"), bound.get("tools") or ()
         self.response_model = bound.get("response_model")
@@ -192,8 +197,13 @@ class _Request:
         self.messages: list[Any] = [{"role": "user", "content": str(messages)}]
         if isinstance(messages, list) and messages:
             self.messages = messages
+        # The turn stands for the conversation before it: to digest that for each request would take long.
+        known = len(history)
+        begins = next((at for at in (0, 1) if known and self.messages[at : at + known] == history), None)
+        asked = self.messages if begins is None else self.messages[:begins] + self.messages[begins + known :]
         self.identity = {
-            "messages": [_identify(one) for one in messages] if isinstance(messages, Sequence) else messages,
+            "messages": [_identify(one) for one in asked],
+            "is_continued": begins is not None,
             "tools": sorted(_name_of(tool) for tool in tools),
             "output": None if self.response_model is None else self.response_model.__qualname__,
         }

@@ -44,7 +44,7 @@ def reconstruct(checkpoint: Checkpoint, target: Any) -> Any:
     position = 0
     for task, about in zip(target.tasks, state["tasks"], strict=False):
         if about is not None:
-            messages = load_messages(state["messages"][position : position + about["messages"]])
+            messages = load_messages(state["messages"][position : position + about["stored"]])
             task.output = load_task_output(about, messages, task)
             position += about["stored"]
     return target

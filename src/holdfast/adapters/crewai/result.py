@@ -53,8 +53,11 @@ def _dump_message(message: Mapping[str, Any]) -> dict[str, Any]:
 def dump_crew_output(output: CrewOutput, before: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the output as plain data, and the messages that it adds to the `before` of the conversation."""
     added = [one for task in output.tasks_output for one in dump_conversation(task.messages, task.agent, task.raw)]
+    last = output.tasks_output[-1].raw if output.tasks_output else None
     recorded = {
-        **output.model_dump(mode="json", exclude={"tasks_output", "pydantic"}),
+        **output.model_dump(
+            mode="json", exclude={"tasks_output", "pydantic", *(["raw"] if output.raw == last else [])}
+        ),
         "tasks_output": [dump_task_output(task) for task in output.tasks_output],
         "before": before,
     }
@@ -67,10 +70,11 @@ def load_crew_output(recorded: Mapping[str, Any], messages: Sequence[Any], tasks
     """Return the output. `tasks` are the crew's: they know the classes of structured outputs."""
     position, loaded = recorded["before"], []
     for about, task in zip(recorded["tasks_output"], [*tasks, *([None] * len(recorded["tasks_output"]))], strict=False):
-        own = messages[position : position + about["messages"]]
-        loaded.append(load_task_output(about, load_messages(own), task))
+        own = load_messages(messages[position : position + about["stored"]])
+        loaded.append(load_task_output(about, own, task))
         position += about["stored"]
     plain = {name: value for name, value in recorded.items() if name not in ("tasks_output", "pydantic", "before")}
+    plain.setdefault("raw", loaded[-1].raw if loaded else "")
     output = CrewOutput(**{**plain, "token_usage": UsageMetrics(**plain["token_usage"])}, tasks_output=loaded)
     if recorded.get("pydantic") is not None and loaded:
         output.pydantic = loaded[-1].pydantic
@@ -78,37 +82,47 @@ def load_crew_output(recorded: Mapping[str, Any], messages: Sequence[Any], tasks
 
 
 def dump_task_output(task: TaskOutput) -> dict[str, Any]:
-    plain = task.model_dump(mode="json", exclude={"messages", "pydantic", "summary"}, exclude_none=True)
+    said = [*task.messages, *_missing_answer(task.messages, task.raw)]
+    left_out = {"messages", "pydantic", "summary", *(["raw"] if _says(said, task.raw) else [])}
+    plain = task.model_dump(mode="json", exclude=left_out, exclude_none=True)
     if task.pydantic is not None:
         plain["pydantic"] = task.pydantic.model_dump(mode="json")
-    stored = len(task.messages) + len(_missing_answer(task.messages, task.raw))
-    return {**plain, "messages": len(task.messages), "stored": stored}
+    return {**plain, "messages": len(task.messages), "stored": len(said)}
+
+
+def _says(messages: Sequence[Mapping[str, Any]], text: str) -> bool:
+    """Return whether a text is that of the last message, and need not be stored a second time."""
+    return bool(messages) and messages[-1].get("content") == text
 
 
 def load_task_output(about: Mapping[str, Any], messages: list[dict[str, Any]], task: Any) -> TaskOutput:
     kind = getattr(task, "output_pydantic", None) or getattr(task, "response_model", None)
-    output = TaskOutput(
-        **{name: value for name, value in about.items() if name not in ("messages", "stored", "pydantic")}
-    )
+    plain = {name: value for name, value in about.items() if name not in ("messages", "stored", "pydantic")}
+    output = TaskOutput(**{"raw": messages[-1].get("content") if messages else "", **plain})
     output.pydantic = _load_model(about.get("pydantic"), kind)
-    output.messages = messages
+    output.messages = messages[: about["messages"]]
     return output
 
 
 # -- agents ------------------------------------------------------------------------------------------------------------
 
 
-def dump_agent_output(output: LiteAgentOutput) -> dict[str, Any]:
-    recorded: dict[str, Any] = output.model_dump(mode="json", exclude={"messages", "pydantic"}, exclude_none=True)
+def dump_agent_output(output: LiteAgentOutput, added: Sequence[Mapping[str, Any]], before: int) -> dict[str, Any]:
+    """Return the output as plain data; it `added` these messages to the `before` of the conversation."""
+    left_out = {"messages", "pydantic", *(["raw"] if _says(added, output.raw) else [])}
+    recorded: dict[str, Any] = output.model_dump(
+        mode="json", exclude=left_out, exclude_none=True, exclude_defaults=True
+    )
     if output.pydantic is not None:
         recorded["pydantic"] = output.pydantic.model_dump(mode="json")
-    return recorded
+    return {**recorded, "before": before, "added": len(added)}
 
 
 def load_agent_output(recorded: Mapping[str, Any], messages: Sequence[Any], kind: Any) -> LiteAgentOutput:
     plain = {name: value for name, value in recorded.items() if name not in ("pydantic", "before", "added")}
     first = recorded["before"]
-    output = LiteAgentOutput(**plain, messages=load_messages(messages[first : first + recorded["added"]]))
+    own = load_messages(messages[first : first + recorded["added"]])
+    output = LiteAgentOutput(**{"raw": own[-1].get("content") if own else "", **plain}, messages=own)
     output.pydantic = _load_model(recorded.get("pydantic"), kind)
     return output
 

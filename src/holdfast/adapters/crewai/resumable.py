@@ -124,12 +124,11 @@ class ResumableCrewAgent:
 
         def body(turn_: FrameworkTurn) -> TurnEnd:
             history = turn_.state.get("messages", [])
-            journal = CrewJournal(turn_)
-            said = [*load_messages(history), *given]
-            output = journal.run(lambda: self.agent.kickoff(said, **options))
+            journal = CrewJournal(turn_, load_messages(history))
+            output = journal.run(lambda: self.agent.kickoff([*journal.history, *given], **options))
             asked = len(history) + len(given) + sum(one["role"] == "system" for one in output.messages[:1])
             added = dump_conversation([*given, *output.messages[asked:]], self.agent.role, output.raw)
-            recorded = {**dump_agent_output(output), "before": len(history), "added": len(added)}
+            recorded = dump_agent_output(output, added, len(history))
             return TurnEnd(output, recorded, {"messages": [*history, *added]})
 
         def load(recorded: Mapping[str, Any]) -> LiteAgentOutput:
