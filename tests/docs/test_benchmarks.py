@@ -61,7 +61,9 @@ def test_work_grows_no_faster_than_it_may(tmp_path: Path, store: str):
     assert done.returncode == 0, done.stdout + done.stderr
     growth = json.loads((tmp_path / "growth.json").read_text())["growth"]
     [ways] = growth.values()
-    assert {one["operation"] for one in ways["more sessions"]} >= {"save", "latest()", "find(ending)", "verify"}
+    by_operation = {one["operation"]: one["counts"] for one in ways["more sessions"]}
+    assert by_operation.keys() >= {"save", "latest()", "find(ending)", "verify"}
+    assert all(count > 1 for counts in by_operation["verify"] for count in counts.values())  # each kind is counted
 
 
 @pytest.mark.slow
