@@ -13,14 +13,15 @@ whether a caller is alone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary, ref
 
 from holdfast.backends.bridge.asyncio_base import AsyncioBridge
+from holdfast.backends.bridge.read_batch import ReadBatch
 from holdfast.backends.commit_outcomes import fail_each, separate
-from holdfast.backends.port import AsyncBackend, Commit
+from holdfast.backends.port import AsyncBackend, Commit, Record, Row, RowKey
 from holdfast.errors import StoreError
 
 T = TypeVar("T")
@@ -31,10 +32,12 @@ WORTH_HALVING = 16  # trees: while nothing is under way, as many are split into 
 
 
 class _Lane:
-    """The commits of one event loop."""
+    """The commits and small reads of one event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = ref(loop)
+        self.rows: ReadBatch[RowKey, Row | None] | None = None
+        self.records: ReadBatch[bytes, Record | None] | None = None
         self.waiting: list[Waiting] = []
         self.busy: set[bytes] = set()  # trees of commits that are under way
         self.workers: set[asyncio.Task[None]] = set()
@@ -85,6 +88,18 @@ class AsyncBridge(AsyncioBridge):
     async def _call(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return await method(*args, **kwargs)
 
+    async def rows(self, keys: Sequence[RowKey]) -> list[Row | None]:
+        lane = self._this_lane()
+        if lane.rows is None:
+            lane.rows = ReadBatch(self.backend.rows)
+        return await lane.rows.get(keys)
+
+    async def records(self, ids: Sequence[bytes]) -> list[Record | None]:
+        lane = self._this_lane()
+        if lane.records is None:
+            lane.records = ReadBatch(self.backend.records)
+        return await lane.records.get(ids)
+
     async def wait_for_commit(self, seen: int, seconds: float) -> bool:
         wait_for_notify = getattr(self.backend, "wait_for_notify", None)
         if wait_for_notify is None or seconds <= 0:
@@ -107,9 +122,7 @@ class AsyncBridge(AsyncioBridge):
 
     def commit(self, commit: Commit) -> Awaitable[None]:
         loop = asyncio.get_running_loop()
-        lane = self._last_lane
-        if lane is None or lane.loop() is not loop:
-            lane = self._last_lane = self._lane_of(loop)
+        lane = self._this_lane()
         if lane.is_alone and lane.is_idle:
             own = lane.left_to_caller = _Own(self, lane, commit)
             loop.call_soon(self._queue_up, lane, own)
@@ -117,6 +130,13 @@ class AsyncBridge(AsyncioBridge):
         if lane.left_to_caller is not None:  # it is no longer alone, and comes first
             self._queue_up(lane, lane.left_to_caller)
         return self._wait(lane, commit, loop)
+
+    def _this_lane(self) -> _Lane:
+        loop = asyncio.get_running_loop()
+        lane = self._last_lane
+        if lane is None or lane.loop() is not loop:
+            lane = self._last_lane = self._lane_of(loop)
+        return lane
 
     def _lane_of(self, loop: asyncio.AbstractEventLoop) -> _Lane:
         lane = self._lanes.get(loop)
