@@ -1,4 +1,4 @@
-"""Settings of other programs in a project, which may come from a stranger: regular files within it only."""
+"""Settings of other programs in a project: regular files within it only, as it may be a stranger's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A check of the keys of MessagePack maps that another program wrote, before the C decoder builds dicts.
+"""A check of the keys of other programs' MessagePack maps, before the C decoder builds dicts.
 
 Holdfast's own maps have text keys only, whose hashes no file can know. Other programs also write
 arrays as keys, which become tuples: all tuples of -1 and -2 of one length have the same hash, and a

@@ -94,7 +94,7 @@ class Disk:
     # -- reading: a missing file is None, or empty ---------------------------------------------------------------------
 
     def read(self, path: str, most: int = MAX_BYTES) -> bytes | None:
-        """Return the content; raise `CorruptError` for more than `most` bytes: a file with holes can have any size."""
+        """Return the content; raise `CorruptError` if it is longer than `most`, as a file with holes may be."""
         try:
             descriptor, found = self.tree.open_file(path)
         except FileNotFoundError:

@@ -37,7 +37,7 @@ def refuse_hot_journal(path: Path) -> None:
 
 
 def rolled_back_copy(path: Path, limit: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:
-    """Return a temporary copy of a store, rolled back and with this schema. `limit` bounds the calls on it."""
+    """Return a temporary copy of a store, rolled back and upgraded. `limit` bounds the calls on it."""
     with tempfile.TemporaryDirectory(prefix="holdfast-") as scratch:
         copied = Path(scratch, "store.db")
         # The journal first: with it, a file that another process is rolling back becomes whole, too.

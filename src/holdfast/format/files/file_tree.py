@@ -127,7 +127,10 @@ def refuse_homeless(paths: Iterable[tuple[bytes, Kind]]) -> None:
     directories = {path for path, kind in listed if kind == "dir"} | {b""}
     for path, _ in listed:
         if path.rpartition(b"/")[0] not in directories:
-            raise _misplaced(f"{path!r:.80} is in no directory")
+            raise CorruptError(
+                f"the tree of a snapshot is malformed ({path!r:.80} is in no directory): holdfast makes none like it, "
+                "and nothing was written"
+            )
 
 
 async def find(root: bytes, path: bytes, load: Load) -> FileEntry | None:
