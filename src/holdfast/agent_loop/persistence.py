@@ -178,7 +178,7 @@ class PlainAgentStore:
         is_doubted = any(one.key == decision.key for one in unknown_calls.of_state(state))
         return in_doubt(decision.tool) if is_doubted else not_recorded(decision.tool)
 
-    async def started(self, key: str, call: ToolCall, state: AgentState) -> Outcome | None:  # noqa: ARG002 - as `AgentStore`
+    async def started(self, key: str, call: ToolCall, state: AgentState) -> Outcome | None:  # noqa: ARG002 - a port
         return UNKNOWN if any(one.key == key for one in unknown_calls.of_state(state)) else None
 
 
@@ -276,7 +276,7 @@ class RunKeeper:
         await self.save(after, tool.name)
         return after
 
-    async def outcome(self, decision: ModelDecision, state: AgentState) -> Outcome:  # noqa: ARG002 - as `AgentStore`
+    async def outcome(self, decision: ModelDecision, state: AgentState) -> Outcome:  # noqa: ARG002 - a port
         core, tool = self._run._core, decision.tool
         asked = self._asked(decision, tool.fn)
         known = core.journal.get(asked.place)
@@ -303,7 +303,7 @@ class RunKeeper:
             return Outcome(CallOutcome.FAILED, words="it was carried out on another branch of this conversation")
         return Outcome(CallOutcome.FINISHED, decode(entry.result))
 
-    async def started(self, key: str, call: ToolCall, state: AgentState) -> Outcome | None:  # noqa: ARG002 - as `AgentStore`
+    async def started(self, key: str, call: ToolCall, state: AgentState) -> Outcome | None:  # noqa: ARG002 - a port
         core = self._run._core
         decode = core.ctx.codec.decode
         for one in await ledger.of_tree(core.ctx, core.tree):

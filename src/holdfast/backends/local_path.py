@@ -60,6 +60,7 @@ def refuse_links(directory: str | os.PathLike[str], *names: str) -> None:
         place /= name
         if place.is_symlink():
             raise UsageError(
-                f"{place} is a symbolic link: a store that is found by its default name must be in its directory itself. "
+                f"{place} is a symbolic link: a store that is found by its default name must be in its directory "
+                "itself. "
                 "If you mean the store that the link leads to, name it by its path (--store, or the path of the client)"
             )

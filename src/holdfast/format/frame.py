@@ -46,7 +46,7 @@ def all_compressed(contents: Sequence[bytes], deflate: zstandard.ZstdCompressor)
     packed = deflate.multi_compress_to_buffer([*contents])
     parts = map(packed.__getitem__, range(len(packed)))
     return [
-        b"".join((ZSTD, part)) if len(part) < len(content) else RAW + content  # type: ignore[arg-type]  # it is a buffer
+        b"".join((ZSTD, part)) if len(part) < len(content) else RAW + content  # type: ignore[arg-type]  # a buffer
         for content, part in zip(contents, parts, strict=True)
     ]
 

@@ -43,7 +43,8 @@ async def adopt(
         line = await lookup.load_tip(ctx, session)
         if line.tree is not None and line.tree != fork.tree:
             raise UsageError(
-                f"session {parent!r:.60} is no relative of {fork_session!r:.60}: only a fork of it, or of one that it was forked "
+                f"session {parent!r:.60} is no relative of {fork_session!r:.60}: only a fork of it, or of one that it "
+                "was forked "
                 "from, can be adopted"
             )
         leasing.refuse(ctx, parent, line.head, None)

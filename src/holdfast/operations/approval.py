@@ -208,7 +208,8 @@ async def use(ctx: StoreContext, held: ApprovalRow, *, session_id: str, digest: 
     approval = held.approval
     if approval.session_id != session_id:
         raise ApprovalError(
-            f"approval {approval.short_id} is for session {approval.session_id!r:.60}, not for {session_id!r:.60}: forks "
+            f"approval {approval.short_id} is for session {approval.session_id!r:.60}, not for {session_id!r:.60}: "
+            "forks "
             "and other sessions inherit none. Ask for one",
             approval.approval_id,
         )
@@ -216,7 +217,8 @@ async def use(ctx: StoreContext, held: ApprovalRow, *, session_id: str, digest: 
         raise _refusal(approval)
     if approval.may_run != digest:
         raise ApprovalError(
-            f"approval {approval.short_id} is for another call of {approval.call.tool!r:.60} than this one: tool, identity "
+            f"approval {approval.short_id} is for another call of {approval.call.tool!r:.60} than this one: tool, "
+            "identity "
             "and all arguments must be those that were approved. Ask for this call",
             approval.approval_id,
         )
@@ -355,7 +357,8 @@ def _pending(approval: Approval) -> ApprovalPendingError:
     asked = f" by {approval.approvers!r:.60}" if approval.approvers else ""
     return ApprovalPendingError(
         f"{approval.call.tool!r:.60} of session {approval.session_id!r:.60} waits for approval{asked}, until "
-        f"{_time(approval.expires_at)}: `holdfast approve {approval.short_id}`, or `holdfast reject {approval.short_id}`, "
+        f"{_time(approval.expires_at)}: `holdfast approve {approval.short_id}`, or `holdfast reject "
+        f"{approval.short_id}`, "
         "then go on",
         approval.approval_id,
     )
@@ -385,18 +388,21 @@ def _refusal(approval: Approval) -> ApprovalError:
     if approval.status is ApprovalStatus.USED:
         assert approval.ended_at is not None
         return ApprovalError(
-            f"approval {approval.short_id} was used on {_time(approval.ended_at)} by {approval.used_by}: it counts once. "
+            f"approval {approval.short_id} was used on {_time(approval.ended_at)} by {approval.used_by}: it counts "
+            "once. "
             "Ask for another one",
             id_,
         )
     if approval.status is ApprovalStatus.VOID:
         return ApprovalError(
-            f"approval {approval.short_id} is void: its session was rolled back or asked for another call in its place, or it "
+            f"approval {approval.short_id} is void: its session was rolled back or asked for another call in its "
+            "place, or it "
             "was given with arguments that the tool does not take. Ask again",
             id_,
         )
     return ApprovalError(
-        f"approval {approval.short_id} expired on {_time(approval.expires_at)}: ask again, with a longer time if people need "
+        f"approval {approval.short_id} expired on {_time(approval.expires_at)}: ask again, with a longer time if "
+        "people need "
         "it",
         id_,
     )

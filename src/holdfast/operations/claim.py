@@ -54,7 +54,8 @@ async def claim(
     target = handoff.header.get("to")
     if target is None:
         raise UsageError(
-            f"checkpoint {ids.to_text(id_)} is not addressed to an agent: only a handoff can be claimed. `inbox` lists those "
+            f"checkpoint {ids.to_text(id_)} is not addressed to an agent: only a handoff can be claimed. `inbox` lists "
+            "those "
             "of an agent, `lease` gives the right to go on with any session"
         )
     if target != agent_id:
@@ -117,7 +118,8 @@ def _claimed(handoff: StoredRecord, entry: Claimed, head: rows.Head) -> LeaseHel
     holder = rows.session_name(entry.holder)
     until = datetime.fromtimestamp(head.lease.expires_at_us / 1e6, UTC)
     message = (
-        f"handoff {ids.to_text(handoff.id)} was claimed by {holder!r:.60} on {_moment(entry.at_us)}, who holds it until "
+        f"handoff {ids.to_text(handoff.id)} was claimed by {holder!r:.60} on {_moment(entry.at_us)}, who holds it "
+        "until "
         f"{until:%Y-%m-%d %H:%M:%S} UTC or longer: take another one, or `wait` for it to be given back"
     )
     return LeaseHeldError(message, holder, until)
@@ -127,7 +129,8 @@ def _over(handoff: StoredRecord, entry: FollowUp) -> ConflictError:
     this, next_ = ids.to_text(handoff.id), ids.to_text(entry.next)
     if entry.passed_on:
         return ConflictError(
-            f"handoff {this} was handed on, on {_moment(entry.at_us)}, as {next_}: that one can be claimed by the agent "
+            f"handoff {this} was handed on, on {_moment(entry.at_us)}, as {next_}: that one can be claimed by the "
+            "agent "
             "it is addressed to"
         )
     return ConflictError(

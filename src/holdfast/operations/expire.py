@@ -102,7 +102,8 @@ def _session(commit: Commit) -> str | None:
 
 def _too_late(id_: bytes) -> CheckpointExpiredError:
     return CheckpointExpiredError(
-        f"checkpoint {ids.to_text(id_)} can't be brought back: its time to live is over, or `gc` has removed what it held "
+        f"checkpoint {ids.to_text(id_)} can't be brought back: its time to live is over, or `gc` has removed what it "
+        "held "
         "since it expired"
     )
 

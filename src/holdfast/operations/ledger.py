@@ -118,7 +118,8 @@ async def resolve(
         lacks_result = entry.is_not_kept and outcome == "done"
         if outcome != "acknowledge" and entry.state not in IN_DOUBT and not lacks_result:
             raise ConflictError(
-                f"effect {ids.to_text(id_)} ({entry.tool!r:.60}) is not in doubt: it is {entry.state}. Nothing was changed"
+                f"effect {ids.to_text(id_)} ({entry.tool!r:.60}) is not in doubt: it is {entry.state}. Nothing was "
+                "changed"
             )
         if outcome != "acknowledge":
             await _refuse_in_flight(ctx, entry)
@@ -161,7 +162,8 @@ async def is_in_flight(ctx: StoreContext, entry: LedgerEntry) -> bool:
 async def _refuse_in_flight(ctx: StoreContext, entry: LedgerEntry) -> None:
     if entry.state is not EffectState.UNKNOWN and await is_in_flight(ctx, entry):
         raise ConflictError(
-            f"effect {ids.to_text(entry.id)} ({entry.tool!r:.60}) is being carried out right now, by the run of session "
+            f"effect {ids.to_text(entry.id)} ({entry.tool!r:.60}) is being carried out right now, by the run of "
+            "session "
             f"{entry.session!r:.60}: wait until that run has ended"
         )
 

@@ -111,7 +111,8 @@ def acknowledged(
     for id_ in acknowledge:
         if id_ not in known:
             raise UsageError(
-                f"acknowledge: {id_!r:.60} is not among what would be left behind: {', '.join(sorted(known)) or 'nothing is'}"
+                f"acknowledge: {id_!r:.60} is not among what would be left behind: "
+                f"{', '.join(sorted(known)) or 'nothing is'}"
             )
     return [
         entry.now("acknowledged", ctx.now_us(), by, note, acknowledged=True).write(entry)

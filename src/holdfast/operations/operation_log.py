@@ -152,7 +152,8 @@ async def next_redo(ctx: StoreContext, accepts: Callable[[OperationEntry], bool]
             if found.kind == UNDO and accepts(found):
                 undone = found
     raise CheckpointNotFoundError(
-        "there is nothing to redo: nothing was undone since the last operation, or it was redone. `holdfast op log` lists what "
+        "there is nothing to redo: nothing was undone since the last operation, or it was redone. `holdfast op log` "
+        "lists what "
         "is undone, and `holdfast redo ID` does one of them again"
     )
 
@@ -166,7 +167,8 @@ async def named(ctx: StoreContext, ref: str, kind: str) -> OperationStep:
     digits = ref.replace("-", "").lower()
     if not ids.is_like_id(digits):
         raise UsageError(
-            f"{ref!r:.60} is no operation: it is named by its id, or by the last {ids.SHORT_ID_LENGTH} or more digits of it"
+            f"{ref!r:.60} is no operation: it is named by its id, or by the last {ids.SHORT_ID_LENGTH} or more digits "
+            "of it"
         )
     meant: dict[bytes, OperationEntry] = {}
     found: list[tuple[OperationStep, OperationEntry]] = []
@@ -178,7 +180,8 @@ async def named(ctx: StoreContext, ref: str, kind: str) -> OperationStep:
             found.append((step, meant[one.id]))
     if not found:
         raise CheckpointNotFoundError(
-            f"there is no operation {ref!r:.60} in the log. `holdfast op log` lists those that are there; gc keeps the newest "
+            f"there is no operation {ref!r:.60} in the log. `holdfast op log` lists those that are there; gc keeps the "
+            "newest "
             f"{KEPT}"
         )
     if len(found) > 1:

@@ -88,7 +88,8 @@ async def put_back(ctx: StoreContext, change: LoggedChange, origin: Origin) -> N
     def changed(hold: Hold) -> Hold:
         if pinned_of(hold) != now:
             raise ConflictError(
-                f"{ids.to_text(id_)} was pinned, unpinned or given another note since: it is left as it is. `holdfast pin` "
+                f"{ids.to_text(id_)} was pinned, unpinned or given another note since: it is left as it is. `holdfast "
+                "pin` "
                 "lists what is pinned"
             )
         return (

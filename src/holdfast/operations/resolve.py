@@ -40,12 +40,14 @@ async def resolve(ctx: StoreContext, ref: str) -> bytes:
     chosen = ref_syntax.choose(place, line)
     if chosen is None and damage is not None:
         raise CorruptError(
-            f"{ref!r:.80} can't be looked for: the line of {ids.to_text(base)} can be followed for {len(line)} checkpoints, and then "
+            f"{ref!r:.80} can't be looked for: the line of {ids.to_text(base)} can be followed for {len(line)} "
+            "checkpoints, and then "
             f"there is damage: {damage}. Name the checkpoint by its id: `holdfast timeline` lists those that are intact"
         ) from damage
     if chosen is None:
         raise CheckpointNotFoundError(
-            f"{ref!r:.80} means no checkpoint: the line of {ids.to_text(base)} has {len(line)} that can be restored, and "
+            f"{ref!r:.80} means no checkpoint: the line of {ids.to_text(base)} has {len(line)} that can be restored, "
+            "and "
             "none is there. `holdfast timeline` lists steps, names and dates"
         )
     return ids.from_text(chosen.checkpoint_id)

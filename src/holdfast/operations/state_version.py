@@ -31,15 +31,18 @@ def check_parent(ctx: StoreContext, request: SaveRequest, version: int, parent: 
     if is_own and was > version and request.state_version is None:
         raise NewerStateError(
             f"session {request.session_id!r:.60} stands at {ids.to_text(parent.id)}, whose state version is {was}, and "
-            f"this save does not say its own: the program knows only version {version} of agent {request.agent_id!r:.60}. "
-            f"Nothing was saved. Run the newer program, or say which it is: state_version={was} or state_version={version}"
+            f"this save does not say its own: the program knows only version {version} of agent "
+            f"{request.agent_id!r:.60}. "
+            f"Nothing was saved. Run the newer program, or say which it is: state_version={was} or "
+            f"state_version={version}"
         )
     if not request.append:
         return
     expected = version if is_own else ctx.migrations.newest(parent.header["agent"]) or was
     if was != expected:
         raise UsageError(
-            f"append: the parent {ids.to_text(parent.id)} has state version {was}, and what would follow its lists is of "
+            f"append: the parent {ids.to_text(parent.id)} has state version {was}, and what would follow its lists is "
+            "of "
             f"version {expected}. Save the whole state once (`latest` gives it, migrated), then append to that"
         )
 

@@ -69,7 +69,8 @@ async def _looked_up(ctx: StoreContext, key: RowKey) -> Standing:
 
 def stands_elsewhere(name: str, there: TagRow, moves: str, outcome: str) -> ConflictError:
     return ConflictError(
-        f"tag {name!r:.60} stands at {ids.to_text(there.checkpoint)} already. {moves}; another name leaves it where it is. {outcome}"
+        f"tag {name!r:.60} stands at {ids.to_text(there.checkpoint)} already. {moves}; another name leaves it where it "
+        f"is. {outcome}"
     )
 
 
@@ -116,7 +117,8 @@ async def put_back(ctx: StoreContext, change: LoggedChange, origin: Origin) -> N
         if (None if there is None else list(there)) != now:
             at = "gone" if there is None else f"at {ids.to_text(there.checkpoint)}"
             raise ConflictError(
-                f"tag {head.session_name(raw)!r:.60} was moved since: it is {at} now, and is left so. `holdfast tag` lists the "
+                f"tag {head.session_name(raw)!r:.60} was moved since: it is {at} now, and is left so. `holdfast tag` "
+                "lists the "
                 "tags"
             )
         try:

@@ -64,7 +64,8 @@ async def refuse_moved_on(ctx: StoreContext, entry: OperationEntry, change: Logg
         f" `holdfast rollback {session!r:.60} {ids.to_text(change.before)[-8:]}` moves it there all the same"
     )  # fmt: skip
     raise ConflictError(
-        f"session {session!r:.60} has gone on since: it stands at {_id(stands_at)}, and operation {ids.to_text(entry.id)} had "
+        f"session {session!r:.60} has gone on since: it stands at {_id(stands_at)}, and operation "
+        f"{ids.to_text(entry.id)} had "
         f"left it at {_id(change.after)}. Nothing was changed.{back}"
     )
 
@@ -101,7 +102,8 @@ async def _to_nothing(ctx: StoreContext, entry: OperationEntry, change: LoggedCh
         await ctx.backend.commit(Commit(tree=tree, rows=[write, *logged]))
     except CommitConflict:
         raise ConflictError(
-            f"session {session!r:.60} moved while operation {ids.to_text(entry.id)} was being undone. Look at `latest`, then "
+            f"session {session!r:.60} moved while operation {ids.to_text(entry.id)} was being undone. Look at "
+            "`latest`, then "
             "decide again"
         ) from None
 
@@ -118,7 +120,8 @@ async def _life(
     done, left = await unexpire.with_heads(ctx, id_, heads, origin)
     if not done:
         raise ConflictError(
-            f"checkpoint {ids.to_text(id_)} was brought back since: operation {ids.to_text(entry.id)} is not in force any more"
+            f"checkpoint {ids.to_text(id_)} was brought back since: operation {ids.to_text(entry.id)} is not in force "
+            "any more"
         )
     return left
 
@@ -156,7 +159,8 @@ async def _begun(
     [there] = await ctx.backend.records([begun.after])
     if head is None or there is None or head[0].checkpoint != begun.after:
         raise ConflictError(
-            f"session {session!r:.60} has gone on since it was begun: it stands at {_id(head[0].checkpoint if head else None)}. "
+            f"session {session!r:.60} has gone on since it was begun: it stands at "
+            f"{_id(head[0].checkpoint if head else None)}. "
             "It is left as it is; `holdfast expire` ends its checkpoints"
         )
     leasing.refuse(ctx, session, head[0], None)

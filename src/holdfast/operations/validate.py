@@ -34,7 +34,8 @@ PARAMETERS = frozenset(
 )  # fmt: skip
 SHORTENED = {  # common names for a parameter that difflib would not match
     "step": "step_index' or 'step_name", "state": "execution_state", "session": "session_id",
-    "parent": "parent_id", "agent": "agent_id", "checkpoint": "checkpoint_id", "ttl": "ttl_seconds", "head": "expect_head",
+    "parent": "parent_id", "agent": "agent_id", "checkpoint": "checkpoint_id", "ttl": "ttl_seconds",
+    "head": "expect_head",
     "pinned": "pin",
 }  # fmt: skip
 RESERVED = frozenset(
@@ -277,7 +278,8 @@ def step(value: Any) -> int | None:
 
 def no_step_follows() -> UsageError:
     return UsageError(
-        "the parent's step_index is 2**63 - 1, the largest that there is, so it can't be counted on from: save with a step_index"
+        "the parent's step_index is 2**63 - 1, the largest that there is, so it can't be counted on from: save with a "
+        "step_index"
     )
 
 

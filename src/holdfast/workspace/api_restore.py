@@ -254,7 +254,8 @@ class WorkspaceRestore:
         for path in named:
             if await snapshot_read.find(self._opened.ctx, target, path) is None and not self._opened.is_there(path):
                 raise CheckpointNotFoundError(
-                    f"nothing was restored: {os.fsdecode(path)!r:.120} is neither among the files of that checkpoint nor in "
+                    f"nothing was restored: {os.fsdecode(path)!r:.120} is neither among the files of that checkpoint "
+                    "nor in "
                     f"{str(self._opened.path)!r:.120}"
                 )
         return tuple(named)

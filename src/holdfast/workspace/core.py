@@ -79,7 +79,8 @@ class WorkspaceCore:
         if found is not None:
             return found
         raise CheckpointNotFoundError(
-            f"checkpoint {at} has no snapshot of files, and none before it has one. `save(..., workspace=...)` takes one"
+            f"checkpoint {at} has no snapshot of files, and none before it has one. `save(..., workspace=...)` takes "
+            "one"
         )
 
     async def changes_since(self, tree: bytes) -> list[FileChange]:

@@ -84,7 +84,8 @@ class Budget:
         self.check_time()
         if size > self._limits.max_file_bytes:
             raise OverBudgetError(
-                f"{os.fsdecode(path)!r:.80} has {size:,} bytes, more than {self._limits.max_file_bytes:,} (max_file_bytes)"
+                f"{os.fsdecode(path)!r:.80} has {size:,} bytes, more than {self._limits.max_file_bytes:,} "
+                "(max_file_bytes)"
             )
 
 
@@ -119,7 +120,8 @@ def checked_root(path: str | os.PathLike[str]) -> Path:
         raise UsageError("the root of the file system can't be a workspace: name the directory that the agent works in")
     if home is not None and (root == home or root in home.parents):
         raise UsageError(
-            f"{str(root)!r:.120} is or contains the home directory: it can't be a workspace. Name the project's directory"
+            f"{str(root)!r:.120} is or contains the home directory: it can't be a workspace. Name the project's "
+            "directory"
         )
     return root
 
@@ -128,7 +130,8 @@ def refuse_if_gone(root: Path) -> None:
     """Raise if the directory of an open workspace is not there any more."""
     if not root.is_dir():
         raise UsageError(
-            f"the workspace {str(root)!r:.120} is not there any more. Make the directory again, empty, to restore its files"
+            f"the workspace {str(root)!r:.120} is not there any more. Make the directory again, empty, to restore its "
+            "files"
         )
 
 
@@ -156,8 +159,10 @@ def left_out_for_store(root: Path, store: Path | None) -> frozenset[bytes]:
             parts = real.relative_to(root).parts
             if STORE_DIRECTORY not in parts[:-1]:
                 raise UsageError(
-                    f"the store {str(store)!r:.120} is inside the workspace {str(root)!r:.120}: a snapshot would hold its "
-                    f"own store. Keep the store in a directory named {STORE_DIRECTORY!r}, which is left out, or elsewhere"
+                    f"the store {str(store)!r:.120} is inside the workspace {str(root)!r:.120}: a snapshot would hold "
+                    "its "
+                    f"own store. Keep the store in a directory named {STORE_DIRECTORY!r}, which is left out, or "
+                    "elsewhere"
                 )
             never.add(os.fsencode("/".join(parts[: parts.index(STORE_DIRECTORY) + 1])))
     return frozenset(never)

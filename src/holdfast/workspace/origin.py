@@ -104,8 +104,10 @@ async def refuse_another(opened: WorkspaceCore, snapshot: Snapshot, checkpoint_i
     if checkpoint_id is not None and await _are_relatives(opened.ctx, checkpoint_id, snapshot.home, here):
         return
     raise UsageError(
-        f"nothing was restored: these are the files of {snapshot.home.text!r:.120}, not of {str(opened.path)!r:.120}, and would take "
-        "the place of all that is here. Restore them there (`--dir`), or make a directory of them (`fork`); any_directory=True "
+        f"nothing was restored: these are the files of {snapshot.home.text!r:.120}, not of {str(opened.path)!r:.120}, "
+        "and would take "
+        "the place of all that is here. Restore them there (`--dir`), or make a directory of them (`fork`); "
+        "any_directory=True "
         "(`holdfast restore REF --any-directory`) restores them here all the same"
     )
 

@@ -94,8 +94,13 @@ async def _step(ctx: StoreContext, kind: str, terms: UndoTerms) -> OperationStep
 
 
 async def _take_files(
-    ctx: StoreContext, step: OperationStep, path: bytes, terms: UndoTerms, origin: Origin, open_directory: Callable[[str], WorkspaceCore]
-) -> RestoreReport:  # fmt: skip
+    ctx: StoreContext,
+    step: OperationStep,
+    path: bytes,
+    terms: UndoTerms,
+    origin: Origin,
+    open_directory: Callable[[str], WorkspaceCore],
+) -> RestoreReport:
     named, given, name = ids.to_text(step.operation.id), terms.directory, os.fsdecode(path)
     if given is not None and os.fsencode(given.path) != path:
         raise UsageError(
@@ -104,18 +109,21 @@ async def _take_files(
         )
     if given is None and not is_expected(Path(name), store_on_disk(ctx)):
         raise UsageError(
-            f"operation {named} was about the files of {name!r:.300}, outside the directory of this store: nothing was changed. "
+            f"operation {named} was about the files of {name!r:.300}, outside the directory of this store: nothing was "
+            "changed. "
             "If you want that directory's files changed, name it: workspace=..."
         )
     if given is None and not await ctx.backend.run_in_thread(Path(name).is_dir):
         raise CheckpointNotFoundError(
-            f"operation {named} was about the files of {name!r:.120}, which is not there: it was made on another machine, or the "
+            f"operation {named} was about the files of {name!r:.120}, which is not there: it was made on another "
+            "machine, or the "
             "directory was moved or removed"
         )
     later = await operation_log.files_since(ctx, step, path)
     if later is not None:
         raise ConflictError(
-            f"operation {ids.to_text(later.id)} ({later.kind}) has changed the files of {name!r:.120} later: undo that one "
+            f"operation {ids.to_text(later.id)} ({later.kind}) has changed the files of {name!r:.120} later: undo that "
+            "one "
             f"first (`holdfast undo {ids.to_text(later.id)[-8:]}`)"
         )
     return await _restore(given if given is not None else open_directory(name), terms, origin, step.last)

@@ -68,7 +68,7 @@ class HoldfastCheckpointStorage:
         return self._session_id or workflow_name
 
     async def _entries(self, workflow_name: str) -> list[Any]:
-        """Return a workflow's checkpoints without their states, oldest first; of one that was saved twice, the newer."""
+        """Return a workflow's checkpoints without their states, oldest first, each in its newest form."""
         listed = await self._store.client.timeline(self._session_of(workflow_name), limit=None)
         known: dict[str, Any] = {}
         for entry in reversed(listed):

@@ -36,7 +36,8 @@ def reconstruct(checkpoint: Checkpoint, target: RawAgent | Workflow) -> Any:
     if wanted not in state:
         kind = "workflow" if isinstance(target, Workflow) else "agent"
         raise UsageError(
-            f"checkpoint {checkpoint.checkpoint_id} of session {checkpoint.session_id!r:.60} has no state of such a target ({kind}): it was saved for "
+            f"checkpoint {checkpoint.checkpoint_id} of session {checkpoint.session_id!r:.60} has no state of such a "
+            f"target ({kind}): it was saved for "
             "another kind of target, or before the first turn was finished"
         )
     if isinstance(target, Workflow):

@@ -143,7 +143,8 @@ async def _decide(recording: Recording, requests: Sequence[Any]) -> list[Message
     other = next((one for one in requests if one.type != "function_approval_request"), None)
     if other is not None:
         raise UsageError(
-            f"the agent asks for input of the type {other.type!r}, which can't wait in a turn. Use a workflow with request_info"
+            f"the agent asks for input of the type {other.type!r}, which can't wait in a turn. Use a workflow with "
+            "request_info"
         )
     asked = [(one.function_call.name, arguments_of(one.function_call), one.function_call.call_id) for one in requests]
     answers = await recording.turn.request_approvals(asked)

@@ -48,7 +48,8 @@ class ResumableWorkflow:
         refused = next((name for name in ("responses", "checkpoint_id", "checkpoint_storage") if name in options), None)
         if refused is not None:
             raise UsageError(
-                f"{refused}= can't be given: the store has the checkpoints of a resumable workflow, and `holdfast approve` answers its "
+                f"{refused}= can't be given: the store has the checkpoints of a resumable workflow, and `holdfast "
+                "approve` answers its "
                 "questions. Leave it out"
             )
         if not stream:

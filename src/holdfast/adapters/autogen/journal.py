@@ -125,7 +125,8 @@ class TeamJournal:
         """
         if not team._embedded_runtime:
             raise UsageError(
-                f"the team {team.name!r:.60} has a runtime of its own, where its calls can't be recorded. Make the team without runtime="
+                f"the team {team.name!r:.60} has a runtime of its own, where its calls can't be recorded. Make the "
+                "team without runtime="
             )
         if team._is_running:
             raise UsageError(f"the team {team.name!r:.60} is running. Wait until it has ended")

@@ -91,7 +91,8 @@ class MessageLog:
         if state.get(TURN) is not None:
             self._is_checked = False
             raise UsageError(
-                f"session {self.session_id!r:.60} is in the middle of a turn of resumable(): finish it first, or use another "
+                f"session {self.session_id!r:.60} is in the middle of a turn of resumable(): finish it first, or use "
+                "another "
                 "session_id"
             )
         messages = state.get(MESSAGES, [])

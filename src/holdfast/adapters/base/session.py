@@ -205,8 +205,10 @@ def _refuse_unfinished(unfinished: Any, key: str, given: Any, session_id: str) -
     before = unfinished.get("before")
     back = f"`holdfast rollback {session_id} --to {before}` drops it" if before else "start another session to drop it"
     raise UnfinishedTurnError(
-        f"session {session_id!r:.60} has a turn that is not finished ({unfinished.get('id')}, {_short(unfinished.get('input'))}), and "
-        f"another one was begun ({key}, {_short(given)}). Nothing was done. Repeat the first call to finish it, or {back}",
+        f"session {session_id!r:.60} has a turn that is not finished ({unfinished.get('id')}, "
+        f"{_short(unfinished.get('input'))}), and "
+        f"another one was begun ({key}, {_short(given)}). Nothing was done. Repeat the first call to finish it, or "
+        f"{back}",
         str(unfinished.get("id")),
         key,
     )

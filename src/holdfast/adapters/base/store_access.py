@@ -20,12 +20,14 @@ def check_store(store: Any, *, is_async: bool, is_kept_open: bool = False) -> No
     wanted = Client if is_async else SyncClient
     if isinstance(store, str) and store.startswith("memory:") and not is_kept_open:
         raise UsageError(
-            f"store is {store!r:.60}: a store in memory that is named by its URL is gone after each turn. Give a client: "
+            f"store is {store!r:.60}: a store in memory that is named by its URL is gone after each turn. Give a "
+            "client: "
             f"store={wanted.__name__}.memory()"
         )
     if store is not None and not isinstance(store, str | wanted):
         raise UsageError(
-            f"store is a {type(store).__name__}: it must be a {wanted.__name__}, a URL such as 'sqlite:///agents.db', or None"
+            f"store is a {type(store).__name__}: it must be a {wanted.__name__}, a URL such as 'sqlite:///agents.db', "
+            "or None"
         )
 
 

@@ -70,7 +70,8 @@ class ResumableFlow:
             )
         if inputs and "id" in inputs and self.flow.persistence is not None:
             raise UsageError(
-                "inputs has an id, with which CrewAI loads a state from the flow's persistence: the session of a resumable "
+                "inputs has an id, with which CrewAI loads a state from the flow's persistence: the session of a "
+                "resumable "
                 "flow has the state. Leave the id out"
             )
 

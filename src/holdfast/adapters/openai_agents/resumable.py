@@ -235,7 +235,8 @@ def _given(input: Any) -> Any:
 def _refuse_options(input: Any, options: Mapping[str, Any]) -> None:
     if isinstance(input, RunState):
         raise UsageError(
-            "the input is a RunState: a resumable agent keeps that itself. Repeat the call with the turn's input; decisions are "
+            "the input is a RunState: a resumable agent keeps that itself. Repeat the call with the turn's input; "
+            "decisions are "
             "made by `holdfast approve`, or client.decide(...)"
         )
     if options.get("session") is not None:

@@ -157,7 +157,8 @@ class HoldfastConversationStore(ConversationStore):
         stored = self._record_of(session)
         if session is not None and RECORD not in session.head.metadata:
             raise UsageError(
-                f"session {id_!r:.60} was not saved by HoldfastConversationStore: its state would be lost. Choose another "
+                f"session {id_!r:.60} was not saved by HoldfastConversationStore: its state would be lost. Choose "
+                "another "
                 "conversation_id"
             )
         if (stored.revision if stored is not None else None) != expected:

@@ -29,7 +29,8 @@ def extract(native: Any, *, agent_id: str, session_id: str, context: Any = None)
         messages = list(native)
     else:
         raise UsageError(
-            f"extract() takes a result of an agent, a Conversation, or a list of messages, not a {type(native).__name__}"
+            "extract() takes a result of an agent, a Conversation, or a list of messages, not a "
+            f"{type(native).__name__}"
         )
     return build_checkpoint(
         Framework.PYDANTIC_AI,

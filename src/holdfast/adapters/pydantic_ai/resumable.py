@@ -190,7 +190,8 @@ def _given(user_prompt: Any, results: Any) -> Any:
 def _refuse_conversation(state: Mapping[str, Any], session_id: str) -> None:
     if "ids" in state:
         raise UsageError(
-            f"session {session_id!r:.60} is a conversation of HoldfastConversationStore, which loads and saves it. Give the "
+            f"session {session_id!r:.60} is a conversation of HoldfastConversationStore, which loads and saves it. "
+            "Give the "
             "resumable agent a session of its own: fork this one, or choose another session_id"
         )
 

@@ -135,7 +135,8 @@ class FilesBackend:
             about = self._disk.tree.info(layout.ABOUT)
         except FileNotFoundError as error:
             raise StoreError(
-                f"the store in {self._root} is gone: its {layout.ABOUT} was deleted, renamed or moved while this client "
+                f"the store in {self._root} is gone: its {layout.ABOUT} was deleted, renamed or moved while this "
+                "client "
                 "had it open. What is saved now would not be found there. Put the files back, or empty the directory, "
                 "and open a new client; then save again"
             ) from error
@@ -309,7 +310,8 @@ def _is_store(disk: Disk) -> bool:
         ) from error
     if number > layout.FORMAT:
         raise NewerVersionError(
-            f"the store in {disk.root} has format {number}, this holdfast knows {layout.FORMAT}: it was written by a newer one, "
+            f"the store in {disk.root} has format {number}, this holdfast knows {layout.FORMAT}: it was written by a "
+            "newer one, "
             "and was left untouched. Upgrade holdfast to open it"
         )
     if kind != "files":

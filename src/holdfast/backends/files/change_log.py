@@ -234,7 +234,8 @@ def _built(view: StoreView) -> bytes:
     last = max(places)
     if last > MOST_DELETED + DELETED_BETWEEN * len(places):
         raise CorruptError(
-            f"{view.at(layout.record_path(places[last]))} says that it is record {last:,} of a store that has {len(places):,}, and "
+            f"{view.at(layout.record_path(places[last]))} says that it is record {last:,} of a store that has "
+            f"{len(places):,}, and "
             f"there is no file {layout.ORDER!r}: it was not written by holdfast. Put both back from a backup"
         )
     room = -(-last // ROOM_AT_ONCE) * ROOM_AT_ONCE - last

@@ -165,7 +165,8 @@ class PostgresBackend:
                     return await self._looked_after(connection, commits, outcomes)
             except psycopg.Error as error:
                 if error.sqlstate in TRY_AGAIN and attempt + 1 < ATTEMPTS:
-                    await self._connections.sleep(random.random() * 0.01 * 2**attempt)  # noqa: S311 - who waits how long
+                    seconds = random.random() * 0.01 * 2**attempt  # noqa: S311 - who waits how long
+                    await self._connections.sleep(seconds)
                     continue
                 if len(commits) == 1 or error.sqlstate == CANCELLED:  # each by itself would wait as long again
                     return [translate(error, self._where, "written", connection) for _ in commits]

@@ -16,7 +16,8 @@ CANCELLED = "57014"
 READ_ONLY = "25006"
 _STANDBY = "this server only reads: it follows another one. Name all of them in the DSN (`host=a,b`)"
 _ROLE = (
-    "this role only reads (default_transaction_read_only): `ALTER ROLE NAME SET default_transaction_read_only = off`, or take "
+    "this role only reads (default_transaction_read_only): `ALTER ROLE NAME SET default_transaction_read_only = off`, "
+    "or take "
     "another role"
 )
 
@@ -33,7 +34,8 @@ ADVICE = {
     "53100": "the server's disk is full: free some space. Nothing that was saved before is lost",
     "53200": "the server is out of memory or of room for locks: see max_locks_per_transaction",
     "53300": "the server has no connection left: lower `max_connections` here, or raise the server's, or use pgbouncer",
-    CANCELLED: "it waited longer than `timeout` allows, mostly for a lock that another program holds (`SELECT * FROM pg_locks WHERE NOT "
+    CANCELLED: "it waited longer than `timeout` allows, mostly for a lock that another program holds "
+    "(`SELECT * FROM pg_locks WHERE NOT "
     "granted` shows who waits), or an administrator cancelled it. Nothing was changed; try again",
     "HF001": "the role's default_transaction_isolation must be 'read committed': `ALTER ROLE … SET …`",
     "HF002": "transaction ids went back, as they do when a dump is loaded: open a new client, which puts that right",
@@ -94,6 +96,7 @@ def outcome_unknown(error: BaseException, where: str) -> StoreError:
 
 def not_confirmed(where: str) -> StoreError:
     return StoreError(
-        f"the server {where} has stopped to wait for its synchronous standby: the commit is on the server, and may be lost when a "
+        f"the server {where} has stopped to wait for its synchronous standby: the commit is on the server, and may be "
+        "lost when a "
         "standby takes over, so its outcome is not known. Repeat it with the same id: that waits until a standby has it"
     )

@@ -121,7 +121,8 @@ class PostgresPool:
             raise translate(error, self._where, "reached") from error
         except TimeoutError as error:
             raise StoreError(
-                f"the store {self._where} can't be reached: no connection within {seconds:g} s. Check the server and the "
+                f"the store {self._where} can't be reached: no connection within {seconds:g} s. Check the server and "
+                "the "
                 "network, then try again"
             ) from error
         connection.timeout = self._timeout

@@ -10,8 +10,10 @@ from holdfast.backends.postgres.connection_port import PostgresConnection
 
 _SETTINGS = b"""
 SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only'), current_setting('synchronous_commit'),
-    current_setting('synchronous_standby_names'), current_setting('fsync'), current_setting('default_transaction_isolation'),
-    (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'), current_setting('max_connections')::integer
+    current_setting('synchronous_standby_names'), current_setting('fsync'),
+    current_setting('default_transaction_isolation'),
+    (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
+    current_setting('max_connections')::integer
 """
 
 _MISSING_RIGHTS = b"""
@@ -31,7 +33,8 @@ WHERE NOT has_function_privilege(pg_proc.oid, 'EXECUTE') HAVING count(*) > 0
 # processes no more than the number.
 _HOLDER = """
 SELECT waiting.count, holder.* FROM
-    (SELECT count(*) FROM (SELECT FROM {s}.record WHERE position >= {s}.decided_below() LIMIT 1000) AS record) AS waiting
+    (SELECT count(*) FROM (SELECT FROM {s}.record WHERE position >= {s}.decided_below() LIMIT 1000) AS record)
+    AS waiting
 LEFT JOIN (
     SELECT lock.pid, datname, usename, application_name,
         extract(epoch FROM clock_timestamp() - xact_start)::bigint AS seconds

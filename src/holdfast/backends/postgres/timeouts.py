@@ -1,8 +1,8 @@
 """Silent servers: how long to wait for one, and what to do then.
 
-Before `timeout` is over, the server is asked to cancel. That ends a statement that waits for another program's lock, and
-changes nothing. A server that is stopped, or behind a network that drops everything, does not
-answer: the connection is closed.
+Before `timeout` is over, the server is asked to cancel. That ends a statement that waits for
+another program's lock, and changes nothing. A server that is stopped, or behind a network that
+drops everything, does not answer: the connection is closed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Quiet(Protocol):
 
 
 def quiet_seconds(timeout: float) -> float:
-    """Return how long a server may be silent before it is asked to cancel: the rest of `timeout` is for that."""
+    """Return how long a server may be silent before it is asked to cancel, within `timeout`."""
     return timeout - 2 * _cancel_seconds(timeout)
 
 

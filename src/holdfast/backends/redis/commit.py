@@ -101,14 +101,16 @@ def outcome(commit: Commit, answer: Any, location: str, *, before: bool = False)
     if isinstance(answer, NotReplicatedError):
         refused = outcome(commit, answer.answer, location)
         return refused or StoreError(
-            f"{answer.confirmed} of {answer.wanted} replicas have confirmed the commit in time: it is on the server {location}, "
+            f"{answer.confirmed} of {answer.wanted} replicas have confirmed the commit in time: it is on the server "
+            f"{location}, "
             f"and may be lost with it, so its outcome is not known. {AGAIN}"
         )
     if isinstance(answer, StoreError):
         return answer
     if isinstance(answer, LostError):
         return StoreError(
-            f"the connection to {location} broke ({answer}): it is not known whether the commit was carried out. {AGAIN}"
+            f"the connection to {location} broke ({answer}): it is not known whether the commit was carried out. "
+            f"{AGAIN}"
         )
     if isinstance(answer, ResponseError):
         return errors.not_written(answer, location, before=before)

@@ -20,18 +20,38 @@ _ADVICE = (
     ("NOAUTH", "the server wants a password: write redis://USER:PASSWORD@host"),
     ("invalid password", "the password is wrong"),
     ("without any password configured", "the server has no password for this user: leave it out of the URL"),
-    ("max number of clients", "the server has no connection left: lower `max_connections`, or raise the server's `maxclients`"),
-    ("DB index is out of range", "the server has no database of that number: see its `databases`, and the end of the URL"),
+    (
+        "max number of clients",
+        ("the server has no connection left: "
+        "lower `max_connections`, or raise the server's `maxclients`"),
+    ),
+    (
+        "DB index is out of range",
+        ("the server has no database of that number: "
+        "see its `databases`, and the end of the URL"),
+    ),
     ("READONLY", "this server is a replica, which only reads: name its master in the URL"),
     ("read only replica", "this server is a replica, which only reads: name its master in the URL"),
     ("MASTERDOWN", "this server is a replica that has lost its master: name the master in the URL"),
-    ("OOM", "the server's memory is full (maxmemory): give it more, or run `holdfast gc`. What was saved before is kept"),
+    (
+        "OOM",
+        ("the server's memory is full (maxmemory): give it more, or run `holdfast gc`. "
+        "What was saved before is kept"),
+    ),
     ("MISCONF", "the server can't write to its disk, and takes no changes until it can: see its log"),
     ("NOREPLICAS", "too few replicas follow the server (min-replicas-to-write): try again when they do"),
     ("LOADING", "the server is reading its data after a start: try again in a moment"),
     ("CLUSTERDOWN", "the cluster has no master for some slots: mend it, or wait for a replica to take over"),
-    ("WRONGTYPE", "another program has written a key under this prefix: `holdfast verify` names it. Use a `prefix` of your own"),
-    ("not an integer", "another program has written a counter of this prefix: `holdfast verify` names it. Use a `prefix` of your own"),
+    (
+        "WRONGTYPE",
+        ("another program has written a key under this prefix: "
+        "`holdfast verify` names it. Use a `prefix` of your own"),
+    ),
+    (
+        "not an integer",
+        ("another program has written a counter of this prefix: "
+        "`holdfast verify` names it. Use a `prefix` of your own"),
+    ),
     ("BUSY", "another program's script keeps the server busy: wait, or end it (SCRIPT KILL)"),
 )  # fmt: skip
 
@@ -77,7 +97,8 @@ def not_written(error: RedisError, where: str, *, before: bool = False) -> Store
     text = _SCRIPT.sub("", str(error))
     if text.startswith(HALFWAY):
         return StoreError(
-            f"{where} failed in the middle of the commit ({text.removeprefix(HALFWAY)}): a part of it may be there. Run "
+            f"{where} failed in the middle of the commit ({text.removeprefix(HALFWAY)}): a part of it may be there. "
+            "Run "
             "`holdfast verify`, which names what is incomplete, before anything else is saved to this session"
         )
     left = "No checkpoint was saved; a row that names its session may be there, which the next save uses"
@@ -94,12 +115,15 @@ def _describe_ours(said: str) -> str:
             return f"the key {detail}. Another program has written it: use a `prefix` of your own, and delete that key"
         case "GONE":
             return (
-                "the store that was opened is not there any more: its keys were deleted (FLUSHDB), evicted, or lost by a "
-                "restart of a server with `appendonly no`. Restore a backup of the server; or open a new client, which begins an empty store"
+                "the store that was opened is not there any more: its keys were deleted (FLUSHDB), evicted, or lost by "
+                "a "
+                "restart of a server with `appendonly no`. Restore a backup of the server; or open a new client, which "
+                "begins an empty store"
             )
         case "LOST":
             return (
-                f"some keys of the store ({detail}:…) are missing: they were evicted or deleted. Set maxmemory-policy to "
+                f"some keys of the store ({detail}:…) are missing: they were evicted or deleted. Set maxmemory-policy "
+                "to "
                 "noeviction, and restore a backup of the server; `holdfast verify` counts what is missing"
             )
         case _:

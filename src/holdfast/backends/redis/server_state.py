@@ -77,8 +77,10 @@ class EvictionWatch:
             self._next_look = 0.0  # until it is corrected, every commit checks
             lost = f"; it has evicted {dropping.evicted} keys since its start" if dropping.evicted else ""
             raise StoreError(
-                f"the server {self._location} drops keys when its memory is full (maxmemory-policy {dropping.policy}{lost}): it would "
-                "lose checkpoints without a word. Set maxmemory-policy to noeviction, then run `holdfast verify`. Nothing was "
+                f"the server {self._location} drops keys when its memory is full (maxmemory-policy "
+                f"{dropping.policy}{lost}): it would "
+                "lose checkpoints without a word. Set maxmemory-policy to noeviction, then run `holdfast verify`. "
+                "Nothing was "
                 "changed"
             )
         if not self._is_told and any(state.policy is None for state in states):

@@ -65,7 +65,8 @@ def open_url(url: str, **options: Any) -> SqliteBackend:
         )
     if "?" in url:
         raise UsageError(
-            f"{url!r} has a '?': options are given beside the URL, as in Client.open(url, durability='fast'). A file with "
+            f"{url!r} has a '?': options are given beside the URL, as in Client.open(url, durability='fast'). A file "
+            "with "
             "such a name is opened by its path: Client.sqlite(path)"
         )
     return SqliteBackend(url.removeprefix(prefix), **options)
@@ -77,7 +78,8 @@ class SqliteBackend:
             raise UsageError(f"durability is {durability!r}: SQLite offers 'full' (the default) and 'fast'")
         if str(path) == ":memory:":  # each connection would have a database of its own
             raise UsageError(
-                "a SQLite store is a file, and ':memory:' is none: for a store that is gone with the process use Client.memory(), "
+                "a SQLite store is a file, and ':memory:' is none: for a store that is gone with the process use "
+                "Client.memory(), "
                 "or the URL 'memory://'"
             )
         self._path = absolute(path)  # connections are opened later, too, when the process may be in another directory
@@ -317,8 +319,11 @@ class SqliteBackend:
         def read(connection: sqlite3.Connection) -> Usage:
             counts, sizes = {}, {}
             for kind, table, column in (
-                ("record", "record", "data"), ("segment", "run", "data"), ("blob", "blob", "data"), ("row", "row", "value")
-            ):  # fmt: skip
+                ("record", "record", "data"),
+                ("segment", "run", "data"),
+                ("blob", "blob", "data"),
+                ("row", "row", "value"),
+            ):
                 counts[f"{kind}s"], sizes[f"{kind}_bytes"] = connection.execute(
                     f"SELECT count(*), coalesce(sum(length({column})), 0) FROM {table}"
                 ).fetchone()

@@ -24,7 +24,8 @@ from holdfast.backends.sqlite import record_queries
 
 PUT_RUN = "INSERT INTO run VALUES (?, ?, ?)"
 PUT_BLOB = (
-    "INSERT INTO blob (hash, written_at_us, data) VALUES (?, ?, ?) ON CONFLICT (hash) DO UPDATE SET data = excluded.data, "
+    "INSERT INTO blob (hash, written_at_us, data) VALUES (?, ?, ?) ON CONFLICT (hash) DO UPDATE SET data = "
+    "excluded.data, "
     # Later than before, even if the clock stands still: gc must see that it was written again.
     "written_at_us = max(excluded.written_at_us, blob.written_at_us + 1)"
 )

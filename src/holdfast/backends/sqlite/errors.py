@@ -19,7 +19,8 @@ def translate(error: Exception, path: Path, doing: str, timeout: float) -> Excep
     text = str(error)
     if "interrupted" in text:  # by `CallLimit`, and nothing else
         return CorruptError(
-            f"the file {path} is damaged: what was asked for would read more than the file can hold. Keep a copy, and restore a "
+            f"the file {path} is damaged: what was asked for would read more than the file can hold. Keep a copy, and "
+            "restore a "
             "backup; don't use a file from a source that you don't trust"
         )
     if "locked" in text or "busy" in text:
@@ -46,7 +47,8 @@ def _why_not_opened(path: Path, text: str) -> str:
     for place in (path, path.parent):
         if not os.access(place, os.W_OK):
             return (
-                f"{place} can't be written, as SQLite must even to read ({text}). Make the file and its directory writable, or "
+                f"{place} can't be written, as SQLite must even to read ({text}). Make the file and its directory "
+                "writable, or "
                 "copy the store, with the files beside it, to where they are"
             )
     return f"{text}. Too many files may be open (`ulimit -n`), or the disk may fail: check both, then try again"

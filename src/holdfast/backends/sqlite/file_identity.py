@@ -124,7 +124,8 @@ class StoreFiles:
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISREG(os.lstat(name).st_mode):
                 raise CorruptError(
-                    f"the store {self.path} is not opened: {name} is a link or no regular file, and SQLite would write to what it leads "
+                    f"the store {self.path} is not opened: {name} is a link or no regular file, and SQLite would write "
+                    "to what it leads "
                     "to. holdfast makes none: remove it if you know where it comes from, else don't use the store"
                 )
 
@@ -138,7 +139,8 @@ class StoreFiles:
                 journal.seek(-len(JOURNAL_MAGIC), os.SEEK_END)
                 if journal.read() == JOURNAL_MAGIC:
                     raise CorruptError(
-                        f"the store {self.path} is not opened: {name} names another journal, which SQLite would delete. holdfast "
+                        f"the store {self.path} is not opened: {name} names another journal, which SQLite would "
+                        "delete. holdfast "
                         "makes none: remove it if you know where it comes from, else don't use the store"
                     )
 
@@ -175,7 +177,10 @@ class StoreFiles:
     def _moved(self, found: Identity | None) -> StoreError:
         if found is None:
             what = "is gone: it was deleted, renamed or moved while this client had it open"
-            then = "Put the file back, with those beside it, and open a new client; without it, a new client makes an empty store"
+            then = (
+                "Put the file back, with those beside it, and open a new client; "
+                "without it, a new client makes an empty store"
+            )
         else:
             what = "was replaced by another file while this client had it open"
             then = "Open a new client, which uses the file that is there now"
@@ -186,7 +191,8 @@ class StoreFiles:
 
     def _moved_beside(self, suffix: str) -> StoreError:
         self._gone = (
-            f"the file {self._real}{suffix} was deleted or replaced while this client had the store {self.path} open: what is saved "
+            f"the file {self._real}{suffix} was deleted or replaced while this client had the store {self.path} open: "
+            "what is saved "
             "now would not be found by others. Close all clients of the store, open new ones, and save again"
         )
         return StoreError(self._gone)

@@ -65,11 +65,13 @@ def _refuse_other_program(path: Path, version: int, owner: int, objects: list[sc
     if objects:
         named = f" (its tables: {', '.join(tables[:6])}{', …' if len(tables) > 6 else ''})" if tables else ""
         raise UsageError(
-            f"{path} is a SQLite database of another program{named:.300}. Give holdfast a file of its own; nothing was changed"
+            f"{path} is a SQLite database of another program{named:.300}. Give holdfast a file of its own; nothing was "
+            "changed"
         )
     if version or owner:
         raise UsageError(
-            f"{path} is an empty SQLite database that another program has marked as its own (application_id {owner:#x}, user_version "
+            f"{path} is an empty SQLite database that another program has marked as its own (application_id "
+            f"{owner:#x}, user_version "
             f"{version}). Give holdfast a file of its own; nothing was changed"
         )
 

@@ -74,7 +74,8 @@ def check_objects(found: list[SchemaObject], version: int, path: Path) -> None:
     missing = [one for one in ours.values() if one.name not in there]
     if len(missing) == len(ours):
         raise CorruptError(
-            f"{_refused(path)}: it says that it is one of schema {version}, and has none of its tables. Restore a backup, or "
+            f"{_refused(path)}: it says that it is one of schema {version}, and has none of its tables. Restore a "
+            "backup, or "
             "give holdfast a path where there is no file"
         )
     for one in found:
@@ -100,7 +101,8 @@ def _check_foreign(one: SchemaObject, there: dict[str, SchemaObject], ours: Iter
     kind = "virtual table" if one.type == "table" else one.type
     on = "" if one.table == one.name else f" on {one.table!r:.80}"
     raise CorruptError(
-        f"{_refused(path)}: it has the {kind} {one.name!r:.80}{on}, which holdfast did not make, and which SQLite would run. If you "
+        f"{_refused(path)}: it has the {kind} {one.name!r:.80}{on}, which holdfast did not make, and which SQLite "
+        "would run. If you "
         f'made it, remove it: sqlite3 FILE "DROP {one.type.upper()} ..."; else don\'t use the file. Nothing was changed'
     )
 

@@ -18,6 +18,7 @@ import hashlib
 import operator
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import ormsgpack
@@ -454,7 +455,7 @@ class _Old:
         """
         touched: dict[bytes, _Touched] = {}
         for key in sorted(changes):
-            way = await self._down(self._root, level, lambda items, key=key: max(_position(items, key), 0))  # type: ignore[misc]  # mypy can't infer a lambda with a default
+            way = await self._down(self._root, level, partial(_choose_child, key))
             node = _touch(touched, way)
             node.keys.append(key)
             first = node.items[0].path if node.items else key
@@ -504,6 +505,11 @@ class _Old:
 def _touch(touched: dict[bytes, _Touched], way: Way) -> _Touched:
     items = way[-1][0]
     return touched.setdefault(items[0].path if items else b"", _Touched(items))
+
+
+def _choose_child(key: bytes, items: Sequence[Item]) -> int:
+    """Return the index of the item below which the key is, or would be."""
+    return max(_position(items, key), 0)
 
 
 def _position(items: Sequence[Item], key: bytes) -> int:

@@ -117,7 +117,8 @@ def unpack(codec: Codec, key: RowKey, row: Row, now_us: int) -> ApprovalRow:
     fields = codec.decode(rows.content(key, row))
     if fields["v"] > VERSION:
         raise NewerVersionError(
-            f"approval {ids.to_text(key.key[1:])} was written by a newer holdfast (version {fields['v']}; this one reads up "
+            f"approval {ids.to_text(key.key[1:])} was written by a newer holdfast (version {fields['v']}; this one "
+            "reads up "
             f"to {VERSION}): upgrade holdfast to read it"
         )
     status = ApprovalStatus(fields["status"])

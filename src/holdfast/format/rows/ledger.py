@@ -28,8 +28,10 @@ from holdfast.model.effect import EffectEvent, EffectKind, EffectRecord, EffectS
 LEDGER = "ledger"
 VERSION = 3  # 1: without its place; 2: without sequence, rolled_back, declared and function
 NOT_KEPT = "its result could not be kept"
-"""What the error of an effect begins with that was carried out and has no result. Before version 3 such a row said that the
-result was None."""
+"""How the error of an effect begins that was carried out and has no result.
+
+Before version 3 such a row said that the result was None.
+"""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -234,7 +236,8 @@ def canonical(codec: Codec, value: Any) -> Any:
 
 
 _VOLATILE = re.compile(
-    r"[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}|\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?"
+    r"[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}"
+    r"|\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?"
 )
 
 

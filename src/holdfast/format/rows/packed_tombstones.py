@@ -289,7 +289,8 @@ def _agree(count: int, *columns: Sequence[int]) -> None:
 
 def _damaged(key: RowKey) -> CorruptError:
     return CorruptError(
-        f"what is known of expired checkpoints of the tree {ids.to_text(key.tree) if len(key.tree) == 16 else key.tree!r} "
+        "what is known of expired checkpoints of the tree "
+        f"{ids.to_text(key.tree) if len(key.tree) == 16 else key.tree!r} "
         "is damaged. Live checkpoints can still be restored by their ids"
     )
 

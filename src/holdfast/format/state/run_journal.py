@@ -92,7 +92,8 @@ def from_context(context: Any, what: str) -> tuple[dict[str, Any], RunJournal, d
     """Return the developer's context, the journal and the tools' hashes of a checkpoint."""
     if not isinstance(context, dict):
         raise UsageError(
-            f"the agent_context of {what} is a {type(context).__name__}: a run keeps its journal in it, so it must be a "
+            f"the agent_context of {what} is a {type(context).__name__}: a run keeps its journal in it, so it must be "
+            "a "
             "dict. Save it once as a dict, then go on"
         )
     own = dict(context)
@@ -109,7 +110,8 @@ def check(kept: Any, what: str) -> None:
         raise CorruptError(f"the journal in {what} is none: something else was saved under {KEY!r}")
     if kept["v"] > VERSION:
         raise NewerVersionError(
-            f"the journal in {what} has version {kept['v']}, and this holdfast knows version {VERSION}: a newer holdfast "
+            f"the journal in {what} has version {kept['v']}, and this holdfast knows version {VERSION}: a newer "
+            "holdfast "
             "has saved it. Upgrade to go on; nothing was changed"
         )
 

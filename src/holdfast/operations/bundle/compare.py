@@ -65,7 +65,8 @@ async def compare(ctx: StoreContext, source: BundleReader, index: TreeIndex) -> 
                 continue
             if not _are_same(mine, theirs):
                 raise ConflictError(
-                    f"checkpoint {ids.to_text(theirs.id)} of session {theirs.session!r:.60} is there already, with other "
+                    f"checkpoint {ids.to_text(theirs.id)} of session {theirs.session!r:.60} is there already, with "
+                    "other "
                     "content: nothing of its tree was imported"
                 )
             found.there += 1
@@ -163,7 +164,8 @@ async def _head_writes(
         return []
     if not family.leads_to(standing, theirs.checkpoint):
         raise ConflictError(
-            f"session {name!r:.60} stands here at {_id(ours.checkpoint)}, which is no ancestor of where it stands in the "
+            f"session {name!r:.60} stands here at {_id(ours.checkpoint)}, which is no ancestor of where it stands in "
+            "the "
             f"file ({_id(theirs.checkpoint)}): nothing of its tree was imported"
         )
     lease.refuse(ctx, name, ours, None)

@@ -318,7 +318,8 @@ class Export:
                 await check.check(stored.manifest())
             except CorruptError as error:
                 raise CorruptError(
-                    f"checkpoint {ids.to_text(stored.id)} can't be exported: {error}. Run `verify`; what it names can be "
+                    f"checkpoint {ids.to_text(stored.id)} can't be exported: {error}. Run `verify`; what it names can "
+                    "be "
                     "expired, the rest exported"
                 ) from error
 
@@ -384,5 +385,6 @@ def _nearest(id_: bytes | None, ended: Collection[bytes], parents: Mapping[bytes
 
 def _overtaken(tree: bytes) -> OvertakenError:
     return OvertakenError(
-        f"checkpoints of tree {ids.to_text(tree)} have expired and were collected while they were exported. Export again"
+        f"checkpoints of tree {ids.to_text(tree)} have expired and were collected while they were exported. Export "
+        "again"
     )

@@ -175,7 +175,8 @@ class Applier:
         try:
             if unfinished.size != after.size:
                 raise CorruptError(
-                    f"{action.path!r:.120} is to have {after.size} bytes, and its content has {unfinished.size}: run `verify`"
+                    f"{action.path!r:.120} is to have {after.size} bytes, and its content has {unfinished.size}: run "
+                    "`verify`"
                 )
             os.ftruncate(unfinished.descriptor, unfinished.size)  # a hole at the end has not made it longer
             with self._parent(action.path) as (directory, name):
@@ -495,7 +496,8 @@ def _remove(directory: int, name: bytes) -> int:
             return 0
         raise
     try:
-        removed = sum(_remove(opened, os.fsencode(below)) for below in os.listdir(opened))  # noqa: PTH208 - a descriptor is no path
+        names = os.listdir(opened)  # noqa: PTH208 - a descriptor is no path
+        removed = sum(_remove(opened, os.fsencode(below)) for below in names)
     finally:
         os.close(opened)
     os.rmdir(name, dir_fd=directory)

@@ -112,7 +112,8 @@ class RestoreEngine:
             except ChangedUnder as changed:
                 if not options.force or tried == TRIES:
                     raise WorkspaceChangedError(
-                        f"{_names([changed.path])} was changed while the restore ran ({changed.found}). Everything else "
+                        f"{_names([changed.path])} was changed while the restore ran ({changed.found}). Everything "
+                        "else "
                         "was put back as it was. Stop what writes there, and restore again",
                         (changed.path,),
                     ) from None
@@ -162,7 +163,8 @@ class RestoreEngine:
         stands_at = await self._directory.head_of(session_id)
         if stands_at != left_at:
             raise ConflictError(
-                f"session {session_id!r:.60} has gone on since: it stands at {stands_at}, not at {left_at}. Nothing was changed. "
+                f"session {session_id!r:.60} has gone on since: it stands at {stands_at}, not at {left_at}. Nothing "
+                "was changed. "
                 "`holdfast restore REF` brings files back without it"
             )
 
@@ -171,7 +173,8 @@ class RestoreEngine:
             await lookup.live_record(self._ctx, ids.from_text(journal.safety_id))
         except (CheckpointNotFoundError, CheckpointExpiredError) as error:
             raise CheckpointExpiredError(
-                f"this can't be undone any more: its safety snapshot {journal.safety_id} is gone. Those of the last restores of "
+                f"this can't be undone any more: its safety snapshot {journal.safety_id} is gone. Those of the last "
+                "restores of "
                 "a directory are kept"
             ) from error
 
@@ -377,7 +380,8 @@ class RestoreEngine:
             await self._finish(forward=False, ours=True)
         except (OSError, HoldfastError, ChangedUnder) as error:
             raise RestoreInterruptedError(
-                f"the restore failed ({why}), and so did putting everything back ({error}). Everything that was there is "
+                f"the restore failed ({why}), and so did putting everything back ({error}). Everything that was there "
+                "is "
                 "in the safety snapshot: see to the cause, then `holdfast restore --rollback` or `--resume`"
             ) from error
 
