@@ -71,6 +71,12 @@ def test_a_session_or_tag_that_is_not_there(run, runs, command, meant):
     assert meant in json.loads(run(*command.split(), "--json").stderr)["error"]["did_you_mean"]
 
 
+@pytest.mark.parametrize("command", ["timeline", "effects", "show", "verify"])
+def test_a_long_name_that_is_not_there_is_named_whole(run, runs, command):
+    name = "tenant-4711/conversation-" + "long-" * 20 + "end"
+    assert f"'{name}'" in run(command, name).stderr
+
+
 def test_at_most_three_are_named(run, runs):
     like = json.loads(run("timeline", "run-00", "--json").stderr)["error"]["did_you_mean"]
     assert len(like) == 3

@@ -114,7 +114,7 @@ def find_by_id(found: Iterable[Row], id_of: Callable[[Row], str], ref: str, kind
 def session_not_found(session: str) -> CheckpointNotFoundError:
     """Return the error for a session that the store does not have."""
     return CheckpointNotFoundError(
-        f"there is no session {escape(session, 60)!r} here. `holdfast sessions` lists what is there"
+        f"there is no session {escape(session, 200)!r} here. `holdfast sessions` lists what is there"
     )
 
 

@@ -27,7 +27,7 @@ async def adopt(
     line = await lookup.load_tip(ctx, rows.session_key(fork_session))
     if line.tip is None:
         raise CheckpointNotFoundError(
-            f"there is no session {fork_session!r:.60}. `sessions` lists those that are there"
+            f"there is no session {fork_session!r:.200}. `sessions` lists those that are there"
         )
     fork = line.tip
     parent = session_id if session_id is not None else await parent_session(ctx, fork_session, fork)

@@ -54,7 +54,7 @@ async def request(ctx: StoreContext, asked: ApprovalRequest) -> ApprovalRow:
     line = await lookup.revalidated_tip(ctx, session)
     if line.tree is None:
         raise CheckpointNotFoundError(
-            f"there is no session {asked.session_id!r:.60} that could ask: save to it first, or take its `lease`"
+            f"there is no session {asked.session_id!r:.200} that could ask: save to it first, or take its `lease`"
         )
     tree, here = line.tree, line.tip.id if line.tip else None
     call = asked.call

@@ -25,7 +25,7 @@ async def du(
         return report
     [*of_session] = (one for one in report.sessions if one.session_id == session_id)
     if not of_session:
-        raise CheckpointNotFoundError(f"there is no session {session_id!r:.60}. `sessions` lists those that are there")
+        raise CheckpointNotFoundError(f"there is no session {session_id!r:.200}. `sessions` lists those that are there")
     return _with_sessions(report, of_session)
 
 

@@ -95,7 +95,7 @@ async def effects(ctx: StoreContext, *, session_id: str | None = None, in_doubt:
         tree = await lookup.find_tree(ctx, head.session_key(session_id))
         if tree is None:
             raise CheckpointNotFoundError(
-                f"there is no session {session_id!r:.60}. `sessions` lists those that are there"
+                f"there is no session {session_id!r:.200}. `sessions` lists those that are there"
             )
     found = [entry for entry in await of_tree(ctx, tree) if not in_doubt or entry.state in IN_DOUBT]
     found.sort(key=lambda entry: entry.history[-1][1], reverse=True)

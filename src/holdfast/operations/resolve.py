@@ -65,7 +65,7 @@ async def line_of_session(ctx: StoreContext, session_id: str) -> list[Checkpoint
     session = await listing.session(ctx, session_id)
     if session is None:
         raise CheckpointNotFoundError(
-            f"there is no session {session_id!r:.60} here. `sessions()` lists those that are there"
+            f"there is no session {session_id!r:.200} here. `sessions()` lists those that are there"
         )
     return await line_of(ctx, ids.from_text(session.head.checkpoint_id))
 
@@ -120,7 +120,7 @@ def _full_id(ref: str) -> bytes | None:
 
 def _unknown(ref: str) -> CheckpointNotFoundError:
     return CheckpointNotFoundError(
-        f"there is no checkpoint, tag or session {ref!r:.60} here. A checkpoint is named by its id or by the last "
+        f"there is no checkpoint, tag or session {ref!r:.200} here. A checkpoint is named by its id or by the last "
         f"{SHORT_ID_LENGTH} or more digits of it, by a tag, or by its place in a session (`SESSION@~3`). `holdfast "
         "sessions` lists the sessions, `holdfast timeline SESSION` its checkpoints, `holdfast tag` the tags"
     )

@@ -98,7 +98,7 @@ async def rollback(
     tree = await lookup.find_tree(ctx, session)
     found = await lookup.find_head(ctx, session, tree) if tree is not None else None
     if tree is None or found is None:
-        raise CheckpointNotFoundError(f"there is no session {session_id!r:.60}. `sessions` lists those that are there")
+        raise CheckpointNotFoundError(f"there is no session {session_id!r:.200}. `sessions` lists those that are there")
     head, row = found
     leasing.refuse(ctx, session_id, head, lease)
     target = await lookup.live_record(ctx, to)

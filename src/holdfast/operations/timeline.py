@@ -261,7 +261,7 @@ async def tree(ctx: StoreContext, session_id: str, damaged: list[DamagedCheckpoi
     """
     tree_id = await lookup.find_tree(ctx, rows.session_key(session_id))
     if tree_id is None:
-        raise CheckpointNotFoundError(f"there is no session {session_id!r:.60}. `sessions` lists those that are there")
+        raise CheckpointNotFoundError(f"there is no session {session_id!r:.200}. `sessions` lists those that are there")
     entries: dict[str, Checkpoint] = {}
     expired: dict[str, str | None] = {}
     heads: dict[str, str] = {}

@@ -47,7 +47,7 @@ async def adopt(
     head = await restoring.latest(ctx, fork_session)
     if head is None:
         raise CheckpointNotFoundError(
-            f"there is no session {fork_session!r:.60}. `sessions` lists those that are there"
+            f"there is no session {fork_session!r:.200}. `sessions` lists those that are there"
         )
     stands = await lookup.live_record(ctx, ids.from_text(head.checkpoint_id))
     parent = session_id if session_id is not None else await adopting.parent_session(ctx, fork_session, stands)

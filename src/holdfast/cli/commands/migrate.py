@@ -71,7 +71,7 @@ def migrate(
             report = client.check_migrations(session, agent, every=every, progress=progress)
     if session is not None and not report.checked:
         raise CheckpointNotFoundError(
-            f"there is no session {escape(session, 60)!r} to resume here, or not of this agent. `holdfast sessions` "
+            f"there is no session {escape(session, 200)!r} to resume here, or not of this agent. `holdfast sessions` "
             "lists what is there"
         )
     if as_json:

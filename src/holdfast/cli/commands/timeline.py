@@ -172,7 +172,7 @@ def _choose(client: SyncClient, session_id: str | None, agent: str | None) -> Se
     if session_id is not None:
         named = client.session(session_id)
         found = [named] if named is not None else []
-        complaint = f"there is no session {escape(session_id, 60)!r} here, or all of it has expired"
+        complaint = f"there is no session {escape(session_id, 200)!r} here, or all of it has expired"
     else:
         found = client.sessions(agent_id=agent, limit=1)
         complaint = f"there is no session of agent {escape(agent, 60)!r} here" if agent else "there is no session here"

@@ -114,7 +114,7 @@ class Export:
             found = await lookup.find_head(self._ctx, session, tree) if tree else None
             if tree is None or found is None or not found[0].sequence:
                 raise CheckpointNotFoundError(
-                    f"there is no session {name!r:.60}. `sessions` lists those that are there"
+                    f"there is no session {name!r:.200}. `sessions` lists those that are there"
                 )
             chosen = trees.setdefault(tree, None if self._whole_trees else set())
             if chosen is not None:
