@@ -12,10 +12,10 @@ import ormsgpack
 from holdfast import SyncClient
 from holdfast.backends.bridge.step import run_inline
 from holdfast.format import frame
-from holdfast.format.files import file_tree
+from holdfast.format.files import file_tree, tree_node
 from holdfast.format.files import snapshot as objects
-from holdfast.format.files.file_tree import Child
 from holdfast.format.files.snapshot import HOLE, Chunk
+from holdfast.format.files.tree_node import Child
 from holdfast.model.snapshot import FileEntry, Snapshot
 from holdfast.operations import save, snapshot_reachability
 from holdfast.operations.snapshot_reachability import SnapshotReachability
@@ -50,7 +50,7 @@ class Forge:
         return FileEntry(path, "dir", mode, 0, b"")
 
     def node(self, level: int, items: Sequence[FileEntry | Child]) -> bytes:
-        return self.put(file_tree.pack(level, items))
+        return self.put(tree_node.pack(level, items))
 
     def tree(self, entries: Sequence[FileEntry]) -> bytes:
         built = file_tree.build(entries)
@@ -90,7 +90,7 @@ class Forge:
         with (
             mock.patch.object(SnapshotReachability, "_check", create=True),
             mock.patch.object(snapshot_reachability, "_add", dict.update, create=True),
-            mock.patch.object(file_tree, "MAX_LEVEL", 99, create=True),
+            mock.patch.object(tree_node, "MAX_LEVEL", 99),
         ):
             self.client.export(file)
         return file.getvalue()

@@ -30,9 +30,9 @@ from forge import Forge
 from holdfast import HoldfastError, SyncClient
 from holdfast.backends.bridge.step import run_inline
 from holdfast.backends.port import Commit
-from holdfast.format.files import file_tree
-from holdfast.format.files.file_tree import Child
+from holdfast.format.files import tree_node
 from holdfast.format.files.snapshot import HOLE, Chunk
+from holdfast.format.files.tree_node import Child
 from holdfast.format.rows import imported_snapshot
 from holdfast.model.control_files import is_control_name
 from holdfast.model.snapshot import FileEntry
@@ -137,7 +137,7 @@ def counts_of(forge: Forge, root: bytes) -> list[int] | None:
     while waiting and found["node"] < 100:
         found["node"] += 1
         try:
-            _, items = file_tree.unpack(forge.blobs[waiting.pop()])
+            _, items = tree_node.unpack(forge.blobs[waiting.pop()])
         except (HoldfastError, KeyError):
             return None
         for item in items:

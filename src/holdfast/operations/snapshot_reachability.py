@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.errors import CorruptError
-from holdfast.format.files import file_tree
 from holdfast.format.files import snapshot as objects
+from holdfast.format.files import tree_node
 from holdfast.model.ids import SCHEME
 from holdfast.model.snapshot import FileEntry
 
@@ -35,8 +35,8 @@ class _Part(NamedTuple):
     below: tuple[bytes, ...]
     blobs: dict[bytes, int]  # by size
     counts: SnapshotCounts | None = None  # of a snapshot: the claimed sizes of its tree
-    extent: file_tree.Extent | None = None  # of a leaf
-    inner: tuple[int, list[file_tree.Child]] | None = None  # of a node above the leaves: its level, its children
+    extent: tree_node.Extent | None = None  # of a leaf
+    inner: tuple[int, list[tree_node.Child]] | None = None  # of a node above the leaves: its level, its children
     large: tuple[tuple[bytes, int], ...] = ()  # of a leaf: the chunk lists of its large files, and the sizes of these
     chunked: int | None = None  # of a list of chunks: the size of the file
 
@@ -48,7 +48,7 @@ class SnapshotReachability:
         self._fetch = fetch
         self._at_once = at_once
         self._parts: dict[bytes, _Part] = {}
-        self._extents: dict[bytes, file_tree.Extent] = {}
+        self._extents: dict[bytes, tree_node.Extent] = {}
 
     async def learn(self, reference: str) -> None:
         """Read the parts of the snapshot of that reference.
@@ -77,7 +77,7 @@ class SnapshotReachability:
             if snapshot.counts != extent[3:]:
                 raise _malformed(f"it says {snapshot.counts}, and its tree holds {SnapshotCounts(*extent[3:])}")
 
-    def _extent(self, root: bytes) -> file_tree.Extent:
+    def _extent(self, root: bytes) -> tree_node.Extent:
         """Return the contents of a subtree, checked; each node once, the lower ones first."""
         waiting = [root]
         while waiting:
@@ -92,7 +92,7 @@ class SnapshotReachability:
                 if missing:
                     waiting += missing
                     continue
-                self._extents[hash_] = file_tree.extent(level, children, self._extents)
+                self._extents[hash_] = tree_node.extent(level, children, self._extents)
             elif part.extent is not None:
                 self._extents[hash_] = part.extent
             else:
@@ -146,9 +146,9 @@ def _of_snapshot(content: bytes) -> tuple[_Part, _Below]:
 
 
 def _of_node(content: bytes) -> tuple[_Part, _Below]:
-    level, items = file_tree.unpack(content)
+    level, items = tree_node.unpack(content)
     if level:
-        children = [item for item in items if isinstance(item, file_tree.Child)]
+        children = [item for item in items if isinstance(item, tree_node.Child)]
         below: _Below = [(child.hash, _of_node) for child in children]
         return _Part(len(content), tuple(hash_ for hash_, _ in below), {}, inner=(level, children)), below
     files = [item for item in items if isinstance(item, FileEntry) and item.kind == "file"]
@@ -158,7 +158,7 @@ def _of_node(content: bytes) -> tuple[_Part, _Below]:
         if entry.is_one_blob:
             _add(whole, {entry.content: entry.size})
     found = _Part(
-        len(content), tuple(hash_ for hash_, _ in large), whole, extent=file_tree.extent(0, items, {}), large=large
+        len(content), tuple(hash_ for hash_, _ in large), whole, extent=tree_node.extent(0, items, {}), large=large
     )
     return found, [(hash_, _of_chunks) for hash_, _ in large]
 

@@ -8,24 +8,30 @@ Pure: nodes are read by awaiting the given `load`.
 
 A hash says nothing about meaning. So every step from a node to a child checks that the child is one
 level lower, begins with the path that its parent names, and ends before the next child begins
-(`_checked_child`). A tree that contains a node twice breaks one of these rules: a listing is never
+(`tree_node.unpack_child`). A tree that contains a node twice breaks one of these rules: a listing is never
 larger than the stored nodes.
 """
 
 from __future__ import annotations
 
 import hashlib
-import operator
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-import ormsgpack
-
-from holdfast.codec.structure_check import check_structure
 from holdfast.errors import CorruptError
-from holdfast.model.safe_path import find_unsafe
+from holdfast.format.files.tree_node import (
+    Child,
+    Item,
+    children,
+    end_of,
+    hash_of,
+    misplaced,
+    pack,
+    unpack,
+    unpack_child,
+)
 from holdfast.model.snapshot import FileChange, FileEntry, Kind
 
 Load = Callable[[Sequence[bytes]], Awaitable[Sequence[bytes]]]
@@ -36,21 +42,6 @@ FANOUT_BITS = (
 )
 _FANOUT_MASK = (1 << FANOUT_BITS) - 1
 CHILDREN_AT_ONCE = 64
-_SMALL_NODE = 64 * 1024
-_MAX_ITEMS = 1 << 16  # of MessagePack: a node has 32 entries on average, and hardly ever a thousand
-MAX_LEVEL = 16  # a path begins nodes up to level 10 at most (`_reach`)
-_CODES: dict[Kind, int] = {"file": 0, "dir": 1, "symlink": 2}
-_KINDS: tuple[Kind, ...] = ("file", "dir", "symlink")
-
-
-class Child(NamedTuple):
-    """A node as its parent knows it."""
-
-    path: bytes  # the first one in it
-    hash: bytes
-
-
-Item = FileEntry | Child
 
 
 class Built(NamedTuple):
@@ -140,8 +131,8 @@ async def find(root: bytes, path: bytes, load: Load) -> FileEntry | None:
     end: bytes | None = None
     while items and level:
         at = max(_position(items, path), 0)
-        end = _end(items, at, end)
-        level, items = _checked_child(level, items[at], end, (await load([_hash(items[at])]))[0])
+        end = end_of(items, at, end)
+        level, items = unpack_child(level, items[at], end, (await load([hash_of(items[at])]))[0])
     return next((entry for entry in items if isinstance(entry, FileEntry) and entry.path == path), None)
 
 
@@ -183,163 +174,6 @@ async def diff(before: bytes, after: bytes, load: Load) -> AsyncIterator[FileCha
     async for leaf in right.rest():
         for entry in leaf:
             yield FileChange(entry[0], None, entry)
-
-
-# -- nodes -----------------------------------------------------------------------------------------------------------
-
-
-def pack(level: int, items: Sequence[Item]) -> bytes:
-    if level:
-        return ormsgpack.packb([level, [[item.path, item.hash] for item in items if isinstance(item, Child)]])
-    leaf = [
-        [item.path, _CODES[item.kind], item.mode, item.size, item.content]
-        for item in items
-        if isinstance(item, FileEntry)
-    ]
-    return ormsgpack.packb([0, leaf])
-
-
-def unpack(node: bytes) -> tuple[int, list[Item]]:
-    """Return the level of a node (0 for a leaf) and its items.
-
-    Names that could lead out of a directory are refused.
-    """
-    try:
-        if len(node) > _SMALL_NODE:
-            check_structure(node, 3, _MAX_ITEMS)
-        level, listed = ormsgpack.unpackb(node)
-        if type(level) is not int or not 0 <= level <= MAX_LEVEL:
-            raise ValueError("its level is none")
-        if type(listed) is not list:
-            raise TypeError("it lists nothing")
-        items: list[Item] = []
-        if listed:
-            items += _children(listed) if level else _entries(listed)
-    except (ValueError, TypeError, IndexError) as error:
-        raise CorruptError(f"a node of a snapshot's tree can't be read ({error}): run `verify`") from error
-    return level, items
-
-
-def children(node: bytes) -> tuple[list[bytes], list[FileEntry]]:
-    """Return the references of a node: the hashes of the nodes below it, or its entries."""
-    _, items = unpack(node)
-    return (
-        [item.hash for item in items if isinstance(item, Child)],
-        [item for item in items if isinstance(item, FileEntry)],
-    )
-
-
-class Extent(NamedTuple):
-    """The contents of a subtree: its level, its first and last path, and its size.
-
-    Both paths are empty if the subtree is.
-    """
-
-    level: int
-    first: bytes
-    last: bytes
-    files: int = 0
-    directories: int = 0
-    symlinks: int = 0
-    size: int = 0
-
-
-def extent(level: int, items: Sequence[Item], extents: Mapping[bytes, Extent]) -> Extent:
-    """Return the extent of a node, from those of its children by their hashes.
-
-    Raises `CorruptError` if they don't fit together.
-    """
-    if not items:
-        if level:
-            raise _misplaced("a node above the leaves has no children")
-        return Extent(0, b"", b"")
-    if level == 0:
-        found = [item for item in items if isinstance(item, FileEntry)]
-        kinds = [entry.kind for entry in found]
-        size = sum(entry.size for entry in found if entry.kind == "file")
-        return Extent(
-            0, found[0].path, found[-1].path, kinds.count("file"), kinds.count("dir"), kinds.count("symlink"), size
-        )
-    below = [extents[_hash(item)] for item in items]
-    for at, (item, its) in enumerate(zip(items, below, strict=True)):
-        end = _end(items, at, None)
-        if its.level != level - 1 or its.first != item.path or (end is not None and its.last >= end):
-            raise _misplaced(f"the node at {item.path!r:.80} does not belong there")
-    return Extent(
-        level,
-        below[0].first,
-        below[-1].last,
-        *(sum(column) for column in zip(*(one[3:] for one in below), strict=True)),
-    )
-
-
-def _checked_child(level: int, child: Item, end: bytes | None, node: bytes) -> tuple[int, list[Item]]:
-    """Return a child of a node of this level, unpacked and checked.
-
-    Its items begin with the child's path, and end before `end`.
-    """
-    its_level, items = unpack(node)
-    if (
-        its_level != level - 1
-        or not items
-        or items[0].path != child.path
-        or (end is not None and items[-1].path >= end)
-    ):
-        raise _misplaced(f"the node at {child.path!r:.80} does not belong there")
-    return its_level, items
-
-
-def _end(items: Sequence[Item], at: int, end: bytes | None) -> bytes | None:
-    """Return the path before which a child ends: where the next one begins, or where its parent ends."""
-    return items[at + 1].path if at + 1 < len(items) else end
-
-
-def _hash(item: Item) -> bytes:
-    assert isinstance(item, Child)
-    return item.hash
-
-
-def _misplaced(why: str) -> CorruptError:
-    return CorruptError(f"the tree of a snapshot is malformed ({why}): run `verify`")
-
-
-def _children(listed: Iterable[tuple[bytes, bytes]]) -> list[Child]:
-    paths, hashes = zip(*listed, strict=True)
-    _check_paths(paths)
-    if {*map(type, hashes)} != {bytes} or {*map(len, hashes)} != {32}:
-        raise ValueError("a hash is none")
-    return list(map(Child, paths, hashes))
-
-
-def _entries(listed: Iterable[tuple[bytes, int, int, int, bytes]]) -> list[FileEntry]:
-    """Return the entries, checked column by column.
-
-    There may be 100,000 of them before a file is touched.
-    """
-    paths, codes, modes, sizes, contents = zip(*listed, strict=True)
-    _check_paths(paths)
-    if {*map(type, contents)} != {bytes} or {*map(type, codes), *map(type, modes), *map(type, sizes)} != {int}:
-        raise TypeError("an entry is none")
-    if min(sizes) < 0 or min(modes) < 0 or max(modes) > 0o7777 or min(codes) < 0:
-        raise ValueError("an entry is none")
-    if not all(map(_is_sound, codes, sizes, contents)):
-        raise ValueError("an entry is none")
-    unsafe = find_unsafe(paths)
-    if unsafe is not None:
-        raise ValueError(f"{unsafe!r:.80} is no path below a root")
-    return list(map(FileEntry, paths, [_KINDS[code] for code in codes], modes, sizes, contents))
-
-
-def _is_sound(code: int, size: int, content: bytes) -> bool:
-    """Return whether size and content are those of a file, a directory or a link."""
-    if code == 0:
-        return len(content) == 32
-    return size == len(content) and (bool(content) and b"\0" not in content if code == 2 else not content)
-
-
-def _check_paths(paths: Sequence[bytes]) -> None:
-    if {*map(type, paths)} != {bytes} or not all(map(operator.lt, paths, paths[1:])):
-        raise ValueError("its paths are not in order")
 
 
 def _reach(path: bytes) -> int:
@@ -486,13 +320,13 @@ class _Old:
         while True:
             here, items = await self._node(hash_)
             if expected is not None and (not items or (here, items[0].path) != expected):
-                raise _misplaced(f"the node at {expected[1]!r:.80} does not belong there")
+                raise misplaced(f"the node at {expected[1]!r:.80} does not belong there")
             at = choose(items) if items else 0
             way.append((items, at))
             if here <= level:
                 return way
             expected = here - 1, items[at].path
-            hash_ = _hash(items[at])
+            hash_ = hash_of(items[at])
 
     async def _node(self, hash_: bytes) -> tuple[int, list[Item]]:
         if hash_ not in self._nodes:
@@ -543,11 +377,11 @@ async def _leaves(level: int, items: Sequence[Item], end: bytes | None, load: Lo
         some = items[:CHILDREN_AT_ONCE]
         if len(items) > CHILDREN_AT_ONCE:
             waiting.append((level, items[CHILDREN_AT_ONCE:], end))
-        nodes = await load([_hash(item) for item in some])
+        nodes = await load([hash_of(item) for item in some])
         below: list[tuple[int, Sequence[Item], bytes | None]] = []
         for at, (item, node) in enumerate(zip(some, nodes, strict=True)):
-            its_end = _end(items, at, end)
-            below.append((*_checked_child(level, item, its_end, node), its_end))
+            its_end = end_of(items, at, end)
+            below.append((*unpack_child(level, item, its_end, node), its_end))
         waiting += reversed(below)
 
 
@@ -584,8 +418,8 @@ class _Cursor:
     async def open(self) -> None:
         """Replace the node at the head by its contents."""
         level, child, end = self._waiting.pop()
-        node = (await self._load([_hash(child)]))[0]
-        self._put(*_checked_child(level + 1, child, end, node), end)
+        node = (await self._load([hash_of(child)]))[0]
+        self._put(*unpack_child(level + 1, child, end, node), end)
 
     async def rest(self) -> AsyncIterator[list[FileEntry]]:
         """Yield the remaining entries, leaf by leaf; compared with an empty tree, all of them."""
@@ -600,4 +434,4 @@ class _Cursor:
 
     def _put(self, level: int, items: Sequence[Item], end: bytes | None) -> None:
         last = len(items) - 1
-        self._waiting += (_Waiting(level - 1, items[at], _end(items, at, end)) for at in range(last, -1, -1))
+        self._waiting += (_Waiting(level - 1, items[at], end_of(items, at, end)) for at in range(last, -1, -1))
