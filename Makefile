@@ -8,7 +8,7 @@ CREWAI := .venv-crewai
 # pip may come without the module that `python -m venv` needs for its own pip (Debian): so pip fills the venv.
 PIP_INTO := $(PYTHON) -m pip --python $(VENV)/bin/python --disable-pip-version-check install --quiet
 
-.PHONY: demo test check lint fmt docs bench bench-all bench-langgraph bench-servers bench-runs bench-differences bench-cli bench-growth bench-contention bench-fast-paths bench-workspace soak clean
+.PHONY: demo test check lint fmt docs bench bench-all bench-langgraph bench-servers bench-runs bench-differences bench-cli bench-growth bench-contention bench-fast-paths bench-frameworks bench-workspace soak clean
 
 demo: $(VENV)/installed
 	$(BIN)/holdfast demo
@@ -86,6 +86,11 @@ bench-contention: $(VENV)/bench
 ## Each fast path of ARCHITECTURE.md with its switch on and off: a minute.
 bench-fast-paths: $(VENV)/bench
 	$(BIN)/python -m benchmarks.fast_paths
+
+## Agents of frameworks with `resumable`, beside the framework alone and with its own store: about ten minutes.
+bench-frameworks: $(FRAMEWORKS)/installed $(CREWAI)/installed
+	$(FRAMEWORKS)/bin/python -m benchmarks.frameworks --only agent_framework,autogen,google_adk,openai_agents,pydantic_ai
+	$(CREWAI)/bin/python -m benchmarks.frameworks --only crewai
 
 ## Every benchmark, one after the other, and benchmarks/RESULTS.md from what they found: about an hour on a quiet machine.
 bench-all: $(VENV)/bench bench-tools
