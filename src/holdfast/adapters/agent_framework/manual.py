@@ -6,7 +6,7 @@ from typing import Any
 
 from agent_framework import AgentSession, RawAgent, Workflow, WorkflowCheckpoint
 
-from holdfast.adapters.agent_framework.resumable import dump_session, load_session
+from holdfast.adapters.agent_framework.stored_session import StoredSession
 from holdfast.adapters.agent_framework.values import dump_checkpoint, load_checkpoint
 from holdfast.adapters.base.manual import build_checkpoint, read_state
 from holdfast.errors import UsageError
@@ -17,7 +17,7 @@ from holdfast.model.framework import Framework
 def extract(native: Any, *, agent_id: str, session_id: str, context: Any = None) -> Checkpoint:
     """Return an `AgentSession` or a `WorkflowCheckpoint` as a checkpoint for `client.save_checkpoint`."""
     if isinstance(native, AgentSession):
-        state = dump_session(native)
+        state: dict[str, Any] = {"session": native.to_dict()}
     elif isinstance(native, WorkflowCheckpoint):
         state = {"checkpoint": dump_checkpoint(native)}
     else:
@@ -42,4 +42,4 @@ def reconstruct(checkpoint: Checkpoint, target: RawAgent | Workflow) -> Any:
         )
     if isinstance(target, Workflow):
         return load_checkpoint(state["checkpoint"])
-    return load_session(state, checkpoint.session_id)
+    return StoredSession(state, checkpoint.session_id).session

@@ -25,6 +25,7 @@ from agent_framework import (
 )
 from agent_framework.exceptions import MiddlewareException, UserInputRequiredException
 
+from holdfast.adapters.agent_framework.stored_session import key_of
 from holdfast.adapters.base.turn import FrameworkTurn
 from holdfast.model.effect import EffectKind
 
@@ -34,10 +35,17 @@ _recording: ContextVar[Recording | None] = ContextVar("holdfast_agent_framework_
 
 
 class Recording:
-    """What the middleware of one turn shares. `place` returns where the turn stands, such as a superstep."""
+    """What the middleware of one turn shares. `place` returns where the turn stands, such as a superstep.
 
-    def __init__(self, turn: FrameworkTurn, place: Callable[[], Any] = lambda: None) -> None:
+    `known` has the places of the messages before the turn, by their keys.
+    The turn stands for them: to digest them all in each turn would take long.
+    """
+
+    def __init__(
+        self, turn: FrameworkTurn, *, place: Callable[[], Any] = lambda: None, known: Mapping[int, int] | None = None
+    ) -> None:
         self.turn = turn
+        self._known = known or {}
         self.place = place
         self.changed_arguments: dict[str, Mapping[str, Any]] = {}  # by call: those that a person has approved instead
         self._digests: dict[int, tuple[Any, bytes]] = {}  # with the message, so that its id stays its own
@@ -55,6 +63,10 @@ class Recording:
         """Return a digest of messages; each one's is computed once."""
         whole = hashlib.sha256()
         for message in messages:
+            number = self._known.get(key_of(message))
+            if number is not None:
+                whole.update(f"message {number};".encode())
+                continue
             found = self._digests.get(id(message))
             if found is None:
                 plain = json.dumps(_without_ids(message.to_dict()), sort_keys=True, default=str)
@@ -204,10 +216,13 @@ class JournaledFunction(FunctionMiddleware):
             await call_next()
             return
         call_id = context.metadata.get("call_id")
-        if call_id in recording.changed_arguments:
-            context.arguments = dict(recording.changed_arguments[call_id])
         given = context.arguments
         arguments = dict(given) if isinstance(given, Mapping) else given.model_dump()
+        changed = recording.changed_arguments.get(call_id or "", arguments)
+        if dict(changed) != arguments:
+            context.arguments = dict(changed)
+            await call_next()  # the framework does not make the call, and asks again with these arguments
+            return
         declared = recording.turn.find_effect(tool.name, function)
         is_effect = declared is not None and declared.kind != EffectKind.READ
 

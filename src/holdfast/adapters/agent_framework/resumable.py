@@ -18,6 +18,8 @@ from agent_framework import (
 )
 
 from holdfast.adapters.agent_framework.middleware import Recording, dump, middleware_of
+from holdfast.adapters.agent_framework.people import arguments_of, ask_about_calls
+from holdfast.adapters.agent_framework.stored_session import StoredSession
 from holdfast.adapters.agent_framework.workflow import ResumableWorkflow
 from holdfast.adapters.base.event_stream import Emit, stream_turn
 from holdfast.adapters.base.install import warn_if_untested
@@ -105,14 +107,14 @@ class ResumableChatAgent:
         async def body(turn_: FrameworkTurn) -> TurnEnd:
             nonlocal is_streamed
             is_streamed = emit is not None
-            session = load_session(turn_.state, self._session.session_id)
-            recording = Recording(turn_)
+            stored = StoredSession(turn_.state, self._session.session_id)
+            session, recording = stored.session, Recording(turn_, known=stored.places)
             with recording.current():
                 response = await self._ask(given, session, options, emit)
                 while response.user_input_requests:
                     answers = await _decide(recording, response.user_input_requests)
                     response = await self._ask(answers, session, options, emit)
-            state = dump_session(session)
+            state = stored.dump()
             return TurnEnd(response, dump_response(response, state), state)
 
         def load(recorded: Mapping[str, Any]) -> AgentResponse:
@@ -147,31 +149,12 @@ async def _decide(recording: Recording, requests: Sequence[Any]) -> list[Message
             "request_info"
         )
     asked = [(one.function_call.name, arguments_of(one.function_call), one.function_call.call_id) for one in requests]
-    answers = await recording.turn.request_approvals(asked)
-    contents = []
-    for one, answer in zip(requests, answers, strict=True):
-        if answer.arguments is not None:
-            recording.changed_arguments[one.function_call.call_id] = answer.arguments
-        contents.append(one.to_function_approval_response(answer.is_approved))
+    answers = await ask_about_calls(recording, asked)
+    contents = [one.to_function_approval_response(answer) for one, answer in zip(requests, answers, strict=True)]
     return [Message("user", contents)]
 
 
-def arguments_of(call: Any) -> dict[str, Any]:
-    found = call.parse_arguments()
-    return dict(found) if isinstance(found, Mapping) else {"input": call.arguments}
-
-
 # -- plain data --------------------------------------------------------------------------------------------------------
-
-
-def load_session(state: Mapping[str, Any], session_id: str) -> AgentSession:
-    """Return the session of the last finished turn, or a new one."""
-    found = state.get("session")
-    return AgentSession(session_id=session_id) if found is None else AgentSession.from_dict(dict(found))
-
-
-def dump_session(session: AgentSession) -> dict[str, Any]:
-    return {"session": session.to_dict()}
 
 
 def find_history(state: Mapping[str, Any]) -> list[Any]:

@@ -12,6 +12,7 @@ from typing import Any
 from agent_framework import ResponseStream, Workflow, WorkflowCheckpoint, WorkflowEvent, WorkflowRunResult
 
 from holdfast.adapters.agent_framework.middleware import Recording, attach_all
+from holdfast.adapters.agent_framework.people import answer_requests
 from holdfast.adapters.agent_framework.values import dump_checkpoint, dump_value, load_checkpoint, load_value
 from holdfast.adapters.base.event_stream import Emit, stream_turn
 from holdfast.adapters.base.session import ResumableSession, TurnEnd
@@ -62,10 +63,10 @@ class ResumableWorkflow:
         return ResponseStream(stream_turn(take), finalizer=lambda _: found[0])
 
     async def _run(self, message: Any, turn: str | None, options: Mapping[str, Any]) -> WorkflowRunResult:
-        return await self._take(message, turn, options, lambda _: None)
+        return await self._take(message, turn, options, None)
 
     async def _take(
-        self, message: Any, turn: str | None, options: Mapping[str, Any], emit: Callable[[Any], None]
+        self, message: Any, turn: str | None, options: Mapping[str, Any], emit: Callable[[Any], None] | None
     ) -> WorkflowRunResult:
         attach_all(self.workflow)
         is_streamed = False
@@ -76,11 +77,11 @@ class ResumableWorkflow:
             storage = TurnStorage(turn_)
             recording = Recording(turn_, place=lambda: self.workflow._runner._iteration)
             with recording.current():
-                events = await self._follow(message, storage, options, emit)
-                while requests := _pending(events):
-                    responses = await _ask_people(recording, requests)
-                    more = {**options, "responses": responses, "checkpoint_storage": storage}
-                    events += await self._consume(more, emit)
+                last = events = await self._follow(message, storage, options, emit)
+                while requests := [event for event in last if event.type == "request_info"]:
+                    responses = await answer_requests(recording, requests)
+                    last = await self._consume({**options, "responses": responses, "checkpoint_storage": storage}, emit)
+                    events = [*events, *last]
             final = await self.workflow._runner.build_checkpoint()
             recorded = [_dump_event(event) for event in events if event.type in _RECORDED]
             return TurnEnd(_result_of(events), {"events": recorded}, {"checkpoint": dump_checkpoint(final)})
@@ -89,12 +90,13 @@ class ResumableWorkflow:
             return _result_of([_load_event(one) for one in recorded["events"]])
 
         result: WorkflowRunResult = await self._session.take_turn(ENTRY, dump_value(message), turn, body, load)
-        for event in () if is_streamed else result:
-            emit(event)
+        if emit is not None and not is_streamed:
+            for event in result:  # of a recorded result
+                emit(event)
         return result
 
     async def _follow(
-        self, message: Any, storage: TurnStorage, options: Mapping[str, Any], emit: Callable[[Any], None]
+        self, message: Any, storage: TurnStorage, options: Mapping[str, Any], emit: Callable[[Any], None] | None
     ) -> list[Any]:
         """Run the workflow from the superstep that was cut off, or begin the turn."""
         state, runner = storage.turn.state, self.workflow._runner
@@ -109,7 +111,11 @@ class ResumableWorkflow:
             await runner.restore_checkpoint(load_checkpoint(state["checkpoint"]))
         return await self._consume({**options, "message": message, "checkpoint_storage": storage}, emit)
 
-    async def _consume(self, options: Mapping[str, Any], emit: Callable[[Any], None]) -> list[Any]:
+    async def _consume(self, options: Mapping[str, Any], emit: Callable[[Any], None] | None) -> list[Any]:
+        """Run the workflow until it ends, or waits for people; return its events."""
+        if emit is None:
+            result = await self.workflow.run(**options)
+            return [*result, *result.status_timeline()]
         events = []
         async for event in self.workflow.run(stream=True, **options):
             events.append(event)
@@ -130,38 +136,6 @@ class TurnStorage:
 
     async def load(self, checkpoint_id: str) -> WorkflowCheckpoint:
         return load_checkpoint(self.turn.state["checkpoint"])
-
-
-def _pending(events: list[Any]) -> list[Any]:
-    """Return the questions of a run that wait for an answer."""
-    last = max((number for number, event in enumerate(events) if event.type == "started"), default=0)
-    return [event for event in events[last:] if event.type == "request_info"]
-
-
-async def _ask_people(recording: Recording, requests: list[Any]) -> dict[str, Any]:
-    """Return people's answers by the ids of the questions; end the turn while there are none."""
-    asked = [_question_of(event) for event in requests]
-    answers = await recording.turn.request_approvals(asked)
-    responses = {}
-    for event, answer in zip(requests, answers, strict=True):
-        if getattr(event.data, "type", None) == "function_approval_request":
-            if answer.arguments is not None:
-                recording.changed_arguments[event.data.function_call.call_id] = answer.arguments
-            responses[event.request_id] = event.data.to_function_approval_response(answer.is_approved)
-        elif answer.arguments is not None and "response" in answer.arguments:
-            responses[event.request_id] = answer.arguments["response"]
-        elif event.response_type is str:
-            responses[event.request_id] = answer.note or ("APPROVE" if answer.is_approved else "REJECT")
-        else:
-            responses[event.request_id] = answer.is_approved
-    return responses
-
-
-def _question_of(event: Any) -> tuple[str, dict[str, Any], str]:
-    if getattr(event.data, "type", None) == "function_approval_request":
-        call = event.data.function_call
-        return call.name, dict(call.parse_arguments() or {}), event.request_id
-    return str(event.source_executor_id), {"request": dump_value(event.data)}, event.request_id
 
 
 def _result_of(events: list[Any]) -> WorkflowRunResult:
