@@ -25,7 +25,7 @@ from paths import ROOT
 from holdfast import Client
 from holdfast.autogen import resumable
 
-TURNS = 300 if SOAK else 60
+TURNS = 300 if SOAK else 150
 PROSE = "\n".join(page.read_text("utf-8") for page in sorted((ROOT / "docs").glob("*.md")))
 
 
