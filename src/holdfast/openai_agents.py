@@ -4,8 +4,8 @@ from holdfast.adapters.base.install import required
 
 with required("the OpenAI Agents SDK", "agents", "openai", extra="openai-agents"):
     from holdfast.adapters.openai_agents.manual import extract, reconstruct
-    from holdfast.adapters.openai_agents.resumable import ResumableAgent, resumable
+    from holdfast.adapters.openai_agents.resumable import ResumableOpenAIAgent, resumable
     from holdfast.adapters.openai_agents.sandbox import HoldfastSnapshot
     from holdfast.adapters.openai_agents.session import HoldfastSession
 
-__all__ = ["HoldfastSession", "HoldfastSnapshot", "ResumableAgent", "extract", "reconstruct", "resumable"]
+__all__ = ["HoldfastSession", "HoldfastSnapshot", "ResumableOpenAIAgent", "extract", "reconstruct", "resumable"]

@@ -123,6 +123,7 @@ class RunEngine:
         self._steps_since = 0
         self._saved_at_us = ctx.now_us()
         self._saved_digest: bytes | None = None
+        self.is_state_saved_by_caller = False  # an adapter changes the state right before it saves: nothing to compare
         self._session = head.session_key(options.session_id)
         self._turn_key = b"\xfe" + self._session
         self._turn: AbstractAsyncContextManager[object] | None = None
@@ -152,7 +153,7 @@ class RunEngine:
             self.task_lists = dict(found.tasks)
         self._refuse_newer(found, line.tip)
         self.index = EffectIndex(self.journal)
-        self._saved_digest = self._digest()
+        self._saved_digest = self._digest() if self.options.autosave.only_changed else None
 
     @property
     def checkpoint_id(self) -> str | None:
@@ -419,7 +420,7 @@ class RunEngine:
             self.reopen_failures(error)
         with self.lock:
             is_new = len(self.journal) > self.journal.saved or self._rows or self.checkpoint is None
-        if not is_new and await self._is_as_saved():
+        if not is_new and (self.is_state_saved_by_caller or await self._is_as_saved()):
             return
         try:
             await self.save("failed" if error is not None else "end")

@@ -22,7 +22,7 @@ from call_log import log_call, read_calls
 
 from holdfast import NOT_DONE, Client, Done, Effect, SyncClient
 from holdfast.errors import ApprovalPendingError
-from holdfast.openai_agents import ResumableAgent, resumable
+from holdfast.openai_agents import ResumableOpenAIAgent, resumable
 
 SESSION = "invoices"
 API_KEY = "sk-openai-agents-0123456789"
@@ -132,14 +132,14 @@ def declare_tools(directory: Path) -> dict[str, Effect | str]:
     }
 
 
-async def stream(agent: ResumableAgent, given: str) -> Any:
+async def stream(agent: ResumableOpenAIAgent, given: str) -> Any:
     streamed = agent.run_streamed(given)
     async for _ in streamed.stream_events():
         pass
     return streamed
 
 
-async def take_two_turns(store: str, agent: ResumableAgent) -> list[Any]:
+async def take_two_turns(store: str, agent: ResumableOpenAIAgent) -> list[Any]:
     results = []
     for take in (agent.run, lambda given: stream(agent, given)):
         given = f"pay the invoice {'ab'[len(results)]}"

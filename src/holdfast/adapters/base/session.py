@@ -182,9 +182,11 @@ class ResumableSession:
         )
         if self._is_async:
             async with opened as run:
+                run._core.is_state_saved_by_caller = True
                 yield run
         else:
             with opened as run:
+                run._core.is_state_saved_by_caller = True
                 yield run
 
 

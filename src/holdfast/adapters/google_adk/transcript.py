@@ -42,8 +42,11 @@ def _messages(events: Any) -> Iterator[TranscriptMessage]:
         if not isinstance(content, Mapping):
             continue
         parts = tuple(_part(part) for part in content.get("parts") or () if isinstance(part, Mapping))
-        if parts:
-            yield TranscriptMessage(role=_role(content, parts), parts=parts, author=event.get("author"))
+        role, author = _role(content, parts), event.get("author")
+        if role == "tool":  # results of calls that were made at once: a message for each
+            yield from (TranscriptMessage(role=role, parts=(part,), author=author) for part in parts)
+        elif parts:
+            yield TranscriptMessage(role=role, parts=parts, author=None if author == role else author)
 
 
 def _role(content: Mapping[str, Any], parts: Sequence[MessagePart]) -> Any:

@@ -38,18 +38,18 @@ def resumable(
     agent_id: str | None = None,
     workspace: str | os.PathLike[str] | None = None,
     tools: Mapping[str, Effect | str] | None = None,
-) -> ResumableAgent:
+) -> ResumableOpenAIAgent:
     """Return the agent with `run`, `run_sync` and `run_streamed`, which continue after a crash.
 
     `store` is a `Client`, a URL, or None for `.holdfast/store.db`. `tools` declares what tools do, by
     their names.
     """
-    return ResumableAgent(
+    return ResumableOpenAIAgent(
         agent, session_id=session_id, store=store, agent_id=agent_id, workspace=workspace, tools=tools
     )
 
 
-class ResumableAgent:
+class ResumableOpenAIAgent:
     """An agent and its conversation in a store. The entry points are those of the SDK's `Runner`.
 
     `turn` identifies a turn, for example by the id of the message that it answers. Without it, a
