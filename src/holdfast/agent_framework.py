@@ -1,4 +1,4 @@
-"""Agents and workflows of Microsoft agent-framework that continue after a crash: `resumable(agent, session_id=...)`."""
+"""Agents and workflows of Microsoft agent-framework that continue after a crash: `resumable`."""
 
 from holdfast.adapters.base.install import required
 

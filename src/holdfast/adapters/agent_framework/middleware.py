@@ -31,10 +31,10 @@ from holdfast.model.effect import EffectKind
 
 _IDS = ("id", "message_id")  # of messages and contents: the framework makes some up in every life
 _AGENT_TOOL = "as_tool.<locals>._agent_wrapper"
-_recording: ContextVar[Recording | None] = ContextVar("holdfast_agent_framework_recording", default=None)
+_recording: ContextVar[TurnRecording | None] = ContextVar("holdfast_agent_framework_recording", default=None)
 
 
-class Recording:
+class TurnRecording:
     """What the middleware of one turn shares. `place` returns where the turn stands, such as a superstep.
 
     `known` has the places of the messages before the turn, by their keys.
@@ -177,7 +177,7 @@ def _replay(recorded: Mapping[str, Any]) -> Iterator[tuple[ChatResponseUpdate, b
         yield ChatResponseUpdate(contents=[Content.from_usage(response.usage_details)], role="assistant"), True
 
 
-def _request(recording: Recording, context: ChatContext) -> dict[str, Any]:
+def _request(recording: TurnRecording, context: ChatContext) -> dict[str, Any]:
     """Return what identifies a request. Instructions are left out: they often have the time of day."""
     options = dict(context.options or {})
     choice, output = options.get("tool_choice"), options.get("response_format")
@@ -246,7 +246,7 @@ class JournaledFunction(FunctionMiddleware):
             raise _RecordedFailure(recorded["failure"])
         context.result = recorded if isinstance(recorded, str) else [Content.from_dict(dict(one)) for one in recorded]
 
-    def _is_agent(self, recording: Recording, tool: Any, function: Any) -> bool:
+    def _is_agent(self, recording: TurnRecording, tool: Any, function: Any) -> bool:
         """Return whether a tool runs an agent, whose own calls are recorded then."""
         if not str(getattr(function, "__qualname__", "")).endswith(_AGENT_TOOL):
             return False

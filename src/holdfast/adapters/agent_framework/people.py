@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holdfast.adapters.agent_framework.middleware import Recording
+from holdfast.adapters.agent_framework.middleware import TurnRecording
 from holdfast.adapters.agent_framework.values import dump_value
 
 APPROVED = "APPROVE"
@@ -18,11 +18,11 @@ def arguments_of(call: Any) -> dict[str, Any]:
     return dict(found) if isinstance(found, Mapping) else {"input": call.arguments}
 
 
-async def ask_about_calls(recording: Recording, calls: Sequence[tuple[str, Mapping[str, Any], str]]) -> list[bool]:
-    """Return whether people approve calls: tool, arguments and id of each; end the turn while there is no answer.
+async def ask_about_calls(recording: TurnRecording, calls: Sequence[tuple[str, Mapping[str, Any], str]]) -> list[bool]:
+    """Return whether people approve calls: tool, arguments and id of each.
 
-    A person may change the arguments. The framework then asks about the changed ones, which that
-    person has approved already.
+    The turn ends while there is no answer. A person may change the arguments. The framework then
+    asks about the changed ones, which that person has approved already.
     """
     open_calls = [one for one in calls if recording.changed_arguments.get(one[2]) != dict(one[1])]
     answers = dict(zip([one[2] for one in open_calls], await recording.turn.request_approvals(open_calls), strict=True))
@@ -32,7 +32,7 @@ async def ask_about_calls(recording: Recording, calls: Sequence[tuple[str, Mappi
     return [id_ not in answers or answers[id_].is_approved for _, _, id_ in calls]
 
 
-async def answer_requests(recording: Recording, requests: Sequence[Any]) -> dict[str, Any]:
+async def answer_requests(recording: TurnRecording, requests: Sequence[Any]) -> dict[str, Any]:
     """Return the answers to a workflow's questions, by their ids.
 
     A question about a tool call is approved or rejected. Another one is answered by a text, the note

@@ -17,7 +17,7 @@ from agent_framework import (
     Workflow,
 )
 
-from holdfast.adapters.agent_framework.middleware import Recording, dump, middleware_of
+from holdfast.adapters.agent_framework.middleware import TurnRecording, dump, middleware_of
 from holdfast.adapters.agent_framework.people import arguments_of, ask_about_calls
 from holdfast.adapters.agent_framework.stored_session import StoredSession
 from holdfast.adapters.agent_framework.workflow import ResumableWorkflow
@@ -108,7 +108,7 @@ class ResumableChatAgent:
             nonlocal is_streamed
             is_streamed = emit is not None
             stored = StoredSession(turn_.state, self._session.session_id)
-            session, recording = stored.session, Recording(turn_, known=stored.places)
+            session, recording = stored.session, TurnRecording(turn_, known=stored.places)
             with recording.current():
                 response = await self._ask(given, session, options, emit)
                 while response.user_input_requests:
@@ -140,8 +140,8 @@ class ResumableChatAgent:
         return await stream.get_final_response()
 
 
-async def _decide(recording: Recording, requests: Sequence[Any]) -> list[Message]:
-    """Ask people about the calls that wait for approval, and return the messages that have their decisions."""
+async def _decide(recording: TurnRecording, requests: Sequence[Any]) -> list[Message]:
+    """Ask people about calls that wait for approval; return the messages with their decisions."""
     other = next((one for one in requests if one.type != "function_approval_request"), None)
     if other is not None:
         raise UsageError(
@@ -164,7 +164,10 @@ def find_history(state: Mapping[str, Any]) -> list[Any]:
 
 
 def dump_response(response: AgentResponse, state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a response as plain data: its messages by their place in the conversation, if they are its last ones."""
+    """Return a response as plain data.
+
+    Messages that end the conversation are recorded by their place in it.
+    """
     fields = dump(response)
     count, history = len(response.messages), find_history(state)
     is_last = 0 < count <= len(history) and history[len(history) - count :] == fields["messages"]

@@ -1,4 +1,4 @@
-"""A session of the framework as plain data, and back; messages that were loaded are not converted again."""
+"""A session of the framework as plain data, and back; each message is converted once."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from agent_framework import ResponseStream, Workflow, WorkflowCheckpoint, WorkflowEvent, WorkflowRunResult
 
-from holdfast.adapters.agent_framework.middleware import Recording, attach_all
+from holdfast.adapters.agent_framework.middleware import TurnRecording, attach_all
 from holdfast.adapters.agent_framework.people import answer_requests
 from holdfast.adapters.agent_framework.values import dump_checkpoint, dump_value, load_checkpoint, load_value
 from holdfast.adapters.base.event_stream import Emit, stream_turn
@@ -75,7 +75,7 @@ class ResumableWorkflow:
             nonlocal is_streamed
             is_streamed = True
             storage = TurnStorage(turn_)
-            recording = Recording(turn_, place=lambda: self.workflow._runner._iteration)
+            recording = TurnRecording(turn_, place=lambda: self.workflow._runner._iteration)
             with recording.current():
                 last = events = await self._follow(message, storage, options, emit)
                 while requests := [event for event in last if event.type == "request_info"]:
