@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,62 @@ def test_agents_models_and_tools_are_themselves_again_after_a_kickoff(url):
     assert resumable(agent, session_id="s", store=url).kickoff("go").raw == "done: found, seen"
     assert [type(agent.llm), *map(type, agent.tools)] == before
     assert agent.kickoff("go").raw == "done: found, seen"  # without a session
+
+
+@pytest.mark.parametrize("is_crew", [True, False])
+def test_a_plan_is_asked_for_once(url, is_crew):
+    asked: list[str] = []
+
+    def answer(said: Any) -> Any:
+        text = str(said)
+        asked.append("plan" if "plan" in str(said[0]["content"]).lower() else "work")
+        if "work" in asked and is_cut_off:
+            raise Interrupted
+        return (
+            "READY: I am ready to execute the task. the plan is to work" if asked[-1] == "plan" else f"{len(text) > 0}"
+        )
+
+    def life() -> Any:
+        agent = make_agent(FunctionModel.make(answer), planning=True)
+        if is_crew:
+            return resumable(make_crew(agent), session_id="s", store=url).kickoff({"what": "it"})
+        return resumable(agent, session_id="s", store=url).kickoff("it")
+
+    is_cut_off = True
+    with pytest.raises(Interrupted):
+        life()
+    plans, is_cut_off = asked.count("plan"), False
+    life()
+    assert plans > 0
+    assert asked.count("plan") == plans
+
+
+def test_calls_that_cant_be_recorded_end_the_turn(url):
+    class Odd(FunctionModel):
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name == "__class__":
+                raise TypeError("no other class")
+            super().__setattr__(name, value)
+
+    model = Odd.make(lambda _: pytest.fail("it was asked"))
+    with pytest.raises(UsageError, match="can't be recorded: TypeError"):
+        resumable(make_crew(make_agent(model)), session_id="s", store=url).kickoff({"what": "it"})
+
+
+def test_sessions_that_share_an_agents_model_record_their_own_calls(url):
+    model = echo()
+
+    def talk(number: int) -> str:
+        agent = resumable(make_agent(model), session_id=f"s{number}", store=url)
+        return [agent.kickoff(f"message {one}").raw for one in range(3)][-1]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(talk, range(4))) == ["3 heard"] * 4
+    assert model.asked == 12
+    with SyncClient.open(url) as client:
+        for number in range(4):
+            steps = [one.step_name for one in client.timeline(f"s{number}", limit=None)]
+            assert steps.count("clerk") == 3
 
 
 def test_what_resumable_does_not_take_is_refused(url):

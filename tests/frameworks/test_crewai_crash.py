@@ -51,7 +51,7 @@ def test_an_uninterrupted_office_makes_each_call_once(uninterrupted):
 
 @pytest.mark.parametrize("when", ["kill_after_commits", "kill_before_commit"])
 def test_an_office_killed_at_a_commit_goes_on(places, uninterrupted, when):
-    points = spread(uninterrupted.commits)
+    points = spread(uninterrupted.commits, 5 if when == "kill_after_commits" else 3)
     for number in points if places.kind == "sqlite" else points[len(points) // 2 :][:1]:
         store, directory = places.make(f"at-{number}")
         judge(uninterrupted, run_until_done(PROGRAM, store, directory, **{when: number}), directory)

@@ -30,6 +30,7 @@ from holdfast.adapters.crewai.answer import dump_answer, is_plain, load_answer
 from holdfast.adapters.crewai.people import HumanInput
 from holdfast.adapters.crewai.result import dump_messages
 from holdfast.backends.bridge.step import run_inline
+from holdfast.errors import UsageError
 from holdfast.model.effect import EffectKind
 from holdfast.model.tool_effect import AGENT
 
@@ -67,7 +68,11 @@ class CrewJournal:
     def recording(self) -> Iterator[None]:
         token, provider = _journal.set(self), set_provider(HumanInput(self))
         try:
-            with scoped_hooks({InterceptionPoint.PRE_MODEL_CALL: [self._prepare]}):
+            hooks = {
+                InterceptionPoint.EXECUTION_START: [self._prepare_all],
+                InterceptionPoint.PRE_MODEL_CALL: [self._prepare],
+            }
+            with scoped_hooks(hooks):
                 yield
         finally:
             reset_provider(provider)
@@ -78,15 +83,48 @@ class CrewJournal:
     def _prepare(self, context: Any) -> None:
         """Make the model and the tools of an agent that is about to ask record their calls."""
         executor = context.executor
-        if isinstance(context.llm, BaseLLM):
-            self._swap(context.llm, _journaled_model)
-        for tool in getattr(executor, "original_tools", None) or ():
-            if isinstance(tool, BaseTool) and not isinstance(tool, BaseAgentTool):
-                self._swap(tool, _journaled_function if isinstance(tool, Tool) else _journaled_tool)
-        for structured in getattr(executor, "tools", None) or ():
-            tool = getattr(structured, "_original_tool", None)
-            if getattr(structured.func, "__self__", None) is tool and tool is not None:
-                structured.func = tool._run  # it was bound before the tool had its new class
+        with self._ended_on_failure():
+            self._swap_model(context.llm)
+            for name in ("original_tools", "tools", "_parsed_tools"):
+                for one in getattr(executor, name, None) or ():
+                    self._swap_tool(one)
+
+    def _prepare_all(self, context: Any) -> None:
+        """Do the same for all agents of a crew that begins: some ask their model for a plan, without a hook."""
+        begun = context.crew if context.crew is not None else context.flow
+        agents = [*(getattr(begun, "agents", None) or ()), getattr(begun, "manager_agent", None)]
+        with self._ended_on_failure():
+            for agent in (*agents, getattr(begun, "agent", None)):
+                self._swap_model(getattr(agent, "llm", None))
+                for one in getattr(agent, "tools", None) or ():
+                    self._swap_tool(one)
+            for name in ("llm", "manager_llm", "planning_llm"):
+                self._swap_model(getattr(begun, name, None))
+            for task in getattr(begun, "tasks", None) or ():
+                for one in task.tools or ():
+                    self._swap_tool(one)
+
+    def _swap_model(self, model: Any) -> None:
+        if isinstance(model, BaseLLM):
+            self._swap(model, _journaled_model)
+
+    def _swap_tool(self, tool: Any) -> None:
+        if isinstance(tool, BaseTool) and not isinstance(tool, BaseAgentTool):
+            self._swap(tool, _journaled_function if isinstance(tool, Tool) else _journaled_tool)
+        function = getattr(tool, "func", None)
+        original: Any = getattr(tool, "_original_tool", None)
+        if isinstance(original, BaseTool) and getattr(function, "__self__", None) is original:
+            self._swap_tool(original)
+            tool.func = original._run  # it was bound before the tool had its new class
+
+    @contextmanager
+    def _ended_on_failure(self) -> Iterator[None]:
+        """End the turn if calls can't be recorded. CrewAI would go on: it ignores failures of hooks."""
+        try:
+            yield
+        except Exception as error:
+            ended = self.turn._end(UsageError(f"the calls of an agent can't be recorded: {error!r}. Nothing was asked"))
+            raise HookAborted(str(ended), source="holdfast") from error
 
     def _swap(self, one: Any, make_class: Callable[[type], type]) -> None:
         with self._lock:
