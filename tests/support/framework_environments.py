@@ -18,6 +18,9 @@ DISTRIBUTIONS = {
     "openai_agents": "openai-agents",
     "pydantic_ai": "pydantic-ai-slim",
 }
+# Frameworks that need no adapter: their agents are LangGraph graphs, which have a saver.
+GRAPHS = {"deepagents": "deepagents", "langchain": "langchain"}
+DISTRIBUTIONS |= GRAPHS
 CREWAI = ("crewai",)
 ENVIRONMENTS = {  # what the Makefile installs together
     ".venv-frameworks": tuple(name for name in DISTRIBUTIONS if name not in CREWAI),

@@ -43,8 +43,8 @@ def find_recorded_messages(checkpoint: Checkpoint) -> Sequence[Any] | None:
 
     It has the calls of a turn that was cut off, which are in the journal, not in the state.
     """
-    if checkpoint.framework in (Framework.CUSTOM, Framework.LANGGRAPH):
-        return None  # their states have chat messages
+    if checkpoint.framework is Framework.CUSTOM:
+        return None  # its state has chat messages, if any
     from holdfast.transcript import to_transcript
 
     try:

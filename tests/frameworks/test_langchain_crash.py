@@ -1,0 +1,48 @@
+"""Agents of LangChain's `create_agent` on the LangGraph saver, killed and started again."""
+
+from __future__ import annotations
+
+from crash_kit import Finished, assert_same_outcome, run_program, run_until_done, spread
+from framework_environments import require
+
+require("langchain")
+
+PROGRAM = "langchain_agent"
+
+
+def finish(places) -> Finished:
+    uninterrupted = run_program(PROGRAM, *places.make("whole"))
+    assert isinstance(uninterrupted, Finished)
+    assert [len(uninterrupted.calls[name]) for name in ("model", "pay")] == [3, 3]
+    return uninterrupted
+
+
+def test_an_agent_killed_between_steps_goes_on(places):
+    uninterrupted = finish(places)
+    points = spread(uninterrupted.commits)
+    for number in points if places.kind == "sqlite" else points[len(points) // 2 :][:1]:
+        store, directory = places.make(f"at-{number}")
+        killed = run_until_done(PROGRAM, store, directory, kill_after_commits=number)
+        assert_same_outcome(uninterrupted, killed)
+        # A kill at a commit interrupts one step: at most its calls are made again.
+        assert sum(map(len, killed.calls.values())) <= sum(map(len, uninterrupted.calls.values())) + 2
+
+
+def test_finished_tools_of_a_step_are_not_repeated(sqlite_places):
+    """A step with two tools is killed at each of its commits: a tool whose result is stored is not called again."""
+    uninterrupted = finish(sqlite_places)
+    repeated = []
+    for number in range(1, uninterrupted.commits + 1):
+        store, directory = sqlite_places.make(f"at-{number}")
+        killed = run_until_done(PROGRAM, store, directory, kill_after_commits=number)
+        repeated.append(len(killed.calls["pay"]) - 3)
+    assert repeated.count(0) > len(repeated) // 2
+    assert max(repeated) <= 1  # if one of two was stored, the other one may have been under way
+
+
+def test_a_tool_under_way_is_made_again(sqlite_places):
+    uninterrupted = finish(sqlite_places)
+    store, directory = sqlite_places.make("killed")
+    killed = run_until_done(PROGRAM, store, directory, kill_in_call=2)
+    assert_same_outcome(uninterrupted, killed)
+    assert len(killed.calls["pay"]) > 3
