@@ -111,11 +111,11 @@ class CrewJournal:
     def _swap_tool(self, tool: Any) -> None:
         if isinstance(tool, BaseTool) and not isinstance(tool, BaseAgentTool):
             self._swap(tool, _journaled_function if isinstance(tool, Tool) else _journaled_tool)
-        function = getattr(tool, "func", None)
-        original: Any = getattr(tool, "_original_tool", None)
-        if isinstance(original, BaseTool) and getattr(function, "__self__", None) is original:
-            self._swap_tool(original)
-            tool.func = original._run  # it was bound before the tool had its new class
+        bound: Any = getattr(getattr(tool, "func", None), "__self__", None)
+        is_of_a_tool = getattr(tool, "_original_tool", None) is bound
+        if is_of_a_tool and isinstance(bound, BaseTool):
+            self._swap_tool(bound)
+            tool.func = bound._run  # it was bound before the tool had its new class
 
     @contextmanager
     def _ended_on_failure(self) -> Iterator[None]:
