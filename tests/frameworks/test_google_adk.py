@@ -31,6 +31,7 @@ from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
 from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.tools import FunctionTool, exit_loop
+from google.adk.workflow import Workflow
 from google.genai import types
 
 from holdfast import NOT_DONE, Client, Effect, SyncClient, UsageError
@@ -162,7 +163,7 @@ def test_what_is_no_message_is_refused(store, given, match):
 
 
 def test_what_is_no_agent_is_refused():
-    with pytest.raises(UsageError, match="takes an agent or an App of Google ADK, not a str"):
+    with pytest.raises(UsageError, match="takes an agent, a workflow or an App of Google ADK, not a str"):
         resumable("agent", session_id="s")
 
 
@@ -280,6 +281,47 @@ def test_agents_in_parallel_in_a_sequence_and_in_a_loop_are_not_repeated(store):
     events = run(resumable(target, session_id="s", store=store), "go")
     assert sorted(texts(events)) == ["again", "last", "left", "right"]
     assert [len(one.model.asked) for one in finished] == [0, 0, 0]
+
+
+def test_nodes_of_a_workflow_are_not_repeated(store):
+    counted: list[str] = []
+
+    def prepare(node_input: Any) -> str:
+        counted.append("prepared")
+        return "prepared"
+
+    def build(*answers: str) -> tuple[Workflow, list[LlmAgent]]:
+        first = agent("first", name="first")
+        second = agent(*answers, name="second")
+        return Workflow(name="flow", edges=[("START", first, prepare, second)]), [first, second]
+
+    flow, _ = build()
+    with pytest.raises(Killed):
+        run(resumable(flow, session_id="s", store=store), "go")
+    restart()
+    flow, (first, second) = build("second")
+    assert texts(run(resumable(flow, session_id="s", store=store), "go")) == ["first", "second"]
+    assert (len(first.model.asked), len(second.model.asked)) == (0, 1)
+    assert counted == ["prepared", "prepared"]  # a plain function is no call of a tool: it runs again
+
+
+def test_after_a_rollback_an_irreversible_call_is_not_repeated(store):
+    called: list[str] = []
+    tools = {"send": Effect("irreversible", key="to")}
+    run(resumable(agent("hello"), session_id="s", store=store), "hi")
+    with SyncClient.open(store) as client:
+        before = client.latest("s").checkpoint_id
+
+    def send_it(*answers: Any) -> list[Event]:
+        target = agent(*answers, tools=[sender(called)])
+        return run(resumable(target, session_id="s", store=store, tools=tools), "send it", turn="2")
+
+    assert responses(send_it(SEND, "ok")) == [{"result": "sent to bob"}]
+    with SyncClient.open(store) as client:
+        client.rollback("s", to=before)
+    restart()
+    assert "not carried out" in json.dumps(responses(send_it(SEND, "I see.")))
+    assert called == ["bob"]
 
 
 # -- people ------------------------------------------------------------------------------------------------------------

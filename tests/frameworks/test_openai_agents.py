@@ -27,7 +27,7 @@ from agents.sandbox.sandboxes.unix_local import UnixLocalSandboxClient
 from agents.sandbox.snapshot import SnapshotBase
 from agents.testing import ScriptedModel, assistant_message, function_call
 
-from holdfast import Client, SyncClient, UsageError
+from holdfast import Client, Effect, SyncClient, UsageError
 from holdfast.adapters.base import session as sessions
 from holdfast.errors import ApprovalPendingError, UnfinishedTurnError
 from holdfast.openai_agents import HoldfastSession, HoldfastSnapshot, extract, reconstruct, resumable
@@ -384,6 +384,28 @@ def test_a_fork_continues_by_itself(store):
     assert forked.final_output == "other"
     with SyncClient.open(store) as client:
         assert [len(to_transcript(client.latest(name)).messages) for name in ("s", "fork")] == [4, 4]
+
+
+def test_after_a_rollback_an_irreversible_call_is_not_repeated(store):
+    called: list[str] = []
+    tools = {"send": Effect("irreversible", key="to")}
+    resumable(greeter("hello"), session_id="s", store=store).run_sync("hi")
+    with SyncClient.open(store) as client:
+        before = client.latest("s").checkpoint_id
+
+    def send_it(text: str) -> Any:
+        target = clerk(called, SEND, assistant_message(text))
+        target.name = "greeter"  # as the agent that the session was begun with
+        return resumable(target, session_id="s", store=store, tools=tools).run_sync("send it", turn="2")
+
+    assert send_it("ok").final_output == "ok"
+    with SyncClient.open(store) as client:
+        client.rollback("s", to=before)
+    restart()
+    again = send_it("I see.")
+    outputs = [item["output"] for item in again.to_input_list() if item.get("type") == "function_call_output"]
+    assert "not carried out" in outputs[-1]
+    assert (again.final_output, called) == ("I see.", ["bob"])
 
 
 def test_messages_of_a_turn_that_was_cut_off_are_shown(store):

@@ -7,12 +7,12 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from google.adk.agents.base_agent import BaseAgent
 from google.adk.apps.app import App
 from google.adk.events.event import Event
 from google.adk.runners import Runner
 from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig, ListSessionsResponse
 from google.adk.sessions.session import Session
+from google.adk.workflow import BaseNode
 
 from holdfast.adapters.base.install import warn_if_untested
 from holdfast.adapters.base.loop_runner import LoopRunner
@@ -32,7 +32,7 @@ TEMPORARY = "temp:"
 
 
 def resumable(
-    target: BaseAgent | App,
+    target: BaseNode | App,
     *,
     session_id: str,
     store: Any = None,
@@ -40,7 +40,7 @@ def resumable(
     workspace: str | os.PathLike[str] | None = None,
     tools: Mapping[str, Effect | str] | None = None,
 ) -> ResumableApp:
-    """Return the agent or app with `run_async` and `run`, which continue after a crash.
+    """Return the agent, workflow or app with `run_async` and `run`, which continue after a crash.
 
     `store` is a `Client`, a URL, or None for `.holdfast/store.db`. `tools` declares what tools do, by
     their names.
@@ -55,13 +55,13 @@ class ResumableApp:
     turn is known by its message, and by how many turns with that message this process has finished.
     """
 
-    def __init__(
-        self, target: BaseAgent | App, *, session_id: str, agent_id: str | None = None, **options: Any
-    ) -> None:
-        if isinstance(target, BaseAgent):
+    def __init__(self, target: BaseNode | App, *, session_id: str, agent_id: str | None = None, **options: Any) -> None:
+        if isinstance(target, BaseNode):
             target = App(name=target.name, root_agent=target)
         if not isinstance(target, App):
-            raise UsageError(f"resumable() takes an agent or an App of Google ADK, not a {type(target).__name__}")
+            raise UsageError(
+                f"resumable() takes an agent, a workflow or an App of Google ADK, not a {type(target).__name__}"
+            )
         self.app = target
         self._session = ResumableSession(
             Framework.GOOGLE_ADK, session_id=session_id, agent_id=agent_id or target.name, **options
