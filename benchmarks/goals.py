@@ -83,7 +83,7 @@ def _growing_goals() -> Iterator[Goal]:
 
 
 def _history_goals() -> Iterator[Goal]:
-    for peer, limit, words in (("langgraph", 1 / 30, " (goal 1/30)"), ("langgraph_delta", 1.0, "")):
+    for peer, limit, words in (("langgraph", 1 / 20, " (goal 1/20)"), ("langgraph_delta", 1.0, "")):
         yield Goal(
             f"median save, declared append, at 10 MB of history over {PEERS[peer]}'s{words}",
             "H",
@@ -126,7 +126,7 @@ def _throughput_goals() -> Iterator[Goal]:
         lambda results: _ratio(results, _throughput_of(1), "bare_sqlite3", "p50_ms"),
         2.0,
     )
-    for peer, times in (("langgraph", 4), ("checkpnt", 2)):
+    for peer, times in (("langgraph", 3), ("checkpnt", 1)):
         yield Goal(
             f"32 writers: saves per second over {PEERS[peer]}'s",
             "B",
@@ -143,7 +143,7 @@ def _reading_goals() -> Iterator[Goal]:
         ("at 1 MB", "H", _history_of(1_000_000), "restore"),
         ("at 10 MB", "H", _history_of(10_000_000), "restore"),
     ):
-        for peer, limit, goal in (("langgraph", 1.8, " (unverified)"), ("checkpnt", 1 / 3, " (goal 1/3)")):
+        for peer, limit, goal in (("langgraph", 2, " (unverified)"), ("checkpnt", 1 / 3, " (goal 1/3)")):
             yield Goal(
                 f"verified restore {words} over {PEERS[peer]}'s{goal}",
                 workload,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import (
+    before_after,
     contention,
     differences,
     fast_paths,
@@ -81,7 +82,9 @@ def markdown(directory: Path) -> str:
     files = [(one, directory / f"{one.stem}.json") for one in BENCHMARKS]
     found = [(one, json.loads(file.read_text("utf-8"))) for one, file in files if file.exists()]
     sections = [line for one, results in found for line in _section(one, results, directory)]
-    return "\n".join([*_head(), *_machines(found), *_versions(found), *sections])
+    judged = [(one.title, one.stem, one.verdicts) for one in BENCHMARKS if one.verdicts is not None]
+    compared = before_after.section(judged, directory)
+    return "\n".join([*_head(), *_machines(found), *_versions(found), *sections, *compared])
 
 
 def _head() -> Iterator[str]:

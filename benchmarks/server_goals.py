@@ -44,7 +44,7 @@ def _redis_goals() -> Iterator[Goal]:
 
 
 def _postgres_goals() -> Iterator[Goal]:
-    for writers, times in ((1, 4), (32, 15)):
+    for writers, times in ((1, 1), (32, 8)):
         yield Goal(
             f"PostgreSQL, {_writers(writers)}: saves per second over langgraph-postgres's, both with "
             "`await` (the faster of one connection and a pool)",
@@ -60,7 +60,7 @@ def _postgres_goals() -> Iterator[Goal]:
         "langgraph's PostgresSaver's",
         "B",
         lambda results: _rate(results, 1, "holdfast_postgres_sync") / _rate(results, 1, "langgraph_postgres_sync"),
-        4,
+        1,
         at_least=True,
     )
     yield Goal(
