@@ -480,7 +480,7 @@ def not_kept_error(core: RunEngine, call: EffectCall, entry: LedgerEntry) -> Res
     again = (
         "It is idempotent: the next start calls it again"
         if call.kind is EffectKind.IDEMPOTENT
-        else ("It is not repeated")
+        else "It is not repeated"
     )
     return ResultNotKeptError(
         f"effect {call.name!r:.60} ({id_}) was carried out, but {entry.error or entries.NOT_KEPT}. {again}. "
