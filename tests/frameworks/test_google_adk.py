@@ -14,13 +14,17 @@ from typing import Any
 import pytest
 from framework_environments import require
 from paths import ROOT
+from stored_secrets import assert_secret_is_not_stored
 
 require("google_adk")
 
+from fastapi.openapi.models import OAuth2, OAuthFlowAuthorizationCode, OAuthFlows
 from google.adk.agents import LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
 from google.adk.agents.run_config import RunConfig, StreamingMode
 from google.adk.apps.app import App, ResumabilityConfig
 from google.adk.artifacts import InMemoryArtifactService
+from google.adk.auth.auth_credential import AuthCredential, AuthCredentialTypes, OAuth2Auth
+from google.adk.auth.auth_tool import AuthConfig
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
@@ -322,6 +326,47 @@ def test_after_a_rollback_an_irreversible_call_is_not_repeated(store):
     restart()
     assert "not carried out" in json.dumps(responses(send_it(SEND, "I see.")))
     assert called == ["bob"]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_secrets_of_credentials_that_a_tool_asks_for_are_not_stored(store, tmp_path):
+    secret, code = "GOCSPX-adk-0123456789", "4/0-adk-code-9876543210"
+    called: list[Any] = []
+    config = AuthConfig(
+        auth_scheme=OAuth2(
+            flows=OAuthFlows(
+                authorizationCode=OAuthFlowAuthorizationCode(
+                    authorizationUrl="https://example.com/auth",
+                    tokenUrl="https://example.com/token",
+                    scopes={"read": "r"},
+                )
+            )
+        ),
+        raw_auth_credential=AuthCredential(
+            auth_type=AuthCredentialTypes.OAUTH2, oauth2=OAuth2Auth(client_id="office", client_secret=secret)
+        ),
+    )
+
+    def calendar(tool_context: Any) -> str:
+        """Read the calendar."""
+        if called:
+            return "free"
+        called.append(1)
+        tool_context.request_credential(config)
+        return "waiting for you"
+
+    target = resumable(agent(("calendar", {}), "please log in", "free", tools=[calendar]), session_id="s", store=store)
+    events = run(target, "am I free?")
+    [asked] = [call for event in events for call in event.get_function_calls() if call.name == "adk_request_credential"]
+    assert_secret_is_not_stored(store, secret, tmp_path)
+    answer = asked.args["authConfig"]
+    answer["exchangedAuthCredential"]["oauth2"]["authResponseUri"] = f"https://office/?code={code}"
+    response = types.FunctionResponse(id=asked.id, name=asked.name, response=answer)
+    message = types.Content(role="user", parts=[types.Part(function_response=response)])
+    assert responses(run(target, message))[0] == {"result": "free"}
+    assert_secret_is_not_stored(store, code, tmp_path)
+    with SyncClient.open(store) as client:  # the call that ADK makes after the login is recorded, too
+        assert [entry.step_name for entry in client.timeline("s")].count("calendar") == 2
 
 
 # -- people ------------------------------------------------------------------------------------------------------------

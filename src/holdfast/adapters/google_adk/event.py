@@ -13,6 +13,12 @@ from pydantic import BaseModel
 
 from holdfast.errors import UsageError
 
+_CREDENTIALS = ("rawauthcredential", "exchangedauthcredential")  # of ADK's questions for credentials
+_SECRETS = (
+    *("accesstoken", "additionalheaders", "apikey", "authcode", "authresponseuri", "clientsecret", "codeverifier"),
+    *("idtoken", "password", "privatekey", "privatekeyid", "refreshtoken", "token"),
+)
+
 
 def dump_model(model: BaseModel) -> dict[str, Any]:
     """Return a model of ADK as plain data: bytes stay bytes, what is not set is left out."""
@@ -50,9 +56,15 @@ def dump_message(message: types.Content) -> Any:
 
 
 def to_plain(value: Any) -> Any:
-    """Return plain data of what `model_dump` leaves as it is: members of enums, sets, nested models."""
+    """Return plain data of what `model_dump` leaves as it is: members of enums, sets, nested models.
+
+    Credentials lose their secrets.
+    """
     if isinstance(value, Mapping):
-        return {str(name): to_plain(one) for name, one in value.items()}
+        return {
+            str(name): _without_secrets(one) if _simplify(name) in _CREDENTIALS else to_plain(one)
+            for name, one in value.items()
+        }
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, list | tuple):
@@ -60,3 +72,15 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, set | frozenset):
         return sorted(to_plain(one) for one in value)
     return dump_model(value) if isinstance(value, BaseModel) else value
+
+
+def _without_secrets(credential: Any) -> Any:
+    """Return a credential without what must not be stored; a client's id and addresses stay."""
+    plain = to_plain(credential)
+    if isinstance(plain, dict):
+        return {name: _without_secrets(one) for name, one in plain.items() if _simplify(name) not in _SECRETS}
+    return [_without_secrets(one) for one in plain] if isinstance(plain, list) else plain
+
+
+def _simplify(name: object) -> str:
+    return str(name).replace("_", "").lower()  # ADK writes them in two ways

@@ -54,6 +54,13 @@ class AdkJournal(BasePlugin):
         model._inner = await agent.canonical_model_async(callback_context)
         invocation.agent = agent.model_copy(update={"model": model})  # until the model is asked, right after this
 
+    async def before_tool_callback(self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: Any) -> Any:
+        """Record calls of tools that came from no request: ADK makes them after it got credentials."""
+        if self._copy_tool(tool) is tool:
+            return None
+        response = await self._call_tool(tool, tool_args, tool_context)
+        return response if isinstance(response, dict) else {"result": response}
+
     # -- models --------------------------------------------------------------------------------------------------------
 
     async def ask(self, model: BaseLlm, agent: str, request: LlmRequest, *, stream: bool) -> AsyncIterator[LlmResponse]:
@@ -128,7 +135,11 @@ class AdkJournal(BasePlugin):
         return await self._run_tool(tool, args, context, f"{id_}:confirmed")
 
     async def _run_tool(self, tool: BaseTool, args: dict[str, Any], context: Any, id_: str) -> Any:
+        is_replayed = True
+
         async def call(**given: Any) -> Any:
+            nonlocal is_replayed
+            is_replayed = False
             response = to_plain(await tool.run_async(args=given, tool_context=context))
             actions = dump_model(context.actions)
             return {_ACTIONS: actions, "response": response} if actions else response
@@ -137,7 +148,8 @@ class AdkJournal(BasePlugin):
         recorded = await self.turn.call_tool(tool.name, args, call, call_id=id_, function=function)
         if not isinstance(recorded, Mapping) or _ACTIONS not in recorded:
             return recorded
-        _apply(EventActions.model_validate(recorded[_ACTIONS]), context.actions)
+        if is_replayed:
+            _apply(EventActions.model_validate(recorded[_ACTIONS]), context.actions)
         return recorded["response"]
 
 
