@@ -260,11 +260,10 @@ def crewai_agent() -> Any:
     from crewai_model import FunctionModel
 
     def answer(messages: Any) -> Any:
-        if any(one["role"] == "tool" for one in messages):
+        if messages[-1]["role"] == "tool":
             return prose(1500)
-        arguments = json.dumps({"question": prose(60)})
-        call = {"name": "look", "arguments": arguments}
-        return [{"id": f"call-{chance.random()}", "type": "function", "function": call}]
+        call = {"name": "look", "arguments": json.dumps({"question": prose(60)})}
+        return [{"id": f"call-{len(messages)}", "type": "function", "function": call}]
 
     return Agent(
         role="a", goal="look", backstory="looks", llm=FunctionModel.make(answer), tools=[tool(look)], verbose=False
@@ -272,11 +271,13 @@ def crewai_agent() -> Any:
 
 
 def crewai(where: Path | None) -> Take:
-    """Nothing: agents of CrewAI have no store for a single kickoff."""
-    agent = crewai_agent()
+    """Nothing: agents of CrewAI have no store. The program keeps the conversation."""
+    agent, said = crewai_agent(), []
 
     async def take(prompt: str) -> None:
-        agent.kickoff(prompt)
+        said.append({"role": "user", "content": prompt})
+        output = await agent.kickoff_async(said)
+        said.extend(output.messages[1 + len(said) :])
 
     return take
 
@@ -284,12 +285,7 @@ def crewai(where: Path | None) -> Take:
 def crewai_ours(client: Any) -> Take:
     from holdfast.crewai import resumable
 
-    agent = resumable(crewai_agent(), session_id="s", store=client, tools=TOOLS)
-
-    async def take(prompt: str) -> None:
-        agent.kickoff(prompt)
-
-    return take
+    return resumable(crewai_agent(), session_id="s", store=client, tools=TOOLS).kickoff_async
 
 
 # By the name of the adapter: the distribution, the framework alone and with its own store, and ours.

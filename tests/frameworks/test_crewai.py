@@ -207,6 +207,13 @@ def test_what_resumable_does_not_take_is_refused(url):
     crew = make_crew(make_agent(echo()))
     with pytest.raises(UsageError, match="a Crew, a Flow or an Agent"):
         resumable(crew.tasks[0], session_id="s", store=url)
+
+    async def call_it_in_a_loop(target: Any, given: Any) -> None:
+        resumable(target, session_id="s", store=url).kickoff(given)
+
+    for target, given in ((crew, {"what": "it"}), (crew.agents[0], "go")):
+        with pytest.raises(UsageError, match="kickoff_async"):
+            asyncio.run(call_it_in_a_loop(target, given))
     crew.stream = True
     with pytest.raises(UsageError, match="stream = False"):
         resumable(crew, session_id="s", store=url).kickoff({"what": "it"})

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from crewai import Agent, Crew
@@ -69,6 +71,13 @@ def resumable(
     raise UsageError(f"resumable() takes a Crew, a Flow or an Agent of CrewAI, not a {type(target).__name__}")
 
 
+def _refuse_event_loop() -> None:
+    """Raise where CrewAI returns a coroutine instead of a result, or fails in the middle of a task."""
+    with suppress(RuntimeError):
+        asyncio.get_running_loop()
+        raise UsageError("kickoff was called within an event loop: use `await kickoff_async(...)` there")
+
+
 class ResumableCrew:
     """A crew and its kickoffs in a store. Options of the entry points are the crew's.
 
@@ -82,6 +91,7 @@ class ResumableCrew:
 
     def kickoff(self, inputs: dict[str, Any] | None = None, *, turn: str | None = None, **options: Any) -> CrewOutput:
         """Kick the crew off, or continue; a finished kickoff returns its recorded output."""
+        _refuse_event_loop()
         if self.crew.stream:
             raise UsageError(
                 "the crew has stream=True: a resumable crew returns whole outputs. Set crew.stream = False"
@@ -118,26 +128,53 @@ class ResumableCrewAgent:
         self, messages: str | Sequence[Mapping[str, Any]], *, turn: str | None = None, **options: Any
     ) -> LiteAgentOutput:
         """Kick the agent off, or continue; a finished kickoff returns its recorded output."""
-        given = (
-            [{"role": "user", "content": messages}] if isinstance(messages, str) else [dict(one) for one in messages]
-        )
+        _refuse_event_loop()
+        given = _as_list(messages)
 
         def body(turn_: FrameworkTurn) -> TurnEnd:
-            history = turn_.state.get("messages", [])
-            journal = CrewJournal(turn_, load_messages(history))
+            journal = self._open_journal(turn_)
             output = journal.run(lambda: self.agent.kickoff([*journal.history, *given], **options))
-            asked = len(history) + len(given) + sum(one["role"] == "system" for one in output.messages[:1])
-            added = dump_conversation([*given, *output.messages[asked:]], self.agent.role, output.raw)
-            recorded = dump_agent_output(output, added, len(history))
-            return TurnEnd(output, recorded, {"messages": [*history, *added]})
+            return self._end(turn_, output, given)
 
-        def load(recorded: Mapping[str, Any]) -> LiteAgentOutput:
-            return load_agent_output(recorded, self._session.state["messages"], options.get("response_format"))
-
-        about = messages if isinstance(messages, str) else dump_messages(given, self.agent.role)
-        loaded: LiteAgentOutput = self._session.take_turn_sync(ENTRY, about, turn, body, load)
+        load = partial(self._load, options.get("response_format"))
+        loaded: LiteAgentOutput = self._session.take_turn_sync(ENTRY, self._about(messages), turn, body, load)
         return loaded
 
-    async def kickoff_async(self, messages: str | Sequence[Mapping[str, Any]], **options: Any) -> LiteAgentOutput:
-        """`kickoff` in a thread of its own: the store's commits block."""
-        return await asyncio.to_thread(self.kickoff, messages, **options)
+    async def kickoff_async(
+        self, messages: str | Sequence[Mapping[str, Any]], *, turn: str | None = None, **options: Any
+    ) -> LiteAgentOutput:
+        """`kickoff` in the running event loop."""
+        given = _as_list(messages)
+
+        async def body(turn_: FrameworkTurn) -> TurnEnd:
+            journal = self._open_journal(turn_)
+            with journal.recording():
+                # A task of its own: CrewAI leaves events open in its context if it is interrupted.
+                said = [*journal.history, *given]
+                output = await asyncio.create_task(self.agent.kickoff_async(said, **options))
+            return self._end(turn_, output, given)
+
+        load = partial(self._load, options.get("response_format"))
+        loaded: LiteAgentOutput = await self._session.take_turn(ENTRY, self._about(messages), turn, body, load)
+        return loaded
+
+    def _open_journal(self, turn: FrameworkTurn) -> CrewJournal:
+        return CrewJournal(turn, load_messages(turn.state.get("messages", [])))
+
+    def _end(self, turn: FrameworkTurn, output: LiteAgentOutput, given: Sequence[Mapping[str, Any]]) -> TurnEnd:
+        history = turn.state.get("messages", [])
+        asked = len(history) + len(given) + sum(one["role"] == "system" for one in output.messages[:1])
+        added = dump_conversation([*given, *output.messages[asked:]], self.agent.role, output.raw)
+        recorded = dump_agent_output(output, added, len(history))
+        return TurnEnd(output, recorded, {"messages": [*history, *added]})
+
+    def _load(self, kind: Any, recorded: Mapping[str, Any]) -> LiteAgentOutput:
+        return load_agent_output(recorded, self._session.state["messages"], kind)
+
+    def _about(self, messages: str | Sequence[Mapping[str, Any]]) -> Any:
+        """Return what identifies a turn."""
+        return messages if isinstance(messages, str) else dump_messages(messages, self.agent.role)
+
+
+def _as_list(messages: str | Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": messages}] if isinstance(messages, str) else [dict(one) for one in messages]
