@@ -232,9 +232,11 @@ class _Request:
         self.response_model = bound.get("response_model")
         self.agent = getattr(bound.get("from_agent"), "role", None) or "model"
         self.was_asked = False
-        self.messages: list[Any] = [{"role": "user", "content": str(messages)}]
+        self.messages: list[Any] = []
         if isinstance(messages, list) and messages:
             self.messages = messages
+        else:
+            self.messages = [{"role": "user", "content": str(messages)}]
         # The turn stands for the conversation before it: to digest that for each request would take long.
         known = len(history)
         begins = next((at for at in (0, 1) if known and self.messages[at : at + known] == history), None)

@@ -39,7 +39,10 @@ def _missing_answer(messages: Sequence[Mapping[str, Any]], answer: str) -> list[
 
 
 def load_messages(stored: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    return [{name: value for name, value in message.items() if name != AUTHOR} for message in stored]
+    loaded = [dict(message) for message in stored]
+    for message in loaded:
+        message.pop(AUTHOR, None)
+    return loaded
 
 
 def _dump_message(message: Mapping[str, Any]) -> dict[str, Any]:
