@@ -66,6 +66,7 @@ class ResumableChatAgent:
 
     def __init__(self, agent: RawAgent, *, session_id: str, agent_id: str | None = None, **options: Any) -> None:
         self.agent = agent
+        self._last: tuple[str | None, StoredSession] | None = None  # after a turn: its last checkpoint, the session
         self._session = ResumableSession(
             Framework.AGENT_FRAMEWORK, session_id=session_id, agent_id=agent_id or agent.name or agent.id, **options
         )
@@ -102,12 +103,12 @@ class ResumableChatAgent:
         self, given: list[Message], turn: str | None, options: Mapping[str, Any], emit: Callable[[Any], None] | None
     ) -> tuple[AgentResponse, bool]:
         """Take a turn; return its response, and whether its updates were emitted."""
-        is_streamed = False
+        is_streamed, ended = False, list[StoredSession]()
 
         async def body(turn_: FrameworkTurn) -> TurnEnd:
             nonlocal is_streamed
             is_streamed = emit is not None
-            stored = StoredSession(turn_.state, self._session.session_id)
+            stored = self._load(turn_)
             session, recording = stored.session, TurnRecording(turn_, known=stored.places)
             with recording.current():
                 response = await self._ask(given, session, options, emit)
@@ -115,13 +116,24 @@ class ResumableChatAgent:
                     answers = await _decide(recording, response.user_input_requests)
                     response = await self._ask(answers, session, options, emit)
             state = stored.dump()
+            ended.append(stored)
             return TurnEnd(response, dump_response(response, state), state)
 
         def load(recorded: Mapping[str, Any]) -> AgentResponse:
             return load_response(recorded, self._session.state, options)
 
         plain = [_plain_message(message) for message in given]
-        return await self._session.take_turn(ENTRY, _input_of(plain), turn, body, load), is_streamed
+        response = await self._session.take_turn(ENTRY, _input_of(plain), turn, body, load)
+        self._last = (self._session.head, ended[0]) if ended else None
+        return response, is_streamed
+
+    def _load(self, turn: FrameworkTurn) -> StoredSession:
+        """Return the session as the last finished turn left it: the one in memory, if that was the last one here."""
+        last, self._last = self._last, None
+        if last is not None and last[0] == turn.begun_after:
+            last[1].remember(turn.state)
+            return last[1]
+        return StoredSession(turn.state, self._session.session_id)
 
     async def _ask(
         self,

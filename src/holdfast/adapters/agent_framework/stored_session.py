@@ -21,8 +21,12 @@ class StoredSession:
         self.session = AgentSession(session_id=session_id) if found is None else AgentSession.from_dict(dict(found))
         self.places: dict[int, int] = {}
         self._known: dict[int, tuple[Any, Mapping[str, Any]]] = {}  # with the content, so that its id stays its own
+        self.remember(state)
+
+    def remember(self, state: Mapping[str, Any]) -> None:
+        """Take the messages of the session as those that a state has."""
         for source, messages in _histories(self.session):
-            dumped = found["state"][source][_MESSAGES] if found is not None else []
+            dumped = state["session"]["state"][source][_MESSAGES]
             for place, (message, plain) in enumerate(zip(messages, dumped, strict=True)):
                 if message.contents:
                     self.places[key_of(message)] = place

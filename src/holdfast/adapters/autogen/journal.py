@@ -40,6 +40,8 @@ class TeamJournal:
         self.turn: FrameworkTurn | None = None
         self.is_stopped = False  # the caller has cancelled the turn
         self.digests = MessageDigests()
+        self.loaded: list[Any] = []  # of a single agent: the messages of its model context before the turn
+        self.is_shared = False  # whether the conversation tells what these are
         self.teams: list[BaseGroupChat] = []
         self.beside: dict[str, Any] = {}  # by name: what has a state that the target's own state lacks
         self._replaced: list[tuple[Any, str, Any]] = []

@@ -62,6 +62,7 @@ class ResumableTarget:
         self.target = target
         self._journal = TeamJournal(target)
         self._first: Mapping[str, Any] | None = None  # the target's state before its first turn here
+        self._saved_at: str | None = None  # the checkpoint that the last turn ended with, if it was finished
         self._session = ResumableSession(
             Framework.AUTOGEN, session_id=session_id, agent_id=agent_id or target.name, **options
         )
@@ -125,11 +126,11 @@ class ResumableTarget:
             nonlocal is_streamed
             is_streamed = True
             with self._journal.recording(turn_):
-                await self._load(turn_.state)
+                await self._load(turn_)
                 result = await self._follow(messages, cancellation_token, emit)
                 known = turn_.state.get("messages", [])
                 added = [dump_message(message) for message in result.messages]
-                state = await save_state(self._journal, [*known, *added])
+                state = await save_state(self._journal, [*known, *added], len(added))
                 about = {"first": len(known), "count": len(added), "stop_reason": result.stop_reason}
                 return TurnEnd(result, about, state)
 
@@ -139,13 +140,17 @@ class ResumableTarget:
             return TaskResult(messages=found, stop_reason=recorded["stop_reason"])
 
         result = await self._session.take_turn(ENTRY, _given(task), turn, body, load)
+        self._saved_at = self._session.head
         return result, is_streamed
 
-    async def _load(self, state: Mapping[str, Any]) -> None:
+    async def _load(self, turn: FrameworkTurn) -> None:
         """Bring the target to where the last finished turn left it, whatever became of it since."""
         if self._first is None:
             self._first = await save_state(self._journal, [])
-        await load_state(self._journal, state if "native" in state else self._first)
+        known, self._saved_at = self._saved_at, None
+        is_current = known is not None and known == turn.begun_after
+        state = turn.state if "native" in turn.state else self._first
+        await load_state(self._journal, state, is_current=is_current)
 
     async def _follow(
         self, messages: list[BaseChatMessage], outer: CancellationToken | None, emit: Callable[[Any], None]

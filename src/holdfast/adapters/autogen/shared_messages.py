@@ -32,6 +32,11 @@ def restore_shared(native: Mapping[str, Any], messages: Messages, name: str) -> 
     return _changed(native, messages, name, restore)
 
 
+def is_told(context: Messages, messages: Messages, name: str) -> bool:
+    """Return whether messages of an agent's context are what these messages of the conversation tell."""
+    return _is_same(context, list(_context_of(messages, name)))
+
+
 def _changed(native: Any, messages: Messages, name: str, change: Callable[[Any, list[Any]], Any]) -> dict[str, Any]:
     state = dict(native)
     if _THREAD in state:

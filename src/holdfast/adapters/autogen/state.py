@@ -6,12 +6,15 @@ them. `beside` has the states that AutoGen leaves out: those of agents that are 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.messages import MessageFactory, StructuredMessage
+from autogen_core.model_context import UnboundedChatCompletionContext
 
-from holdfast.adapters.autogen.shared_messages import drop_shared, restore_shared
+from holdfast.adapters.autogen.shared_messages import drop_shared, is_told, restore_shared
 
 if TYPE_CHECKING:
     from holdfast.adapters.autogen.journal import TeamJournal
@@ -34,19 +37,64 @@ def load_messages(target: Any, messages: Sequence[Mapping[str, Any]]) -> list[An
     return [factory.create(message) for message in messages]
 
 
-async def save_state(journal: TeamJournal, messages: list[dict[str, Any]]) -> dict[str, Any]:
-    native = drop_shared(await journal.target.save_state(), messages, journal.target.name)
+async def save_state(journal: TeamJournal, messages: list[dict[str, Any]], added: int = 0) -> dict[str, Any]:
+    """Return the state; the last `added` messages are those of the turn."""
+    native = await _save_context(journal, messages[len(messages) - added :])
+    if native is None:
+        native = drop_shared(await journal.target.save_state(), messages, journal.target.name)
     state = {"messages": messages, "native": native}
     if journal.beside:
         state["beside"] = {name: dict(await one.save_state()) for name, one in journal.beside.items()}
     return state
 
 
-async def load_state(journal: TeamJournal, state: Mapping[str, Any]) -> None:
+async def load_state(journal: TeamJournal, state: Mapping[str, Any], *, is_current: bool = False) -> None:
+    """Load a state. With `is_current`, it is the one that this journal saved last: what is unchanged is kept."""
     for team in journal.teams:  # a run that was cut off leaves counts in the condition, which no state has
         if team._termination_condition is not None:
             await team._termination_condition.reset()
-    await journal.target.load_state(restore_shared(state["native"], state["messages"], journal.target.name))
+    context = _plain_context(journal.target)
+    if not is_current or context is None or not _is_unchanged(context, journal.loaded):
+        await journal.target.load_state(restore_shared(state["native"], state["messages"], journal.target.name))
+    if context is not None:
+        journal.loaded = list(context._messages)
+        kept = state["native"].get("llm_context", {}).get("messages")
+        journal.is_shared = isinstance(kept, int) or not kept
+        for place, message in enumerate(journal.loaded):
+            journal.digests.know(message, place)
     for name, saved in state.get("beside", {}).items():
         if name in journal.beside:
             await journal.beside[name].load_state(saved)
+
+
+async def _save_context(journal: TeamJournal, added: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return the state of a single agent that has heard the whole conversation, and that only; else None.
+
+    AutoGen would convert all of its messages once more, which takes milliseconds after many turns.
+    """
+    context = _plain_context(journal.target)
+    if context is None or not journal.is_shared:
+        return None
+    messages, count = context._messages, len(journal.loaded)
+    if len(messages) < count or not all(map(operator.is_, messages, journal.loaded)):
+        return None
+    if not is_told([one.model_dump() for one in messages[count:]], added, journal.target.name):
+        return None
+    context._messages = []
+    try:
+        native = dict(await journal.target.save_state())
+    finally:
+        context._messages = messages
+    native["llm_context"] = {**native["llm_context"], "messages": len(messages)}
+    journal.loaded = list(messages)
+    return native
+
+
+def _is_unchanged(context: Any, messages: list[Any]) -> bool:
+    return len(context._messages) == len(messages) and all(map(operator.is_, context._messages, messages))
+
+
+def _plain_context(target: Any) -> Any:
+    """Return the model context of a single agent, if it is the one that keeps all messages as they are."""
+    context = getattr(target, "_model_context", None) if type(target) is AssistantAgent else None
+    return context if type(context) is UnboundedChatCompletionContext else None

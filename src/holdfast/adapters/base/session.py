@@ -74,6 +74,7 @@ class ResumableSession:
         self._tools = declared_effects(tools)
         self._is_async = is_async
         self.state: Mapping[str, Any] = {}  # the adapter's, for `load`
+        self.head: str | None = None  # the last checkpoint of the last turn that was finished here
         check_store(store, is_async=is_async)
 
     # -- turns ---------------------------------------------------------------------------------------------------------
@@ -133,6 +134,7 @@ class ResumableSession:
                         return
                     run.state = {**opened.end.state, TURN: None}
                     await begun.finish(entry, opened.end.recorded)
+                    self.head = run.checkpoint_id
         with _finished_lock:
             _finished[counted] += 1
 
@@ -146,7 +148,9 @@ class ResumableSession:
             about = {"id": key, "input": given, "entry": entry, "before": run.checkpoint_id, "first_record": first}
             run.state = {**known, TURN: about}
             await _saved(run.save(step_name(f"{entry} started")))
-        return FrameworkTurn(run, client, key, known, self._tools)
+        turn = FrameworkTurn(run, client, key, known, self._tools)
+        turn.begun_after = about["before"] if unfinished is None else None
+        return turn
 
     def _key_of(self, client: Any, entry: str, given: Any, turn: str | None) -> tuple[str, tuple[str, str, str]]:
         """Return the turn's key, and what its finished calls are counted under."""

@@ -93,6 +93,7 @@ class FrameworkTurn:
         self.key = key
         self.state = dict(state)
         self.ended_by: HoldfastError | None = None
+        self.begun_after: str | None = None  # the checkpoint before a turn that was begun in this life
         self._run = run
         self.client = client
         self._tools = tools
