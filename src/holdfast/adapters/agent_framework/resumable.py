@@ -128,7 +128,7 @@ class ResumableChatAgent:
         return response, is_streamed
 
     def _load(self, turn: FrameworkTurn) -> StoredSession:
-        """Return the session as the last finished turn left it: the one in memory, if that was the last one here."""
+        """Return the session as the last finished turn left it; the one in memory, if it is that."""
         last, self._last = self._last, None
         if last is not None and last[0] == turn.begun_after:
             last[1].remember(turn.state)

@@ -49,7 +49,7 @@ async def save_state(journal: TeamJournal, messages: list[dict[str, Any]], added
 
 
 async def load_state(journal: TeamJournal, state: Mapping[str, Any], *, is_current: bool = False) -> None:
-    """Load a state. With `is_current`, it is the one that this journal saved last: what is unchanged is kept."""
+    """Load a state; if it `is_current`, the one that was saved last here, keep what is unchanged."""
     for team in journal.teams:  # a run that was cut off leaves counts in the condition, which no state has
         if team._termination_condition is not None:
             await team._termination_condition.reset()
