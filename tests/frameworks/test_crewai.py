@@ -8,6 +8,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -279,6 +280,39 @@ def test_tools_of_a_model_without_tool_calls_are_recorded(url):
         else:
             assert crew.kickoff({"what": "it"}).raw == "it is found"
     assert searched == ["it"]
+
+
+def test_calls_without_ids_are_known_in_every_life(url):
+    """Gemini's calls are parts of its own package, without ids: CrewAI makes them up of addresses."""
+
+    class Part:
+        def __init__(self, name: str) -> None:
+            self.function_call = SimpleNamespace(name=name, args={})
+
+    Part.__qualname__ = "Part"  # by which CrewAI knows it
+    searched: list[str] = []
+
+    @tool
+    def search() -> str:
+        """Searches."""
+        searched.append("it")
+        return "found"
+
+    def answer(said: Any) -> Any:
+        results = [one for one in said if one["role"] == "tool"]
+        sent_back.extend(one.get("raw_tool_call_parts") for one in said if one.get("tool_calls"))
+        if len(results) == 2 and is_cut_off:
+            raise Interrupted
+        return "done" if len(results) == 2 else [Part("search")]
+
+    sent_back: list[Any] = []
+    is_cut_off, models = True, [FunctionModel.make(answer), FunctionModel.make(answer)]
+    with pytest.raises(Interrupted):
+        resumable(make_agent(models[0], search), session_id="s", store=url).kickoff("go")
+    assert all(isinstance(part, Part) for parts in sent_back for part in parts)
+    is_cut_off = False
+    assert resumable(make_agent(models[1], search), session_id="s", store=url).kickoff("go").raw == "done"
+    assert (searched, [model.asked for model in models]) == (["it", "it"], [3, 1])
 
 
 def test_a_tool_that_runs_a_crew_records_the_calls_within(url):

@@ -37,6 +37,7 @@ from holdfast.model.tool_effect import AGENT
 _journal: ContextVar[CrewJournal | None] = ContextVar("holdfast_crewai_journal", default=None)
 _calls_within: ContextVar[bool] = ContextVar("holdfast_crewai_within", default=False)
 _DATE = re.compile(r"\n\nCurrent Date: [^\n]*")  # of agents with `inject_date`: another one tomorrow
+_MADE_UP = re.compile(r"call_\d{9,}")  # an id that CrewAI made of an address, where the provider gives none
 _NOT_ASKED = ("files", "raw_tool_call_parts")  # of a message: objects of the process
 
 
@@ -167,7 +168,7 @@ class CrewJournal:
             if not request.was_asked:  # the answer is replayed: its tokens are counted as those of the others
                 for name, count in usage.items():
                     llm._token_usage[name] = llm._token_usage.get(name, 0) + count
-        return load_answer(recorded, request.response_model)
+        return load_answer(recorded, request.response_model) if request.parts is None else request.parts
 
     def call_tool(self, tool: BaseTool, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         arguments = dict(inspect.signature(function).bind_partial(*args).arguments) | kwargs if args else kwargs
@@ -232,6 +233,7 @@ class _Request:
         self.response_model = bound.get("response_model")
         self.agent = getattr(bound.get("from_agent"), "role", None) or "model"
         self.was_asked = False
+        self.parts: list[Any] | None = None  # of Gemini, as it has made them
         self.messages: list[Any] = []
         if isinstance(messages, list) and messages:
             self.messages = messages
@@ -250,6 +252,8 @@ class _Request:
 
     def dump(self, answer: Any, llm: BaseLLM, before: Mapping[str, int]) -> dict[str, Any]:
         self.was_asked = True
+        if isinstance(answer, list) and answer and all(type(one).__qualname__ == "Part" for one in answer):
+            self.parts = answer  # CrewAI sends them back to the model, with signatures that only they have
         counted = Counter(llm._token_usage)
         counted.subtract(before)
         usage = {name: count for name, count in counted.items() if count}
@@ -265,6 +269,13 @@ def _identify(message: Any) -> Any:
     kept = {name: value for name, value in message.items() if name not in _NOT_ASKED}
     if isinstance(kept.get("content"), str):
         kept["content"] = _DATE.sub("", kept["content"])
+    if _MADE_UP.fullmatch(str(kept.get("tool_call_id"))):
+        del kept["tool_call_id"]
+    if isinstance(kept.get("tool_calls"), list):
+        kept["tool_calls"] = [
+            {name: one for name, one in call.items() if name != "id" or not _MADE_UP.fullmatch(str(one))}
+            for call in kept["tool_calls"]
+        ]
     return kept
 
 
