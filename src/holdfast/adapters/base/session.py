@@ -209,7 +209,7 @@ def _refuse_unfinished(unfinished: Any, key: str, given: Any, session_id: str) -
     if not isinstance(unfinished, Mapping) or unfinished.get("id") == key:
         return
     before = unfinished.get("before")
-    back = f"`holdfast rollback {session_id} --to {before}` drops it" if before else "start another session to drop it"
+    back = f"`holdfast rollback {session_id} {before}` drops it" if before else "start another session to drop it"
     raise UnfinishedTurnError(
         f"session {session_id!r:.60} has a turn that is not finished ({unfinished.get('id')}, "
         f"{_short(unfinished.get('input'))}), and "
