@@ -48,13 +48,13 @@ class Narrator:
         self._print(f"  {click.style(word, fg='green' if holds else 'red') if self._color else word} {text}")
 
     def opening(self, store: Path) -> None:
-        self._title(f"An agent with {len(agent.NAMES)} steps, which saves after every one")
+        self._title(f"An agent of {len(agent.NAMES)} steps saves after each step")
         self._print(f"  store  {store}")
         self._print(f"  steps  {', '.join(agent.NAMES[:6])},\n         {', '.join(agent.NAMES[6:])}")
 
     def crash(self, crash: story.Crash) -> None:
         life = crash.life
-        self._title(f"SIGKILL as it {_doing(life.killed_when or '')}")
+        self._title(f"SIGKILL while it {_doing(life.killed_when or '')}")
         self._print(f"  {_start(life)}")
         said = f"ended with exit code {life.exit_code}" if not life.was_killed else "was killed"
         self._print(
@@ -69,16 +69,16 @@ class Narrator:
         interrupted = (life.killed_when or "").split()[1:2]
         if crash.life.killed_when and crash.life.killed_when.startswith("saving"):
             whole = [crash.found] == interrupted
-            what = "there, and whole: it had been committed" if whole else "absent, not torn: its step is done again"
+            what = "there, and whole: it had been committed" if whole else "absent, not torn: its step is repeated"
             self._print(f"       the save that was interrupted is {what}")
 
     def ending(self, life: AgentProcess, ending: story.FinalState) -> None:
-        self._title("A new process goes on, to the end")
+        self._title("A new process resumes, and finishes")
         self._print(f"  {_start(life)}, did {', '.join(life.began)}")
         self._judge(
-            "no step was done again whose save had been acknowledged"
+            "no step with an acknowledged save was repeated"
             if not ending.repeated
-            else f"done again: {', '.join(ending.repeated)}",
+            else f"repeated: {', '.join(ending.repeated)}",
             holds=not ending.repeated,
         )
         self._judge(
@@ -89,9 +89,9 @@ class Narrator:
         )
 
     def fork(self, fork: story.Fork, main: story.FinalState) -> None:
-        self._title(f"What if? Forked after {story.FORKED_AFTER}, and decided otherwise")
+        self._title(f"What if? A fork after {story.FORKED_AFTER} decides otherwise")
         self._print(f"  the fork took {fork.seconds * 1000:.1f} ms; nothing was copied")
-        self._judge("the fork, too, arrived where it should", holds=fork.ending.holds)
+        self._judge("the fork, too, has the expected result", holds=fork.ending.holds)
         self._print()
         rows = [(name, str(main.state.get(name)), str(fork.ending.state.get(name))) for name in COMPARED]
         for line in format_table(("", story.SESSION, story.FORK), rows).splitlines():
@@ -125,11 +125,11 @@ class Narrator:
 
 def _doing(said: str) -> str:
     word, _, name = said.partition(" ")
-    return f"was saving {name}" if word == "saving" else f"had begun {name}"
+    return f"saves {name}" if word == "saving" else f"works on {name}"
 
 
 def _start(life: AgentProcess) -> str:
     done = life.resumed_at or 0
     if done == 0:
-        return "began at the beginning"
-    return f"went on after {agent.NAMES[done - 1]}, with {done} of {len(agent.NAMES)} steps done"
+        return "started at the first step"
+    return f"resumed after {agent.NAMES[done - 1]}, with {done} of {len(agent.NAMES)} steps done"
