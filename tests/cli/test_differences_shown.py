@@ -105,7 +105,7 @@ def test_compare_of_long_sessions_fits_on_a_page(run, long_sessions):
     result = run("compare", "one", "two")
     lines = result.stdout.splitlines()
     assert len(lines) < 50
-    assert f"parted after {long_sessions[-8:]} (step 4 search)" in result.stderr
+    assert f"diverged after {long_sessions[-8:]} (step 4 search)" in result.stderr
     assert "--all" in result.stderr
     cells = [line.split() for line in lines]
     assert ["steps", "since", "300", "300"] in cells

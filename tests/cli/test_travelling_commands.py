@@ -75,7 +75,7 @@ def test_compare(run, store_path):
     assert result.exit_code == 0
     assert "~ execution_state.plan: 'walk' → 'fly'" in result.stdout
     assert "outcome" in result.stdout
-    assert f"parted after {start[-8:]}" in result.stderr
+    assert f"diverged after {start[-8:]}" in result.stderr
     found = json.loads(run("compare", "one", "two", "--json").stdout)
     assert found["ancestor"]["checkpoint_id"] == start
     assert (found["a"]["usage"], found["b"]["outcome"]) == ({"cost": 1}, "there")

@@ -22,6 +22,6 @@ def test_a_store_that_can_only_be_read_is_told(tmp_path: Path, is_there: bool):
             run("mount", "-o", "remount,ro", disk)
         except subprocess.CalledProcessError as error:
             pytest.skip(f"a file system can't be made read-only here: {error.stderr.decode().strip()}")
-        wanted = r"can't be written, as SQLite must even to read.*copy the store" if is_there else "can be written"
+        wanted = r"is read-only, and SQLite must write even to read.*copy the store" if is_there else "can be written"
         with pytest.raises(StoreError, match=wanted):
             SyncClient.sqlite(disk / "store.db")

@@ -89,7 +89,7 @@ def test_the_context_and_references(client: SyncClient, source: str) -> None:
         ("plan.7", "a list of 2"),
         ("plan.first", "a list of 2"),
         ("budget.x", "a int"),
-        ("nothing", "'+nothing' makes a new one"),
+        ("nothing", "'+nothing' adds the last part"),
         ("+nothing.at.all", "no 'nothing'"),
         ("plan..0", "is no path"),
         ("", "is no path"),

@@ -64,7 +64,7 @@ def test_a_directory_that_can_only_be_read_is_told(tmp_path: Path):
     path = tmp_path / "below" / "store.db"
     SyncClient.sqlite(path).close()
     path.parent.chmod(0o500)
-    with pytest.raises(StoreError, match=r"below can't be written, as SQLite must even to read"):
+    with pytest.raises(StoreError, match=r"below is read-only, and SQLite must write even to read"):
         SyncClient.sqlite(path)
 
 

@@ -39,7 +39,7 @@ class TestReferences:
         assert client.resolve(f"s@{{{fourth:%Y-%m-%d %H:%M:%S}}}") == line[4]
         assert client.resolve(f"s@{{{fourth:%Y-%m-%dT%H:%M:%S}+00:00}}") == line[4]
         assert client.resolve(f"s@{{{datetime(2500, 1, 1, tzinfo=UTC):%Y-%m-%d}}}") == line[-1]
-        with pytest.raises(CheckpointNotFoundError, match="means no checkpoint"):
+        with pytest.raises(CheckpointNotFoundError, match="matches no checkpoint"):
             client.resolve("s@{1999-01-01}")
 
     def test_of_ids_tags_and_their_lines(self, client: SyncClient, line: list[str]) -> None:
@@ -155,5 +155,5 @@ class TestComparing:
         found = client.compare("one", "two")
         assert found.ancestor is None
         assert not found.diff
-        assert "no checkpoint in common" in found.text()
+        assert "no common ancestor" in found.text()
         assert "the same state" in found.text()

@@ -36,7 +36,7 @@ class Bisection:
 
     def text(self) -> str:
         """Return the result as text."""
-        looked = f"{len(self.looks)} of {self.of_all} checkpoints looked at"
+        looked = f"{len(self.looks)} of {self.of_all} checkpoints tested"
         if self.first_bad is None:
             return f"{self.session_id}: all is good, the newest included ({looked})"
         before = f"after {_named(self.last_good)}" if self.last_good else "from its first checkpoint on"

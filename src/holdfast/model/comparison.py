@@ -122,7 +122,7 @@ class Comparison:
 
     def text(self) -> str:
         """Return the comparison as text: both sides, then the differences."""
-        parted = f"parted after {self.ancestor!r}" if self.ancestor else "no checkpoint in common"
+        parted = f"diverged after {self.ancestor!r}" if self.ancestor else "no common ancestor"
         table = [("", self.a.session_id, self.b.session_id), *self.rows(), *condense(self.step_rows())]
         widths = [max(len(row[column]) for row in table) for column in range(3)]
         lines = [

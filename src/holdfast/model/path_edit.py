@@ -236,5 +236,5 @@ def _missing(part: Any, there: Mapping[Any, Any], where: str, target: EditTarget
     nearest = f"the nearest is {near[0]!r:.60}" if near else f"it has {listed}" if names else "it is empty"
     return UsageError(
         f"the path {target.text!r:.120} leads nowhere: there is no {str(part)!r:.60} in {where}, {nearest}. "
-        f"'+{target.text:.120}' makes a new one of the last part"
+        f"'+{target.text:.120}' adds the last part, if all before it exists"
     )

@@ -359,7 +359,7 @@ def _pending(approval: Approval) -> ApprovalPendingError:
         f"{approval.call.tool!r:.60} of session {approval.session_id!r:.60} waits for approval{asked}, until "
         f"{_time(approval.expires_at)}: `holdfast approve {approval.short_id}`, or `holdfast reject "
         f"{approval.short_id}`, "
-        "then go on",
+        "then run the session again",
         approval.approval_id,
     )
 

@@ -46,9 +46,8 @@ async def resolve(ctx: StoreContext, ref: str) -> bytes:
         ) from damage
     if chosen is None:
         raise CheckpointNotFoundError(
-            f"{ref!r:.80} means no checkpoint: the line of {ids.to_text(base)} has {len(line)} that can be restored, "
-            "and "
-            "none is there. `holdfast timeline` lists steps, names and dates"
+            f"{ref!r:.80} matches no checkpoint: the history of {ids.to_text(base)} has {len(line)} that can be "
+            "restored, none of them at that position. `holdfast timeline` lists steps, names and dates"
         )
     return ids.from_text(chosen.checkpoint_id)
 

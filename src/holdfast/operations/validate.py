@@ -341,7 +341,7 @@ def _complaint(keyword: str) -> str | None:
         if not near:
             return None
         meant = near[0]
-    return f"unknown keyword {keyword!r}: did you mean '{meant}'? As metadata, give it a more different name"
+    return f"unknown keyword {keyword!r}: did you mean '{meant}'? For metadata, choose a name that is less similar"
 
 
 def append(given: Any) -> tuple[Mapping[Path, Sequence[Any]], frozenset[Path]]:

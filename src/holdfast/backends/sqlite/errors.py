@@ -47,8 +47,7 @@ def _why_not_opened(path: Path, text: str) -> str:
     for place in (path, path.parent):
         if not os.access(place, os.W_OK):
             return (
-                f"{place} can't be written, as SQLite must even to read ({text}). Make the file and its directory "
-                "writable, or "
-                "copy the store, with the files beside it, to where they are"
+                f"{place} is read-only, and SQLite must write even to read ({text}). Make the file and its directory "
+                "writable, or copy the store (also its -wal and -shm files) to a writable directory"
             )
     return f"{text}. Too many files may be open (`ulimit -n`), or the disk may fail: check both, then try again"

@@ -85,7 +85,8 @@ class StoreFiles:
         if 0 < self.path.stat().st_size < SMALLEST_FILE:
             # SQLite would treat it as empty, and a new store would overwrite the rest of another.
             raise CorruptError(
-                f"the file {self.path} is cut short: it is no SQLite database. Keep a copy, and restore a backup"
+                f"the file {self.path} is not a SQLite database: it is too short. If it is not a store, name another "
+                "file; if it was one, restore a backup. Nothing was changed"
             )
         return found
 

@@ -56,7 +56,7 @@ def compare(
     if as_json:
         print_json(_stat_fields(found, raw=raw) if stat else _fields(found))
         return
-    parted = f"parted after {_ancestor(found)}" if found.ancestor else "no checkpoint in common"
+    parted = f"diverged after {_ancestor(found)}" if found.ancestor else "no common ancestor"
     click.echo(parted, err=True)
     with paged():
         if stat:
@@ -64,7 +64,7 @@ def compare(
             return
         left = _print_compare(found, names, everything=everything, raw=raw)
     if left:
-        click.echo("not all is shown: --all shows every step and difference, --stat how much differs", err=True)
+        click.echo("shortened: --all shows every step and difference, --stat only counts", err=True)
 
 
 def _ancestor(found: Comparison) -> str:

@@ -128,7 +128,7 @@ def fork(
     if made is not None:
         click.echo(f"bring it back: holdfast adopt {shlex.quote(name)} {shlex.quote(str(made.directory))}", err=True)
     if edits:
-        click.echo(f"see what is other: holdfast diff {source[-8:]} {id_[-8:]}", err=True)
+        click.echo(f"see the edits: holdfast diff {source[-8:]} {id_[-8:]}", err=True)
 
 
 def _record(directory: Path, location: StoreLocation, checkpoint: str) -> None:
