@@ -333,3 +333,20 @@ def test_a_timeline_without_a_checkpoint_of_an_agent_says_so(run, made):
     result = run("timeline", "main", "--agent", "nobody")
     assert (result.exit_code, result.stdout) == (0, "")
     assert "no checkpoint of that agent" in result.stderr
+
+
+@pytest.mark.parametrize("command", [["sessions"], ["timeline", "main"]])
+def test_limit_is_the_long_form_of_n(run, made, command):
+    limited = run(*command, "--limit", "1")
+    assert limited.exit_code == 0
+    assert limited.stdout == run(*command, "-n", "1").stdout != run(*command).stdout
+
+
+def test_a_short_file_that_is_no_store_is_named_as_such_and_kept(run, tmp_path):
+    notes = tmp_path / "notes.txt"
+    notes.write_text("hello\n")
+    result = run("--store", str(notes), "sessions")
+    assert result.exit_code == 5
+    assert "is not a SQLite database" in result.stderr
+    assert "name another file" in result.stderr
+    assert notes.read_text() == "hello\n"

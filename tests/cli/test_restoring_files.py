@@ -70,6 +70,8 @@ class TestRestore:
         assert files(tmp_path) == AT[0]
 
     def test_a_dry_run_does_nothing(self, run, project, tmp_path):
+        dry = run("restore", project[0], "--dry-run")
+        assert "nothing was changed: leave out --dry-run" in dry.stderr
         said = json.loads(run("restore", project[0], "--dry-run", "--json").stdout)
         assert said["dry_run"] is True
         assert [one["path"] for one in said["actions"]] == ["made-2", "made-1", "src/code.py"]

@@ -70,6 +70,12 @@ def test_a_damaged_session_does_not_hide_the_others(run, client, made):
     assert [one["session_id"] for one in json.loads(run("runs", "--json").stdout)["runs"]] == ["b"]
 
 
+def test_status_counts_one_session_in_the_singular(run, tmp_path):
+    with SyncClient.sqlite(tmp_path / ".holdfast" / "store.db") as client:
+        client.save("a", session_id="s", execution_state={})
+    assert "1 save to 1 session\n" in run("status").stderr
+
+
 def test_status_says_which_store_it_is_and_what_it_holds(run, made):
     result = run("status")
     assert (result.exit_code, result.stdout) == (0, "")

@@ -187,6 +187,9 @@ class TestRollback:
 
     def test_needs_yes_in_a_script_and_a_dry_run_does_nothing(self, run, points):
         assert run("rollback", "s", points[0]).exit_code == 2
+        dry = run("rollback", "s", points[0], "--dry-run")
+        assert dry.exit_code == 0
+        assert "nothing was changed: leave out --dry-run" in dry.stderr
         said = json.loads(run("rollback", "s", points[0], "--dry-run", "--json").stdout)
         assert (said["dry_run"], said["from_id"], said["to_id"], said["files"]) == (True, points[2], points[0], None)
         assert head(run) == points[2]

@@ -31,7 +31,7 @@ def store_option(command: Command) -> Command:
         "--store",
         metavar="URL|PATH",
         callback=_or_of_the_group,
-        help="Store to use.  [default: HOLDFAST_URL, else the nearest .holdfast/ from here upward]",
+        help="Store to use.  [default: HOLDFAST_URL, else the nearest holdfast.toml or .holdfast/ upward]",
     )(command)
 
 

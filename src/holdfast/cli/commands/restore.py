@@ -11,7 +11,7 @@ from holdfast.cli.options import common_options, confirm, overwrite_options, pla
 from holdfast.cli.options_workspace import admission_options, directory_option, find_workspace
 from holdfast.cli.output.json import print_json
 from holdfast.cli.output.operation import print_how_to_undo
-from holdfast.cli.output.restore import format_summary, print_report, report_fields
+from holdfast.cli.output.restore import format_summary, print_dry_run, print_report, report_fields
 from holdfast.cli.store_location import open_store
 from holdfast.cli.terminal.progress import progress_bar
 from holdfast.model.file_restore_report import RestoreReport
@@ -68,6 +68,7 @@ def restore(
             planned = workspace.restore(target, **how, dry_run=True)
             if dry_run:
                 _print_restored(client, planned, as_json=as_json, undo=False)
+                print_dry_run()
                 return
             print_report(planned)
             moves = how["scope"] != "files" or planned.actions

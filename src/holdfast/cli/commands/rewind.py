@@ -12,7 +12,7 @@ from holdfast.cli.options import common_options, confirm, limit_option, overwrit
 from holdfast.cli.options_workspace import directory_option, find_workspace, open_workspace
 from holdfast.cli.output.json import format_time, print_json
 from holdfast.cli.output.operation import print_how_to_undo
-from holdfast.cli.output.restore import format_summary, print_report, report_fields
+from holdfast.cli.output.restore import format_summary, print_dry_run, print_report, report_fields
 from holdfast.cli.store_location import open_store
 from holdfast.cli.terminal.progress import progress_bar
 from holdfast.cli.terminal.sanitize import escape
@@ -64,7 +64,9 @@ def rewind(
             print_json(report_fields(report))
         else:
             click.echo(format_summary(report))
-        if report.safety_id is not None:
+        if dry_run:
+            print_dry_run()
+        elif report.safety_id is not None:
             print_how_to_undo(client, "restore")
 
 

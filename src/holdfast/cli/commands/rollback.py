@@ -16,7 +16,7 @@ from holdfast.cli.output.left_behind import (
     resolve_acknowledged,
 )
 from holdfast.cli.output.operation import print_how_to_undo
-from holdfast.cli.output.restore import format_summary, print_report, report_fields
+from holdfast.cli.output.restore import format_summary, print_dry_run, print_report, report_fields
 from holdfast.cli.store_location import open_store
 from holdfast.cli.terminal.sanitize import format_identifier
 from holdfast.model.reports import RollbackReport
@@ -66,7 +66,9 @@ def rollback(
             _print_json(report, dry_run=dry_run)
         else:
             click.echo(_summary(report))
-        if not dry_run and moves:
+        if dry_run:
+            print_dry_run()
+        elif moves:
             print_how_to_undo(client, "rollback", session)
 
 

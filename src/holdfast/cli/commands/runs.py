@@ -74,7 +74,7 @@ def _fields(before: Any, after: Any, result: Any) -> dict[str, Any]:
 
 @click.command(short_help="List runs: alive, waiting for approval, stopped.")
 @click.option("--alive", is_flag=True, help="List only runs with a live process.")
-@click.option("-n", "count", metavar="N", type=click.IntRange(min=0), help="List at most N.  [default: all]")
+@click.option("-n", "--limit", "count", metavar="N", type=click.IntRange(min=0), help="List at most N.  [default: all]")
 @common_options
 def runs(alive: bool, count: int | None, store: str | None, as_json: bool) -> None:
     """List sessions of runs.

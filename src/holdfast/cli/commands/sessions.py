@@ -16,7 +16,7 @@ from holdfast.model.listing import Session
 
 @click.command(short_help="List sessions, most recently saved first.")
 @click.option("--agent", metavar="A", help="List only sessions whose head this agent saved or was handed.")
-@click.option("-n", "count", metavar="N", type=click.IntRange(min=0), help="List at most N.  [default: all]")
+@click.option("-n", "--limit", "count", metavar="N", type=click.IntRange(min=0), help="List at most N.  [default: all]")
 @common_options
 def sessions(agent: str | None, count: int | None, store: str | None, as_json: bool) -> None:
     """List sessions, most recently saved first.

@@ -10,7 +10,7 @@ import click
 from holdfast.cli.commands.runs import run_fields
 from holdfast.cli.options import common_options
 from holdfast.cli.options_workspace import directory_option, forked_from, open_workspace, try_workspace
-from holdfast.cli.output.files import change_fields, format_path, print_changes
+from holdfast.cli.output.files import change_fields, format_count, format_path, print_changes
 from holdfast.cli.output.json import print_json
 from holdfast.cli.store_location import locate
 from holdfast.cli.terminal.sanitize import escape, format_bytes, format_identifier
@@ -96,7 +96,7 @@ def _print_overview(location: str, overview: Overview) -> None:
     more = f" and {len(overview.alive) - LISTED} more: `holdfast runs`" if len(overview.alive) > LISTED else ""
     facts = {
         "store": f"{escape(location)} ({overview.backend}, {format_bytes(overview.stored_bytes or 0)})",
-        "holds": f"{overview.saves} saves to {overview.sessions} sessions",
+        "holds": f"{format_count(overview.saves, 'save')} to {format_count(overview.sessions, 'session')}",
         "alive": f"{alive}{more}" if overview.alive else "no run",
         "approvals": f"{overview.approvals} wait: `holdfast approvals`" if overview.approvals else "none wait",
     }

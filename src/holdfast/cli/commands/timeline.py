@@ -98,6 +98,7 @@ EXIT_CORRUPT = 5
 @click.option("--agent", metavar="A", help="List only checkpoints that this agent saved or was handed.")
 @click.option(
     "-n",
+    "--limit",
     "count",
     metavar="N",
     type=click.IntRange(min=0),

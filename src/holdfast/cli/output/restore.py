@@ -52,6 +52,11 @@ def state_fields(state: RollbackReport | None) -> dict[str, Any] | None:
     return None if state is None else {name: getattr(state, name) for name in ("session_id", "from_id", "to_id")}
 
 
+def print_dry_run() -> None:
+    """Print that a dry run changed nothing: its plan reads like the result."""
+    click.echo("nothing was changed: leave out --dry-run to do it", err=True)
+
+
 def print_report(report: RestoreReport) -> None:
     """Print the planned or completed actions, line by line, and the paths left as they are."""
     for action in report.actions[:SHOWN]:
