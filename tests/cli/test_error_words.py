@@ -87,7 +87,7 @@ def test_no_message_names_a_parameter(run, made_once, tmp_path, monkeypatch, nam
         ("fork", "Choose another session_id, or leave it out", "Choose another --session, or leave it out"),
         ("replay", "Choose another session_id", "Choose another --name"),
         ("adopt", "say session_id", "say --into"),
-        ("sessions", "limit=-1 is wrong", "-n -1 is wrong"),
+        ("sessions", "limit=-1 is wrong", "--limit -1 is wrong"),
         ("rollback", "name them in acknowledge=[...], or leave out strict=True",
          "name them in --acknowledge [...], or leave out --strict"),
         ("restore", 'keep="user" (--keep-user) leaves them', "--keep-user leaves them"),
