@@ -40,6 +40,7 @@ from holdfast.format.state.run_journal import (
     JournalRecord,
     RunJournal,
 )
+from holdfast.format.state.split import ROOTS
 from holdfast.model import ids
 from holdfast.model.approval import DEFAULT_SECONDS, Policy
 from holdfast.model.checkpoint import Checkpoint
@@ -123,7 +124,7 @@ class RunEngine:
         self._steps_since = 0
         self._saved_at_us = ctx.now_us()
         self._saved_digest: bytes | None = None
-        self.is_state_saved_by_caller = False  # an adapter changes the state right before it saves: nothing to compare
+        self._saved_lists: dict[str, list[Any]] | None = None  # of the state, for a caller that replaces lists
         self._session = head.session_key(options.session_id)
         self._turn_key = b"\xfe" + self._session
         self._turn: AbstractAsyncContextManager[object] | None = None
@@ -154,6 +155,14 @@ class RunEngine:
         self._refuse_newer(found, line.tip)
         self.index = EffectIndex(self.journal)
         self._saved_digest = self._digest() if self.options.autosave.only_changed else None
+
+    def declare_lists(self) -> None:
+        """Take the same list object in the state for the same list: the caller replaces lists, and saves at once.
+
+        So a save encodes what is new, and the end of the run has nothing to compare.
+        """
+        self._own_checkpoint = self.checkpoint
+        self._saved_lists = _lists_of(self.state)
 
     @property
     def checkpoint_id(self) -> str | None:
@@ -344,6 +353,10 @@ class RunEngine:
         if tip is not None and tip.tip is not None and self._is_own_tip(tip):
             request.append = {run_journal.PATH: self.journal.entries[self.journal.saved : unsaved.end]}
             request.expect_head = tip.tip.id
+            kept = self._kept_lists(tip)
+            if kept:
+                request.execution_state = {name: one for name, one in self.state.items() if name not in kept}
+                request.append |= {(ROOTS[0], name): [] for name in kept}
         else:
             await self.ctx.logs.reserve(self.ctx.backend)  # now, so that each of the following steps is one commit
             entries = self.journal.entries[: unsaved.end]
@@ -370,9 +383,20 @@ class RunEngine:
         known = remembered.entry if remembered is not None else tip.manifest.list_at(run_journal.PATH)
         return known is not None and known.length == self.journal.saved
 
+    def _kept_lists(self, tip: SessionTip) -> list[str]:
+        """Return the lists of the state that the last checkpoint has, stored element by element."""
+        saved = self._saved_lists or {}
+        return [
+            name
+            for name, one in _lists_of(self.state).items()
+            if saved.get(name) is one and tip.known((ROOTS[0], name))
+        ]
+
     def _mark_saved(self, unsaved: Unsaved, stored: StoredRecord) -> None:
         with self.lock:
             self.journal.saved = unsaved.end
+            if self._saved_lists is not None:
+                self._saved_lists = _lists_of(self.state)
             for entry, _ in unsaved.rows:
                 if self._rows.get(entry.id, (None,))[0] is entry:
                     del self._rows[entry.id]
@@ -420,7 +444,7 @@ class RunEngine:
             self.reopen_failures(error)
         with self.lock:
             is_new = len(self.journal) > self.journal.saved or self._rows or self.checkpoint is None
-        if not is_new and (self.is_state_saved_by_caller or await self._is_as_saved()):
+        if not is_new and (self._saved_lists is not None or await self._is_as_saved()):
             return
         try:
             await self.save("failed" if error is not None else "end")
@@ -460,3 +484,7 @@ def autosave(given: Any) -> Autosave:
     if isinstance(given, int) and not isinstance(given, bool):
         return Autosave(steps=given)
     raise UsageError(f"autosave is {given!r:.60}: it must be 'step', a number of steps, an Autosave, or None")
+
+
+def _lists_of(state: Any) -> dict[str, list[Any]]:
+    return {name: one for name, one in state.items() if type(one) is list} if isinstance(state, dict) else {}

@@ -132,7 +132,7 @@ class ResumableSession:
                         raise begun.ended_by
                     if opened.end is None:
                         return
-                    run.state = {**opened.end.state, TURN: None}
+                    run.state = _lists_last({**opened.end.state, TURN: None})
                     await begun.finish(entry, opened.end.recorded)
                     self.head = run.checkpoint_id
         with _finished_lock:
@@ -146,7 +146,7 @@ class ResumableSession:
         if unfinished is None:
             first = len(run._core.journal)
             about = {"id": key, "input": given, "entry": entry, "before": run.checkpoint_id, "first_record": first}
-            run.state = {**known, TURN: about}
+            run.state = _lists_last({**known, TURN: about})
             await _saved(run.save(step_name(f"{entry} started")))
         turn = FrameworkTurn(run, client, key, known, self._tools)
         turn.begun_after = about["before"] if unfinished is None else None
@@ -186,11 +186,11 @@ class ResumableSession:
         )
         if self._is_async:
             async with opened as run:
-                run._core.is_state_saved_by_caller = True
+                run._core.declare_lists()
                 yield run
         else:
             with opened as run:
-                run._core.is_state_saved_by_caller = True
+                run._core.declare_lists()
                 yield run
 
 
@@ -198,6 +198,11 @@ def _state_of_adapter(run: Any) -> dict[str, Any]:
     """Return what the last finished turn left, without what the base keeps in the same state."""
     state = run.state if isinstance(run.state, dict) else {}
     return {name: value for name, value in state.items() if name != TURN}
+
+
+def _lists_last(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a state whose lists come last, as they do in a save that declares them unchanged."""
+    return dict(sorted(state.items(), key=lambda item: type(item[1]) is list))
 
 
 async def _saved(value: Any) -> Any:
