@@ -114,3 +114,10 @@ class TestSave:
     def test_only_if_the_session_stands_there(self, run, made):
         assert piped("{}", "save", "main", "--expect-head", made.second).exit_code == 4
         assert piped("{}", "save", "main", "--expect-head", "main").exit_code == 0
+
+
+def test_json_text_as_a_file_name_is_refused_with_the_pipe_that_saves_it(run, made):
+    result = run("save", "s", '{"a": 1}')
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Nothing was saved. To save JSON text, pipe it" in result.stderr
+    assert "pipe it" not in run("save", "s", "missing.json").stderr

@@ -330,7 +330,7 @@ class TestWhatWasBuiltUpon:
         assert world.seen() == after
         assert [client.latest(session_id=f"n-{n}").execution_state["step"] for n in (1, 2, 3)] == [10, 11, 0]
         client.save("agent", session_id="n-2")
-        with pytest.raises(ConflictError, match="'n-2' has gone on"):
+        with pytest.raises(ConflictError, match="'n-2' has later saves"):
             client.undo()
         assert len(client.sessions()) == 5
 
@@ -338,7 +338,7 @@ class TestWhatWasBuiltUpon:
         world = World(client)
         client.fork(world.a[0], session_id="way")
         saved = client.save("agent", session_id="way")
-        with pytest.raises(ConflictError, match=f"has gone on since it was begun: it stands at {saved}"):
+        with pytest.raises(ConflictError, match=f"has later saves than its fork: its head is {saved}"):
             client.undo()
         assert client.latest(session_id="way").checkpoint_id == saved
 
@@ -450,7 +450,7 @@ class TestAdopting:
         World(client)
         with pytest.raises(CheckpointNotFoundError):
             client.adopt("nobody")
-        with pytest.raises(UsageError, match="forked from none"):
+        with pytest.raises(UsageError, match="not a fork of a session that still exists"):
             client.adopt("a")
         with pytest.raises(UsageError, match="no relative"):
             client.adopt("a", "b")

@@ -65,7 +65,10 @@ async def parent_session(ctx: StoreContext, fork_session: str, head: StoredRecor
     """Return the session that a fork came from."""
     point, _ = await fork_point(ctx, fork_session, head)
     if point is None:
-        raise UsageError(f"session {fork_session!r:.60} was forked from none that is still there: say session_id")
+        raise UsageError(
+            f"session {fork_session!r:.60} is not a fork of a session that still exists: say session_id, which names "
+            "the session to continue"
+        )
     return point.session
 
 

@@ -159,9 +159,9 @@ async def _begun(
     [there] = await ctx.backend.records([begun.after])
     if head is None or there is None or head[0].checkpoint != begun.after:
         raise ConflictError(
-            f"session {session!r:.60} has gone on since it was begun: it stands at "
-            f"{_id(head[0].checkpoint if head else None)}. "
-            "It is left as it is; `holdfast expire` ends its checkpoints"
+            f"session {session!r:.60} has later saves than its fork: its head is "
+            f"{_id(head[0].checkpoint if head else None)}. Nothing was undone. `holdfast op log` lists the operations, "
+            "and `holdfast undo ID` undoes another one; `holdfast expire` removes the session's checkpoints"
         )
     leasing.refuse(ctx, session, head[0], None)
     stored = await lookup.live_record(ctx, begun.after)

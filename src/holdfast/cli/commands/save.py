@@ -84,7 +84,8 @@ def _read(file: str) -> Any:
     try:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
-        raise UsageError(f"{where} can't be read: {error.strerror}. Nothing was saved") from error
+        hint = " To save JSON text, pipe it: echo '{…}' | holdfast save SESSION -" if file[:1] in ("{", "[") else ""
+        raise UsageError(f"{where} can't be read: {error.strerror}. Nothing was saved.{hint}") from error
     try:
         state = json.loads(data)
     except (ValueError, RecursionError) as error:
