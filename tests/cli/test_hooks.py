@@ -119,6 +119,12 @@ class TestInstalling:
         run("hook", "claude-code", "--remove", "--yes")
         assert json.loads(settings.read_text()) == others
 
+    def test_removing_shows_the_settings_that_stay(self, run, settings):
+        run("hook", "claude-code", "--yes")
+        result = run("hook", "claude-code", "--remove", "--yes")
+        assert "+{}" in result.stderr.splitlines()
+        assert settings.read_text() == "{}\n"
+
     @pytest.mark.parametrize("text", ["{", "[]", '{"hooks": []}', '{"hooks": {"Stop": {}}}'])
     def test_settings_that_it_does_not_understand_are_left_alone(self, run, settings, text):
         settings.parent.mkdir()
@@ -284,7 +290,7 @@ class TestRewind:
         monkeypatch.chdir(other)
         result = run("rewind")
         assert (result.exit_code, result.stdout) == (3, "")
-        assert f"no agent with hooks has made a point in '{other}'" in result.stderr
+        assert f"the hooks of an agent have taken no snapshot in '{other}'" in result.stderr
         for command in (["rewind", point["checkpoint_id"], "--yes"], ["restore", point["checkpoint_id"], "--yes"]):
             result = run(*command)
             assert result.exit_code == 2

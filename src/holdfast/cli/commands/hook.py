@@ -99,8 +99,8 @@ def _settings(path: Path) -> dict[str, Any]:
 
 
 def _show_change(path: Path, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-    was, becomes = (json.dumps(one, indent=2) if one else "" for one in (before, after))
-    print_text_change(path, was, becomes)
+    was = json.dumps(before, indent=2) if before else ""
+    print_text_change(path, was, json.dumps(after, indent=2))  # settings without hooks stay a file: {}
 
 
 def _write(path: Path, settings: Mapping[str, Any]) -> None:

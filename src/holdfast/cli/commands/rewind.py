@@ -92,7 +92,7 @@ def _session(client: SyncClient, directory: str | None) -> str:
             unknown = unknown or one.session_id
     if unknown is None:
         raise CheckpointNotFoundError(
-            f"no agent with hooks has made a point in {str(workspace.path)!r:.120} yet. `holdfast hook "
+            f"the hooks of an agent have taken no snapshot in {str(workspace.path)!r:.120} yet. `holdfast hook "
             "claude-code` installs them; "
             "`--dir` names another directory, `--session` a session"
         )
