@@ -88,8 +88,7 @@ class AnthropicModel(HttpEndpoint):
         if stop == REFUSED:
             raise ModelError(
                 f"{self._where} declined to answer (stop_reason {REFUSED!r}): what was received is not "
-                "used. Go on from an "
-                "earlier state, or with another prompt",
+                "used. Go on from an earlier state, or with another prompt",
                 200,
             )
         return reply_of_content(content, usage, is_cut_off=stop == CUT_OFF)

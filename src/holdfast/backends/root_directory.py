@@ -182,6 +182,5 @@ class RootDirectory:
         kind = _KINDS.get(stat.S_IFMT(mode), "something else")
         return CorruptError(
             f"{self.at(path)} is {kind}: below its root a store has regular files and directories only. It was not "
-            "followed, "
-            "and nothing was read or written through it. Put back what belongs there, or don't use this store"
+            "followed, and nothing was read or written through it. Put back what belongs there, or don't use this store"
         )

@@ -149,8 +149,7 @@ def locate(named: str | None) -> StoreLocation:
             return found
     raise StoreNotFoundError(
         f"no store found: there is no {DIRECTORY}/ in {here} or above it, no holdfast.toml that names "
-        f"one, {VARIABLE} is not "
-        f"set, and no --store was given.\n\n{BEGIN}"
+        f"one, {VARIABLE} is not set, and no --store was given.\n\n{BEGIN}"
     )
 
 

@@ -127,8 +127,7 @@ class _Import:
             metadata["checkpnt_checksum"] = "mismatch"
             remarks.append(
                 "its checksum does not match: it was changed after it was saved, or held a datetime "
-                "that can't be told from "
-                "a string any more"
+                "that can't be told from a string any more"
             )
         elif judged.datetimes:
             remarks.append("datetimes that checkpnt stored as text are datetimes again, as its checksum proves")

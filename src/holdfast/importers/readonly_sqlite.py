@@ -113,8 +113,7 @@ def _connected(path: Path, scratch: Path, program: str) -> LimitedConnection:
     if journal.exists() and journal.stat().st_size:
         raise UsageError(
             f"{path} was left in the middle of a transaction: {journal.name} must be applied to it "
-            "first. Open a copy of "
-            f"both with {program} or sqlite3, then import the copy"
+            f"first. Open a copy of both with {program} or sqlite3, then import the copy"
         )
     if not wal.exists():
         return _open(path, "immutable=1")  # no process has it open, and no file is created next to it

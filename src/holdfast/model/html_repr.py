@@ -80,8 +80,7 @@ def tree(whole: Tree) -> str:
         rows.append(
             (
                 (
-                    "<span "
-                    f"style='font-family:ui-monospace,monospace;white-space:pre'>"
+                    f"<span style='font-family:ui-monospace,monospace;white-space:pre'>"
                     f"{html.escape(format_lane(row, BOXES))}</span>"
                 ),
                 _code(one.short_id),

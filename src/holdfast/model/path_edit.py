@@ -80,8 +80,7 @@ def parse(path: Any) -> EditTarget:
         if part is None or (part["name"] is not None and bool(part["dot"]) != bool(found)):
             raise UsageError(
                 f"{path!r:.80} is no path: {text[place:]!r:.40} can't be read. Keys and positions have "
-                "dots between them "
-                "(messages.-1.content), or stand in brackets (messages[0]['a key'])"
+                "dots between them (messages.-1.content), or stand in brackets (messages[0]['a key'])"
             )
         found.append(Name(part["name"]) if part["name"] is not None else _exact(part["exact"]))
         place = part.end()
@@ -221,8 +220,7 @@ def _put_in_object(value: Any, part: Any, rest: Sequence[Any], new: Any, target:
             return copied
     raise UsageError(
         f"the path {target.text!r:.120} leads nowhere: {where} is a {type(value).__name__}, which has "
-        "no parts that can be "
-        "replaced one by one. Replace it as a whole"
+        "no parts that can be replaced one by one. Replace it as a whole"
     )
 
 

@@ -34,8 +34,7 @@ def id_of(item: Any) -> str:
         return str(found)
     raise UsageError(
         f"a task is known by its id, and {item!r:.60} has none: give texts or numbers, items with an "
-        "`id`, or key=..., a "
-        "function that gives the id of an item"
+        "`id`, or key=..., a function that gives the id of an item"
     )
 
 

@@ -57,11 +57,9 @@ _WORDS = {
     CallOutcome.FAILED: "This call failed, and was not carried out.",
     CallOutcome.NOT_STARTED: "This call was not carried out: the agent was interrupted before it was started.",
     CallOutcome.UNKNOWN: "It is unknown whether this call was carried out: the agent was interrupted, or it failed, "
-    "in the middle of "
-    "it. Don't repeat it before you have found out.",
+    "in the middle of it. Don't repeat it before you have found out.",
     CallOutcome.MAY_BE_REPEATED: "This call failed, or was interrupted, and may have been carried out all the same. "
-    "To repeat it does "
-    "no harm.",
+    "To repeat it does no harm.",
 }
 NOT_STARTED = Outcome(CallOutcome.NOT_STARTED)
 UNKNOWN = Outcome(CallOutcome.UNKNOWN)
@@ -118,8 +116,7 @@ def close_transcript(messages: Sequence[Message], outcomes: Sequence[Outcome]) -
         if turn.repeated:
             raise UsageError(
                 f"the call {turn.repeated[0]!r:.60} is answered more than once: which answer counts "
-                "can't be known. Remove "
-                "the others"
+                "can't be known. Remove the others"
             )
         if not turn.open:
             continue

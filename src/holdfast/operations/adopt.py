@@ -44,8 +44,7 @@ async def adopt(
         if line.tree is not None and line.tree != fork.tree:
             raise UsageError(
                 f"session {parent!r:.60} is no relative of {fork_session!r:.60}: only a fork of it, or of one that it "
-                "was forked "
-                "from, can be adopted"
+                "was forked from, can be adopted"
             )
         leasing.refuse(ctx, parent, line.head, None)
         commit, stored, _ = build_commit(ctx, line, fork, fields, fork.manifest())

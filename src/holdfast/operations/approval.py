@@ -209,8 +209,7 @@ async def use(ctx: StoreContext, held: ApprovalRow, *, session_id: str, digest: 
     if approval.session_id != session_id:
         raise ApprovalError(
             f"approval {approval.short_id} is for session {approval.session_id!r:.60}, not for {session_id!r:.60}: "
-            "forks "
-            "and other sessions inherit none. Ask for one",
+            "forks and other sessions inherit none. Ask for one",
             approval.approval_id,
         )
     if not approval.is_granted:
@@ -218,8 +217,7 @@ async def use(ctx: StoreContext, held: ApprovalRow, *, session_id: str, digest: 
     if approval.may_run != digest:
         raise ApprovalError(
             f"approval {approval.short_id} is for another call of {approval.call.tool!r:.60} than this one: tool, "
-            "identity "
-            "and all arguments must be those that were approved. Ask for this call",
+            "identity and all arguments must be those that were approved. Ask for this call",
             approval.approval_id,
         )
     line = await lookup.revalidated_tip(ctx, head.session_key(session_id))
@@ -358,8 +356,7 @@ def _pending(approval: Approval) -> ApprovalPendingError:
     return ApprovalPendingError(
         f"{approval.call.tool!r:.60} of session {approval.session_id!r:.60} waits for approval{asked}, until "
         f"{_time(approval.expires_at)}: `holdfast approve {approval.short_id}`, or `holdfast reject "
-        f"{approval.short_id}`, "
-        "then run the session again",
+        f"{approval.short_id}`, then run the session again",
         approval.approval_id,
     )
 
@@ -389,21 +386,18 @@ def _refusal(approval: Approval) -> ApprovalError:
         assert approval.ended_at is not None
         return ApprovalError(
             f"approval {approval.short_id} was used on {_time(approval.ended_at)} by {approval.used_by}: it counts "
-            "once. "
-            "Ask for another one",
+            "once. Ask for another one",
             id_,
         )
     if approval.status is ApprovalStatus.VOID:
         return ApprovalError(
             f"approval {approval.short_id} is void: its session was rolled back or asked for another call in its "
-            "place, or it "
-            "was given with arguments that the tool does not take. Ask again",
+            "place, or it was given with arguments that the tool does not take. Ask again",
             id_,
         )
     return ApprovalError(
         f"approval {approval.short_id} expired on {_time(approval.expires_at)}: ask again, with a longer time if "
-        "people need "
-        "it",
+        "people need it",
         id_,
     )
 

@@ -55,8 +55,7 @@ async def claim(
     if target is None:
         raise UsageError(
             f"checkpoint {ids.to_text(id_)} is not addressed to an agent: only a handoff can be claimed. `inbox` lists "
-            "those "
-            "of an agent, `lease` gives the right to go on with any session"
+            "those of an agent, `lease` gives the right to go on with any session"
         )
     if target != agent_id:
         raise UsageError(f"handoff {ids.to_text(id_)} is addressed to {target!r:.60}, not to {agent_id!r:.60}")
@@ -119,8 +118,7 @@ def _claimed(handoff: StoredRecord, entry: Claimed, head: rows.Head) -> LeaseHel
     until = datetime.fromtimestamp(head.lease.expires_at_us / 1e6, UTC)
     message = (
         f"handoff {ids.to_text(handoff.id)} was claimed by {holder!r:.60} on {_moment(entry.at_us)}, who holds it "
-        "until "
-        f"{until:%Y-%m-%d %H:%M:%S} UTC or longer: take another one, or `wait` for it to be given back"
+        f"until {until:%Y-%m-%d %H:%M:%S} UTC or longer: take another one, or `wait` for it to be given back"
     )
     return LeaseHeldError(message, holder, until)
 
@@ -130,8 +128,7 @@ def _over(handoff: StoredRecord, entry: FollowUp) -> ConflictError:
     if entry.passed_on:
         return ConflictError(
             f"handoff {this} was handed on, on {_moment(entry.at_us)}, as {next_}: that one can be claimed by the "
-            "agent "
-            "it is addressed to"
+            "agent it is addressed to"
         )
     return ConflictError(
         f"handoff {this} was taken up by {rows.session_name(entry.by)!r:.60}, who went on with {next_} on "

@@ -103,8 +103,7 @@ def _session(commit: Commit) -> str | None:
 def _too_late(id_: bytes) -> CheckpointExpiredError:
     return CheckpointExpiredError(
         f"checkpoint {ids.to_text(id_)} can't be brought back: its time to live is over, or `gc` has removed what it "
-        "held "
-        "since it expired"
+        "held since it expired"
     )
 
 

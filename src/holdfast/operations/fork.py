@@ -218,8 +218,7 @@ async def _taken(ctx: StoreContext, names: Sequence[str]) -> ConflictError:
     there = [name for name in names if await lookup.find_tree(ctx, rows.session_key(name)) is not None]
     return ConflictError(
         f"session {(there or names)[0]!r:.60} exists already: a fork begins a new session. Choose another session_id, "
-        "or "
-        "leave it out; `rollback` moves the head of an existing one"
+        "or leave it out; `rollback` moves the head of an existing one"
     )
 
 

@@ -48,8 +48,7 @@ def refuse(ctx: StoreContext, session_id: str, head: rows.Head, lease: LeaseTerm
     if held is not None and head.fence == lease.token:
         raise LeaseLostError(
             f"the lease of session {session_id!r:.60} ran out at {_moment(held)} without having been renewed: others "
-            "may "
-            "have seen the session as free. Take a new lease, look at `latest`, and go on from there"
+            "may have seen the session as free. Take a new lease, look at `latest`, and go on from there"
         )
     now = f"it is held by {_name(held)!r:.60} now" if held is not None else "it was released or taken over"
     raise LeaseLostError(

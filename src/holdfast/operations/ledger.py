@@ -163,8 +163,7 @@ async def _refuse_in_flight(ctx: StoreContext, entry: LedgerEntry) -> None:
     if entry.state is not EffectState.UNKNOWN and await is_in_flight(ctx, entry):
         raise ConflictError(
             f"effect {ids.to_text(entry.id)} ({entry.tool!r:.60}) is being carried out right now, by the run of "
-            "session "
-            f"{entry.session!r:.60}: wait until that run has ended"
+            f"session {entry.session!r:.60}: wait until that run has ended"
         )
 
 

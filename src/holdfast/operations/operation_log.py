@@ -153,8 +153,7 @@ async def next_redo(ctx: StoreContext, accepts: Callable[[OperationEntry], bool]
                 undone = found
     raise CheckpointNotFoundError(
         "there is nothing to redo: nothing was undone since the last operation, or it was redone. `holdfast op log` "
-        "lists what "
-        "is undone, and `holdfast redo ID` does one of them again"
+        "lists what is undone, and `holdfast redo ID` does one of them again"
     )
 
 
@@ -181,8 +180,7 @@ async def named(ctx: StoreContext, ref: str, kind: str) -> OperationStep:
     if not found:
         raise CheckpointNotFoundError(
             f"there is no operation {ref!r:.60} in the log. `holdfast op log` lists those that are there; gc keeps the "
-            "newest "
-            f"{KEPT}"
+            f"newest {KEPT}"
         )
     if len(found) > 1:
         listed = ", ".join(ids.to_text(one.id) for _, one in found)

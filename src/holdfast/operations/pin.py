@@ -89,8 +89,7 @@ async def put_back(ctx: StoreContext, change: LoggedChange, origin: Origin) -> N
         if pinned_of(hold) != now:
             raise ConflictError(
                 f"{ids.to_text(id_)} was pinned, unpinned or given another note since: it is left as it is. `holdfast "
-                "pin` "
-                "lists what is pinned"
+                "pin` lists what is pinned"
             )
         return (
             hold._replace(pinned_at_us=None, note=None) if to is None else hold._replace(pinned_at_us=to[0], note=to[1])

@@ -42,8 +42,7 @@ def check_parent(ctx: StoreContext, request: SaveRequest, version: int, parent: 
     if was != expected:
         raise UsageError(
             f"append: the parent {ids.to_text(parent.id)} has state version {was}, and what would follow its lists is "
-            "of "
-            f"version {expected}. Save the whole state once (`latest` gives it, migrated), then append to that"
+            f"of version {expected}. Save the whole state once (`latest` gives it, migrated), then append to that"
         )
 
 

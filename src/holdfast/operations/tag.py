@@ -118,8 +118,7 @@ async def put_back(ctx: StoreContext, change: LoggedChange, origin: Origin) -> N
             at = "gone" if there is None else f"at {ids.to_text(there.checkpoint)}"
             raise ConflictError(
                 f"tag {head.session_name(raw)!r:.60} was moved since: it is {at} now, and is left so. `holdfast tag` "
-                "lists the "
-                "tags"
+                "lists the tags"
             )
         try:
             if to is not None:

@@ -74,8 +74,7 @@ async def timeline(
     if page_size and expected and (await lookup.load_tip(ctx, session)).tree == line.tree:
         raise CorruptError(
             f"checkpoint number {expected} of session {session_id!r:.60} is missing: the store is damaged. Run "
-            "`verify`; "
-            "other checkpoints can still be restored by their ids"
+            "`verify`; other checkpoints can still be restored by their ids"
         )
     return Timeline(entries)
 

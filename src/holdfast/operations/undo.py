@@ -103,8 +103,7 @@ async def _to_nothing(ctx: StoreContext, entry: OperationEntry, change: LoggedCh
     except CommitConflict:
         raise ConflictError(
             f"session {session!r:.60} moved while operation {ids.to_text(entry.id)} was being undone. Look at "
-            "`latest`, then "
-            "decide again"
+            "`latest`, then decide again"
         ) from None
 
 

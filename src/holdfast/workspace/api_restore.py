@@ -255,8 +255,7 @@ class WorkspaceRestore:
             if await snapshot_read.find(self._opened.ctx, target, path) is None and not self._opened.is_there(path):
                 raise CheckpointNotFoundError(
                     f"nothing was restored: {os.fsdecode(path)!r:.120} is neither among the files of that checkpoint "
-                    "nor in "
-                    f"{str(self._opened.path)!r:.120}"
+                    f"nor in {str(self._opened.path)!r:.120}"
                 )
         return tuple(named)
 

@@ -160,8 +160,7 @@ def left_out_for_store(root: Path, store: Path | None) -> frozenset[bytes]:
             if STORE_DIRECTORY not in parts[:-1]:
                 raise UsageError(
                     f"the store {str(store)!r:.120} is inside the workspace {str(root)!r:.120}: a snapshot would hold "
-                    "its "
-                    f"own store. Keep the store in a directory named {STORE_DIRECTORY!r}, which is left out, or "
+                    f"its own store. Keep the store in a directory named {STORE_DIRECTORY!r}, which is left out, or "
                     "elsewhere"
                 )
             never.add(os.fsencode("/".join(parts[: parts.index(STORE_DIRECTORY) + 1])))

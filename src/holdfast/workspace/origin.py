@@ -107,8 +107,7 @@ async def refuse_another(opened: WorkspaceCore, snapshot: Snapshot, checkpoint_i
         f"nothing was restored: these are the files of {snapshot.home.text!r:.120}, not of {str(opened.path)!r:.120}, "
         "and would take "
         "the place of all that is here. Restore them there (`--dir`), or make a directory of them (`fork`); "
-        "any_directory=True "
-        "(`holdfast restore REF --any-directory`) restores them here all the same"
+        "any_directory=True (`holdfast restore REF --any-directory`) restores them here all the same"
     )
 
 

@@ -110,21 +110,18 @@ async def _take_files(
     if given is None and not is_expected(Path(name), store_on_disk(ctx)):
         raise UsageError(
             f"operation {named} was about the files of {name!r:.300}, outside the directory of this store: nothing was "
-            "changed. "
-            "If you want that directory's files changed, name it: workspace=..."
+            "changed. If you want that directory's files changed, name it: workspace=..."
         )
     if given is None and not await ctx.backend.run_in_thread(Path(name).is_dir):
         raise CheckpointNotFoundError(
             f"operation {named} was about the files of {name!r:.120}, which is not there: it was made on another "
-            "machine, or the "
-            "directory was moved or removed"
+            "machine, or the directory was moved or removed"
         )
     later = await operation_log.files_since(ctx, step, path)
     if later is not None:
         raise ConflictError(
             f"operation {ids.to_text(later.id)} ({later.kind}) has changed the files of {name!r:.120} later: undo that "
-            "one "
-            f"first (`holdfast undo {ids.to_text(later.id)[-8:]}`)"
+            f"one first (`holdfast undo {ids.to_text(later.id)[-8:]}`)"
         )
     return await _restore(given if given is not None else open_directory(name), terms, origin, step.last)
 

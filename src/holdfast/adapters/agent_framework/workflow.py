@@ -50,8 +50,7 @@ class ResumableWorkflow:
         if refused is not None:
             raise UsageError(
                 f"{refused}= can't be given: the store has the checkpoints of a resumable workflow, and `holdfast "
-                "approve` answers its "
-                "questions. Leave it out"
+                "approve` answers its questions. Leave it out"
             )
         if not stream:
             return self._run(message, turn, options)

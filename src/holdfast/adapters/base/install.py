@@ -30,8 +30,7 @@ def warn_if_untested(distribution: str, at_least: str, below: str) -> None:
     if not _numbers(at_least) <= _numbers(installed) < _numbers(below):
         warnings.warn(
             f"{distribution} {installed} is installed; holdfast was tested with {at_least} up to, not including, "
-            f"{below}. "
-            "It may work. If it does not, install a version between these",
+            f"{below}. It may work. If it does not, install a version between these",
             HoldfastWarning,
             stacklevel=3,
         )

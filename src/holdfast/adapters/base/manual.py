@@ -62,7 +62,6 @@ def read_state(checkpoint: Checkpoint, framework: Framework, *keys: str) -> dict
     if state.get(TURN) is not None:
         raise UsageError(
             f"{where} is in the middle of a turn: resumable(…, session_id={checkpoint.session_id!r:.60}) continues it. "
-            "To "
-            "reconstruct what was there before it, restore the checkpoint that the turn began with"
+            "To reconstruct what was there before it, restore the checkpoint that the turn began with"
         )
     return {name: value for name, value in state.items() if name != TURN}

@@ -92,8 +92,7 @@ class MessageLog:
             self._is_checked = False
             raise UsageError(
                 f"session {self.session_id!r:.60} is in the middle of a turn of resumable(): finish it first, or use "
-                "another "
-                "session_id"
+                "another session_id"
             )
         messages = state.get(MESSAGES, [])
         if not isinstance(messages, list):

@@ -21,8 +21,7 @@ def check_store(store: Any, *, is_async: bool, is_kept_open: bool = False) -> No
     if isinstance(store, str) and store.startswith("memory:") and not is_kept_open:
         raise UsageError(
             f"store is {store!r:.60}: a store in memory that is named by its URL is gone after each turn. Give a "
-            "client: "
-            f"store={wanted.__name__}.memory()"
+            f"client: store={wanted.__name__}.memory()"
         )
     if store is not None and not isinstance(store, str | wanted):
         raise UsageError(

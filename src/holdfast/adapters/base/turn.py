@@ -45,13 +45,11 @@ from holdfast.runs.call_binding import function_name
 LONGEST_NAME = 100
 INTERRUPTED = (
     "This call was interrupted, and its outcome is unknown: it may or may not have been carried out. It was not "
-    "repeated. "
-    "If you call it again, that is a new call, and it is carried out."
+    "repeated. If you call it again, that is a new call, and it is carried out."
 )
 OUTCOME_UNKNOWN = (
     "This call was interrupted, and its outcome is unknown: it may or may not have been carried out. Don't repeat it "
-    "before "
-    "you have found out."
+    "before you have found out."
 )
 _TOOL_FAILURES = (EffectNotDoneError, StepFailedError)  # failures of the tool itself: the framework tells the model
 

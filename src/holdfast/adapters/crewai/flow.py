@@ -71,8 +71,7 @@ class ResumableFlow:
         if inputs and "id" in inputs and self.flow.persistence is not None:
             raise UsageError(
                 "inputs has an id, with which CrewAI loads a state from the flow's persistence: the session of a "
-                "resumable "
-                "flow has the state. Leave the id out"
+                "resumable flow has the state. Leave the id out"
             )
 
 

@@ -150,8 +150,7 @@ class ResumableApp:
         if owner != user_id:
             raise UsageError(
                 f"session {self._session.session_id!r:.60} belongs to the user {owner!r:.60}, not to {user_id!r:.60}: "
-                "give "
-                "each user a session_id"
+                "give each user a session_id"
             )
 
 

@@ -61,8 +61,7 @@ def open_connection(given: Any) -> Client:
     raise UsageError(
         "HoldfastSaver and HoldfastStore take a Client, a SyncClient, a connection or pool of psycopg, a connection "
         f"of sqlite3, a Redis client or a URL, not a {type(given).__name__}. HoldfastSaver.from_sqlite('state.db') "
-        "opens a "
-        "file"
+        "opens a file"
     )
 
 

@@ -23,8 +23,7 @@ def extract(native: Any, *, agent_id: str, session_id: str, context: Any = None)
         if native.interruptions:
             raise UsageError(
                 "the result waits for approval of a call: extract() takes finished results only. resumable(agent) "
-                "keeps such "
-                "questions in the store"
+                "keeps such questions in the store"
             )
         last = native.last_agent.name
         native = native.to_input_list()

@@ -236,8 +236,7 @@ def _refuse_options(input: Any, options: Mapping[str, Any]) -> None:
     if isinstance(input, RunState):
         raise UsageError(
             "the input is a RunState: a resumable agent keeps that itself. Repeat the call with the turn's input; "
-            "decisions are "
-            "made by `holdfast approve`, or client.decide(...)"
+            "decisions are made by `holdfast approve`, or client.decide(...)"
         )
     if options.get("session") is not None:
         raise UsageError("session= can't be given: the store has the conversation of a resumable agent. Leave it out")

@@ -158,8 +158,7 @@ class HoldfastConversationStore(ConversationStore):
         if session is not None and RECORD not in session.head.metadata:
             raise UsageError(
                 f"session {id_!r:.60} was not saved by HoldfastConversationStore: its state would be lost. Choose "
-                "another "
-                "conversation_id"
+                "another conversation_id"
             )
         if (stored.revision if stored is not None else None) != expected:
             raise ConversationConflict(id_)

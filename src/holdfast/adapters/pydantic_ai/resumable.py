@@ -191,8 +191,7 @@ def _refuse_conversation(state: Mapping[str, Any], session_id: str) -> None:
     if "ids" in state:
         raise UsageError(
             f"session {session_id!r:.60} is a conversation of HoldfastConversationStore, which loads and saves it. "
-            "Give the "
-            "resumable agent a session of its own: fork this one, or choose another session_id"
+            "Give the resumable agent a session of its own: fork this one, or choose another session_id"
         )
 
 

@@ -19,8 +19,7 @@ from holdfast.errors import StoreError
 T = TypeVar("T")
 INTERRUPTED = (
     "the thread that committed for others, too, was interrupted: what was to be saved is stored as a whole, or not at "
-    "all. Look for "
-    "it, or save again under the same checkpoint_id"
+    "all. Look for it, or save again under the same checkpoint_id"
 )
 
 _Waiting = tuple[Commit, list[BaseException | None]]  # the outcome is an empty list until it is known

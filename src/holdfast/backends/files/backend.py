@@ -311,8 +311,7 @@ def _is_store(disk: Disk) -> bool:
     if number > layout.FORMAT:
         raise NewerVersionError(
             f"the store in {disk.root} has format {number}, this holdfast knows {layout.FORMAT}: it was written by a "
-            "newer one, "
-            "and was left untouched. Upgrade holdfast to open it"
+            "newer one, and was left untouched. Upgrade holdfast to open it"
         )
     if kind != "files":
         raise UsageError(f"the store in {disk.root} has the layout {kind!r}, not 'files': open it with that backend")

@@ -103,8 +103,7 @@ class Disk:
             if found.st_size > most:
                 raise CorruptError(
                     f"{self.at(path)} has {found.st_size:,} bytes, where a store has {most:,} at most: it was not "
-                    "read. "
-                    "It is damaged; restore a backup, or don't use this store"
+                    "read. It is damaged; restore a backup, or don't use this store"
                 )
             return _read_whole(descriptor, found.st_size)
         finally:

@@ -17,8 +17,7 @@ READ_ONLY = "25006"
 _STANDBY = "this server only reads: it follows another one. Name all of them in the DSN (`host=a,b`)"
 _ROLE = (
     "this role only reads (default_transaction_read_only): `ALTER ROLE NAME SET default_transaction_read_only = off`, "
-    "or take "
-    "another role"
+    "or take another role"
 )
 
 ADVICE = {

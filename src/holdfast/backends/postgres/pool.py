@@ -122,8 +122,7 @@ class PostgresPool:
         except TimeoutError as error:
             raise StoreError(
                 f"the store {self._where} can't be reached: no connection within {seconds:g} s. Check the server and "
-                "the "
-                "network, then try again"
+                "the network, then try again"
             ) from error
         connection.timeout = self._timeout
         if task is not None and task.cancelling() > cancelled:

@@ -102,8 +102,7 @@ def outcome(commit: Commit, answer: Any, location: str, *, before: bool = False)
         refused = outcome(commit, answer.answer, location)
         return refused or StoreError(
             f"{answer.confirmed} of {answer.wanted} replicas have confirmed the commit in time: it is on the server "
-            f"{location}, "
-            f"and may be lost with it, so its outcome is not known. {AGAIN}"
+            f"{location}, and may be lost with it, so its outcome is not known. {AGAIN}"
         )
     if isinstance(answer, StoreError):
         return answer

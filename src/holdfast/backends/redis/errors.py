@@ -98,8 +98,7 @@ def not_written(error: RedisError, where: str, *, before: bool = False) -> Store
     if text.startswith(HALFWAY):
         return StoreError(
             f"{where} failed in the middle of the commit ({text.removeprefix(HALFWAY)}): a part of it may be there. "
-            "Run "
-            "`holdfast verify`, which names what is incomplete, before anything else is saved to this session"
+            "Run `holdfast verify`, which names what is incomplete, before anything else is saved to this session"
         )
     left = "No checkpoint was saved; a row that names its session may be there, which the next save uses"
     return StoreError(f"{where} refused the commit: {describe(error)}. {left if before else NOTHING}")
@@ -123,8 +122,7 @@ def _describe_ours(said: str) -> str:
         case "LOST":
             return (
                 f"some keys of the store ({detail}:…) are missing: they were evicted or deleted. Set maxmemory-policy "
-                "to "
-                "noeviction, and restore a backup of the server; `holdfast verify` counts what is missing"
+                "to noeviction, and restore a backup of the server; `holdfast verify` counts what is missing"
             )
         case _:
             return f"{detail} can't be read: the store is damaged. Run `holdfast verify`"

@@ -80,8 +80,7 @@ class EvictionWatch:
                 f"the server {self._location} drops keys when its memory is full (maxmemory-policy "
                 f"{dropping.policy}{lost}): it would "
                 "lose checkpoints without a word. Set maxmemory-policy to noeviction, then run `holdfast verify`. "
-                "Nothing was "
-                "changed"
+                "Nothing was changed"
             )
         if not self._is_told and any(state.policy is None for state in states):
             self._is_told = True

@@ -66,8 +66,7 @@ def open_url(url: str, **options: Any) -> SqliteBackend:
     if "?" in url:
         raise UsageError(
             f"{url!r} has a '?': options are given beside the URL, as in Client.open(url, durability='fast'). A file "
-            "with "
-            "such a name is opened by its path: Client.sqlite(path)"
+            "with such a name is opened by its path: Client.sqlite(path)"
         )
     return SqliteBackend(url.removeprefix(prefix), **options)
 
@@ -79,8 +78,7 @@ class SqliteBackend:
         if str(path) == ":memory:":  # each connection would have a database of its own
             raise UsageError(
                 "a SQLite store is a file, and ':memory:' is none: for a store that is gone with the process use "
-                "Client.memory(), "
-                "or the URL 'memory://'"
+                "Client.memory(), or the URL 'memory://'"
             )
         self._path = absolute(path)  # connections are opened later, too, when the process may be in another directory
         self._durability = durability

@@ -20,8 +20,7 @@ def translate(error: Exception, path: Path, doing: str, timeout: float) -> Excep
     if "interrupted" in text:  # by `CallLimit`, and nothing else
         return CorruptError(
             f"the file {path} is damaged: what was asked for would read more than the file can hold. Keep a copy, and "
-            "restore a "
-            "backup; don't use a file from a source that you don't trust"
+            "restore a backup; don't use a file from a source that you don't trust"
         )
     if "locked" in text or "busy" in text:
         return StoreBusyError(

@@ -75,8 +75,7 @@ def check_objects(found: list[SchemaObject], version: int, path: Path) -> None:
     if len(missing) == len(ours):
         raise CorruptError(
             f"{_refused(path)}: it says that it is one of schema {version}, and has none of its tables. Restore a "
-            "backup, or "
-            "give holdfast a path where there is no file"
+            "backup, or give holdfast a path where there is no file"
         )
     for one in found:
         expected = ours.get(one.name)

@@ -71,8 +71,7 @@ def _is_good(checkpoint: Checkpoint, files: Path | None, command: tuple[str, ...
     if done.returncode < 0 or done.returncode >= CAN_NOT_TELL:
         raise UsageError(
             f"the command could not tell whether {checkpoint.short_id} (step {checkpoint.step_index}) "
-            "is good: it ended with "
-            f"{done.returncode}. It must exit with 0 for good and 1 to 124 for bad"
+            f"is good: it ended with {done.returncode}. It must exit with 0 for good and 1 to 124 for bad"
         )
     verdict = "good" if done.returncode == 0 else "bad"
     click.echo(f"step {checkpoint.step_index} {checkpoint.short_id}: {verdict}", err=True)

@@ -118,8 +118,7 @@ def unpack(codec: Codec, key: RowKey, row: Row, now_us: int) -> ApprovalRow:
     if fields["v"] > VERSION:
         raise NewerVersionError(
             f"approval {ids.to_text(key.key[1:])} was written by a newer holdfast (version {fields['v']}; this one "
-            "reads up "
-            f"to {VERSION}): upgrade holdfast to read it"
+            f"reads up to {VERSION}): upgrade holdfast to read it"
         )
     status = ApprovalStatus(fields["status"])
     if now_us >= fields["expires"] and status in OPEN:

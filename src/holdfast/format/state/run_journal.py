@@ -93,8 +93,7 @@ def from_context(context: Any, what: str) -> tuple[dict[str, Any], RunJournal, d
     if not isinstance(context, dict):
         raise UsageError(
             f"the agent_context of {what} is a {type(context).__name__}: a run keeps its journal in it, so it must be "
-            "a "
-            "dict. Save it once as a dict, then go on"
+            "a dict. Save it once as a dict, then go on"
         )
     own = dict(context)
     kept = own.pop(KEY, None)
@@ -111,8 +110,7 @@ def check(kept: Any, what: str) -> None:
     if kept["v"] > VERSION:
         raise NewerVersionError(
             f"the journal in {what} has version {kept['v']}, and this holdfast knows version {VERSION}: a newer "
-            "holdfast "
-            "has saved it. Upgrade to go on; nothing was changed"
+            "holdfast has saved it. Upgrade to go on; nothing was changed"
         )
 
 

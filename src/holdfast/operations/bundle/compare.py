@@ -66,8 +66,7 @@ async def compare(ctx: StoreContext, source: BundleReader, index: TreeIndex) -> 
             if not _are_same(mine, theirs):
                 raise ConflictError(
                     f"checkpoint {ids.to_text(theirs.id)} of session {theirs.session!r:.60} is there already, with "
-                    "other "
-                    "content: nothing of its tree was imported"
+                    "other content: nothing of its tree was imported"
                 )
             found.there += 1
             if not (mine.is_tombstone or theirs.is_tombstone):
@@ -165,8 +164,7 @@ async def _head_writes(
     if not family.leads_to(standing, theirs.checkpoint):
         raise ConflictError(
             f"session {name!r:.60} stands here at {_id(ours.checkpoint)}, which is no ancestor of where it stands in "
-            "the "
-            f"file ({_id(theirs.checkpoint)}): nothing of its tree was imported"
+            f"the file ({_id(theirs.checkpoint)}): nothing of its tree was imported"
         )
     lease.refuse(ctx, name, ours, None)
     head = ours._replace(checkpoint=theirs.checkpoint, sequence=theirs.sequence)

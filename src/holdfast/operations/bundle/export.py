@@ -319,8 +319,7 @@ class Export:
             except CorruptError as error:
                 raise CorruptError(
                     f"checkpoint {ids.to_text(stored.id)} can't be exported: {error}. Run `verify`; what it names can "
-                    "be "
-                    "expired, the rest exported"
+                    "be expired, the rest exported"
                 ) from error
 
     async def _pieces(self, span: Span) -> AsyncIterator[bytes]:

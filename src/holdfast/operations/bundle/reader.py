@@ -255,8 +255,7 @@ def _check_tree(index: TreeIndex, records: list[StoredRecord], carried: Portable
         if about is None:
             raise NewerVersionError(
                 f"the file has rows of a kind ({row.space!r:.40}) that this holdfast does not know: nothing was "
-                "imported. "
-                "Upgrade holdfast"
+                "imported. Upgrade holdfast"
             )
         if about not in checksums and about != portable.OF_THE_WHOLE_TREE:
             raise damaged("a row is about a checkpoint that is not there")

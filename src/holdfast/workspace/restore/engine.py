@@ -113,8 +113,7 @@ class RestoreEngine:
                 if not options.force or tried == TRIES:
                     raise WorkspaceChangedError(
                         f"{_names([changed.path])} was changed while the restore ran ({changed.found}). Everything "
-                        "else "
-                        "was put back as it was. Stop what writes there, and restore again",
+                        "else was put back as it was. Stop what writes there, and restore again",
                         (changed.path,),
                     ) from None
         raise AssertionError("unreachable")
@@ -164,8 +163,7 @@ class RestoreEngine:
         if stands_at != left_at:
             raise ConflictError(
                 f"session {session_id!r:.60} has gone on since: it stands at {stands_at}, not at {left_at}. Nothing "
-                "was changed. "
-                "`holdfast restore REF` brings files back without it"
+                "was changed. `holdfast restore REF` brings files back without it"
             )
 
     async def _refuse_without_safety(self, journal: RestoreJournal) -> None:
@@ -174,8 +172,7 @@ class RestoreEngine:
         except (CheckpointNotFoundError, CheckpointExpiredError) as error:
             raise CheckpointExpiredError(
                 f"this can't be undone any more: its safety snapshot {journal.safety_id} is gone. Those of the last "
-                "restores of "
-                "a directory are kept"
+                "restores of a directory are kept"
             ) from error
 
     async def resume(self, *, force: bool = False) -> RestoreReport:
@@ -381,8 +378,7 @@ class RestoreEngine:
         except (OSError, HoldfastError, ChangedUnder) as error:
             raise RestoreInterruptedError(
                 f"the restore failed ({why}), and so did putting everything back ({error}). Everything that was there "
-                "is "
-                "in the safety snapshot: see to the cause, then `holdfast restore --rollback` or `--resume`"
+                "is in the safety snapshot: see to the cause, then `holdfast restore --rollback` or `--resume`"
             ) from error
 
     async def _finish(self, *, forward: bool, force: bool = False, ours: bool = False) -> RestoreReport:
