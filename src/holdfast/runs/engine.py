@@ -157,9 +157,10 @@ class RunEngine:
         self._saved_digest = self._digest() if self.options.autosave.only_changed else None
 
     def declare_lists(self) -> None:
-        """Take the same list object in the state for the same list: the caller replaces lists, and saves at once.
+        """Treat a list object of the state as unchanged while it is the same object.
 
-        So a save encodes what is new, and the end of the run has nothing to compare.
+        The caller replaces lists instead of changing them, and saves at once. So a save encodes
+        only what is new, and the end of the run has nothing to compare.
         """
         self._own_checkpoint = self.checkpoint
         self._saved_lists = _lists_of(self.state)
