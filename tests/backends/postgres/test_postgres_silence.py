@@ -218,6 +218,8 @@ def set_standbys(server: Postgres, names: str) -> None:
         connection.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'".encode())
         connection.execute("SELECT pg_reload_conf()")
     until(lambda: shown(server, "synchronous_standby_names") == names, "the setting")
+    if names:
+        time.sleep(1)  # the checkpointer, which tells commits to wait, reads it a moment later
 
 
 def shown(server: Postgres, setting: str) -> str:
