@@ -17,12 +17,12 @@ from typing import Any
 
 from benchmarks import environment, pages
 from benchmarks.goals import Goal, Verdict
-from benchmarks.local_servers import valkey
+from benchmarks.local_servers import PostgresDatabase, postgres, valkey
 from benchmarks.subprocesses import ROOT
 from benchmarks.tables import number, table
 from holdfast import Client, SyncClient
 
-PACKAGES = ("holdfast", "ormsgpack", "zstandard", "redis", "hiredis", "langgraph-checkpoint")
+PACKAGES = ("holdfast", "ormsgpack", "zstandard", "psycopg", "redis", "hiredis", "langgraph-checkpoint")
 STATE = {"messages": [{"role": "user", "content": "x" * 300} for _ in range(3)]}
 MESSAGES, PAGE = 300, 20
 LEAST_GAIN = 0.25
@@ -49,6 +49,13 @@ def main() -> None:
 
 
 # -- what is measured --------------------------------------------------------------------------------------------------
+
+
+def measure_simple_commits(given: argparse.Namespace, _: Path, servers: ExitStack) -> dict[str, Any]:
+    from holdfast.backends import simple_commit
+
+    url = PostgresDatabase(servers.enter_context(postgres(None)), "fast_paths").dsn
+    return _saves(given, url, lambda on: setattr(simple_commit, "USE_SIMPLE", on))
 
 
 def measure_redis(given: argparse.Namespace, _: Path, servers: ExitStack) -> dict[str, Any]:
@@ -86,6 +93,7 @@ def measure_history(given: argparse.Namespace, directory: Path, _: ExitStack) ->
 
 
 PATHS: dict[str, Callable[[argparse.Namespace, Path, ExitStack], dict[str, Any]]] = {
+    "simple_commits": measure_simple_commits,
     "redis": measure_redis,
     "history": measure_history,
 }
@@ -115,6 +123,18 @@ def _saves(given: argparse.Namespace, url: str, switch: Callable[[bool], None]) 
                 taken.append(time.perf_counter() - began)
         return taken
 
+    async def save_together(on: bool) -> Samples:
+        switch(on)
+        async with Client.open(url) as client:
+            await asyncio.gather(*(client.save("a", session_id=f"w{one}", execution_state=STATE) for one in range(32)))
+            taken = []
+            for _ in range(max(given.saves // 10, 1)):
+                began = time.perf_counter()
+                saves = (client.save("a", session_id=f"w{one}", execution_state=STATE) for one in range(32))
+                await asyncio.gather(*saves)
+                taken.append(time.perf_counter() - began)
+        return taken
+
     async def restore_awaited(on: bool) -> Samples:
         switch(on)
         taken = []
@@ -129,6 +149,7 @@ def _saves(given: argparse.Namespace, url: str, switch: Callable[[bool], None]) 
         return {
             "save, SyncClient": _in_turn(given.rounds, save_sync),
             "save, Client": _in_turn(given.rounds, lambda on: asyncio.run(save_awaited(on))),
+            "32 writers, a save each": _in_turn(given.rounds, lambda on: asyncio.run(save_together(on))),
             "restore, SyncClient": _in_turn(given.rounds, restore_sync),
             "restore, Client": _in_turn(given.rounds, lambda on: asyncio.run(restore_awaited(on))),
         }
@@ -155,6 +176,7 @@ def _in_turn(rounds: int, turn: Callable[[bool], Samples]) -> dict[str, float]:
 # -- the page ----------------------------------------------------------------------------------------------------------
 
 TITLES = {
+    "simple_commits": "functions for simple commits on PostgreSQL",
     "redis": "a pipelined Redis connection",
     "history": "shared decoding of LangGraph histories",
 }

@@ -84,7 +84,7 @@ def test_the_benchmark_of_fast_paths_runs(tmp_path: Path):
         pytest.skip(done.stderr.splitlines()[-1])
     assert done.returncode == 0, done.stderr
     paths = json.loads((tmp_path / "fast_paths.json").read_text())["paths"]
-    assert paths.keys() == {"redis", "history"}
+    assert paths.keys() == {"simple_commits", "redis", "history"}
     assert all(one["plain_ms"] > 0 for operations in paths.values() for one in operations.values())
 
 

@@ -13,7 +13,7 @@ from holdfast.backends.bridge.blocking import in_a_loop
 from holdfast.backends.port import Commit
 from holdfast.backends.postgres import open_url
 from holdfast.backends.postgres.binary_arrays import CONTEXT, bytes_array, ints_array, text_array
-from holdfast.backends.postgres.commit import CommitProgram, batches
+from holdfast.backends.postgres.commit import GeneralCommit, batches
 from holdfast.backends.postgres.schema import quoted
 
 
@@ -47,7 +47,7 @@ class OpenTransaction:
 
     def write(self, commits: Sequence[Commit]) -> None:
         for batch, locks in batches(commits, self._schema):
-            program = CommitProgram(batch)
+            program = GeneralCommit(batch)
             found = self.connection.execute(
                 f"SELECT {quoted(self._schema)}.carry_out(%s, %s, %s, %s, false)".encode(),
                 (ints_array(locks), ints_array(program.ints), bytes_array(program.bytes), text_array(program.words)),

@@ -44,6 +44,31 @@ class TestPostgresInALoop(TestPostgres):
         return in_a_loop(super().open_backend(where))
 
 
+class _PlainWay(TestPostgres):
+    """The plain way: every commit by the general function."""
+
+    __test__ = False
+
+    @pytest.fixture(autouse=True)
+    def _without_fast_path(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from holdfast.backends import simple_commit
+
+        monkeypatch.setattr(simple_commit, "USE_SIMPLE", False)
+
+
+@pytest.mark.slow
+class TestPostgresPlainWay(_PlainWay):
+    __test__ = True
+
+
+@pytest.mark.slow
+class TestPostgresPlainWayInALoop(_PlainWay):
+    __test__ = True
+
+    def open_backend(self, where: Path) -> AnyBackend:
+        return in_a_loop(super().open_backend(where))
+
+
 @pytest.mark.slow
 class TestPostgresFast(TestPostgres):
     options: ClassVar[dict[str, object]] = {"durability": "fast", "max_connections": 1}

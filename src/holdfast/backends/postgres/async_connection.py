@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from psycopg import AsyncConnection
 
-from holdfast.backends.postgres.connection_port import Rows, leave_to_parent
+from holdfast.backends.postgres.connection_port import Rows, leave_to_parent, raw_value
 from holdfast.backends.postgres.notices import Notices
 from holdfast.backends.postgres.timeouts import SilentError, Steps, insist, quiet_seconds
 
@@ -45,6 +45,11 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
         async with self.cursor(binary=True) as cursor:
             await cursor.execute(query, values)
             return await cursor.fetchall()
+
+    async def fetch_raw(self, query: bytes, values: Sequence[Any]) -> bytes:
+        async with self.cursor(binary=True) as cursor:
+            await cursor.execute(query, values)
+            return raw_value(cursor.pgresult)
 
     async def run(self, query: bytes) -> None:
         await self.execute(query)

@@ -35,8 +35,9 @@ from holdfast.backends.port import (
 from holdfast.backends.postgres import queries, server_state
 from holdfast.backends.postgres.binary_arrays import bytes_array, ints_array, text_array
 from holdfast.backends.postgres.commit import (
-    FUNCTION,
-    CommitProgram,
+    CommitPlan,
+    Function,
+    GeneralCommit,
     batches,
     changes_something,
     key_columns,
@@ -47,9 +48,11 @@ from holdfast.backends.postgres.errors import CANCELLED, TRY_AGAIN, not_confirme
 from holdfast.backends.postgres.notify import NotifyListener, ThreadHints
 from holdfast.backends.postgres.pool import PostgresPool
 from holdfast.backends.postgres.schema import prepare, quoted
+from holdfast.backends.postgres.simple_commit import DISAPPOINTMENTS, SimpleBatch, way_of
 from holdfast.backends.postgres.sync_connection import BlockingConnections
 from holdfast.backends.postgres.timeouts import NoAnswerError
 from holdfast.backends.server_clock import StoreClock, since_start_us
+from holdfast.backends.simple_commit import is_plain
 from holdfast.errors import HoldfastError, StoreError, UsageError
 
 DURABILITIES = ("full", "fast")
@@ -106,7 +109,7 @@ class PostgresBackend:
         self._hints: NotifyListener | ThreadHints = NotifyListener(self._of_loops, schema)
         self._sealed = 0
         self._queries: dict[str, bytes] = {}
-        self._commit_call = f"SELECT {self._quoted}.{FUNCTION}($1, $2, $3, $4, $5)".encode()
+        self._statements: dict[str, bytes] = {}
 
     def without_loop(self) -> Self:
         """Return the same store for callers without an event loop.
@@ -153,17 +156,23 @@ class PostgresBackend:
 
     async def _carry_out(self, commits: list[Commit], locks: list[int]) -> list[BaseException | None]:
         """Carry out commits in one transaction; if one can't be written, each gets a transaction of its own."""
-        program = CommitProgram(commits)
+        are_plain = all(map(is_plain, commits))
+        way = way_of(commits, locks) if are_plain else GeneralCommit(commits)
         for attempt in range(ATTEMPTS):
             connection: PostgresConnection | None = None
             try:
                 async with self._connection() as connection:
                     connection.notices.clear()
-                    outcomes = program.outcomes(await self._answer(connection, program, locks))
+                    outcomes = way.outcomes(await self._answer(connection, way, locks))
                     if connection.notices.are_unconfirmed:
                         outcomes = [outcome or not_confirmed(self._where) for outcome in outcomes]
-                    return await self._looked_after(connection, commits, outcomes)
+                    if not are_plain:
+                        outcomes = await self._looked_after(connection, commits, outcomes)
+                return outcomes
             except psycopg.Error as error:
+                if way.is_hopeful and error.sqlstate in DISAPPOINTMENTS:
+                    way = SimpleBatch(commits)
+                    continue
                 if error.sqlstate in TRY_AGAIN and attempt + 1 < ATTEMPTS:
                     seconds = random.random() * 0.01 * 2**attempt  # noqa: S311 - who waits how long
                     await self._connections.sleep(seconds)
@@ -183,7 +192,7 @@ class PostgresBackend:
     async def _looked_after(
         self, connection: PostgresConnection, commits: list[Commit], outcomes: list[BaseException | None]
     ) -> list[BaseException | None]:
-        """Finish commits: some wait for standbys without a change, some leave dead rows."""
+        """Finish commits that are not simple: some wait for standbys without a change, some leave dead rows."""
         if not all(map(changes_something, commits)):
             unsure = await self._wait_for_standbys(connection)
             outcomes = [
@@ -214,10 +223,10 @@ class PostgresBackend:
         with suppress(psycopg.Error):
             await connection.run(queries.REUSE_ROOM.replace("{s}", self._quoted).encode())
 
-    async def _answer(self, connection: PostgresConnection, program: CommitProgram, locks: list[int]) -> list[int]:
-        arguments = program.arguments(locks, fast=self._durability == "fast")
+    async def _answer(self, connection: PostgresConnection, way: CommitPlan, locks: list[int]) -> bytes:
+        arguments = way.arguments(locks, fast=self._durability == "fast")
         try:
-            [[places]] = await connection.fetch(self._commit_call, arguments)
+            return await connection.fetch_raw(self._statement(way.function), way.function.adapt(arguments))
         except psycopg.Error as error:
             # While the connection lives, an error means that the transaction was rolled back. A lost connection
             # may have taken the answer with it.
@@ -225,7 +234,13 @@ class PostgresBackend:
                 self._connections.drop_idle()
                 raise outcome_unknown(error, self._where) from error
             raise
-        return list(places)
+
+    def _statement(self, function: Function) -> bytes:
+        known = self._statements.get(function.name)
+        if known is None:
+            places = ", ".join(f"${number}" for number in range(1, len(function.types) + 1))
+            known = self._statements[function.name] = f"SELECT {self._quoted}.{function.name}({places})".encode()
+        return known
 
     async def _wait_for_standbys(self, connection: PostgresConnection) -> StoreError | None:
         """Wait until earlier commits are where the server's settings want them; return why if that is unknown.

@@ -13,7 +13,7 @@ from psycopg.adapt import AdaptersMap, Dumper
 from psycopg.postgres import adapters
 
 # Type numbers in the server's catalogue; those in the plural are arrays.
-BYTEA, BIGINT, TEXT = 17, 20, 25
+BOOL, BYTEA, BIGINT, TEXT = 16, 17, 20, 25
 BYTEAS, BIGINTS, TEXTS = 1001, 1016, 1009
 _HEADER = Struct(">iiIii")  # dimensions, whether there are nulls, type, length, number of the first element
 _LENGTH = Struct(">i").pack
@@ -30,6 +30,15 @@ class IntsArray(bytes):
 
 class TextArray(bytes):
     """A text[]."""
+
+
+ENCODED: dict[int, type[bytes]] = {
+    BYTEAS: BytesArray,
+    BIGINTS: IntsArray,
+    TEXTS: TextArray,
+    **{number: type(f"Encoded{number}", (bytes,), {}) for number in (BOOL, BYTEA, BIGINT, TEXT)},
+}
+"""By their numbers: types whose values are bytes that the server takes as they are."""
 
 
 def bytes_array(elements: Sequence[bytes | None]) -> BytesArray:
@@ -80,7 +89,7 @@ class Context:
 
     def __init__(self) -> None:
         self.adapters = AdaptersMap(adapters)
-        for kind, number in ((BytesArray, BYTEAS), (IntsArray, BIGINTS), (TextArray, TEXTS)):
+        for number, kind in ENCODED.items():
             self.adapters.register_dumper(kind, type(f"{kind.__name__}Dumper", (_AsItIs,), {"oid": number}))
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from struct import unpack
+from typing import NamedTuple, Protocol
 
 from holdfast.backends.port import (
     ANY_VERSION,
@@ -25,7 +26,16 @@ from holdfast.backends.port import (
     SegmentDelete,
     SegmentWrite,
 )
-from holdfast.backends.postgres.binary_arrays import bytes_array, ints_array, text_array
+from holdfast.backends.postgres.binary_arrays import (
+    BIGINTS,
+    BOOL,
+    BYTEAS,
+    ENCODED,
+    TEXTS,
+    bytes_array,
+    ints_array,
+    text_array,
+)
 
 BEGIN, TAIL, BEGINS_WITH, VERSION, FREE, DATA, VALUE = range(7)
 RUN, BLOB, RECORD, REPLACE, PUT_ROW, DROP_ROW = range(10, 16)
@@ -40,11 +50,36 @@ MAX_LOCKS = 64
 MAX_BYTES = 32 * 1024 * 1024
 
 
-FUNCTION = "carry_out"
+class Function(NamedTuple):
+    """A function in the schema, and the types of its arguments."""
+
+    name: str
+    types: tuple[int, ...]
+
+    def adapt(self, values: Sequence[bytes | None]) -> list[bytes | None]:
+        """Return encoded arguments as objects whose types psycopg knows (`binary_arrays.py`)."""
+        return [
+            None if value is None else ENCODED[type_](value) for type_, value in zip(self.types, values, strict=True)
+        ]
 
 
-class CommitProgram:
-    """A batch of commits, ready to be sent to the function; `outcomes` reads the result."""
+class CommitPlan(Protocol):
+    """A batch of commits, ready to be sent to a function; `outcomes` reads the result."""
+
+    function: Function
+    is_hopeful: bool
+    """Whether the function refuses all if anything is unusual. Then another plan decides."""
+
+    def arguments(self, locks: Sequence[int], *, fast: bool) -> list[bytes | None]: ...
+
+    def outcomes(self, answer: bytes) -> list[BaseException | None]: ...
+
+
+class GeneralCommit:
+    """Commits of any kind, for `carry_out`."""
+
+    function = Function("carry_out", (BIGINTS, BIGINTS, BYTEAS, TEXTS, BOOL))
+    is_hopeful = False
 
     def __init__(self, commits: Sequence[Commit]) -> None:
         self.ints: list[int] = []
@@ -55,18 +90,17 @@ class CommitProgram:
         for commit in commits:
             self._add(commit)
 
-    def arguments(self, locks: Sequence[int], *, fast: bool) -> list[Any]:
+    def arguments(self, locks: Sequence[int], *, fast: bool) -> list[bytes | None]:
         return [
             ints_array(locks),
             ints_array(self.ints),
             bytes_array(self.bytes),
             text_array(self.words),
-            fast,
+            boolean(fast),
         ]
 
-    def outcomes(self, answer: Sequence[int]) -> list[BaseException | None]:
-        """Return a commit's conflict, or None, for each number: the failed condition's place, or 0."""
-        return [CommitConflict(*self._conditions[place]) if place else None for place in answer]
+    def outcomes(self, answer: bytes) -> list[BaseException | None]:
+        return [CommitConflict(*self._conditions[place]) if place else None for place in integers(answer)]
 
     def _add(self, commit: Commit) -> None:
         ints = self.ints
@@ -159,6 +193,16 @@ class CommitProgram:
 
     def _byte_or_none(self, data: bytes | None) -> int:
         return 0 if data is None else self._byte(data)
+
+
+def boolean(is_so: bool) -> bytes:
+    return b"\1" if is_so else b"\0"
+
+
+def integers(data: bytes) -> Sequence[int]:
+    """Return the elements of an integer array without nulls, from the server's binary form."""
+    count = max(len(data) - 20, 0) // 8  # an empty one has no dimension
+    return unpack(f">{2 * count}i", data[20:])[1::2] if count else ()
 
 
 def key_columns(key: bytes) -> tuple[bytes, bytes]:

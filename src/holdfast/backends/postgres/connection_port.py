@@ -31,6 +31,9 @@ class PostgresConnection(Protocol):
     async def fetch(self, query: bytes, values: Sequence[Any] = ()) -> Rows:
         """Return the rows of an answer."""
 
+    async def fetch_raw(self, query: bytes, values: Sequence[Any]) -> bytes:
+        """Return the one value of an answer, in the server's binary form."""
+
     async def run(self, query: bytes) -> None:
         """Run one statement or several, without an answer."""
 
@@ -64,3 +67,10 @@ def leave_to_parent(socket: int, *, is_closed: bool) -> None:
         nowhere = os.open(os.devnull, os.O_RDWR)
         os.dup2(nowhere, socket)
         os.close(nowhere)
+
+
+def raw_value(result: pq.abc.PGresult | None) -> bytes:
+    """Return the one value of a result, in the server's binary form."""
+    value = None if result is None else result.get_value(0, 0)
+    assert value is not None
+    return value

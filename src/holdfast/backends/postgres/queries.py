@@ -35,7 +35,8 @@ CHANGES = (
 RECENT = f"SELECT position, {_COLUMNS} {_RECORDS} WHERE position < $1 ORDER BY position DESC LIMIT $2"
 
 LAST_CHANGE = (
-    "SELECT greatest(coalesce((SELECT max(position) FROM {s}.record WHERE position < decided.below), 0), "
+    "SELECT greatest("
+    "coalesce((SELECT max(position) FROM {s}.record WHERE position < decided.below), 0), "
     "coalesce((SELECT max(position) FROM {s}.deleted WHERE position < decided.below), 0)) "
     "FROM (SELECT {s}.decided_below() AS below) AS decided"
 )

@@ -20,7 +20,7 @@ from psycopg import Connection, RawCursor, pq
 
 from holdfast.backends.bridge.step import run_inline
 from holdfast.backends.postgres.binary_arrays import CONTEXT
-from holdfast.backends.postgres.connection_port import Rows, leave_to_parent
+from holdfast.backends.postgres.connection_port import Rows, leave_to_parent, raw_value
 from holdfast.backends.postgres.errors import translate
 from holdfast.backends.postgres.fair_semaphore import ThreadPlaces
 from holdfast.backends.postgres.notices import Notices
@@ -70,6 +70,11 @@ class BlockingConnection(Connection[tuple[Any, ...]]):
         with self.cursor(binary=True) as cursor:
             cursor.execute(query, values)
             return cursor.fetchall()
+
+    async def fetch_raw(self, query: bytes, values: Sequence[Any]) -> bytes:
+        with self.cursor(binary=True) as cursor:
+            cursor.execute(query, values)
+            return raw_value(cursor.pgresult)
 
     async def run(self, query: bytes) -> None:
         self.execute(query)

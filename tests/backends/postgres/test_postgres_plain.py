@@ -1,4 +1,5 @@
-"""Commits on PostgreSQL: every condition is decided in the database, alone and in a batch."""
+"""Plain commits go a way of their own in the database: it decides as the general way does, and
+leaves the same behind."""
 
 from __future__ import annotations
 
@@ -10,8 +11,11 @@ from open_transaction import connected, schema_of
 
 from holdfast import SyncClient
 from holdfast.backends.port import STORE, Commit, CommitConflict, Labels, RowKey, RowWrite, SegmentWrite, Span
+from holdfast.backends.postgres import backend as backend_module
 from holdfast.backends.postgres import open_url
 from holdfast.backends.postgres.schema import SCHEMA, quoted
+from holdfast.backends.postgres.simple_commit import BatchSave, SimpleBatch, SingleSave, way_of
+from holdfast.backends.simple_commit import is_plain
 from holdfast.testing.harness import OTHER_TREE, TREE, record
 
 pytestmark = pytest.mark.servers
@@ -80,41 +84,62 @@ async def carried_out(url: str, batch: list[Commit]) -> tuple[list[object], list
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("neighbours", [[], [NEIGHBOUR]], ids=["alone", "with a neighbour"])
-def test_each_condition_decides_about_its_own_commit(case, neighbours, postgres_url):
+def test_all_ways_decide_alike_and_leave_the_same_behind(case, neighbours, postgres_dsn, tmp_path, monkeypatch):
     commit, expected = CASES[case]
-    outcomes, left = asyncio.run(carried_out(postgres_url, [commit, *neighbours]))
+    batch = [commit, *neighbours]
+    assert all(map(is_plain, batch))
+    assert isinstance(way_of(batch, [1] * len(batch)), BatchSave if neighbours else SingleSave)
+    outcomes = outcomes_of_all_ways(batch, postgres_dsn, tmp_path, monkeypatch)
     assert outcomes == [expected, *(None for _ in neighbours)]
-    if expected is not None:  # a refused commit leaves nothing behind
-        assert left == asyncio.run(carried_out(f"{postgres_url}_without", neighbours))[1]
+
+
+def outcomes_of_all_ways(batch, postgres_dsn, tmp_path, monkeypatch):
+    """Carries a batch out by the hopeful way, the plain one and the general one, and compares what
+    they leave behind."""
+    from servers.schemas import drop_schemas, schema_name
+
+    found = []
+    for way in ("hopeful", "plain", "general"):
+        if way == "plain":
+            monkeypatch.setattr(backend_module, "way_of", lambda commits, _: SimpleBatch(commits))
+        if way == "general":
+            monkeypatch.setattr(backend_module, "is_plain", lambda _: False)
+        found.append(asyncio.run(carried_out(f"{postgres_dsn}?schema={schema_name(tmp_path / way)}", batch)))
+    drop_schemas(postgres_dsn)
+    assert found[0] == found[1] == found[2]
+    return found[0][0]
 
 
 NEXT = replace(GOOD, record=record(5, session=b"one"), rows=[RowWrite(HEAD, b"3", 2, b"2")], segments=[run(5, 4)])
 FORK = Commit(TREE, record(6, session=b"fork"), rows=[RowWrite(THERE, b"2", 1)], segments=[run(5, 2)])
 BATCHES = {
-    "one row twice, in order": ([GOOD, NEXT], [None, None]),
-    "one row twice, the other way round": ([NEXT, GOOD], [("segment", 5), None]),
-    "the end of one log twice": ([GOOD, FORK], [None, ("segment", 5)]),
+    "one row twice, in order": ([GOOD, NEXT], SimpleBatch, [None, None]),
+    "one row twice, the other way round": ([NEXT, GOOD], SimpleBatch, [("segment", 5), None]),
+    "the end of one log twice": ([GOOD, FORK], BatchSave, [None, ("segment", 5)]),
     "one id twice": (
-        [GOOD, replace(NEIGHBOUR, record=NEIGHBOUR.record._replace(id=GOOD.record.id))],
+        [GOOD, replace(NEIGHBOUR, record=NEIGHBOUR.record._replace(id=GOOD.record.id))], BatchSave,
         [None, ("record", GOOD.record.id)],
     ),
     "one row beside twice": (
         [replace(one, rows=[*one.rows, RowWrite(BESIDE, value)]) for one, value in ((GOOD, b"1"), (NEIGHBOUR, b"2"))],
+        BatchSave,
         [None, None],
     ),
     "a row beside that belongs to the store": (
-        [replace(GOOD, rows=[*GOOD.rows, RowWrite(BESIDE._replace(tree=STORE), b"new")])], [None],
+        [replace(GOOD, rows=[*GOOD.rows, RowWrite(BESIDE._replace(tree=STORE), b"new")])], BatchSave, [None],
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", BATCHES)
-def test_commits_that_are_about_the_same_are_decided_one_after_the_other(case, postgres_url):
-    batch, expected = BATCHES[case]
-    assert asyncio.run(carried_out(postgres_url, batch))[0] == expected
+def test_commits_that_are_about_the_same_are_decided_one_after_the_other(case, postgres_dsn, tmp_path, monkeypatch):
+    batch, way, expected = BATCHES[case]
+    assert all(map(is_plain, batch))
+    assert isinstance(way_of(batch, [1, 2]), way)
+    assert outcomes_of_all_ways(batch, postgres_dsn, tmp_path, monkeypatch) == expected
 
 
-def test_a_conflict_leaves_its_connection_usable(postgres_url):
+def test_what_was_hoped_for_in_vain_leaves_its_connection_usable(postgres_url):
     async def story() -> None:
         backend = open_url(postgres_url, max_connections=1)
         assert await backend.commit_all(START) == [None, None]
@@ -127,14 +152,36 @@ def test_a_conflict_leaves_its_connection_usable(postgres_url):
     asyncio.run(story())
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(GOOD, require=[(b"id", b"x")]),
+        replace(GOOD, blobs={b"h" * 32: b"blob"}),
+        replace(GOOD, record=None),
+        replace(GOOD, segments=[SegmentWrite(5, 0, 4, b"sealed", 2)]),
+        replace(GOOD, segments=[run(5, 2), run(5, 4)]),
+        replace(GOOD, rows=[RowWrite(HEAD, None, 1)]),
+        replace(GOOD, rows=[RowWrite(HEAD, b"2")]),
+        replace(GOOD, rows=[*GOOD.rows, *NEIGHBOUR.rows]),
+        replace(GOOD, rows=[*GOOD.rows, RowWrite(BESIDE, b"new", 0)]),
+        replace(GOOD, rows=[*GOOD.rows, RowWrite(BESIDE, None)]),
+        replace(GOOD, rows=[*GOOD.rows, RowWrite(BESIDE, b"new", was=b"old")]),
+        replace(GOOD, rows=[*GOOD.rows, RowWrite(HEAD, b"3")]),
+        replace(GOOD, rows=[*GOOD.rows, RowWrite(BESIDE, b"1"), RowWrite(THERE, b"2")]),
+    ],
+)
+def test_what_is_more_than_that_is_not_plain(other):
+    assert not is_plain(other)
+
+
 def test_a_store_of_the_first_schema_is_brought_up_to_date(postgres_url):
     with SyncClient.open(postgres_url) as client:
         first = client.save("a", session_id="s", execution_state={"n": 1})
     schema = quoted(schema_of(postgres_url))
     with connected(postgres_url) as connection:
-        for name in ("save_all", "save_batch", "save_one", "save_many"):  # functions of versions 2 to 4
-            body = f"CREATE FUNCTION {schema}.{name}() RETURNS integer LANGUAGE sql AS 'SELECT 1'"
-            connection.execute(body.encode())
+        connection.execute(
+            f"DROP FUNCTION {schema}.save_all, {schema}.save_batch, {schema}.save_one, {schema}.save_many".encode()
+        )
         connection.execute(f"DROP INDEX {schema}.record_by_ending, {schema}.rows_of_tree".encode())
         connection.execute(f"CREATE INDEX rows_of_tree ON {schema}.rows (tree, space)".encode())
         connection.execute(f"UPDATE {schema}.store SET version = 1".encode())
@@ -144,7 +191,3 @@ def test_a_store_of_the_first_schema_is_brought_up_to_date(postgres_url):
         assert [one.checkpoint_id for one in client.timeline("s", agent_id="a")] == [third, second, first]
     with connected(postgres_url) as connection:
         assert connection.execute(f"SELECT version FROM {schema}.store".encode()).fetchone() == (SCHEMA,)
-        functions = connection.execute(
-            b"SELECT proname FROM pg_proc WHERE pronamespace = %s::text::regnamespace ORDER BY 1", (schema,)
-        ).fetchall()
-        assert functions == [("carry_out",), ("decided_below",)]

@@ -1,1 +1,0 @@
--- Versions 2 to 4 added functions for small commits. Version 6 has dropped them, so a new store never gets them.

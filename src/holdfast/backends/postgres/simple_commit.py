@@ -1,0 +1,233 @@
+"""Simple commits (`backends/simple_commit.py`), for database functions made for them.
+
+All other commits are a `GeneralCommit`. A single simple commit is `SingleSave`, more are
+`BatchSave`: both are optimistic (migrations/004_hopeful_saves.sql). On a conflict, and where two
+commits of a batch change the same row, they become a `SimpleBatch`
+(003_saves_with_a_row_beside.sql), which is slower and decides about each commit by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Any
+
+from holdfast.backends.port import MAX_LOG_ELEMENTS, Commit, CommitConflict, RowWrite, SegmentWrite
+from holdfast.backends.postgres.binary_arrays import (
+    BIGINT,
+    BIGINTS,
+    BOOL,
+    BYTEA,
+    BYTEAS,
+    TEXT,
+    TEXTS,
+    array,
+    bytes_array,
+    ints_array,
+    text_array,
+)
+from holdfast.backends.postgres.commit import (
+    INDEXED,
+    NOTHING,
+    CommitPlan,
+    Function,
+    boolean,
+    integers,
+    key_columns,
+    shown,
+)
+from holdfast.backends.simple_commit import RUNS
+
+# Optimism failed. HF003: raised by the functions; 23505: an id, number or segment exists; 21000: an
+# unconditional row is put twice.
+DISAPPOINTMENTS = ("HF003", "23505", "21000")
+
+_ROW = (TEXT, BYTEA, BYTEA, BYTEA, BIGINT, BYTEA, BYTEA)
+_RECORD = (BYTEA, BYTEA, BIGINT, BYTEA, BIGINT, BIGINT, BIGINT, *(BYTEA,) * 5)
+_RUN = (BIGINT, BIGINT, BIGINT, BYTEA)
+_BESIDE = (TEXT, *(BYTEA,) * 5)
+_ARRAYS = {TEXT: TEXTS, BYTEA: BYTEAS, BIGINT: BIGINTS}
+_bigint = Struct(">q").pack
+_DONE = bytes(4)
+
+_NO_RUN = (None,) * 4
+_NO_BESIDE = (None,) * 6
+_NO_LABELS: tuple[bytes | None, ...] = (None,) * 5
+_NO_SEGMENT_IN_BATCH = (NOTHING, 0, 0)
+
+
+def way_of(commits: Sequence[Commit], locks: Sequence[int]) -> CommitPlan:
+    """Return the shortest plan for simple commits with these locks."""
+    if len(commits) == 1:
+        return SingleSave(commits[0]) if len(locks) == 1 else BatchSave(commits)
+    return (
+        BatchSave(commits) if len({commit.rows[0].key for commit in commits}) == len(commits) else SimpleBatch(commits)
+    )
+
+
+class SingleSave:
+    """A single commit, with the lock of its tree and no other."""
+
+    function = Function("save_one", (BIGINT, BOOL, *_ROW, *_RECORD, *_RUN * RUNS, *_BESIDE))
+    is_hopeful = True
+
+    def __init__(self, commit: Commit) -> None:
+        self._commit = commit
+
+    def arguments(self, locks: Sequence[int], *, fast: bool) -> list[bytes | None]:
+        commit = self._commit
+        row, record, segments = commit.rows[0], commit.record, commit.segments
+        assert record is not None
+        [lock], key, labels = locks, row.key, record.labels
+        expires = record.expires_at_us
+        return [
+            _bigint(lock),
+            boolean(fast),
+            key.space.encode(),
+            *key_columns(key.key),
+            key.tree,
+            _bigint(row.expect),
+            row.was,
+            row.value,
+            record.id,
+            record.session,
+            _bigint(record.sequence),
+            record.data,
+            None if labels is None else _bigint(labels.created_at_us),
+            None if expires is None else _bigint(expires),
+            None if labels is None else _bigint(labels.step_index),
+            *(_NO_LABELS if labels is None else shown(labels)),
+            *(_run(segments[0]) if segments else _NO_RUN),
+            *(_run(segments[1]) if len(segments) > 1 else _NO_RUN),
+            *(_beside(commit.rows[1]) if len(commit.rows) > 1 else _NO_BESIDE),
+        ]
+
+    def outcomes(self, answer: bytes) -> list[BaseException | None]:
+        return [None if answer == _DONE else CommitConflict("row", self._commit.rows[0].key)]
+
+
+class BatchSave:
+    """Commits that change one row each, no two the same."""
+
+    function = Function("save_many", (BIGINTS, BOOL, *(_ARRAYS[one] for one in (*_ROW, *_RECORD, *_RUN, *_BESIDE))))
+    is_hopeful = True
+
+    def __init__(self, commits: Sequence[Commit]) -> None:
+        self._commits = commits
+
+    def arguments(self, locks: Sequence[int], *, fast: bool) -> list[bytes | None]:
+        commits = self._commits
+        segments = [_segment_numbers(segment) for commit in commits for segment in commit.segments]
+        besides = [_beside(commit.rows[1]) for commit in commits if len(commit.rows) > 1]
+        return [
+            ints_array(locks),
+            boolean(fast),
+            *_columns((*_ROW, *_RECORD), [_row_and_record(commit) for commit in commits]),
+            *(_columns(_RUN, segments) if segments else _NO_RUNS),
+            *(_columns(_BESIDE, besides) if besides else _NO_BESIDES),
+        ]
+
+    def outcomes(self, answer: bytes) -> list[BaseException | None]:
+        assert answer == _DONE
+        return [None] * len(self._commits)
+
+
+class SimpleBatch:
+    """Any simple commits, decided one after the other."""
+
+    function = Function("save_batch", (BIGINTS, BIGINTS, BYTEAS, TEXTS, BOOL))
+    is_hopeful = False
+
+    def __init__(self, commits: Sequence[Commit]) -> None:
+        self._commits = commits
+        self._ints: list[int] = []
+        self._bytes: list[bytes | None] = []
+        self._words: list[str] = []
+        for commit in commits:
+            self._add(commit)
+
+    def arguments(self, locks: Sequence[int], *, fast: bool) -> list[bytes | None]:
+        ints, bytes_, words = ints_array(self._ints), bytes_array(self._bytes), text_array(self._words)
+        return [ints_array(locks), ints, bytes_, words, boolean(fast)]
+
+    def outcomes(self, answer: bytes) -> list[BaseException | None]:
+        answers = integers(answer)
+        return [_conflict(commit, one) if one else None for commit, one in zip(self._commits, answers, strict=True)]
+
+    def _add(self, commit: Commit) -> None:
+        record, row = commit.record, commit.rows[0]
+        assert record is not None
+        labels = record.labels
+        created, step, texts = (
+            (NOTHING, NOTHING, _NO_LABELS)
+            if labels is None
+            else (labels.created_at_us, labels.step_index, shown(labels))
+        )
+        expires = NOTHING if record.expires_at_us is None else record.expires_at_us
+        self._ints += (record.sequence, created, expires, step, row.expect)
+        data: list[bytes | None] = [None] * RUNS
+        for number, segment in enumerate(commit.segments):
+            base = segment.log * MAX_LOG_ELEMENTS
+            self._ints += (base + segment.first, base, segment.length)
+            data[number] = segment.data
+        self._ints += _NO_SEGMENT_IN_BATCH * (RUNS - len(commit.segments))
+        key = row.key
+        self._bytes += (record.id, record.session, record.data, *texts)
+        self._bytes += (*key_columns(key.key), key.tree, row.value, row.was, *data)
+        self._words.append(key.space)
+        if len(commit.rows) == 1:
+            self._bytes += (None,) * 5
+            self._words.append("")
+        else:
+            beside = commit.rows[1]
+            self._bytes += _beside(beside)[1:]
+            self._words.append(beside.key.space)
+
+
+def _conflict(commit: Commit, answer: int) -> CommitConflict:
+    assert commit.record is not None
+    if answer <= RUNS:
+        return CommitConflict("segment", commit.segments[answer - 1].log)
+    return CommitConflict("record", commit.record.id) if answer == 3 else CommitConflict("row", commit.rows[0].key)
+
+
+def _row_and_record(commit: Commit) -> tuple[bytes | int | None, ...]:
+    row, record = commit.rows[0], commit.record
+    assert record is not None
+    key, labels = row.key, record.labels
+    indexed, rest_hash = key_columns(key.key)
+    expires = NOTHING if record.expires_at_us is None else record.expires_at_us
+    created, step, texts = NOTHING, NOTHING, _NO_LABELS
+    if labels is not None:
+        created, step, texts = labels.created_at_us, labels.step_index, shown(labels)
+    return (
+        key.space.encode(), indexed, rest_hash, key.tree, row.expect, row.was, row.value,
+        record.id, record.session, record.sequence, record.data, created, expires, step, *texts,
+    )  # fmt: skip
+
+
+def _run(segment: SegmentWrite) -> tuple[bytes, bytes, bytes, bytes]:
+    k, base, length, data = _segment_numbers(segment)
+    return _bigint(k), _bigint(base), _bigint(length), data
+
+
+def _segment_numbers(segment: SegmentWrite) -> tuple[int, int, int, bytes]:
+    base = segment.log * MAX_LOG_ELEMENTS
+    return base + segment.first, base, segment.length, segment.data
+
+
+def _beside(row: RowWrite) -> tuple[bytes | None, ...]:
+    key = row.key
+    return (key.space.encode(), *key_columns(key.key), key.tree, key.key[INDEXED:], row.value)
+
+
+def _columns(types: Sequence[int], rows: Sequence[tuple[Any, ...]]) -> list[bytes]:
+    """Return rows as arrays, one for each of their columns."""
+    return [
+        ints_array(column) if type_ == BIGINT else array(type_, column)
+        for type_, column in zip(types, zip(*rows, strict=True), strict=True)
+    ]
+
+
+_NO_RUNS = [array(type_, ()) for type_ in _RUN]
+_NO_BESIDES = [array(type_, ()) for type_ in _BESIDE]
