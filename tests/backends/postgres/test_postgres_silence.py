@@ -59,7 +59,11 @@ def error_of(call: Callable[[], Any]) -> StoreError:
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_stopped_server_is_noticed_by_every_call(server: Postgres, url: str, kind: str):
+def test_a_stopped_server_is_noticed_by_every_call(
+    server: Postgres, url: str, kind: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(NotifyListener, "tell", lambda _: None)  # one that is under way would have the idle connection
+    monkeypatch.setattr(ThreadHints, "tell", lambda _: None)
     with opened(url, kind, timeout=TIMEOUT) as client, opened(url, kind, timeout=TIMEOUT) as unused:
         saved = client.save("a", session_id="s", execution_state={"messages": messages(20)})
         with ThreadPoolExecutor(4) as threads, opened(url, kind, timeout=TIMEOUT) as other:
@@ -68,6 +72,7 @@ def test_a_stopped_server_is_noticed_by_every_call(server: Postgres, url: str, k
             assert next(stream).checkpoint.checkpoint_id == saved
             with frozen(server):
                 saving = threads.submit(error_of, lambda: client.save("a", session_id="s"))
+                time.sleep(0.2)  # it has the idle connection, and the reader needs a new one
                 following = threads.submit(error_of, lambda: next(stream))
                 opening = threads.submit(error_of, unused.sessions)
                 reading = threads.submit(error_of, lambda: client.restore(saved))
