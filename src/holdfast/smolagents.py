@@ -1,0 +1,9 @@
+"""Agents of smolagents that continue after a crash: `resumable(agent, session_id=...)`."""
+
+from holdfast.adapters.base.install import required
+
+with required("smolagents", "smolagents", "PIL", extra="smolagents"):
+    from holdfast.adapters.smolagents.manual import extract, reconstruct
+    from holdfast.adapters.smolagents.resumable import ResumableSmolAgent, resumable
+
+__all__ = ["ResumableSmolAgent", "extract", "reconstruct", "resumable"]
