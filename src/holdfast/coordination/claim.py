@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import uuid
 from types import TracebackType
-from typing import Generic, NamedTuple, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
+from holdfast.coordination import contract_use
+from holdfast.coordination.contract import Contract
+from holdfast.coordination.contract_use import Delivery
 from holdfast.coordination.lease import Lease, SyncLease, check_terms
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, UsageError
 from holdfast.model import ids
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.operations import claim as claiming
 from holdfast.operations import lease as leasing
-from holdfast.operations import resolve_target, validate
+from holdfast.operations import lookup, resolve_target, validate
 from holdfast.operations import restore as restoring
 from holdfast.operations.context import StoreContext
 
@@ -29,10 +32,17 @@ class ClaimRequest(NamedTuple):
     wait: float
     holder: str
     claim_id: bytes
+    contract: Contract[Any] | None = None
 
 
 def request(
-    handoff_id: str, agent_id: str, seconds: float, wait: float, holder: str | None, claim_id: str | None
+    handoff_id: str,
+    agent_id: str,
+    seconds: float,
+    wait: float,
+    holder: str | None,
+    claim_id: str | None,
+    contract: Contract[Any] | None = None,
 ) -> ClaimRequest:
     given = validate.optional_id(claim_id)
     return ClaimRequest(
@@ -40,11 +50,21 @@ def request(
         validate.name("agent_id", agent_id),
         *check_terms(seconds, wait, holder),
         uuid.uuid4().bytes if given is None else given,
+        contract,
     )
 
 
 class _ClaimBase(Generic[L]):
-    def __init__(self, request: ClaimRequest, checkpoint: Checkpoint, lease: L, moved_from: str | None) -> None:
+    def __init__(
+        self,
+        request: ClaimRequest,
+        checkpoint: Checkpoint,
+        lease: L,
+        moved_from: str | None,
+        delivery: Delivery | None = None,
+    ) -> None:
+        self._contract = request.contract
+        self._delivery = delivery
         self.checkpoint: Checkpoint = checkpoint
         """The handoff, with its state."""
         self.lease: L = lease
@@ -56,6 +76,22 @@ class _ClaimBase(Generic[L]):
     @property
     def handoff_id(self) -> str:
         return self.checkpoint.checkpoint_id
+
+    @property
+    def value(self) -> Any:
+        """What was handed over, as the class of the contract that the claim was made with."""
+        return self._delivered.value
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """The fields that the sender's version has and the reader's does not know."""
+        return self._delivered.extra
+
+    @property
+    def _delivered(self) -> Delivery:
+        if self._delivery is None:
+            raise UsageError("the claim was made without a contract: its state is in claim.checkpoint")
+        return self._delivery
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.checkpoint!r} under {self.lease!r}>"
@@ -106,8 +142,15 @@ async def sync_claim(ctx: StoreContext, asked: ClaimRequest) -> SyncClaim:
     return SyncClaim(asked, *await _claim(ctx, SyncLease, asked))
 
 
-async def _claim(ctx: StoreContext, kind: type[L], asked: ClaimRequest) -> tuple[Checkpoint, L, str | None]:
+async def _claim(
+    ctx: StoreContext, kind: type[L], asked: ClaimRequest
+) -> tuple[Checkpoint, L, str | None, Delivery | None]:
+    delivery: Delivery | None = None
+
     async def take(id_: bytes) -> claiming.GrantedClaim:
+        nonlocal delivery
+        if asked.contract is not None:  # before the claim: what can't be read stays open for others
+            delivery = await contract_use.read_handoff(ctx, await lookup.live_record(ctx, id_), asked.contract)
         return await claiming.claim(
             ctx,
             id_,
@@ -123,9 +166,10 @@ async def _claim(ctx: StoreContext, kind: type[L], asked: ClaimRequest) -> tuple
     lease = kind(ctx, handoff.session, asked.holder, asked.seconds, taken.token, taken.expires_at_us)
     lease.claimed = handoff.id
     try:
-        checkpoint = await restoring.loaded(ctx, handoff)
+        checkpoint = await restoring.loaded(ctx, handoff, migrate=asked.contract is None)
     except BaseException:
         with contextlib.suppress(HoldfastError):
             await leasing.release(ctx, lease)  # a claimant that can't read it must not keep it from others
         raise
-    return checkpoint, lease, ids.to_text(taken.moved_from) if taken.moved_from else None
+    moved_from = ids.to_text(taken.moved_from) if taken.moved_from else None
+    return checkpoint, lease, moved_from, delivery

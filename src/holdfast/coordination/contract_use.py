@@ -1,0 +1,72 @@
+"""Contracts at a handoff: what is sent by one, and how it is read by another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from holdfast.coordination.contract import Contract, accepts
+from holdfast.errors import ContractError, UsageError
+from holdfast.format.rows.contract import split_label
+from holdfast.format.state.record import StoredRecord
+from holdfast.model import ids
+from holdfast.model.contract_schema import canonical_text
+from holdfast.operations import contract as registered
+from holdfast.operations import restore as restoring
+from holdfast.operations.context import StoreContext
+
+
+class Delivery(NamedTuple):
+    """What a handoff carries, as its reader's contract gives it: the value, and unknown fields."""
+
+    value: Any
+    extra: dict[str, Any]
+
+
+def projection(contract: Contract[Any], view: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    """Return the function that makes the value to be handed over of a state."""
+
+    def project(state: Any) -> Any:
+        return contract.encode(contract.project(state if view is None else view(state)))
+
+    return project
+
+
+async def register(ctx: StoreContext, contract: Contract[Any]) -> None:
+    """Register a contract in the store at its first use; raise if another schema has its version."""
+    await registered.register(ctx, contract.name, contract.version, canonical_text(contract.schema), contract.hash)
+
+
+async def read_handoff(ctx: StoreContext, handoff: StoredRecord, contract: Contract[Any]) -> Delivery:
+    """Return what a handoff carries; raise `ContractError` if the contract can't read it."""
+    label = handoff.header.get("toschema")
+    where = f"handoff {ids.to_text(handoff.id)}"
+    sent = split_label(label) if isinstance(label, str) else None
+    if sent is None:
+        raise ContractError(
+            f"{where} was made without a contract (its schema is {label!r:.60}): claim it without contract=, and read "
+            "claim.checkpoint"
+        )
+    name, version = sent
+    if name != contract.name:
+        raise ContractError(
+            f"{where} carries a {label}, and is claimed with contract {contract.label}: claim it with a version of "
+            f"{name!r:.60}, or without contract="
+        )
+    await register(ctx, contract)
+    # The value is of a version of the contract, not of the agent's state: migrations are for the latter.
+    checkpoint = await restoring.loaded(ctx, handoff, migrate=False)
+    is_proven = version > contract.version and await _is_compatible(ctx, contract, version)
+    return Delivery(*contract.decode(checkpoint.execution_state, version=version, is_proven=is_proven))
+
+
+async def _is_compatible(ctx: StoreContext, contract: Contract[Any], version: int) -> bool:
+    """Return whether this version accepts everything that a newer one sends, by its registered schema."""
+    stored = await registered.find(ctx, contract.name, version)
+    if stored is None:
+        return False
+    try:
+        return accepts(contract, json.loads(stored.schema)) is None
+    except UsageError:  # a schema of a stranger, or of a newer holdfast
+        return False

@@ -1,0 +1,69 @@
+"""contract: register the versions that are used, list them, find the schema of one.
+
+A version is immutable. The first use registers its schema; the same name and version with another
+schema is a conflict.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+from holdfast.backends.port import ABSENT, Commit, CommitConflict, RowWrite
+from holdfast.errors import ContractConflictError, CorruptError
+from holdfast.format.rows import contract as rows
+from holdfast.format.rows import head
+from holdfast.format.rows.contract import StoredContract
+from holdfast.model.contract_list import RegisteredContract
+from holdfast.model.contract_schema import check_schema, hash_schema
+from holdfast.operations.context import StoreContext
+
+PAGE = 500
+
+
+async def register(ctx: StoreContext, name: str, version: int, schema: str, hash_: bytes) -> None:
+    """Register a version of a contract, unless it is registered already."""
+    known = await find(ctx, name, version)
+    if known is None:
+        key = rows.contract_key(name, version)
+        made = StoredContract(schema, hash_, ctx.now_us())
+        try:
+            await ctx.backend.commit(Commit(tree=key.tree, rows=[RowWrite(key, rows.pack_contract(key, made), ABSENT)]))
+        except CommitConflict:  # another program registers it at this moment
+            known = await find(ctx, name, version)
+    if known is not None and known.hash != hash_:
+        raise ContractConflictError(
+            f"contract {name}@{version} is registered in this store with another schema: a version never changes. "
+            f"`holdfast contract show {name}@{version}` prints the registered one. Declare version "
+            f"{version + 1}"
+        )
+
+
+async def find(ctx: StoreContext, name: str, version: int) -> StoredContract | None:
+    key = rows.contract_key(name, version)
+    [row] = await ctx.backend.rows([key])
+    return None if row is None else rows.unpack_contract(key, row)
+
+
+async def list_contracts(ctx: StoreContext) -> list[RegisteredContract]:
+    """Return all registered versions, by name and version."""
+    found: list[RegisteredContract] = []
+    after: bytes | None = None
+    while page := await ctx.backend.scan(rows.CONTRACT, after=after, limit=PAGE):
+        for key, row in page:
+            label = rows.split_label(head.session_name(key.key))
+            if label is None:
+                raise CorruptError(f"the store has a contract with the name {key.key!r:.60}, which is none")
+            found.append(_listed(*label, rows.unpack_contract(key, row)))
+        after = page[-1][0].key
+    return sorted(found, key=lambda one: (one.name, one.version))
+
+
+def _listed(name: str, version: int, stored: StoredContract) -> RegisteredContract:
+    schema = check_schema(json.loads(stored.schema), name)
+    if hash_schema(schema) != stored.hash:
+        raise CorruptError(
+            f"the schema of contract {name}@{version} differs from its hash: it was changed in the store"
+        )
+    at = datetime.fromtimestamp(stored.at_us / 1e6, UTC)
+    return RegisteredContract(name=name, version=version, schema=schema, hash=stored.hash.hex(), registered_at=at)

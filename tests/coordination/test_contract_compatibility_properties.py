@@ -1,0 +1,193 @@
+"""Compatibility of contracts: a yes holds for every value, a no has a witness."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.coordination.contract import accepts
+from holdfast.coordination.contract_validator import is_readable, is_sendable
+from holdfast.errors import UsageError
+from holdfast.model.contract_schema import check_schema
+
+NAMES = st.sampled_from("abc")
+NUMBERS = st.one_of(st.integers(-3, 3), st.sampled_from([-1.5, 0.5, 2.5]))
+SIZES = st.integers(0, 3)
+
+
+def some(**keywords: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({}, optional=keywords)
+
+
+LEAVES = st.one_of(
+    st.just({}),
+    st.just({"type": "null"}),
+    st.just({"type": "boolean"}),
+    some(minimum=NUMBERS, maximum=NUMBERS, exclusiveMinimum=NUMBERS).map(lambda one: {"type": "integer", **one}),
+    some(minimum=NUMBERS, exclusiveMaximum=NUMBERS, multipleOf=st.sampled_from([1, 2, 0.5])).map(
+        lambda one: {"type": "number", **one}
+    ),
+    some(minLength=SIZES, maxLength=SIZES).map(lambda one: {"type": "string", **one}),
+    st.lists(st.one_of(st.none(), st.booleans(), st.integers(-3, 3), st.sampled_from(["", "x", "xx"])), min_size=1).map(
+        lambda values: {"enum": values}
+    ),
+    st.sampled_from([["string", "null"], ["integer", "string"], ["number", "boolean"]]).map(lambda one: {"type": one}),
+)
+
+
+def larger(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    arrays = some(items=inner, minItems=SIZES, maxItems=SIZES, prefixItems=st.lists(inner, min_size=1, max_size=2))
+    objects = some(
+        properties=st.dictionaries(NAMES, inner, max_size=3), additionalProperties=st.one_of(st.booleans(), inner)
+    )
+    return st.one_of(
+        arrays.map(lambda one: {"type": "array", **one}),
+        st.tuples(objects, st.lists(NAMES, unique=True, max_size=2)).map(
+            lambda both: {"type": "object", **both[0], "required": both[1]}
+        ),
+        st.lists(inner, min_size=1, max_size=3).map(lambda branches: {"anyOf": branches}),
+        st.lists(inner, min_size=1, max_size=2).map(lambda branches: {"oneOf": branches}),
+    )
+
+
+SCHEMAS = st.recursive(LEAVES, larger, max_leaves=6)
+VALUES = st.recursive(
+    st.one_of(
+        st.none(), st.booleans(), st.integers(-4, 4), st.sampled_from([0.5, -1.5, 2.5]), st.text("x", max_size=4)
+    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(NAMES, inner, max_size=3)),
+    max_leaves=8,
+)
+
+
+@given(SCHEMAS, SCHEMAS, st.lists(VALUES, max_size=30))
+@settings(max_examples=300)
+def test_a_yes_holds_for_every_value_and_a_no_has_a_witness(reader, writer, values):
+    found = accepts(reader, writer)
+    if found is None:
+        assert not [value for value in values if is_sendable(writer, value) and not is_readable(reader, value)]
+    elif found.is_proven:
+        assert is_sendable(writer, found.witness)
+        assert not is_readable(reader, found.witness)
+
+
+# With oneOf it may not: fields that a reader ignores can make a value match a second alternative.
+@given(SCHEMAS.filter(lambda schema: "oneOf" not in str(schema)))
+def test_a_lenient_reader_accepts_its_own_strict_writer_or_can_t_tell(schema):
+    found = accepts(schema, schema)
+    assert found is None or not found.is_proven
+
+
+OBJECT = {"type": "object", "properties": {"a": {"type": "string"}}}
+WIDER = {"type": "object", "properties": {"a": {"type": ["string", "null"]}}}
+REQUIRED = {**OBJECT, "required": ["a"]}
+MORE = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}
+MORE_REQUIRED = {**MORE, "required": ["b"]}
+DEFAULT = {
+    "type": "object",
+    "properties": {**OBJECT["properties"], "b": {"type": "integer", "default": 1}},
+    "required": ["b"],
+}
+RENAMED = {"type": "object", "properties": {"z": {"type": "string"}}, "required": ["z"]}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_backward", "is_forward"),
+    [
+        (OBJECT, MORE, True, True),
+        (OBJECT, DEFAULT, True, True),
+        (OBJECT, MORE_REQUIRED, False, True),
+        (MORE, OBJECT, True, True),
+        (MORE_REQUIRED, OBJECT, True, False),
+        (OBJECT, WIDER, True, False),
+        (WIDER, OBJECT, False, True),
+        ({"enum": ["low", "high"]}, {"enum": ["low", "high", "info"]}, True, False),
+        ({"type": "integer", "minimum": 1}, {"type": "integer", "minimum": 0}, True, False),
+        (REQUIRED, RENAMED, False, False),
+        ({"type": "integer"}, {"type": "number"}, True, False),
+        ({"type": "string"}, {"anyOf": [{"type": "string"}, {"type": "integer"}]}, True, False),
+    ],
+)
+def test_the_changes_of_a_schema_and_what_they_break(old, new, is_backward, is_forward):
+    backward, forward = accepts(new, old), accepts(old, new)
+    assert (backward is None, forward is None) == (is_backward, is_forward)
+    assert all(one is None or one.is_proven for one in (backward, forward))
+
+
+def test_patterns_that_differ_can_t_be_told():
+    texts = [{"type": "string", "pattern": pattern} for pattern in ("^a", "^b")]
+    found = accepts(*texts)
+    assert found is not None
+    assert not found.is_proven
+    assert accepts(texts[0], texts[0]) is None
+
+
+def test_alternatives_that_a_constant_tells_apart():
+    cat = {
+        "type": "object",
+        "properties": {"kind": {"const": "cat"}, "lives": {"type": "integer"}},
+        "required": ["kind"],
+    }
+    dog = {"type": "object", "properties": {"kind": {"const": "dog"}}, "required": ["kind"]}
+    assert accepts({"oneOf": [cat, dog]}, cat) is None
+    found = accepts({"oneOf": [cat]}, {"oneOf": [cat, dog]})
+    assert found is not None
+    assert found.witness == {"kind": "dog"}
+
+
+def test_a_schema_that_contains_itself():
+    def tree(value: str) -> dict[str, Any]:
+        node = {"value": {"type": value}, "children": {"type": "array", "items": {"$ref": "#/$defs/T"}}}
+        return {"$ref": "#/$defs/T", "$defs": {"T": {"type": "object", "properties": node, "required": ["value"]}}}
+
+    assert accepts(tree("number"), tree("integer")) is None
+    found = accepts(tree("integer"), tree("string"))
+    assert found is not None
+    assert found.is_proven
+
+
+def nested(depth: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    for _ in range(depth):
+        schema = {"items": schema}
+    return schema
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "https://schemas.example/draft.json"},
+        {"$ref": "file:///etc/passwd"},
+        {"$dynamicRef": "#x"},
+        {"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}},
+        {"not": {}},
+        {"type": "text"},
+        {"enum": list(range(20_000))},
+        {"items": 1},
+        {"properties": []},
+        {"minimum": "1"},
+        {"anyOf": [{}], "minimum": 1},
+        nested(70),
+        [],
+        {"const": float("nan")},
+        {"const": {1}},
+    ],
+    ids=str,
+)
+def test_a_schema_that_is_hostile_or_can_t_be_compared_is_refused(schema):
+    with pytest.raises(UsageError, match="schema of contract 'x'"):
+        check_schema(schema, "x")
+
+
+def test_a_comparison_with_too_many_alternatives_is_given_up():
+    def deep(levels: int, leaf: str) -> dict[str, Any]:
+        parts: dict[str, Any] = {"0": {"type": leaf}}
+        for level in range(1, levels):
+            below = {"$ref": f"#/$defs/{level - 1}"}
+            parts[str(level)] = {"type": "array", "items": {"anyOf": [below, {"type": "null"}, below]}}
+        return {"$ref": f"#/$defs/{levels - 1}", "$defs": parts}
+
+    assert accepts(deep(20, "integer"), deep(20, "string")) is not None  # 3 ** 20 pairs would take days
