@@ -132,8 +132,10 @@ def with_dbos(bank: Bank, life: str, payment: str) -> str:
 
     from dbos import DBOS, SetWorkflowID
 
+    from benchmarks.dbos_config import dbos_on_sqlite
+
     logging.disable(logging.WARNING)
-    DBOS(config={"name": "bench", "system_database_url": "sqlite:///dbos.sqlite", "application_version": "1"})
+    DBOS(config=dbos_on_sqlite("dbos.sqlite", application_version="1"))
 
     @DBOS.step()
     def plan() -> str:

@@ -68,8 +68,10 @@ def dbos_steps(where: Path, steps: int) -> tuple[float, float]:
 
     from dbos import DBOS
 
+    from benchmarks.dbos_config import dbos_on_sqlite
+
     logging.disable(logging.WARNING)
-    DBOS(config={"name": "bench", "system_database_url": f"sqlite:///{where}/dbos.sqlite"})
+    DBOS(config=dbos_on_sqlite(where / "dbos.sqlite"))
     taken: list[tuple[float, float]] = []
 
     @DBOS.step()

@@ -1,0 +1,1 @@
+"""Agents of frameworks with `resumable`, beside the framework alone and with its own store."""
