@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from holdfast.client.adapters import load_transcripts
 from holdfast.model.chat_messages import messages_of_chat
 from holdfast.model.conversation import (
     BlobPart,
@@ -23,6 +22,7 @@ from holdfast.model.conversation import (
     TranscriptMessage,
     UriPart,
 )
+from holdfast.model.framework import Framework
 
 if TYPE_CHECKING:
     from holdfast.model.checkpoint import Checkpoint
@@ -52,8 +52,4 @@ def to_transcript(checkpoint: Checkpoint) -> Transcript:
 
     The framework that saved it need not be installed.
     """
-    # Each module has `to_transcript` and imports no framework. `custom` is a loop of one's own, and stands for
-    # frameworks without an adapter.
-    name = f"holdfast.adapters.{checkpoint.framework}"
-    adapter = import_module(f"{name if find_spec(name) else 'holdfast.adapters.custom'}.transcript")
-    return adapter.to_transcript(checkpoint)  # type: ignore[no-any-return]  # as every adapter's is
+    return load_transcripts(Framework.of(checkpoint.framework)).to_transcript(checkpoint)

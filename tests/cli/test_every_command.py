@@ -27,7 +27,7 @@ pytestmark = pytest.mark.every_store
 DOCUMENTED = (Path(__file__).parents[2] / "docs" / "json-output.md").read_text("utf-8")
 # Below these are values of the user's own, or names that are data.
 FREE = {"metadata", "tasks", "execution_state", "agent_context", "arguments", "identity", "usage", "heads", "result",
-        "value",
+        "value", "schema", "witness",
         "old", "new", "checkpointer"}  # fmt: skip
 
 
@@ -99,6 +99,11 @@ TABLE: dict[str, list[Case]] = {
              reads="{second} --set messages.0=x"),
     ],
     "adopt": [Case("what-if --yes", missing="nobody --yes")],
+    "convert": [
+        Case("{second} --to crewai", missing="nobody --to crewai", reads="{second} --to crewai"),
+        Case("{second} --to crewai --save", missing="nobody --to crewai --save",
+             conflict="{second} --to crewai --save --session what-if"),
+    ],
     "hook": [Case("claude-code --yes", needs_store=False)],
     "rewind": [Case("{snapshot} --dir {directory} --yes", missing="nobody --dir {directory} --yes")],
     "watch": [Case("{directory} --count 1", needs_store=False, lines=True)],
@@ -128,6 +133,11 @@ TABLE: dict[str, list[Case]] = {
     "export": [Case("main -o {new}", missing="nobody -o {new}", reads="-o {new}")],
     "import": [Case("{bundle}", needs_store=False, missing="{new}")],
     "copy": [Case("{path} {new}", missing="{nowhere} {new}", needs_store=False)],
+    "contract": [
+        Case("list"),
+        Case("show draft", missing="show nothing"),
+        Case("diff draft@1 draft@1", missing="diff draft@1 draft@9"),
+    ],
     "langgraph": [Case("threads")],
     "verify": [Case("", missing="nobody", reads="")],
     "migrate": [Case("--check", missing="--check --session nobody")],
@@ -289,7 +299,7 @@ def test_a_store_that_is_no_database_exits_with_5(run, nowhere, monkeypatch, nam
 @pytest.mark.parametrize("wrong", ["--nonsense", "--store"])
 def test_a_wrong_command_line_is_told_as_json(run, name, wrong):
     """An option that is not there, and one without its value; before and after the command."""
-    inner = {"op": ["log"], "langgraph": ["threads"], "import": ["file"]}.get(name, [])
+    inner = {"op": ["log"], "langgraph": ["threads"], "contract": ["list", "show"], "import": ["file"]}.get(name, [])
     for args in ([name, *inner, "--json", wrong], ["--nonsense", name, *inner, "--json"]):
         result = run(*args)
         assert (result.exit_code, result.stdout) == (2, "")

@@ -53,6 +53,8 @@ READING: dict[str, list[str]] = {
     "inbox": ["approver"],
     "claim": [],
     "release": [],
+    "contract": ["list", "show draft", "diff draft@1 draft@1"],
+    "convert": ["main --to openai_chat"],
     "approvals": [""],
     "approve": [],
     "reject": [],

@@ -19,7 +19,10 @@ def test_no_two_public_classes_have_one_name():
         for node in ast.parse(module.read_text("utf-8")).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 found[node.name].append(str(module.relative_to(SOURCE)))
-    assert {name: where for name, where in found.items() if len(where) > 1} == {}
+    twice = {name: where for name, where in found.items() if len(where) > 1}
+    # What AG2 and Strands both call a storage; each is imported from the module of its framework.
+    assert twice.pop("HoldfastStorage") == ["adapters/ag2/storage.py", "adapters/strands/storage.py"]
+    assert twice == {}
 
 
 def test_one_module_makes_system_calls_by_ctypes():

@@ -11,15 +11,21 @@ import pytest
 
 # By the name of our adapter: the distribution that has the framework.
 DISTRIBUTIONS = {
+    "ag2": "ag2",
     "agent_framework": "agent-framework-core",
     "autogen": "autogen-agentchat",
+    "claude_agent": "claude-agent-sdk",
     "crewai": "crewai",
     "google_adk": "google-adk",
+    "haystack": "haystack-ai",
+    "llama_index": "llama-index-workflows",
     "openai_agents": "openai-agents",
     "pydantic_ai": "pydantic-ai-slim",
+    "smolagents": "smolagents",
+    "strands": "strands-agents",
 }
-# Frameworks that need no adapter: their agents are LangGraph graphs, which have a saver.
-GRAPHS = {"deepagents": "deepagents", "langchain": "langchain"}
+# Frameworks without an adapter: agents that are LangGraph graphs have a saver, programs of DSPy a recipe.
+GRAPHS = {"deepagents": "deepagents", "dspy": "dspy", "langchain": "langchain"}
 DISTRIBUTIONS |= GRAPHS
 CREWAI = ("crewai",)
 ENVIRONMENTS = {  # what the Makefile installs together

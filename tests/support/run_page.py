@@ -25,8 +25,8 @@ def main(page: Path, prelude: Path | None) -> None:
         runpy.run_path(str(prelude))
     for snippet in snippets(page, "python", "sh"):
         if snippet.language == "python":
-            # Lines are numbered as in the page, for tracebacks.
-            exec(compile("\n" * snippet.line + snippet.code, str(page), "exec"), names)
+            # Lines are numbered as in the page, for tracebacks. The imports from the future are this module's only.
+            exec(compile("\n" * snippet.line + snippet.code, str(page), "exec", dont_inherit=True), names)
             continue
         for line in snippet.code.splitlines():
             if line.startswith("holdfast "):

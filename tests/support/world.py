@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from holdfast import SyncClient
+from holdfast.coordination.contract import Contracts
 
 PROGRAM = """
 def main(run):
@@ -36,7 +37,9 @@ def make_world(root: Path, client: SyncClient) -> dict[str, str]:
         run.effect("pay", lambda amount: "r-1", amount=5)
         run.effect("pay", dies, amount=7)
     in_doubt, settled = client.effects("orders")
-    taken = client.handoff(client.save("a", session_id="taken"), target_agent_id="approver")
+    draft = Contracts().declare("draft", 1, {"type": "object", "properties": {"text": {"type": "string"}}})
+    written = client.save("a", session_id="taken", execution_state={"text": "once"})
+    taken = client.handoff(written, target_agent_id="approver", contract=draft)
     client.claim(taken, "approver", seconds=3600)  # this process lives, so it holds
     held = client.save("a", session_id="held")
     client.lease("held", seconds=3600)

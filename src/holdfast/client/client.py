@@ -12,6 +12,7 @@ from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from holdfast.client.approvals import ClientApprovals
+from holdfast.client.conversion import ClientConversion
 from holdfast.client.history import ClientHistory, decided_by
 from holdfast.client.maintenance import ClientMaintenance
 from holdfast.client.runs import ClientRuns
@@ -30,9 +31,11 @@ if TYPE_CHECKING:
     from holdfast.backends.port import AnyBackend, AsyncBackend, BlockingBackend
     from holdfast.checkpoint_store.protocol import ClientStore
     from holdfast.coordination.claim import Claim, SyncClaim
+    from holdfast.coordination.contract import Contract
     from holdfast.coordination.event_stream import EventStream
     from holdfast.coordination.lease import Acquisition, Lease, SyncLease
     from holdfast.model.checkpoint import Checkpoint
+    from holdfast.model.contract_list import RegisteredContract
     from holdfast.model.handoff import Handoff
     from holdfast.model.listing import Session, Timeline, Tree
     from holdfast.model.reports import RollbackReport
@@ -42,7 +45,9 @@ if TYPE_CHECKING:
     from holdfast.workspace.sync import SyncWorkspace
 
 
-class Client(ClientMaintenance, ClientTransfer, ClientApprovals, ClientHistory, ClientUndo, ClientRuns):
+class Client(
+    ClientMaintenance, ClientTransfer, ClientApprovals, ClientHistory, ClientUndo, ClientRuns, ClientConversion
+):
     """A checkpoint store for AI agents. `async with Client.sqlite() as client:` opens the default one."""
 
     _tidying: asyncio.Task[None] | None = None  # kept here, as a loop does not keep its tasks
@@ -172,20 +177,38 @@ class Client(ClientMaintenance, ClientTransfer, ClientApprovals, ClientHistory, 
         *,
         new_id: str | None = None,
         lease: LeaseTerms | None = None,
+        contract: Contract[Any] | None = None,
+        view: Callable[[Any], Any] | None = None,
     ) -> str:
         """Addresses a checkpoint to another agent, and returns the id of the handoff.
 
         The handoff is a child that keeps the source's agent, metadata and TTL. `new_id` gives it
         an id, and makes a retry safe. A `lease` of the session ends with it.
+
+        With a `contract`, only the fields that it names are handed over, after they were validated;
+        the others, and the context, stay at the source. `view` makes the value of the state first,
+        for states that have it at another place.
         """
         from holdfast.operations import fork as forking
+
+        project = None
+        if contract is not None:
+            from holdfast.coordination import contract_use
+
+            if schema is not None:
+                raise UsageError("handoff takes schema, a label, or contract, not both")
+            schema, project = contract.label, contract_use.projection(contract, view)
+            await contract_use.register(self._ctx, contract)
+        elif view is not None:
+            raise UsageError("view= makes the value of a contract: give contract=, too")
 
         to = validate.name("target_agent_id", target_agent_id)
         schema = validate.optional_name("schema", schema)
         given = validate.optional_id(new_id)
 
         async def handoff(id_: bytes) -> str:
-            return ids.to_text((await forking.handoff(self._ctx, id_, to, schema, new_id=given, lease=lease)).id)
+            made = await forking.handoff(self._ctx, id_, to, schema, new_id=given, lease=lease, project=project)
+            return ids.to_text(made.id)
 
         return await resolve_target.act_on(self._ctx, checkpoint_id, handoff)
 
@@ -451,6 +474,7 @@ class Client(ClientMaintenance, ClientTransfer, ClientApprovals, ClientHistory, 
         wait: float = 0.0,
         holder: str | None = None,
         claim_id: str | None = None,
+        contract: Contract[Any] | None = None,
     ) -> Acquisition[Claim, SyncClaim]:
         """Claims a handoff for the agent it is addressed to.
 
@@ -462,12 +486,21 @@ class Client(ClientMaintenance, ClientTransfer, ClientApprovals, ClientHistory, 
         `claim.moved_from` is where it was. The lease lasts, is renewed and ends as that of
         `lease`. A claim that ends before anything was saved under it leaves the handoff open for
         the next one. `claim_id` makes a retry after an unclear failure safe.
+
+        With a `contract`, `claim.value` is what was handed over, as the contract's class. It is
+        read before the claim is taken: a value that can't be read leaves the handoff open.
         """
         from holdfast.coordination import claim as claims
         from holdfast.coordination.lease import Acquisition
 
-        request = claims.request(handoff_id, agent_id, seconds, wait, holder, claim_id)
+        request = claims.request(handoff_id, agent_id, seconds, wait, holder, claim_id, contract)
         return Acquisition(lambda: claims.claim(self._ctx, request), lambda: claims.sync_claim(self._ctx, request))
+
+    async def contracts(self) -> list[RegisteredContract]:
+        """Lists the contracts that were used with the store, by name and version."""
+        from holdfast.operations import contract as contracts
+
+        return await contracts.list_contracts(self._ctx)
 
     # -- following ---------------------------------------------------------------------------------------------------
 

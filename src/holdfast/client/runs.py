@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from holdfast.model.effect import EffectRecord
     from holdfast.model.run_policy import SubagentTrace
     from holdfast.runs.api import Run, SyncRun
+    from holdfast.runs.engine import RunOptions
 
 
 class ClientRuns(ClientBase):
@@ -57,8 +58,6 @@ class ClientRuns(ClientBase):
         (None: no limit); then `ApprovalPendingError` ends the run, and the next one resumes there.
         An approval is valid for `approval_seconds` from when it was requested (None: a day).
         """
-        from holdfast.coordination import lease as leases
-        from holdfast.runs import api
         from holdfast.runs import options as runopening
 
         save = None if workspace is None else self._open_workspace(workspace).save
@@ -66,6 +65,18 @@ class ClientRuns(ClientBase):
             session_id, agent_id, framework, state, context, save, app_version, state_version, autosave,
             on_save_error, policy, approval_wait, approval_seconds,
         )  # fmt: skip
+        return self._acquire_run(options, seconds, wait, holder)
+
+    def _acquire_run(
+        self,
+        options: RunOptions,
+        seconds: float = DEFAULT_SECONDS,
+        wait: float = DEFAULT_SECONDS,
+        holder: str | None = None,
+    ) -> Acquisition[Run, SyncRun]:
+        from holdfast.coordination import lease as leases
+        from holdfast.runs import api
+
         return leases.Acquisition(
             lambda: api.opened(self._ctx, options, seconds, wait, holder),
             lambda: api.sync_opened(self._ctx, options, seconds, wait, holder),

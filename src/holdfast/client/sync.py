@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from holdfast.client.factory import ClientBase
     from holdfast.client.history import Directory
     from holdfast.coordination.claim import SyncClaim
+    from holdfast.coordination.contract import Contract
     from holdfast.coordination.event_stream import SyncEventStream
     from holdfast.coordination.lease import SyncLease
     from holdfast.model.approval import Approval, Policy
     from holdfast.model.bisect import Bisection
     from holdfast.model.checkpoint import Checkpoint
     from holdfast.model.comparison import Comparison
+    from holdfast.model.contract_list import RegisteredContract
     from holdfast.model.diff import Diff
     from holdfast.model.effect import EffectRecord
     from holdfast.model.file_restore_report import AdoptReport, UndoReport
@@ -156,13 +158,23 @@ class SyncClient(SyncBase):
         *,
         new_id: str | None = None,
         lease: LeaseTerms | None = None,
+        contract: Contract[Any] | None = None,
+        view: Callable[[Any], Any] | None = None,
     ) -> str:
         """Addresses a checkpoint to another agent, and returns the id of the handoff.
 
         The handoff is a child that keeps the source's agent, metadata and TTL. `new_id` gives it
         an id, and makes a retry safe. A `lease` of the session ends with it.
+
+        With a `contract`, only the fields that it names are handed over, after they were validated;
+        the others, and the context, stay at the source. `view` makes the value of the state first,
+        for states that have it at another place.
         """
-        return run_inline(self._client.handoff(checkpoint_id, target_agent_id, schema, new_id=new_id, lease=lease))
+        return run_inline(
+            self._client.handoff(
+                checkpoint_id, target_agent_id, schema, new_id=new_id, lease=lease, contract=contract, view=view
+            )
+        )
 
     @validate.session_first
     def timeline(
@@ -308,6 +320,7 @@ class SyncClient(SyncBase):
         wait: float = 0.0,
         holder: str | None = None,
         claim_id: str | None = None,
+        contract: Contract[Any] | None = None,
     ) -> SyncClaim:
         """Claims a handoff for the agent it is addressed to.
 
@@ -319,12 +332,19 @@ class SyncClient(SyncBase):
         `claim.moved_from` is where it was. The lease lasts, is renewed and ends as that of
         `lease`. A claim that ends before anything was saved under it leaves the handoff open for
         the next one. `claim_id` makes a retry after an unclear failure safe.
+
+        With a `contract`, `claim.value` is what was handed over, as the contract's class. It is
+        read before the claim is taken: a value that can't be read leaves the handoff open.
         """
         return run_inline(
             self._client.claim(
-                handoff_id, agent_id, seconds=seconds, wait=wait, holder=holder, claim_id=claim_id
+                handoff_id, agent_id, seconds=seconds, wait=wait, holder=holder, claim_id=claim_id, contract=contract
             ).acquire_sync()
         )
+
+    def contracts(self) -> list[RegisteredContract]:
+        """Lists the contracts that were used with the store, by name and version."""
+        return run_inline(self._client.contracts())
 
     def events(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -16,11 +17,14 @@ if TYPE_CHECKING:
 
     from holdfast.backends.bridge.base import Bridge
     from holdfast.backends.port import AnyBackend, AsyncBackend, BlockingBackend
+    from holdfast.client.resume_plan import SyncResumePlan
     from holdfast.client.sync import SyncClient
     from holdfast.codec.limits import Limits
     from holdfast.codec.registry import TypeRegistry
     from holdfast.codec.unknown_types import OnUnknownType
+    from holdfast.model.framework import Framework
     from holdfast.model.state_migration import Migrations
+    from holdfast.runs.api import Run, SyncRun
     from holdfast.workspace.sync import SyncWorkspace
 
 
@@ -83,6 +87,30 @@ class SyncBase(ClientBase):
         from holdfast.workspace.sync import SyncWorkspace
 
         return SyncWorkspace(path, cast("SyncClient", self), **options)
+
+    def resume_as(
+        self,
+        ref: str,
+        framework: Framework | str,
+        *,
+        tools: Any = None,
+        dangling: str = "ledger",
+        accept: Sequence[str] = (),
+        carry: Mapping[str, str] | None = None,
+        at: str | None = None,
+        approvals: str = "reask",
+        while_running: bool = False,
+        run: Run | SyncRun | None = None,
+    ) -> SyncResumePlan:
+        from holdfast.client.resume_plan import SyncResumePlan
+
+        planned = self._client._plan_move(
+            ref, framework, tools=tools, dangling=dangling, accept=accept, carry=carry, at=at, approvals=approvals,
+            while_running=while_running, run=run,
+        )  # fmt: skip
+        return SyncResumePlan(self, run_inline(planned))
+
+    resume_as.__doc__ = Client.resume_as.__doc__
 
     def close(self) -> None:
         """Releases the store. All acknowledged saves are durable already."""

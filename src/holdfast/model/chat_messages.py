@@ -10,6 +10,7 @@ from typing import Any
 from holdfast.model import transcript
 from holdfast.model.conversation import (
     BlobPart,
+    FilePart,
     GenericPart,
     MessagePart,
     ReasoningPart,
@@ -25,7 +26,21 @@ _ROLES = {
     "human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "model": "assistant",
     "developer": "system", "function": "tool",
 }  # fmt: skip
-_OWN = frozenset(("role", "type", "content", "tool_calls", "tool_call_id", "name", "id", "data", "status", "is_error"))
+_OWN = frozenset(
+    (
+        "role",
+        "type",
+        "content",
+        "tool_calls",
+        "tool_call_id",
+        "name",
+        "id",
+        "data",
+        "status",
+        "is_error",
+        "reasoning_content",
+    )
+)
 
 
 def messages_of_chat(messages: Iterable[Any]) -> list[TranscriptMessage]:
@@ -47,7 +62,7 @@ def message_of_chat(message: Mapping[str, Any]) -> TranscriptMessage:
     else:
         blocks = list(content_parts(body.get("content")))
         in_blocks = {part.id for part in blocks if isinstance(part, ToolCallPart)}
-        parts = [*blocks, *(one for one in _calls(message) if one.id not in in_blocks)]
+        parts = [*_reasoning(body), *blocks, *(one for one in _calls(message) if one.id not in in_blocks)]
         if any(isinstance(part, ToolResponsePart) for part in parts):
             role = "tool"  # Anthropic answers calls in the user's name
     name = body.get("name")
@@ -57,8 +72,16 @@ def message_of_chat(message: Mapping[str, Any]) -> TranscriptMessage:
         parts=tuple(parts),
         id=id_given if isinstance(id_given, str) else None,
         author=name if isinstance(name, str) and role != "tool" else None,
-        ext={key: value for key, value in body.items() if key not in _OWN and value not in (None, [], {}, "")},
+        ext={key: one for key, value in body.items() if key not in _OWN and (one := _without_reasoning(value))},
     )
+
+
+def _reasoning(body: Mapping[str, Any]) -> Iterator[MessagePart]:
+    """Yield the reasoning that open models put beside the content; LangChain keeps it one level deeper."""
+    kept = body.get("additional_kwargs")
+    given = body.get("reasoning_content") or (kept.get("reasoning_content") if isinstance(kept, Mapping) else None)
+    if isinstance(given, str) and given:
+        yield ReasoningPart(content=given)
 
 
 def content_parts(content: Any) -> Iterator[MessagePart]:
@@ -95,14 +118,27 @@ def _part(block: Mapping[str, Any]) -> MessagePart:
         case "thinking" | "reasoning":
             text = block.get("thinking") or block.get("reasoning") or block.get("text") or ""
             return ReasoningPart(content=str(text), signature=block.get("signature"))
-        case "image_url" if isinstance(block.get("image_url"), Mapping | str):
+        case "image_url" | "input_image" if isinstance(block.get("image_url"), Mapping | str):
             given = block["image_url"]
             return uri_or_blob(str(given.get("url", "")) if isinstance(given, Mapping) else given)
+        case "input_file" if isinstance(block.get("file_data"), str):
+            return uri_or_blob(block["file_data"])
+        case "input_file" if isinstance(block.get("file_url"), str):
+            return UriPart(uri=block["file_url"], mime_type="application/octet-stream")
+        case "input_file" | "input_image" if isinstance(block.get("file_id"), str):
+            return FilePart(file_id=block["file_id"], provider="openai")
         case "image" | "document" if isinstance(block.get("source"), Mapping):
             source = block["source"]
             if source.get("type") == "url":
-                return UriPart(uri=str(source.get("url", "")))
+                is_document = block.get("type") == "document"
+                return UriPart(uri=str(source.get("url", "")), mime_type="application/pdf" if is_document else None)
             return blob_of(str(source.get("media_type", "")), source.get("data"))
+        case "image" | "file" | "audio" | "video" as kind if isinstance(block.get("base64", block.get("data")), str):
+            default = "image/png" if kind == "image" else "application/octet-stream"
+            return blob_of(str(block.get("mime_type") or default), block.get("base64", block.get("data")))
+        case "image" | "file" | "audio" | "video" as kind if isinstance(block.get("url"), str):
+            mime_type = block.get("mime_type") or (None if kind == "image" else "application/octet-stream")
+            return UriPart(uri=block["url"], mime_type=mime_type if isinstance(mime_type, str) else None)
         case _ if isinstance(block.get("text"), str):
             return TextPart(content=block["text"])
         case other:
@@ -115,6 +151,18 @@ def uri_or_blob(uri: str) -> MessagePart:
     if head.startswith("data:") and comma and head.endswith(";base64"):
         return blob_of(head[len("data:") : -len(";base64")], data)
     return UriPart(uri=uri)
+
+
+def _without_reasoning(value: Any) -> Any:
+    """Return a field as it is, without the reasoning, which is a part; None if it is empty."""
+    if isinstance(value, Mapping):
+        return {name: one for name, one in value.items() if name != "reasoning_content"} or None
+    return None if value in (None, [], "") else value
+
+
+def data_uri(part: BlobPart) -> str:
+    """Return data as a `data:` link."""
+    return f"data:{part.mime_type};base64,{base64.b64encode(part.data or b'').decode()}"
 
 
 def blob_of(mime_type: str, data: Any) -> MessagePart:

@@ -172,21 +172,30 @@ class TranscriptInterrupt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranscriptCursor:
-    """The position in the framework: its name, and the agent, node or task that is next."""
+    """The position in the framework: its name, and the agent, node or task that is next.
+
+    `pending` has the nodes or tasks of a graph that wait, if the messages don't tell the position.
+    """
 
     framework: str
     position: str | None = None
     is_finished: bool = True  # False: a turn was cut off
+    pending: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
-    """A conversation, with the facts beside it that are no message."""
+    """A conversation, with the facts beside it that are no message.
+
+    `state` has the values of the framework's state that are not the conversation, as they are
+    stored. They are no part of `to_json`.
+    """
 
     messages: Sequence[TranscriptMessage] = ()
     tools: Sequence[str] = ()
     interrupts: Sequence[TranscriptInterrupt] = ()
     cursor: TranscriptCursor | None = None
+    state: Mapping[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.messages)

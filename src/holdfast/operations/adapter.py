@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from holdfast.format.rows.adapter import AdapterRows
 from holdfast.format.rows.portable import PortableRows
+from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.state_view import StateView
 from holdfast.operations.context import StoreContext
 
@@ -19,6 +21,8 @@ class Adapter(NamedTuple):
     name: str
     rows: AdapterRows
     view: StateView
+    apply_writes: Callable[[StoreContext, Checkpoint], Awaitable[Checkpoint]] | None = None
+    """Adds to a checkpoint what was written since, apart from it."""
 
 
 def portable_rows(ctx: StoreContext) -> PortableRows:

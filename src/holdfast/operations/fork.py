@@ -5,7 +5,7 @@ Nothing is copied.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -45,7 +45,10 @@ async def plan_edited_child(
     It shares all that it can. New elements go to logs of its own: the source's logs belong to the
     branch that continues from it, and several children may be planned for one commit.
     """
-    state, context = path_edit.edit(loaded.execution_state, loaded.agent_context, edits)
+    return await _plan_child(ctx, source, *path_edit.edit(loaded.execution_state, loaded.agent_context, edits))
+
+
+async def _plan_child(ctx: StoreContext, source: StoredRecord, state: Any, context: Any) -> write_plan.WritePlan:
     manifest = source.manifest()
     line = SessionTip(
         tree=source.tree, version=ABSENT, head=head.Head(None, 0), head_value=None, tip=source, manifest=manifest
@@ -244,9 +247,13 @@ async def _contents(ctx: StoreContext, source: StoredRecord, ways: Sequence[Fork
             contents.append(_Content(source.manifest()))
             continue
         planned = await plan_edited_child(ctx, source, loaded, way.edits)
-        version = {"sv": loaded.state_version} if loaded.state_version not in (None, FIRST_VERSION) else {}
-        contents.append(_Content(planned.manifest, version, planned.segments, planned.blobs))
+        contents.append(_content_of(planned, loaded))
     return contents
+
+
+def _content_of(planned: write_plan.WritePlan, loaded: Checkpoint) -> _Content:
+    version = {"sv": loaded.state_version} if loaded.state_version not in (None, FIRST_VERSION) else {}
+    return _Content(planned.manifest, version, planned.segments, planned.blobs)
 
 
 def _report(stored: StoredRecord, source: StoredRecord, left: LeftBehind) -> ForkReport:
@@ -298,23 +305,28 @@ async def handoff(
     *,
     new_id: bytes | None = None,
     lease: LeaseTerms | None = None,
+    project: Callable[[Any], Any] | None = None,
 ) -> StoredRecord:
     """Make a child of that checkpoint, in its session, addressed to another agent.
 
     It keeps the source's agent, metadata and time to live, and becomes the session's head. A lease
     under which it is made ends with it. A handoff can be handed on in the same way, also back to
-    its sender: then it can no longer be claimed.
+    its sender: then it can no longer be claimed. `project` makes the state that is handed over of
+    the source's; the context stays there.
     """
     source = await lookup.live_record(ctx, id_)
+    content = _Content(source.manifest()) if project is None else await _projected(ctx, source, project)
     if target_agent_id == source.header["agent"] and "to" not in source.header:
         raise UsageError(f"{target_agent_id!r:.60} made this checkpoint itself: a handoff goes to another agent")
-    fields = _same(source) | {"session": source.session, "name": f"handoff_to_{target_agent_id}", "to": target_agent_id}
+    fields = {**_same(source), **content.fields, "session": source.session}
+    fields |= {"name": f"handoff_to_{target_agent_id}", "to": target_agent_id}
     if schema is not None:
         fields["toschema"] = schema
     session = rows.session_key(source.session)
     validate.session_under(lease, source.session)
     for _ in range(MAX_ATTEMPTS):
-        known = await _repeated(ctx, source, new_id, session=source.session, target=target_agent_id)
+        root = content.manifest.root() if new_id is not None else None
+        known = await _repeated(ctx, source, new_id, session=source.session, target=target_agent_id, root=root)
         if known is not None:
             return known
         line = await lookup.get_tip(ctx, session)
@@ -322,7 +334,9 @@ async def handoff(
             ctx.memory.drop(session)  # the cached tip may be old
             line = await lookup.get_tip(ctx, session)
             leasing.refuse(ctx, source.session, line.head, lease)
-        commit, stored, _ = build_commit(ctx, line, source, fields, source.manifest(), id_=new_id)
+        commit, stored, _ = build_commit(
+            ctx, line, source, fields, content.manifest, id_=new_id, segments=content.segments, blobs=content.blobs
+        )
         ctx.memory.drop(session)
         try:
             await ctx.backend.commit(commit)
@@ -334,6 +348,14 @@ async def handoff(
         else:
             return stored
     raise ConflictError(f"session {source.session!r:.60} is being written by too many at once: try again")
+
+
+async def _projected(ctx: StoreContext, source: StoredRecord, project: Callable[[Any], Any]) -> _Content:
+    from holdfast.operations import restore as restoring
+
+    loaded = await restoring.loaded(ctx, source)
+    planned = await _plan_child(ctx, source, project(loaded.execution_state), {})
+    return _content_of(planned, loaded)
 
 
 def _same(source: StoredRecord) -> dict[str, Any]:

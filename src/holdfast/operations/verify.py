@@ -12,6 +12,7 @@ from holdfast.backends.port import STORE, Record, Row, RowKey
 from holdfast.errors import CorruptError, HoldfastError
 from holdfast.format.rows import (
     approval,
+    contract,
     hold,
     ledger,
     operation_log,
@@ -282,8 +283,8 @@ async def _check_holds(ctx: StoreContext, damage: _Damage) -> None:
 
 
 async def _check_approvals(ctx: StoreContext, damage: _Damage) -> None:
-    """Check that approvals, effects and operations can be read: a damaged one would be missing in lists."""
-    for space in (approval.APPROVAL, ledger.LEDGER, operation_log.SPACE):
+    """Check that approvals, effects, operations and contracts can be read: lists need them."""
+    for space in (approval.APPROVAL, ledger.LEDGER, operation_log.SPACE, contract.CONTRACT):
         for key, row in await _readable_rows(ctx, space, damage):
             await _check_row(ctx, key, row, damage)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from holdfast.adapters.base.recorded import build_transcript
-from holdfast.model.chat_messages import content_parts, uri_or_blob
+from holdfast.adapters.base.session import TURN
+from holdfast.model.chat_messages import content_parts, data_uri, uri_or_blob
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.conversation import (
+    BlobPart,
     FilePart,
     GenericPart,
     MessagePart,
@@ -18,14 +21,26 @@ from holdfast.model.conversation import (
     ToolResponsePart,
     Transcript,
     TranscriptMessage,
+    UriPart,
 )
+from holdfast.model.conversion_target import ConversionOptions, Converted
 from holdfast.model.transcript import parse_object
 
+SOURCE = "in_memory"
+"""The id of the history provider that an agent has if its program gives none."""
+UNKNOWN_TYPE = "application/x-unknown"
+"""The media type of a link whose type is not known: the framework wants one."""
 _ROLES = ("system", "user", "assistant", "tool")
 
 
 def to_transcript(checkpoint: Checkpoint) -> Transcript:
-    return build_transcript(checkpoint, messages_of_state, messages_of_answer)
+    return build_transcript(
+        checkpoint,
+        messages_of_state,
+        messages_of_answer,
+        state_of=_state_of,
+        pending_of=lambda _: _pending_of(checkpoint),
+    )
 
 
 def messages_of_state(state: Mapping[str, Any]) -> Sequence[TranscriptMessage]:
@@ -37,6 +52,68 @@ def messages_of_state(state: Mapping[str, Any]) -> Sequence[TranscriptMessage]:
 def messages_of_answer(answer: Any) -> Sequence[TranscriptMessage]:
     """Return the messages of one answer of the model."""
     return list(_messages(answer.get("messages") if isinstance(answer, Mapping) else None))
+
+
+def from_transcript(transcript: Transcript, options: ConversionOptions) -> Converted:
+    """Return the conversation as the state that `resumable(agent, session_id=...)` continues."""
+    native = (options.native or {}).get("session")
+    first: dict[str, Any] = {"type": "session", "service_session_id": None}
+    known = dict(native) if isinstance(native, Mapping) else first
+    state = dict(known.get("state") or {})
+    source = next((name for name, one in state.items() if isinstance(one, Mapping) and one.get("messages")), SOURCE)
+    history = dict(state.get(source) or {})
+    history["messages"] = [*(history.get("messages") or ()), *(_native_message(one) for one in transcript)]
+    session = {**known, "session_id": options.session_id, "state": {**state, source: history}}
+    return Converted(state={TURN: None, "session": session}, left=tuple(options.carried))
+
+
+def _native_message(message: TranscriptMessage) -> dict[str, Any]:
+    made = {"type": "message", "role": message.role, "contents": [_native_content(part) for part in message.parts]}
+    author = {} if message.author is None else {"author_name": message.author}
+    return {**made, **author, "additional_properties": {}}
+
+
+def _native_content(part: MessagePart) -> dict[str, Any]:
+    match part:
+        case ToolCallPart():
+            called = {"call_id": part.id, "name": part.name, "arguments": dict(part.arguments or {})}
+            return {"type": "function_call", **called, "additional_properties": {}}
+        case ToolResponsePart():
+            text = "\n\n".join(one.content for one in part.content if isinstance(one, TextPart))
+            items = [_native_content(one) for one in part.content]
+            failed = {"exception": text or "failed"} if part.is_error else {}
+            answer = {"type": "function_result", "call_id": part.id, "result": text, "items": items}
+            return {**answer, **failed, "additional_properties": {}}
+        case ReasoningPart():
+            return {"type": "text_reasoning", "text": part.content, "additional_properties": {}}
+        case BlobPart():
+            data = {"type": "data", "uri": data_uri(part), "media_type": part.mime_type}
+            return {**data, "additional_properties": {}}
+        case UriPart():
+            link = {"type": "uri", "uri": part.uri, "media_type": part.mime_type or UNKNOWN_TYPE}
+            return {**link, "additional_properties": {}}
+        case TextPart():
+            return {"type": "text", "text": part.content, "additional_properties": {}}
+        case _:
+            return {"type": "text", "text": f"[{part.kind}]", "additional_properties": {}}
+
+
+def _state_of(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what providers of a session keep beside the conversation, and the state of a workflow."""
+    session = state.get("session")
+    kept = session.get("state") if isinstance(session, Mapping) else None
+    beside = {}
+    for name, one in kept.items() if isinstance(kept, Mapping) else ():
+        rest = {key: of_key for key, of_key in one.items() if key != "messages"} if isinstance(one, Mapping) else one
+        if rest:
+            beside[str(name)] = rest
+    return beside | ({"checkpoint": state["checkpoint"]} if "checkpoint" in state else {})
+
+
+def _pending_of(checkpoint: Checkpoint) -> Sequence[str]:
+    """Return the workflow that was cut off: where it stands is not in the conversation."""
+    state = checkpoint.execution_state
+    return ("workflow",) if isinstance(state, Mapping) and "checkpoint" in state else ()
 
 
 def _of_session(session: Any) -> Sequence[Any]:
@@ -100,13 +177,19 @@ def _part(content: Mapping[str, Any]) -> MessagePart:
                 raw_arguments=str(written) if arguments is None else None,
             )
         case "function_result":
+            items = content.get("items")
+            listed = _parts(items) if isinstance(items, list) and items else content_parts(content.get("result"))
             return ToolResponsePart(
                 id=str(content.get("call_id") or ""),
-                content=tuple(content_parts(content.get("result"))),
+                content=tuple(listed),
                 is_error=content.get("exception") is not None,
             )
         case "data" | "uri":
-            return uri_or_blob(str(content.get("uri") or ""))
+            found = uri_or_blob(str(content.get("uri") or ""))
+            media_type = content.get("media_type")
+            if isinstance(found, UriPart) and isinstance(media_type, str) and media_type != UNKNOWN_TYPE:
+                return replace(found, mime_type=media_type)
+            return found
         case "hosted_file":
             return FilePart(file_id=str(content.get("file_id") or ""))
         case other:

@@ -6,14 +6,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from holdfast.adapters.base.converted import native_messages, place_messages
 from holdfast.adapters.base.recorded import build_transcript
+from holdfast.model.chat_lists import chat_of_messages
 from holdfast.model.chat_messages import message_of_chat
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.conversation import Transcript, TranscriptMessage
+from holdfast.model.conversion_target import ConversionOptions, Converted
+
+AUTHOR = "agent"
+"""The key of a stored message that has the role of the agent whose conversation it is in."""
+HISTORY = "history"
+"""The key of a state that counts the messages which come from another framework."""
 
 
 def to_transcript(checkpoint: Checkpoint) -> Transcript:
-    return build_transcript(checkpoint, messages_of_state, messages_of_answer)
+    return build_transcript(
+        checkpoint, messages_of_state, messages_of_answer, state_of=_state_of, pending_of=_pending_of
+    )
 
 
 def messages_of_state(state: Mapping[str, Any]) -> Sequence[TranscriptMessage]:
@@ -31,8 +41,38 @@ def messages_of_answer(answer: Any) -> Sequence[TranscriptMessage]:
     return [_message({"role": "assistant", "content": content, "tool_calls": answer.get("calls")})]
 
 
+def from_transcript(transcript: Transcript, options: ConversionOptions) -> Converted:
+    """Return the conversation as the state that `resumable(agent, session_id=...)` continues.
+
+    A crew has no place for a conversation: its first task gets it as context.
+    """
+    chat = [
+        {**{name: value for name, value in one.items() if name != "name" or one["role"] == "tool"}, AUTHOR: author}
+        for message in transcript
+        for one in chat_of_messages([message])
+        for author in [message.author or options.agent_id]
+    ]
+    messages = [*native_messages(options), *chat]
+    return place_messages(messages, options, {HISTORY: len(messages)})
+
+
+def _state_of(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the state of a flow; outputs of tasks are in the messages."""
+    flow = state.get("flow")
+    return dict(flow) if isinstance(flow, Mapping) else {}
+
+
+def _pending_of(turn: Mapping[str, Any]) -> Sequence[str]:
+    """Return the kickoff of a crew or flow that was cut off: its tasks are not in the conversation.
+
+    An agent's kickoff is given a text or messages, that of a crew its inputs.
+    """
+    given = turn.get("input")
+    return () if isinstance(given, str | list) else ("kickoff",)
+
+
 def _message(stored: Mapping[str, Any]) -> TranscriptMessage:
-    plain = {name: value for name, value in stored.items() if name != "agent"}
+    plain = {name: value for name, value in stored.items() if name != AUTHOR}
     message = message_of_chat(plain)
-    is_said_by_agent = message.role == "assistant" and "agent" in stored
-    return replace(message, author=str(stored["agent"])) if is_said_by_agent else message
+    is_said_by_agent = message.role == "assistant" and AUTHOR in stored
+    return replace(message, author=str(stored[AUTHOR])) if is_said_by_agent else message

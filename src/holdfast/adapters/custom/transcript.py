@@ -2,26 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from holdfast.adapters.base.recorded import build_transcript
+from holdfast.adapters.base.session import TURN
+from holdfast.errors import UsageError
+from holdfast.model.chat_lists import anthropic_of_messages, chat_of_messages
 from holdfast.model.chat_messages import messages_of_chat
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.conversation import Transcript, TranscriptMessage
+from holdfast.model.conversion_target import ConversionOptions, Converted
+from holdfast.model.response_items import is_item, items_of_messages, messages_of_items
 
 KEYS = ("messages", "history", "transcript", "conversation")
 """The keys of a state that are searched for a conversation, in this order."""
+_SHAPES: dict[str, Callable[[Iterable[TranscriptMessage]], list[dict[str, Any]]]] = {
+    "openai_chat": chat_of_messages,
+    "open_responses": items_of_messages,
+    "anthropic": anthropic_of_messages,
+}
 
 
 def to_transcript(checkpoint: Checkpoint) -> Transcript:
-    return build_transcript(checkpoint, messages_of_state, lambda answer: messages_of_chat([answer]))
+    return build_transcript(
+        checkpoint, messages_of_state, lambda answer: messages_of_chat([answer]), state_of=_state_of
+    )
 
 
 def messages_of_state(state: Any) -> Sequence[TranscriptMessage]:
     """Return the messages of the first key that holds a list of texts and dicts."""
+    key = _find_key(state)
+    found = () if key is None else state[key]
+    return list(messages_of_items(found)) if any(map(is_item, found)) else messages_of_chat(found)
+
+
+def from_transcript(transcript: Transcript, options: ConversionOptions) -> Converted:
+    """Return the conversation as a list in one of the shapes, beside the values that are carried over."""
+    native = {name: value for name, value in (options.native or {}).items() if name != TURN}
+    key = _find_key(native) or KEYS[0]
+    before = list(native.pop(key, ()))
+    shape = options.shape or "openai_chat"
+    if before and _shape_of(before) not in (None, shape):
+        raise UsageError(f"the earlier list has the shape {_shape_of(before)}, not {shape}")
+    carried = {name: value for name, value in options.carried.items() if name != key}
+    messages = [*before, *_SHAPES[shape](transcript)]
+    left = tuple(name for name in options.carried if name not in carried)
+    return Converted(state={**native, **carried, key: messages}, left=left)
+
+
+def _find_key(state: Any) -> str | None:
     for key in KEYS:
         found = state.get(key) if isinstance(state, Mapping) else None
         if isinstance(found, list | tuple) and found and all(isinstance(one, str | Mapping) for one in found):
-            return messages_of_chat(found)
-    return ()
+            return key
+    return None
+
+
+def _state_of(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    key = _find_key(state)
+    return {str(name): value for name, value in state.items() if name != key}
+
+
+def _shape_of(messages: Sequence[Any]) -> str | None:
+    """Return the shape of a list; None if it has plain texts only, which are the same in all."""
+    for one in messages:
+        if not isinstance(one, Mapping):
+            continue
+        if is_item(one):
+            return "open_responses"
+        if one.get("role") == "tool" or one.get("tool_calls"):
+            return "openai_chat"
+        blocks = one.get("content")
+        for block in blocks if isinstance(blocks, list | tuple) else ():
+            kind = block.get("type") if isinstance(block, Mapping) else None
+            if kind in ("tool_use", "tool_result", "thinking"):
+                return "anthropic"
+    return None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from holdfast.adapters.base.converted import native_messages, place_messages
 from holdfast.adapters.base.recorded import build_transcript
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.conversation import (
@@ -19,11 +21,12 @@ from holdfast.model.conversation import (
     TranscriptMessage,
     UriPart,
 )
+from holdfast.model.conversion_target import ConversionOptions, Converted
 from holdfast.model.transcript_repair import as_text
 
 
 def to_transcript(checkpoint: Checkpoint) -> Transcript:
-    return build_transcript(checkpoint, messages_of_state, messages_of_answer)
+    return build_transcript(checkpoint, messages_of_state, messages_of_answer, state_of=_state_of)
 
 
 def messages_of_state(state: Mapping[str, Any]) -> Sequence[TranscriptMessage]:
@@ -49,6 +52,59 @@ def _messages(events: Any) -> Iterator[TranscriptMessage]:
             yield TranscriptMessage(role=role, parts=parts, author=None if author == role else author)
 
 
+def from_transcript(transcript: Transcript, options: ConversionOptions) -> Converted:
+    """Return the conversation as the state that `resumable(agent, session_id=...)` continues.
+
+    ADK shows a model what other agents said as text. So what no agent is named for is said by the
+    agent `agent_id`. Values that are carried over are the session's state.
+    """
+    before = native_messages(options)
+    events = [_event(message, number, options) for number, message in enumerate(transcript, len(before))]
+    made = place_messages([*before, *events], options, {})
+    known = made.state.get("state")
+    state = {**(known if isinstance(known, Mapping) else {}), **options.carried}
+    return replace(made, state={**made.state, "state": state}, left=())
+
+
+def _event(message: TranscriptMessage, number: int, options: ConversionOptions) -> dict[str, Any]:
+    role = "model" if message.role == "assistant" else "user"
+    author = "user" if message.role == "user" else message.author or options.agent_id
+    return {
+        "id": f"{options.seed}-{number}",
+        "timestamp": options.created_at,
+        "invocation_id": f"converted-{options.seed}",
+        "author": author,
+        "content": {"role": role, "parts": [_native_part(part) for part in message.parts]},
+    }
+
+
+def _native_part(part: MessagePart) -> dict[str, Any]:
+    match part:
+        case ToolCallPart():
+            return {"function_call": {"id": part.id, "name": part.name, "args": dict(part.arguments or {})}}
+        case ToolResponsePart():
+            text = "\n\n".join(one.content for one in part.content if isinstance(one, TextPart))
+            media = [_native_part(one) for one in part.content if not isinstance(one, TextPart)]
+            answer = {"id": part.id, "name": part.name, "response": {"error" if part.is_error else "result": text}}
+            return {"function_response": {**answer, "parts": media} if media else answer}
+        case ReasoningPart():
+            return {"text": part.content, "thought": True}
+        case BlobPart():
+            return {"inline_data": {"mime_type": part.mime_type, "data": part.data}}
+        case UriPart():
+            typed = {} if part.mime_type is None else {"mime_type": part.mime_type}
+            return {"file_data": {"file_uri": part.uri, **typed}}
+        case TextPart():
+            return {"text": part.content}
+        case _:
+            return {"text": f"[{part.kind}]"}
+
+
+def _state_of(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    own = state.get("state")
+    return dict(own) if isinstance(own, Mapping) else {}
+
+
 def _role(content: Mapping[str, Any], parts: Sequence[MessagePart]) -> Any:
     if any(isinstance(part, ToolResponsePart) for part in parts):
         return "tool"
@@ -64,10 +120,14 @@ def _part(part: Mapping[str, Any]) -> MessagePart:
         case {"function_response": Mapping() as answer}:
             response = answer.get("response") or {}
             shown = response["result"] if response.keys() == {"result"} else response
+            if response.keys() == {"error"}:
+                shown = response["error"]
+            media = tuple(_part(one) for one in answer.get("parts") or () if isinstance(one, Mapping))
+            is_only_media = bool(media) and shown in ("", {})
             return ToolResponsePart(
                 id=str(answer.get("id", "")),
                 name=str(answer.get("name")),
-                content=(TextPart(content=as_text(shown)),),
+                content=(*(() if is_only_media else (TextPart(content=as_text(shown)),)), *media),
                 is_error="error" in response,
             )
         case {"text": str() as text, "thought": True}:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from holdfast.adapters.base.converted import native_messages, place_messages
 from holdfast.adapters.base.recorded import build_transcript
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.conversation import (
@@ -21,6 +22,7 @@ from holdfast.model.conversation import (
     UriPart,
     text_parts,
 )
+from holdfast.model.conversion_target import ConversionOptions, Converted
 from holdfast.model.transcript import parse_object
 from holdfast.model.transcript_repair import as_text
 
@@ -40,6 +42,60 @@ def messages_of_state(state: Mapping[str, Any]) -> Sequence[TranscriptMessage]:
 def messages_of_answer(answer: Any) -> Sequence[TranscriptMessage]:
     """Return the messages of one answer of the model."""
     return list(_messages(answer)) if isinstance(answer, Mapping) else []
+
+
+def from_transcript(transcript: Transcript, options: ConversionOptions) -> Converted:
+    """Return the conversation as the state that `resumable(agent, session_id=...)` continues."""
+    made = [_native_message(message, options.seed) for message in transcript]
+    return place_messages([*native_messages(options), *made], options, {})
+
+
+def _native_message(message: TranscriptMessage, run_id: str) -> dict[str, Any]:
+    """Return a message in Pydantic AI's JSON form. Times are left out: they are not known."""
+    if message.role == "assistant":
+        return {"kind": "response", "run_id": run_id, "parts": [_native_response_part(one) for one in message.parts]}
+    if message.role == "tool":
+        return {"kind": "request", "run_id": run_id, "parts": [_native_return(one) for one in message.tool_responses]}
+    content = _native_content(message.parts)
+    return {"kind": "request", "run_id": run_id, "parts": [{"part_kind": "user-prompt", "content": content}]}
+
+
+def _native_response_part(part: MessagePart) -> dict[str, Any]:
+    match part:
+        case ToolCallPart():
+            called = {"tool_name": part.name, "args": dict(part.arguments or {}), "tool_call_id": part.id}
+            return {"part_kind": "tool-call", **called}
+        case ReasoningPart():
+            return {"part_kind": "thinking", "content": part.content}
+        case TextPart():
+            return {"part_kind": "text", "content": part.content}
+        case _:
+            return {"part_kind": "text", "content": f"[{part.kind}]"}
+
+
+def _native_return(part: ToolResponsePart) -> dict[str, Any]:
+    answer = {"tool_name": part.name, "tool_call_id": part.id, "content": _native_content(part.content)}
+    return {"part_kind": "tool-return", **answer, **({"outcome": "failed"} if part.is_error else {})}
+
+
+def _native_content(parts: Sequence[MessagePart]) -> Any:
+    listed = [_native_file(part) for part in parts]
+    return listed[0] if len(listed) == 1 and isinstance(listed[0], str) else listed
+
+
+def _native_file(part: MessagePart) -> Any:
+    match part:
+        case TextPart():
+            return part.content
+        case BlobPart():
+            return {"kind": "binary", "data": part.data, "media_type": part.mime_type}
+        case UriPart():
+            is_image = part.mime_type is None or part.mime_type.startswith("image/")
+            kind = "image-url" if is_image else "document-url"
+            # Pydantic AI guesses the type of a link by its ending, and fails if it can't.
+            return {"kind": kind, "url": part.uri, "media_type": part.mime_type or "image/*"}
+        case _:
+            return f"[{part.kind}]"
 
 
 def _messages(message: Mapping[str, Any]) -> Iterator[TranscriptMessage]:
@@ -128,4 +184,5 @@ def _file_part(content: Mapping[str, Any]) -> MessagePart:
         case "uploaded-file":
             return FilePart(file_id=str(content.get("file_id")), provider=content.get("provider_name"))
         case _:
-            return UriPart(uri=str(content["url"]), mime_type=media_type)
+            is_known = isinstance(media_type, str) and media_type != "image/*"
+            return UriPart(uri=str(content["url"]), mime_type=media_type if is_known else None)

@@ -5,25 +5,21 @@ from __future__ import annotations
 import contextlib
 import sys
 from dataclasses import asdict
-from pathlib import Path
 
 import click
 
+from holdfast.cli.import_module import import_module
 from holdfast.cli.options import common_options
 from holdfast.cli.output.json import print_json
 from holdfast.cli.store_location import open_store
 from holdfast.cli.terminal.progress import progress_bar
 from holdfast.cli.terminal.sanitize import escape, format_identifier
-from holdfast.errors import CheckpointNotFoundError, HoldfastError
+from holdfast.errors import CheckpointNotFoundError
 from holdfast.model.ids import short
 from holdfast.model.reports import MigrationReport
 from holdfast.model.state_migration import default_migrations
 
 EXIT_WOULD_NOT_RESUME = 1
-
-
-class ImportFailedError(HoldfastError):
-    """A module that was named on the command line raised while it was imported."""
 
 
 @click.command(short_help="Check that stored sessions resume with your code.")
@@ -66,7 +62,7 @@ def migrate(
     # The user's modules and migrations may print: stdout is for the report.
     with contextlib.redirect_stdout(sys.stderr):
         for module in modules:
-            _import(module)
+            import_module(module)
         with open_store(store, registered=True) as client, progress_bar("checking") as progress:
             report = client.check_migrations(session, agent, every=every, progress=progress)
     if session is not None and not report.checked:
@@ -82,32 +78,6 @@ def migrate(
         click.echo("no migrations are registered: name the module that has yours with --import MODULE", err=True)
     if not report.ok:
         ctx.exit(EXIT_WOULD_NOT_RESUME)
-
-
-def _import(module: str) -> None:
-    """Imports what the user has named on the command line; nothing that is stored names a module."""
-    import importlib
-
-    if not all(part.isidentifier() for part in module.split(".")):
-        raise _no_module(module)
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        importlib.import_module(module)
-    except (Exception, SystemExit) as error:
-        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
-            raise _no_module(module) from error
-        raise ImportFailedError(
-            f"the module {module} raised {error!r:.300} when it was imported. `python -c 'import {module}'` shows where"
-        ) from error
-
-
-def _no_module(module: str) -> click.BadParameter:
-    hint = ". A module is named without .py, with dots for slashes" if module.endswith(".py") else ""
-    return click.BadParameter(
-        f"there is no module {module!r:.100} here or among what is installed{hint}", param_hint="--import"
-    )
 
 
 def _print(report: MigrationReport, what: str) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+import click
 
 from holdfast.cli.output.json import to_json
 from holdfast.cli.terminal.sanitize import escape
@@ -51,6 +53,12 @@ def find_recorded_messages(checkpoint: Checkpoint) -> Sequence[Any] | None:
         return [_chat_message(one) for one in to_transcript(checkpoint)] or None
     except (AttributeError, KeyError, TypeError, ValueError):
         return None  # a state that no adapter has saved
+
+
+def print_conversation(messages: Iterable[TranscriptMessage]) -> None:
+    """Print a conversation in neutral form."""
+    for _, line in format_messages([_chat_message(one) for one in messages]):
+        click.echo(line)
 
 
 def _chat_message(message: TranscriptMessage) -> dict[str, Any]:

@@ -1,0 +1,35 @@
+"""A conversation as plain text, for a prompt: texts, calls of tools, and results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from holdfast.model.conversation import ReasoningPart, TextPart, ToolCallPart, ToolResponsePart, TranscriptMessage
+from holdfast.model.transcript_order import describe_call, describe_result
+
+
+def write_text(messages: Iterable[TranscriptMessage]) -> str:
+    """Return the messages as paragraphs; a model can't take a call in them for one of its own."""
+    return "\n\n".join(_paragraphs(messages))
+
+
+def _paragraphs(messages: Iterable[TranscriptMessage]) -> Iterator[str]:
+    for message in messages:
+        said = [text for part in message.parts for text in _texts(part)]
+        who = message.author or message.role
+        if said:
+            yield f"{who}: {' '.join(said)}" if message.role != "tool" else " ".join(said)
+
+
+def _texts(part: object) -> Iterator[str]:
+    match part:
+        case TextPart():
+            yield part.content
+        case ToolCallPart():
+            yield describe_call(part)
+        case ToolResponsePart():
+            yield from (one.content for one in describe_result(part) if isinstance(one, TextPart))
+        case ReasoningPart():
+            pass
+        case _:
+            yield f"[{getattr(part, 'kind', 'part')}]"
