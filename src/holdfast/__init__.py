@@ -16,6 +16,9 @@ from holdfast.errors import (
     CheckpointExpiredError,
     CheckpointNotFoundError,
     ConflictError,
+    ContractConflictError,
+    ContractError,
+    ConversionError,
     CorruptError,
     EffectBlockedError,
     EffectNotDoneError,
@@ -27,6 +30,7 @@ from holdfast.errors import (
     MigrationError,
     MissingMigrationError,
     ModelError,
+    NewerContractError,
     NewerStateError,
     NewerVersionError,
     NotRecordedError,
@@ -57,11 +61,13 @@ if TYPE_CHECKING:
     from holdfast.checkpoint_store.protocol import CheckpointData, CheckpointMetadata, CheckpointStore
     from holdfast.client.client import Client
     from holdfast.client.replay import program
+    from holdfast.client.resume_plan import ResumePlan, SyncResumePlan
     from holdfast.client.sync import SyncClient
     from holdfast.codec.limits import Limits
     from holdfast.codec.registry import TypeRegistry, register
     from holdfast.codec.unknown_types import UnknownValue
     from holdfast.coordination.claim import Claim, SyncClaim
+    from holdfast.coordination.contract import Contract, contract
     from holdfast.coordination.event_stream import EventStream, SyncEventStream
     from holdfast.coordination.lease import Lease, SyncLease
     from holdfast.model.agent_state import AgentState, PlanStep
@@ -70,6 +76,7 @@ if TYPE_CHECKING:
     from holdfast.model.checkpoint import Checkpoint
     from holdfast.model.checkpoint_builder import CheckpointBuilder
     from holdfast.model.comparison import Comparison
+    from holdfast.model.contract_list import RegisteredContract
     from holdfast.model.diff import Diff
     from holdfast.model.effect import NOT_DONE, Done, EffectKind, EffectRecord, EffectState
     from holdfast.model.event import Event
@@ -77,6 +84,7 @@ if TYPE_CHECKING:
     from holdfast.model.framework import Framework
     from holdfast.model.handoff import Handoff, HandoffStatus
     from holdfast.model.listing import Session, Timeline, Tree
+    from holdfast.model.loss import Loss, Severity
     from holdfast.model.operation import Operation
     from holdfast.model.pin import Pin, Tag
     from holdfast.model.replay import ReplayReport
@@ -107,6 +115,7 @@ if TYPE_CHECKING:
     from holdfast.model.state_migration import Migrations, migration
     from holdfast.model.store_status import Overview, RunStatus
     from holdfast.model.tool_effect import Effect
+    from holdfast.model.tool_map import TargetTool
     from holdfast.model.transcript_repair import CallOutcome, Outcome, repair
     from holdfast.runs.api import Run, SyncRun
     from holdfast.workspace.api import Workspace
@@ -143,6 +152,10 @@ __all__ = [
     "CollectionReport",
     "Comparison",
     "ConflictError",
+    "Contract",
+    "ContractConflictError",
+    "ContractError",
+    "ConversionError",
     "CorruptError",
     "Decision",
     "Diff",
@@ -171,12 +184,14 @@ __all__ = [
     "LeaseHeldError",
     "LeaseLostError",
     "Limits",
+    "Loss",
     "MigrationError",
     "MigrationProblem",
     "MigrationReport",
     "Migrations",
     "MissingMigrationError",
     "ModelError",
+    "NewerContractError",
     "NewerStateError",
     "NewerVersionError",
     "NotRecordedError",
@@ -189,11 +204,13 @@ __all__ = [
     "PlanStep",
     "ProbeError",
     "Problem",
+    "RegisteredContract",
     "ReplayReport",
     "Reply",
     "RestoreInterruptedError",
     "RestoreReport",
     "ResultNotKeptError",
+    "ResumePlan",
     "Retention",
     "RetentionReport",
     "Retry",
@@ -203,6 +220,7 @@ __all__ = [
     "Session",
     "SessionRetention",
     "SessionUsage",
+    "Severity",
     "Snapshot",
     "SnapshotReport",
     "SnapshotSkipped",
@@ -220,9 +238,11 @@ __all__ = [
     "SyncEventStream",
     "SyncFileCheckpoints",
     "SyncLease",
+    "SyncResumePlan",
     "SyncRun",
     "SyncWorkspace",
     "Tag",
+    "TargetTool",
     "Timeline",
     "Tool",
     "Tree",
@@ -241,6 +261,7 @@ __all__ = [
     "WorkspaceLimits",
     "__version__",
     "agent",
+    "contract",
     "migration",
     "program",
     "register",
@@ -253,6 +274,11 @@ __all__ = [
 _LAZY = {
     "Client": "holdfast.client.client",
     "SyncClient": "holdfast.client.sync",
+    "ResumePlan": "holdfast.client.resume_plan",
+    "SyncResumePlan": "holdfast.client.resume_plan",
+    "Loss": "holdfast.model.loss",
+    "Severity": "holdfast.model.loss",
+    "TargetTool": "holdfast.model.tool_map",
     "Checkpoint": "holdfast.model.checkpoint",
     "Framework": "holdfast.model.framework",
     "Limits": "holdfast.codec.limits",
@@ -346,6 +372,9 @@ _LAZY = {
     "WorkspaceLimits": "holdfast.workspace.limits",
     "SyncWorkspace": "holdfast.workspace.sync",
     "migration": "holdfast.model.state_migration",
+    "Contract": "holdfast.coordination.contract",
+    "contract": "holdfast.coordination.contract",
+    "RegisteredContract": "holdfast.model.contract_list",
 }
 
 

@@ -13,6 +13,7 @@
     ├── ConflictError             another writer was first
     │   ├── LeaseHeldError        another holder has the session's lease   (.holder, .expires_at)
     │   ├── LeaseLostError        this holder's lease has ended
+    │   ├── ContractConflictError a version of a contract has another schema
     │   ├── EffectBlockedError    already carried out, on another branch   (.effects)
     │   ├── EffectUnknownError    the effect's outcome is unknown          (.effect)
     │   │   └── ProbeError        a probe returned an invalid answer       (also TypeError)
@@ -23,8 +24,11 @@
     ├── ApprovalError             an approval that can't be used           (.approval_id)
     │   ├── ApprovalPendingError  no decision yet
     │   └── ApprovalRejectedError the approval was rejected                (.by, .note)
+    ├── ContractError             a value differs from its contract        (.problems)
+    │   └── NewerContractError    a newer program sent it; it stays open
     ├── ModelError                a request to a model failed              (.status)
     ├── OpenToolCallError         a conversation has unanswered tool calls (.call_ids)
+    ├── ConversionError           a session can't move to another framework (.losses)
     ├── EffectNotDoneError        for effects to raise: certainly not done
     ├── ResultNotKeptError        carried out, but the result could not be stored (.effect)
     ├── StepFailedError           a recorded failure, raised again         (.kind)
@@ -137,6 +141,22 @@ class LeaseHeldError(ConflictError):
 
 class LeaseLostError(ConflictError):
     """The given lease expired, was released or was taken over. Nothing was written under it since."""
+
+
+class ContractConflictError(ConflictError):
+    """A version of a contract is in use with another schema. A version never changes."""
+
+
+class ContractError(HoldfastError):
+    """A value differs from its contract. `problems` lists path, expectation and value of each place."""
+
+    def __init__(self, message: str, problems: tuple[Any, ...] = ()) -> None:
+        super().__init__(message)
+        self.problems = problems
+
+
+class NewerContractError(ContractError):
+    """A newer program sent the value, and whether this one can read it is not proven. It stays open."""
 
 
 class ApprovalError(HoldfastError):
@@ -262,6 +282,17 @@ class OpenToolCallError(HoldfastError):
     def __init__(self, message: str, call_ids: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.call_ids = call_ids
+
+
+class ConversionError(HoldfastError):
+    """A session can't continue in another framework as it is. Nothing was changed.
+
+    `losses` are those of severity "meaning" that were not accepted, if these are the reason.
+    """
+
+    def __init__(self, message: str, losses: tuple[Any, ...] = ()) -> None:
+        super().__init__(message)
+        self.losses = losses
 
 
 class WorkspaceChangedError(ConflictError):

@@ -12,8 +12,9 @@ import pytest
 from holdfast import NOT_DONE, Client, Done, Effect, SyncClient, UsageError
 from holdfast.adapters.base import session as sessions
 from holdfast.adapters.base.session import ResumableSession, TurnEnd
-from holdfast.adapters.base.turn import INTERRUPTED, FrameworkTurn, digest
-from holdfast.errors import ApprovalPendingError, UnfinishedTurnError
+from holdfast.adapters.base.turn import INTERRUPTED, CallPausedError, FrameworkTurn, TurnEndedError, digest
+from holdfast.backends.bridge.step import run_inline, run_inline_context
+from holdfast.errors import ApprovalPendingError, EffectNotDoneError, UnfinishedTurnError
 from holdfast.model.framework import Framework
 from holdfast.transcript import to_transcript
 
@@ -102,6 +103,35 @@ def test_a_turn_that_was_cut_off_repeats_no_finished_call(tmp_path: Path, killed
             assert len(messages) == 5
             if killed_in == "search" and kind == "undeclared":
                 assert messages[2]["content"] == INTERRUPTED
+
+    asyncio.run(main())
+
+
+def test_a_call_that_has_paused_is_made_again_and_one_that_was_killed_then_is_not(tmp_path: Path):
+    ends: list[Any] = [CallPausedError(), CallPausedError(), Killed(), "never"]
+    told: list[str] = []
+
+    async def book() -> str:
+        end = ends.pop(0)
+        if isinstance(end, BaseException):
+            raise end
+        return str(end)
+
+    async def body(turn: FrameworkTurn) -> TurnEnd:
+        told.append(await turn.call_tool("book", {}, book, call_id="1"))
+        return TurnEnd(told[-1], told[-1], {})
+
+    async def main() -> None:
+        for error in (CallPausedError, CallPausedError, Killed):
+            restart()
+            async with Client.sqlite(tmp_path / "a.db") as client:
+                session = ResumableSession(Framework.CUSTOM, session_id="s", store=client)
+                with pytest.raises(error):
+                    await session.take_turn("run", "go", None, body, str)
+        async with Client.sqlite(tmp_path / "a.db") as client:
+            session = ResumableSession(Framework.CUSTOM, session_id="s", store=client)
+            assert await session.take_turn("run", "go", None, body, str) == INTERRUPTED
+        assert (told, ends) == ([INTERRUPTED], ["never"])
 
     asyncio.run(main())
 
@@ -333,9 +363,41 @@ def test_the_failure_of_an_effect_reads_the_same_in_every_life(tmp_path: Path):
     asyncio.run(main())
 
 
+def test_an_effect_that_was_not_done_is_tried_again_by_a_later_life(tmp_path: Path):
+    tries: list[str] = []
+    lives: list[str] = []
+
+    async def pay(invoice: str) -> str:
+        tries.append(invoice)
+        if len(tries) == 1:
+            raise EffectNotDoneError("no route")
+        return "paid"
+
+    async def body(turn: FrameworkTurn) -> TurnEnd:
+        texts = []
+        for call_id in ("c-1", "c-2"):
+            if call_id == "c-2" and not lives:
+                lives.append("killed before the second try")
+                raise Killed
+            texts.append(await turn.call_tool("pay", {"invoice": "i-1"}, pay, call_id=call_id, failed=str))
+        return TurnEnd(texts, texts, {})
+
+    async def main() -> None:
+        declared = {"pay": Effect("irreversible", key="invoice")}
+        async with Client.sqlite(tmp_path / "a.db") as client:
+            session = ResumableSession(Framework.CUSTOM, session_id="s", store=client, tools=declared)
+            with pytest.raises(Killed):
+                await session.take_turn("run", "go", None, body, list)
+            assert await session.take_turn("run", "go", None, body, list) == ["no route", "paid"]
+            assert tries == ["i-1", "i-1"]
+
+    asyncio.run(main())
+
+
 def test_several_questions_wait_at_the_same_time(tmp_path: Path):
     async def body(turn: FrameworkTurn) -> TurnEnd:
-        answers = await turn.request_approvals([("delete", {"path": "a"}, "c-1"), ("delete", {"path": "b"}, "c-2")])
+        calls = [("delete", {"path": "a"}, "c-1"), ("delete", {"path": "b"}, "c-2")]
+        answers = await turn.request_approvals(calls, summaries=["it is old", None])
         given = [one.is_approved for one in answers]
         return TurnEnd(given, given, {})
 
@@ -345,6 +407,7 @@ def test_several_questions_wait_at_the_same_time(tmp_path: Path):
             with pytest.raises(ApprovalPendingError):
                 await session.take_turn("run", "go", None, body, str)
             first, second = await client.approvals("s")
+            assert {one.arguments["path"]: one.summary for one in (first, second)} == {"a": "it is old", "b": None}
             await client.decide(second.approval_id, "reject", by="ann")
             with pytest.raises(ApprovalPendingError):
                 await session.take_turn("run", "go", None, body, str)
@@ -375,3 +438,208 @@ def test_an_open_turn_without_an_end_is_continued_by_the_same_call(tmp_path: Pat
         assert asked == ["model"]
 
     asyncio.run(main())
+
+
+def test_a_part_of_a_turn_counts_its_calls_on_its_own(tmp_path: Path):
+    asked: list[str] = []
+
+    async def body(turn: FrameworkTurn) -> TurnEnd:
+        async def ask() -> str:
+            asked.append("model")
+            return f"answer {len(asked)}"
+
+        first = await turn.open_part("b").call_model("agent", "hi", ask)
+        again = await turn.open_part("b").call_model("agent", "hi", ask)  # the part runs again
+        other = await turn.open_part("a").call_model("agent", "hi", ask)
+        return TurnEnd([first, again, other], None, {})
+
+    async def main() -> None:
+        async with Client.sqlite(tmp_path / "a.db") as client:
+            session = ResumableSession(Framework.CUSTOM, session_id="s", store=client)
+            assert await session.take_turn("run", "go", None, body, str) == ["answer 1", "answer 1", "answer 2"]
+
+    asyncio.run(main())
+
+
+def test_a_part_that_ends_the_turn_ends_all_of_it(tmp_path: Path):
+    async def body(turn: FrameworkTurn) -> TurnEnd:
+        try:
+            await turn.open_part("a").request_approval("delete", {}, call_id="c-1")
+        except BaseException:
+            with pytest.raises(TurnEndedError):
+                await turn.open_part("b").call_model("agent", "hi", lambda: "hi")
+        return TurnEnd(None, None, {})
+
+    async def main() -> None:
+        async with Client.sqlite(tmp_path / "a.db") as client:
+            session = ResumableSession(Framework.CUSTOM, session_id="s", store=client)
+            with pytest.raises(ApprovalPendingError):
+                await session.take_turn("run", "go", None, body, str)
+
+    asyncio.run(main())
+
+
+def test_the_start_of_a_turn_may_be_saved_with_its_first_record(tmp_path: Path):
+    async def main() -> None:
+        async with Client.sqlite(tmp_path / "a.db") as client:
+            session = ResumableSession(Framework.CUSTOM, session_id="s", store=client)
+            await session.take_turn("run", "go", "first", Agent([]).body, str)
+            before = await client.latest("s")
+            async with session.open_turn("run", "go", "t", saves_start=False) as opened:
+                assert not opened.turn.is_start_saved
+            assert (await client.latest("s")).checkpoint_id == before.checkpoint_id
+            with pytest.raises(Killed):
+                async with session.open_turn("run", "go", "t", saves_start=False) as opened:
+                    opened.turn.put_state({"place": 1})
+                    await opened.turn.call_once("first", _nothing)
+                    assert opened.turn.is_start_saved
+                    raise Killed
+            state = (await client.latest("s")).execution_state
+            assert (state["turn"]["input"], state["place"]) == ("go", 1)
+            with pytest.raises(UnfinishedTurnError):
+                await session.take_turn("run", "go", "other", None, str)
+            async with session.open_turn("run", "go", "t", saves_start=False) as opened:
+                assert opened.turn.is_start_saved
+                assert opened.turn.state["place"] == 1
+
+    async def _nothing() -> None:
+        pass
+
+    asyncio.run(main())
+
+
+def test_an_answer_that_is_recorded_is_known_before_it_is_asked_for(tmp_path: Path):
+    known: list[bool] = []
+
+    async def body(turn: FrameworkTurn) -> TurnEnd:
+        known.append(turn.has_answer("delete", "c-1"))
+        await turn.request_approval("delete", {}, call_id="c-1")
+        if len(known) == 2:
+            raise Killed
+        return TurnEnd(None, None, {})
+
+    async def main() -> None:
+        async with Client.sqlite(tmp_path / "a.db") as client:
+            session = ResumableSession(Framework.CUSTOM, session_id="s", store=client)
+            with pytest.raises(ApprovalPendingError):
+                await session.take_turn("run", "go", None, body, str)
+            [asked] = await client.approvals("s")
+            await client.decide(asked.approval_id, "approve", by="ann")
+            with pytest.raises(Killed):
+                await session.take_turn("run", "go", None, body, str)
+            await session.take_turn("run", "go", None, body, str)
+            assert known == [False, False, True]
+
+    asyncio.run(main())
+
+
+def test_parts_of_one_name_are_told_apart_by_their_keys_in_whatever_order_they_begin(tmp_path: Path):
+    begun: list[str] = []
+
+    def body_of(order: str, *, is_cut_off: bool) -> Callable[[FrameworkTurn], Any]:
+        async def body(turn: FrameworkTurn) -> TurnEnd:
+            async def part(key: str) -> str:
+                begun.append(key)
+                return f"result of {key}"
+
+            results = {}
+            for key in order:
+                results[key] = await turn.call_part("part", lambda key=key: part(key), key=key)
+            if is_cut_off:
+                raise Killed
+            return TurnEnd(results, results, {})
+
+        return body
+
+    async def main() -> Any:
+        async with Client.sqlite(tmp_path / "s.db") as client:
+            session = ResumableSession(Framework.CUSTOM, session_id="s", store=client)
+            with pytest.raises(Killed):
+                await session.take_turn("run", "go", None, body_of("ab", is_cut_off=True), lambda recorded: recorded)
+            restart()
+            return await session.take_turn("run", "go", None, body_of("ba", is_cut_off=False), lambda one: one)
+
+    assert asyncio.run(main()) == {"a": "result of a", "b": "result of b"}
+    assert begun == ["a", "b"]
+
+
+def test_lists_that_grow_while_calls_are_recorded_lose_nothing(tmp_path: Path):
+    async def grow(turn: FrameworkTurn) -> TurnEnd:
+        async def note(number: int) -> None:
+            await turn.append_to_state("more", {"messages": [{"n": number, "text": "x" * 1000}], "notes": [number]})
+
+        async def call(number: int) -> None:
+            await turn.call_once(f"part {number}", lambda: asyncio.sleep(0, "x" * 1000))
+
+        for number in range(0, 60, 3):
+            await asyncio.gather(*(one(number + more) for more in range(3) for one in (note, call)))
+        return TurnEnd("done", "done", turn.state)
+
+    async def main() -> None:
+        async with Client.sqlite(tmp_path / "a.db") as client:
+            session = ResumableSession(Framework.CUSTOM, session_id="s", store=client)
+            assert await session.take_turn("run", "go", None, grow, str) == "done"
+            await session.append_to_state("late", {"messages": [{"n": 60}]})
+            state = await session.load_state()
+        assert [one["n"] for one in state["messages"]] == list(range(61))
+        assert state["notes"] == list(range(60))
+
+    asyncio.run(main())
+
+
+def test_a_state_that_is_replaced_while_it_is_saved_is_saved_too(tmp_path: Path):
+    session: ResumableSession
+
+    async def replace(turn: FrameworkTurn) -> TurnEnd:
+        for number in range(20):  # a journal that is long enough to be appended to
+            await turn.call_once(f"part {number}", lambda: asyncio.sleep(0, "x" * 1000))
+        messages = [{"n": number, "text": "x" * 1000} for number in range(20)]
+        await turn.save_state("first", {"messages": messages})
+        for waits in range(1, 10):  # the second save begins at another moment of the first
+            messages = [*messages, {"n": len(messages)}]
+            saving = asyncio.create_task(turn.save_state("one", {"messages": messages}))
+            for _ in range(waits):
+                await asyncio.sleep(0)
+            messages = [*messages, {"n": len(messages)}]
+            await turn.save_state("another", {"messages": messages})
+            await saving
+            assert (await session.load_state())["messages"] == messages
+        raise Killed
+
+    async def main() -> None:
+        nonlocal session
+        async with Client.sqlite(tmp_path / "a.db") as client:
+            session = ResumableSession(Framework.CUSTOM, session_id="s", store=client)
+            with pytest.raises(Killed):
+                await session.take_turn("run", "go", None, replace, str)
+
+    asyncio.run(main())
+
+
+def test_a_stream_of_a_plain_session_that_is_closed_early_is_continued_by_the_same_call(tmp_path: Path):
+    asked: list[int] = []
+
+    def stream() -> Any:
+        session = ResumableSession(Framework.CUSTOM, session_id="s", store=client, is_async=False)
+        with session.open_turn_sync("run", "go", None) as opened:
+            assert opened.turn is not None
+            for number in range(2):
+                with run_inline_context(opened.turn.open_model_call("agent", number)) as call:
+                    if call.answer is None:
+                        asked.append(number)
+                        run_inline(call.record(f"answer {number}"))
+                    yield f"answer {number}" if call.answer is None else call.answer
+            opened.end = TurnEnd("done", "done", {})
+
+    with SyncClient.sqlite(tmp_path / "store.db") as client:
+        events = stream()
+        assert next(events) == "answer 0"
+        events.close()  # the reader stops
+        assert list(stream()) == ["answer 0", "answer 1"]
+        assert asked == [0, 1]
+        session = ResumableSession(Framework.CUSTOM, session_id="s", store=client, is_async=False)
+        restart()
+        with session.open_turn_sync("run", "go", None) as opened:
+            assert (opened.turn, opened.recorded) == (None, "done")
+        with pytest.raises(ValueError, match="raised within"), session.open_turn_sync("run", "go", "2"):
+            raise ValueError("raised within")

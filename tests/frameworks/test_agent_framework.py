@@ -13,7 +13,7 @@ from framework_environments import require
 
 require("agent_framework")
 
-from agent_framework import Agent, AgentSession, FunctionMiddleware, Message, tool
+from agent_framework import Agent, AgentSession, ContextProvider, FunctionMiddleware, Message, tool
 from agent_framework_model import FunctionClient, call, results_since_user
 from pydantic import BaseModel
 
@@ -107,6 +107,60 @@ def test_what_resumable_does_not_take_is_refused(url):
         resumable("agent", session_id="s", store=url)
     with pytest.raises(UsageError, match="session= can't be given"):
         resumable(echo(), session_id="s", store=url).run("a", session=AgentSession())
+
+
+def test_what_is_changed_in_memory_or_by_others_between_turns(url):
+    """A model and a user change messages in place, another process rolls back: the store tells the conversation."""
+    seen: list[list[str]] = []
+
+    def answer(messages: Sequence[Any]) -> str:
+        seen.append([one.text for one in messages])
+        for one in messages[:-1]:
+            one.contents[0].text = "changed by the model"
+        return f"answer {len(seen)}"
+
+    async def main() -> None:
+        async with Client.open(url) as client:
+            agent = resumable(Agent(FunctionClient(answer), name="a"), session_id="s", store=client)
+            for number in range(3):
+                response = await agent.run(f"prompt {number + 1}")
+                response.messages[0].contents[0].text = "changed by the user"
+                response.messages[0].additional_properties["changed"] = True
+                if number == 0:
+                    first = (await client.latest("s")).checkpoint_id
+            assert seen[2] == ["prompt 1", "answer 1", "prompt 2", "answer 2", "prompt 3"]
+            async with Client.open(url) as another:
+                await another.rollback("s", to=first)
+            await agent.run("prompt 4")
+            assert seen[3] == ["prompt 1", "answer 1", "prompt 4"]
+
+    asyncio.run(main())
+
+
+def test_a_misspelt_tool_is_refused(url):
+    @tool
+    def search(query: str) -> str:
+        return query
+
+    @tool
+    def pay(amount: int) -> str:
+        return "paid"
+
+    clerk = Agent(FunctionClient(lambda _: "done"), name="clerk", tools=[pay])
+    agent = Agent(FunctionClient(lambda _: "done"), name="a", tools=[search, clerk.as_tool()])
+
+    async def main() -> None:
+        misspelt = resumable(agent, session_id="s", store=url, tools={"serch": "read"})
+        with pytest.raises(UsageError, match=r"'serch'.*Did you mean 'search'.*'clerk', 'pay', 'search'"):
+            await misspelt.run("hello")
+        async with Client.open(url) as client:
+            assert await client.latest("s") is None
+        right = resumable(agent, session_id="s", store=url, tools={"search": "read", "pay": "read", "late": "read"})
+        await right.run("hello", tools=[tool(print, name="late")])
+        agent.context_providers.append(ContextProvider("further"))  # which may bring tools
+        await resumable(agent, session_id="s", store=url, tools={"other": "read"}).run("hello again")
+
+    asyncio.run(main())
 
 
 # -- tools -------------------------------------------------------------------------------------------------------------

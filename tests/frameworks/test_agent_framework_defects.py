@@ -142,7 +142,7 @@ def test_a_long_conversation_is_stored_once(tmp_path: Path):
             for number in range(TURNS):
                 await target.run(f"{number} {make_text(chance, 200)}")
             state = (await client.latest("s")).execution_state
-        messages = state["session"]["state"]["in_memory"]["messages"]
+        messages = state["messages"]
         return len(json.dumps(messages)), len(messages)
 
     transcript, count = asyncio.run(main())

@@ -34,6 +34,7 @@ from agent_framework_model import FunctionClient, call, results_since_user
 import holdfast
 from holdfast import Client
 from holdfast.adapters.agent_framework.values import dump_value, load_value
+from holdfast.adapters.agent_framework.workflow import TurnStorage
 from holdfast.agent_framework import HoldfastCheckpointStorage, extract, reconstruct, resumable
 from holdfast.errors import ApprovalPendingError, HoldfastError, UsageError
 from holdfast.transcript import to_transcript
@@ -162,6 +163,47 @@ def test_executors_and_agents_remember_earlier_turns(url):
             names = {one.step_name for one in await client_.timeline("s")}
         assert [one.text for one in told][-2:] == ["b 2", "draft of b 2 after 3"]
         assert {"writer", "superstep 1", "run"} <= names
+
+    asyncio.run(main())
+
+
+def test_an_output_of_a_finished_superstep_is_not_lost(url, monkeypatch):
+    """The process ends after the last superstep was saved, before the turn was."""
+
+    class Ended(BaseException):
+        pass
+
+    class Teller(Executor):
+        @handler
+        async def tell(self, text: str, ctx: WorkflowContext[str, str]) -> None:
+            await ctx.yield_output(f"{self.id} heard {text}")
+            await ctx.send_message(f"{text}!")
+
+    def make() -> Workflow:
+        first, second = Teller("first"), Teller("second")
+        return WorkflowBuilder(start_executor=first, name="tellers").add_edge(first, second).build()
+
+    save = TurnStorage.save
+
+    async def save_and_end(self: Any, checkpoint: Any) -> str:
+        id_ = await save(self, checkpoint)
+        if checkpoint.iteration_count == 2:
+            raise Ended
+        return id_
+
+    async def main() -> None:
+        monkeypatch.setattr(TurnStorage, "save", save_and_end)
+        with pytest.raises(Ended):
+            await resumable(make(), session_id="s", store=url).run("a", turn="1")
+        monkeypatch.setattr(TurnStorage, "save", save)
+        expected = ["first heard a", "second heard a!"]
+        whole = await resumable(make(), session_id="whole", store=url).run("a", turn="1")
+        assert whole.get_outputs() == expected
+        stream = resumable(make(), session_id="s", store=url).run("a", turn="1", stream=True)
+        assert [event.data async for event in stream if event.type == "output"] == expected
+        assert (await stream.get_final_response()).get_outputs() == expected
+        again = await resumable(make(), session_id="s", store=url).run("a", turn="1")
+        assert again.get_outputs() == expected
 
     asyncio.run(main())
 

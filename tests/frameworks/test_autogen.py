@@ -196,6 +196,57 @@ def test_agents_are_themselves_again_after_a_turn(url):
     assert texts(asyncio.run(agent.run(task="b")))[-1] == "yes"
 
 
+def test_what_is_changed_in_memory_or_by_others_between_turns(url):
+    """A model and a user change messages in place, another process rolls back: the store tells the conversation."""
+    seen: list[list[str]] = []
+
+    def answer(messages: Sequence[Any]) -> str:
+        seen.append([one.content for one in messages[1:]])
+        for one in messages[1:-1]:
+            one.content = "changed by the model"
+        return f"answer {len(seen)}"
+
+    async def main() -> None:
+        async with Client.open(url) as client:
+            target = AssistantAgent("a", FunctionModel(answer))
+            agent = resumable(target, session_id="s", store=client)
+            for number in range(3):
+                result = await agent.run(task=f"prompt {number + 1}")
+                for one in (*result.messages, *await target.model_context.get_messages()):
+                    one.content = "changed by the user"
+                if number == 0:
+                    first = (await client.latest("s")).checkpoint_id
+            assert seen[2] == ["prompt 1", "answer 1", "prompt 2", "answer 2", "prompt 3"]
+            async with Client.open(url) as another:
+                await another.rollback("s", to=first)
+            await agent.run(task="prompt 4")
+            assert seen[3] == ["prompt 1", "answer 1", "prompt 4"]
+
+    asyncio.run(main())
+
+
+def test_a_misspelt_tool_is_refused(url):
+    def search(query: str) -> str:
+        return query
+
+    agent = AssistantAgent("a", FunctionModel(lambda _: "done"), tools=[search])
+    team = RoundRobinGroupChat([agent, echo()], termination_condition=MaxMessageTermination(3))
+
+    class Own(AssistantAgent):
+        pass
+
+    async def main() -> None:
+        with pytest.raises(UsageError, match=r"'serch'.*Did you mean 'search'.*It has 'search'"):
+            await resumable(team, session_id="s", store=url, tools={"serch": "read"}).run(task="hello")
+        async with Client.open(url) as client:
+            assert await client.latest("s") is None
+        await resumable(team, session_id="s", store=url, tools={"search": "read"}).run(task="hello")
+        own = Own("own", FunctionModel(lambda _: "done"))  # it may get tools as it likes
+        await resumable(own, session_id="own", store=url, tools={"other": "read"}).run(task="hello")
+
+    asyncio.run(main())
+
+
 # -- teams -------------------------------------------------------------------------------------------------------------
 
 

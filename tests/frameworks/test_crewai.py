@@ -220,6 +220,53 @@ def test_what_resumable_does_not_take_is_refused(url):
         resumable(crew, session_id="s", store=url).kickoff({"what": "it"})
 
 
+def test_what_is_changed_in_memory_or_by_others_between_turns(url):
+    """A model and a user change messages in place, another process rolls back: the store tells the conversation."""
+    seen: list[list[str]] = []
+
+    def answer(messages: Any) -> str:
+        seen.append([one["content"] for one in messages if one["role"] != "system"])
+        for one in messages[:-1]:
+            one["content"] = "changed by the model"
+        return f"answer {len(seen)}"
+
+    with SyncClient.open(url) as client:
+        agent = resumable(make_agent(FunctionModel.make(answer)), session_id="s", store=client)
+        for number in range(3):
+            output = agent.kickoff(f"prompt {number + 1}")
+            for one in output.messages:
+                one["content"] = "changed by the user"
+            if number == 0:
+                first = client.latest("s").checkpoint_id
+        assert seen[2][:-1] == ["prompt 1", "answer 1", "prompt 2", "answer 2"]
+        with SyncClient.open(url) as another:
+            another.rollback("s", to=first)
+        agent.kickoff("prompt 4")
+        assert seen[3][:-1] == ["prompt 1", "answer 1"]
+
+
+def test_a_misspelt_tool_is_refused(url):
+    @tool("search")
+    def search(query: str) -> str:
+        """Search."""
+        return query
+
+    @tool("pay")
+    def pay(amount: int) -> str:
+        """Pay."""
+        return "paid"
+
+    crew = make_crew(make_agent(echo(), search), tools=[pay])
+    with pytest.raises(UsageError, match=r"'serch'.*Did you mean 'search'.*It has 'pay', 'search'"):
+        resumable(crew, session_id="s", store=url, tools={"serch": "read"}).kickoff({"what": "this"})
+    with pytest.raises(UsageError, match=r"'pay'.*It has 'search'"):
+        resumable(make_agent(echo(), search), session_id="s", store=url, tools={"pay": "read"}).kickoff("hello")
+    with SyncClient.open(url) as client:
+        assert client.latest("s") is None
+    tools = {"search": "read", "pay": "irreversible"}
+    assert resumable(crew, session_id="s", store=url, tools=tools).kickoff({"what": "this"}).raw == "1 heard"
+
+
 # -- tools -------------------------------------------------------------------------------------------------------------
 
 

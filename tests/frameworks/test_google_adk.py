@@ -35,6 +35,8 @@ from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
 from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.tools import FunctionTool, exit_loop
+from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.base_toolset import BaseToolset
 from google.adk.workflow import Workflow
 from google.genai import types
 
@@ -177,6 +179,65 @@ def test_a_streamed_answer_comes_in_parts_and_is_recorded_whole(store):
     assert [event.partial for event in run(target, "hi", run_config=config)] == [True, None]
     restart()
     assert texts(run(resumable(agent(), session_id="s", store=store), "hi", run_config=config)) == ["hello"]
+
+
+def test_what_is_changed_in_memory_or_by_others_between_turns(store):
+    """A callback and a user change events in place, another process rolls back: the store tells the conversation."""
+    seen: list[list[str]] = []
+
+    def look(callback_context: Any) -> None:
+        session = callback_context._invocation_context.session
+        seen.append([event.content.parts[0].text for event in session.events])
+        for event in session.events[:-1]:
+            event.content.parts[0].text = "changed by a callback"
+
+    agent = LlmAgent(name="a", model=FakeModel(answers=list("1234"), asked=[]), before_agent_callback=look)
+
+    async def main() -> None:
+        async with Client.open(store) as client:
+            app = resumable(agent, session_id="s", store=client)
+            for number in range(3):
+                async for event in app.run_async(user_id="u", new_message=f"prompt {number + 1}"):
+                    last = event
+                last.content.parts[0].text = "changed by the user"
+                if number == 0:
+                    first = (await client.latest("s")).checkpoint_id
+            assert seen[2] == ["prompt 1", "1", "prompt 2", "2", "prompt 3"]
+            async with Client.open(store) as another:
+                await another.rollback("s", to=first)
+            async for _ in app.run_async(user_id="u", new_message="prompt 4"):
+                pass
+            assert seen[3] == ["prompt 1", "1", "prompt 4"]
+
+    asyncio.run(main())
+
+
+def test_a_misspelt_tool_is_refused(store):
+    def search(query: str) -> str:
+        return query
+
+    def pay(amount: int) -> str:
+        return "paid"
+
+    inner = LlmAgent(name="inner", model=FakeModel(answers=[], asked=[]), tools=[pay])
+    agent = LlmAgent(
+        name="a", model=FakeModel(answers=["1", "2"], asked=[]), tools=[search, AgentTool(inner)], sub_agents=[]
+    )
+    misspelt = resumable(agent, session_id="s", store=store, tools={"serch": "read"})
+    with pytest.raises(UsageError, match=r"'serch'.*Did you mean 'search'.*'inner', 'pay', 'search'"):
+        list(misspelt.run(user_id="u", new_message="hello"))
+    with SyncClient.open(store) as client:
+        assert client.latest("s") is None
+    right = resumable(agent, session_id="s", store=store, tools={"search": "read", "pay": "read"})
+    list(right.run(user_id="u", new_message="hello"))
+
+    class Further(BaseToolset):
+        async def get_tools(self, readonly_context: Any = None) -> list[Any]:
+            return []
+
+    agent.tools.append(Further())  # which is asked for its tools during the turn
+    other = resumable(agent, session_id="s", store=store, tools={"other": "read"})
+    list(other.run(user_id="u", new_message="hello again"))
 
 
 # -- tools -------------------------------------------------------------------------------------------------------------

@@ -114,6 +114,60 @@ def test_an_option_that_the_store_replaces_is_refused(store):
         agent.run_sync("hi", session=HoldfastSession("s", store=store))
 
 
+def test_what_is_changed_in_memory_or_by_others_between_turns(store):
+    """A filter and a user change items in place, another process rolls back: the store tells the conversation."""
+    seen: list[list[Any]] = []
+
+    def look(about: Any) -> Any:
+        items = about.model_data.input
+        seen.append([one["content"] if one["role"] == "user" else one["content"][0]["text"] for one in items])
+        for one in items[:-1]:
+            one["content"] = "changed by a filter"
+        return about.model_data
+
+    async def main() -> None:
+        config = RunConfig(tracing_disabled=True, call_model_input_filter=look)
+        async with Client.open(store) as client:
+            agent = resumable(greeter("1", "2", "3", "4"), session_id="s", store=client)
+            for number in range(3):
+                result = await agent.run(f"prompt {number + 1}", run_config=config)
+                for one in result.to_input_list():
+                    one["content"] = "changed by the user"
+                if number == 0:
+                    first = (await client.latest("s")).checkpoint_id
+            assert seen[2] == ["prompt 1", "1", "prompt 2", "2", "prompt 3"]
+            async with Client.open(store) as another:
+                await another.rollback("s", to=first)
+            await agent.run("prompt 4", run_config=config)
+            assert seen[3] == ["prompt 1", "1", "prompt 4"]
+
+    asyncio.run(main())
+
+
+def test_a_misspelt_tool_is_refused(store):
+    @function_tool
+    def search(query: str) -> str:
+        return query
+
+    @function_tool
+    def pay(amount: int) -> str:
+        return "paid"
+
+    @function_tool
+    def refund(amount: int) -> str:
+        return "paid back"
+
+    clerk = Agent("clerk", tools=[refund])
+    agent = Agent("a", model=scripted(assistant_message("1")), tools=[search, clerk.as_tool("ask", "Ask.")])
+    agent.handoffs.append(Agent("cashier", tools=[pay]))
+    with pytest.raises(UsageError, match=r"'serch'.*Did you mean 'search'.*'ask', 'pay', 'refund', 'search'"):
+        resumable(agent, session_id="s", store=store, tools={"serch": "read"}).run_sync("hi")
+    with SyncClient.open(store) as client:
+        assert client.latest("s") is None
+    tools = {"search": "read", "pay": "irreversible", "refund": "irreversible"}
+    assert resumable(agent, session_id="s", store=store, tools=tools).run_sync("hi").final_output == "1"
+
+
 # -- tools that were under way, and people -----------------------------------------------------------------------------
 
 

@@ -41,7 +41,7 @@ from pydantic_ai.tools import DeferredToolResults
 from holdfast import Client, Effect, SyncClient, UsageError
 from holdfast.adapters.base import session as sessions
 from holdfast.adapters.base.turn import INTERRUPTED
-from holdfast.errors import ApprovalPendingError, UnfinishedTurnError
+from holdfast.errors import ApprovalPendingError, HoldfastWarning, UnfinishedTurnError
 from holdfast.pydantic_ai import HoldfastDurability, extract, reconstruct, resumable
 from holdfast.transcript import to_transcript
 
@@ -240,6 +240,48 @@ def test_options_that_the_store_decides_are_refused(url):
         agent.run_sync("pay", message_history=[ModelRequest([UserPromptPart("x")])])
     with pytest.raises(UsageError, match="takes an Agent of Pydantic AI"):
         resumable(object(), session_id="s")
+
+
+def test_what_is_changed_in_memory_or_by_others_between_turns(tmp_path: Path):
+    """A model and a user change messages in place, another process rolls back: the store tells the conversation."""
+    seen: list[list[Any]] = []
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        seen.append([part.content for one in messages for part in one.parts])
+        for part in [part for one in messages[:-1] for part in one.parts]:
+            part.content = "changed by the model"
+        return ModelResponse([TextPart(f"answer {len(seen)}")])
+
+    async def main() -> None:
+        async with Client.sqlite(tmp_path / "a.db") as client:
+            agent = resumable(Agent(FunctionModel(answer)), session_id="s", store=client)
+            for number in range(3):
+                result = await agent.run(f"prompt {number + 1}")
+                for part in [part for one in result.all_messages() for part in one.parts]:
+                    part.content = "changed by the user"
+                if number == 0:
+                    first = (await client.latest("s")).checkpoint_id
+            assert seen[2] == ["prompt 1", "answer 1", "prompt 2", "answer 2", "prompt 3"]
+            async with Client.sqlite(tmp_path / "a.db") as another:
+                await another.rollback("s", to=first)
+            await agent.run("prompt 4")
+            assert seen[3] == ["prompt 1", "answer 1", "prompt 4"]
+
+    asyncio.run(main())
+
+
+def test_a_misspelt_tool_is_warned_of(tmp_path: Path):
+    """Only a warning: sub-agents and toolsets may have tools that no one knows at the start of a turn."""
+    agent = Agent(Script("hello").model)
+
+    @agent.tool_plain
+    def search(query: str) -> str:
+        return query
+
+    store = f"sqlite:///{tmp_path}/a.db"
+    with pytest.warns(HoldfastWarning, match=r"'serch'.*Did you mean 'search'"):
+        resumable(agent, session_id="s", store=store, tools={"serch": "read"}).run_sync("hi")
+    resumable(agent, session_id="t", store=store, tools={"search": "read", "archive": "read"}).run_sync("hi")
 
 
 # -- tools -------------------------------------------------------------------------------------------------------------

@@ -41,8 +41,12 @@ class Codec:
         types: TypeRegistry | None = None,
         limits: Limits = _DEFAULT_LIMITS,
         on_unknown_type: OnUnknownType = "raise",
+        *,
+        warns: bool = True,
     ) -> None:
+        """Make a codec. Without `warns`, plain data of unknown types comes back without a warning."""
         self.types = default_types if types is None else types
+        self._warns = warns
         self.limits = limits
         self.on_unknown_type = checked_choice(on_unknown_type)
         self._surely_allowed = min(limits.max_bytes, limits.max_items)  # bytes: each item takes at least one
@@ -153,7 +157,7 @@ class Codec:
         """
         decoder = self._decoder(resolve)
         value = decoder.decode(data)
-        if decoder.met and path is not None:
+        if decoder.met and path is not None and self._warns:
             places = [LocatedValue(value, path)] if isinstance(path, str) else map(LocatedValue, value, path)
             warn_of(decoder.met, places, self.take_apart, path_text)
         return value
@@ -165,7 +169,7 @@ class Codec:
         """
         decoder = self._decoder(None)
         values = decoder.decode_joined(pieces)
-        if decoder.met:
+        if decoder.met and self._warns:
             places = [LocatedValue(value, path, (number,)) for number, value in enumerate(values, start)]
             warn_of(decoder.met, places, self.take_apart, path_text)
         return values
@@ -194,7 +198,7 @@ class Codec:
         """Return the object of a name and parts that `take_apart` gave. Raises and warns as `decode` does."""
         decoder = self._decoder(None)
         value = decoder.rebuild(name, parts)
-        if decoder.met:
+        if decoder.met and self._warns:
             warn_of(decoder.met, [LocatedValue(value, path)], self.take_apart, path_text)
         return value
 

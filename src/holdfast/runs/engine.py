@@ -10,7 +10,7 @@ import functools
 import hashlib
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -43,7 +43,6 @@ from holdfast.format.state.run_journal import (
 from holdfast.format.state.split import ROOTS
 from holdfast.model import ids
 from holdfast.model.approval import DEFAULT_SECONDS, Policy
-from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.effect import EffectRecord
 from holdfast.model.framework import Framework
 from holdfast.model.lease import LeaseTerms
@@ -67,6 +66,18 @@ Beside = Callable[[StoredRecord], list[RowWrite]]
 _UNSAVED = (StoreError, UnsupportedValueError)  # the store could not keep it, or it can't be kept
 
 
+class RunContent(NamedTuple):
+    """What one checkpoint of a run holds, in memory. It is never changed."""
+
+    checksum: bytes  # of the checkpoint: it covers everything that was saved
+    state: Any
+    context: dict[str, Any]
+    journal: list[list[Any]]
+    version: int  # of the journal
+    tools: dict[str, str]
+    tasks: dict[str, dict[str, Any]]
+
+
 @dataclass(slots=True, kw_only=True)
 class RunOptions:
     """The checked arguments of `client.run`."""
@@ -84,12 +95,14 @@ class RunOptions:
     save: Save | None = None  # another way to save than without files
     approval_wait: float | None = 0.0
     approval_seconds: float = DEFAULT_SECONDS
+    known: RunContent | None = None  # used instead of reading, if it is that of the session's head
 
 
 class Unsaved(NamedTuple):
     """The content of one save."""
 
     end: int  # of the journal: records from there on belong to the next save
+    state: Any  # as it was then: a caller may replace it while it is saved
     rows: list[tuple[LedgerEntry, LedgerEntry | None]]
     digest: bytes | None  # of state and context, where the policy is to save changes only
 
@@ -112,6 +125,7 @@ class RunEngine:
         self.tree = b""
         self.checkpoint: bytes | None = None  # the one that was saved last, or that the run was resumed from
         self.resumed = False
+        self._is_migrated = False
         self.task_lists: dict[str, dict[str, Any]] = {}  # name: the summary that checkpoints carry
         self.sites = CallSites()
         self.index = EffectIndex()
@@ -125,6 +139,9 @@ class RunEngine:
         self._saved_at_us = ctx.now_us()
         self._saved_digest: bytes | None = None
         self._saved_lists: dict[str, list[Any]] | None = None  # of the state, for a caller that replaces lists
+        self._extended: dict[str, list[list[Any]]] = {}  # by name: the saved list, and what it was extended to since
+        self._checksum: bytes | None = None  # of the last checkpoint that this run has made
+        self._saved_state: Any = None  # of that checkpoint
         self._session = head.session_key(options.session_id)
         self._turn_key = b"\xfe" + self._session
         self._turn: AbstractAsyncContextManager[object] | None = None
@@ -144,17 +161,51 @@ class RunEngine:
         self.opened_at = (None if line.tip is None else line.tip.id, line.head.sequence)
         if line.tip is None:
             return
-        found = await restoring.loaded(self.ctx, line.tip)
         self.resumed = True
         self.checkpoint = line.tip.id
-        self.state = found.execution_state
-        what = f"checkpoint {found.checkpoint_id}"
-        self.context, self.journal, self.stored_tools = run_journal.from_context(found.agent_context, what)
-        if isinstance(found.tasks, dict):
-            self.task_lists = dict(found.tasks)
-        self._refuse_newer(found, line.tip)
+        known = self.options.known
+        # A checkpoint never changes: an equal checksum means equal content. But a migration may be new.
+        if (
+            known is not None
+            and known.checksum == line.tip.checksum
+            and not state_versions.steps_of(self.ctx, line.tip)
+        ):
+            self._take(known)
+            version = line.tip.state_version
+        else:
+            found = await restoring.loaded(self.ctx, line.tip)
+            self.state, version = found.execution_state, found.state_version or 0
+            what = f"checkpoint {found.checkpoint_id}"
+            self.context, self.journal, self.stored_tools = run_journal.from_context(found.agent_context, what)
+            if isinstance(found.tasks, dict):
+                self.task_lists = dict(found.tasks)
+        self._is_migrated = version != line.tip.state_version
+        self._refuse_newer(version, line.tip)
         self.index = EffectIndex(self.journal)
         self._saved_digest = self._digest() if self.options.autosave.only_changed else None
+
+    def _take(self, known: RunContent) -> None:
+        """Take over the content of a checkpoint; what a run changes is copied."""
+        self.state = known.state
+        self.context = dict(known.context)
+        self.journal = RunJournal(list(known.journal), known.version)
+        self.stored_tools = dict(known.tools)
+        self.task_lists = dict(known.tasks)
+
+    def content(self) -> RunContent | None:
+        """Return the content of the last checkpoint; None if this run has not saved all that it holds.
+
+        The caller has not changed the state since the save, nor anything in it, and never will.
+        """
+        with self.lock:
+            is_saved = len(self.journal) <= self.journal.saved and not self._rows and self.state is self._saved_state
+            if self._checksum is None or not is_saved:
+                return None
+            tools = self.tools or self.stored_tools
+            entries = list(self.journal.entries)
+            return RunContent(
+                self._checksum, self.state, self.context, entries, self.journal.version, tools, self.task_lists
+            )
 
     def declare_lists(self) -> None:
         """Treat a list object of the state as unchanged while it is the same object.
@@ -162,22 +213,39 @@ class RunEngine:
         The caller replaces lists instead of changing them, and saves at once. So a save encodes
         only what is new, and the end of the run has nothing to compare.
         """
+        if self._is_migrated:  # these lists are not those of the last checkpoint: the next save stores all of them
+            self._saved_lists = {}
+            return
         self._own_checkpoint = self.checkpoint
         self._saved_lists = _lists_of(self.state)
+
+    def declare_append(self, name: str, elements: Sequence[Any]) -> list[Any]:
+        """Return a list of the state with further elements, for the next state: its save encodes only these."""
+        known: list[Any] = self.state.get(name, [])
+        line = self._extended.get(name, [])
+        longer = [*known, *elements]
+        self._extended[name] = [*(line if line and line[-1] is known else [known]), longer]
+        return longer
+
+    def extend_lists(self, added: Mapping[str, Sequence[Any]]) -> None:
+        """Append to lists of the state, for a caller that has declared them."""
+        with self.lock:
+            longer = {name: self.declare_append(name, elements) for name, elements in added.items()}
+            self.state = {**self.state, **longer}
 
     @property
     def checkpoint_id(self) -> str | None:
         return None if self.checkpoint is None else ids.to_text(self.checkpoint)
 
-    def _refuse_newer(self, found: Checkpoint, tip: StoredRecord) -> None:
+    def _refuse_newer(self, version: int, tip: StoredRecord) -> None:
         """Raise if a newer program has saved the state, before anything is done with it."""
         options = self.options
         known = state_versions.of_save(self.ctx, self._request())
-        if (found.state_version or 0) > known and tip.header["agent"] == options.agent_id:
+        if version > known and tip.header["agent"] == options.agent_id:
             raise NewerStateError(
-                f"session {options.session_id!r:.60} stands at {found.checkpoint_id}, whose state version is "
-                f"{found.state_version}, and this program knows version {known} of agent {options.agent_id!r:.60}: a "
-                f"newer one has saved it. Run that one, or say state_version={found.state_version} if this program "
+                f"session {options.session_id!r:.60} stands at {ids.to_text(tip.id)}, whose state version is "
+                f"{version}, and this program knows version {known} of agent {options.agent_id!r:.60}: a "
+                f"newer one has saved it. Run that one, or say state_version={version} if this program "
                 "knows it, too. Nothing was changed"
             )
 
@@ -332,7 +400,7 @@ class RunEngine:
 
     def _doubt(self) -> None:
         """Make the next save read what the store has: the outcome of the last one is unknown."""
-        self._is_in_doubt, self._own_checkpoint = True, None
+        self._is_in_doubt, self._own_checkpoint, self._checksum = True, None, None
 
     def _unsaved(self) -> Unsaved | None:
         """Return what a save has to store; None if the policy is to save changes only, and there are none."""
@@ -340,24 +408,25 @@ class RunEngine:
             end = len(self.journal.entries)  # records that are added during a save belong to the next one
             rows = list(self._rows.values())
             digest = self._digest() if self.options.autosave.only_changed else None
+            state = self.state
         is_same = digest is not None and digest == self._saved_digest and self.checkpoint is not None
-        return None if is_same and end == self.journal.saved and not rows else Unsaved(end, rows, digest)
+        return None if is_same and end == self.journal.saved and not rows else Unsaved(end, state, rows, digest)
 
     async def _request_for(self, name: str | None, unsaved: Unsaved) -> SaveRequest:
         """Return a request that appends to the journal of the run's last checkpoint, or else stores all of it."""
         tip = lookup.cached_tip(self.ctx, self._session)
         tools = self.tools or self.stored_tools
         request = self._request()
-        request.execution_state, request.step_name, request.tasks = self.state, name, self.task_lists or None
+        request.execution_state, request.step_name, request.tasks = unsaved.state, name, self.task_lists or None
         request.beside = _ledger_writes(unsaved.rows) if unsaved.rows else None
         entries: list[list[Any]] | None = None
         if tip is not None and tip.tip is not None and self._is_own_tip(tip):
             request.append = {run_journal.PATH: self.journal.entries[self.journal.saved : unsaved.end]}
             request.expect_head = tip.tip.id
-            kept = self._kept_lists(tip)
+            kept = self._kept_lists(tip, unsaved.state)
             if kept:
-                request.execution_state = {name: one for name, one in self.state.items() if name not in kept}
-                request.append |= {(ROOTS[0], name): [] for name in kept}
+                request.execution_state = {name: one for name, one in unsaved.state.items() if name not in kept}
+                request.append |= {(ROOTS[0], name): added for name, added in kept.items()}
         else:
             await self.ctx.logs.reserve(self.ctx.backend)  # now, so that each of the following steps is one commit
             entries = self.journal.entries[: unsaved.end]
@@ -384,20 +453,26 @@ class RunEngine:
         known = remembered.entry if remembered is not None else tip.manifest.list_at(run_journal.PATH)
         return known is not None and known.length == self.journal.saved
 
-    def _kept_lists(self, tip: SessionTip) -> list[str]:
-        """Return the lists of the state that the last checkpoint has, stored element by element."""
-        saved = self._saved_lists or {}
-        return [
-            name
-            for name, one in _lists_of(self.state).items()
-            if saved.get(name) is one and tip.known((ROOTS[0], name))
-        ]
+    def _kept_lists(self, tip: SessionTip, state: Any) -> dict[str, list[Any]]:
+        """Return the lists that the last checkpoint has, stored element by element, with what they have more."""
+        kept = {}
+        for name, one in _lists_of(state).items():
+            saved = (self._saved_lists or {}).get(name)
+            if saved is None or not tip.known((ROOTS[0], name)):
+                continue
+            line = [id(known) for known in self._extended.get(name, ())]
+            if saved is one or (id(saved) in line and id(one) in line):
+                kept[name] = one[len(saved) :]
+        return kept
 
     def _mark_saved(self, unsaved: Unsaved, stored: StoredRecord) -> None:
         with self.lock:
             self.journal.saved = unsaved.end
             if self._saved_lists is not None:
-                self._saved_lists = _lists_of(self.state)
+                self._saved_lists = _lists_of(unsaved.state)
+                for name, line in list(self._extended.items()):
+                    at = next((n for n, one in enumerate(line) if one is self._saved_lists.get(name)), len(line))
+                    self._extended[name] = line[at:]
             for entry, _ in unsaved.rows:
                 if self._rows.get(entry.id, (None,))[0] is entry:
                     del self._rows[entry.id]
@@ -405,7 +480,9 @@ class RunEngine:
             if self.options.autosave.seconds is not None:
                 self._saved_at_us = self.ctx.now_us()
             self._saved_digest = unsaved.digest
-        self.checkpoint = self._own_checkpoint = stored.id
+            self.checkpoint = self._own_checkpoint = stored.id
+            self._checksum = stored.checksum
+            self._saved_state = unsaved.state
 
     async def _settle_rows(self) -> None:
         """Drop the rows that a save of unknown outcome has written after all."""

@@ -69,8 +69,11 @@ class EffectIndex:
         self._lock = threading.Lock()
 
     def _add_all(self, recorded: RunJournal) -> None:
-        self._finished = {path for path in map(_finished_path, recorded) if path is not None}
-        for record in recorded:
+        # Most records are of steps, and a long session has many: no object is made for each of them.
+        self._finished = {f"{entry[0]}/" for entry in recorded.last() if entry[1] == STEP and entry[2] in CARRIED_OUT}
+        others = [JournalRecord(*entry) for entry in recorded.last() if entry[1] != STEP]
+        self._finished |= {path for path in map(_finished_path, others) if path is not None}
+        for record in others:
             if record.kind != EFFECT:
                 continue
             self.on_path.add(record.about[0])

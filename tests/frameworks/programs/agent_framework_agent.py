@@ -153,7 +153,6 @@ def declare_tools(directory: Path) -> dict[str, Effect | str]:
     return {
         "balance": "read",
         "lookup": "read",
-        "spell": "read",
         "pay": Effect("irreversible", key="invoice", probe=find_payment),
         "archive": "idempotent",
     }
@@ -185,7 +184,7 @@ async def main(store: str, directory: Path) -> None:
 
     takes = (lambda: clerk.run("pay the invoice a"), stream, lambda: clerk.run("pay the invoice c"))
     responses = [await until_approved(store, SESSION, take) for take in takes]
-    report = resumable(make_report(directory), session_id=REPORT, store=store, tools=tools)
+    report = resumable(make_report(directory), session_id=REPORT, store=store, tools={"spell": "read"})
     outputs = [
         (await until_approved(store, REPORT, lambda text=text: report.run(text))).get_outputs()
         for text in ("report on x", "report on y")

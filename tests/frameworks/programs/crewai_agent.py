@@ -228,7 +228,8 @@ def main(store: str, directory: Path) -> None:
         insist(store, lambda: office.kickoff({"invoice": "a"})),
         insist(store, lambda: asyncio.run(office.kickoff_async({"invoice": "b"}))),
     ]
-    alone = resumable(payer, session_id="payer", **options).kickoff("pay invoice c")
+    own = {name: declare_tools(directory)[name] for name in ("pay", "archive")}
+    alone = resumable(payer, session_id="payer", store=store, tools=own).kickoff("pay invoice c")
     told = [
         {
             "answer": result.raw,

@@ -6,7 +6,7 @@ from typing import Any
 
 from agent_framework import AgentSession, RawAgent, Workflow, WorkflowCheckpoint
 
-from holdfast.adapters.agent_framework.stored_session import StoredSession
+from holdfast.adapters.agent_framework.stored_session import StoredSession, load_messages, stored_messages
 from holdfast.adapters.agent_framework.values import dump_checkpoint, load_checkpoint
 from holdfast.adapters.base.manual import build_checkpoint, read_state
 from holdfast.errors import UsageError
@@ -42,4 +42,5 @@ def reconstruct(checkpoint: Checkpoint, target: RawAgent | Workflow) -> Any:
         )
     if isinstance(target, Workflow):
         return load_checkpoint(state["checkpoint"])
-    return StoredSession(state, checkpoint.session_id).session
+    messages = stored_messages(state)
+    return StoredSession(state, checkpoint.session_id, stored=messages, loaded=load_messages(messages)).session

@@ -6,9 +6,8 @@ a workflow, and outside a turn it passes every call on.
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -21,11 +20,14 @@ from agent_framework import (
     Content,
     FunctionInvocationContext,
     FunctionMiddleware,
+    HistoryProvider,
     ResponseStream,
 )
 from agent_framework.exceptions import MiddlewareException, UserInputRequiredException
 
 from holdfast.adapters.agent_framework.stored_session import key_of
+from holdfast.adapters.base.known_tools import KnownTools
+from holdfast.adapters.base.message_digests import MessageDigests
 from holdfast.adapters.base.turn import FrameworkTurn
 from holdfast.model.effect import EffectKind
 
@@ -37,18 +39,17 @@ _recording: ContextVar[TurnRecording | None] = ContextVar("holdfast_agent_framew
 class TurnRecording:
     """What the middleware of one turn shares. `place` returns where the turn stands, such as a superstep.
 
-    `known` has the places of the messages before the turn, by their keys.
-    The turn stands for them: to digest them all in each turn would take long.
+    `before` has the messages before the turn.
     """
 
     def __init__(
-        self, turn: FrameworkTurn, *, place: Callable[[], Any] = lambda: None, known: Mapping[int, int] | None = None
+        self, turn: FrameworkTurn, *, place: Callable[[], Any] = lambda: None, before: Sequence[Any] = ()
     ) -> None:
         self.turn = turn
-        self._known = known or {}
+        self.digests = MessageDigests(_dump_message, key_of)
+        self.digests.know(before)
         self.place = place
         self.changed_arguments: dict[str, Mapping[str, Any]] = {}  # by call: those that a person has approved instead
-        self._digests: dict[int, tuple[Any, bytes]] = {}  # with the message, so that its id stays its own
 
     @contextmanager
     def current(self) -> Iterator[None]:
@@ -58,22 +59,6 @@ class TurnRecording:
             yield
         finally:
             _recording.reset(token)
-
-    def digest(self, messages: Sequence[Any]) -> str:
-        """Return a digest of messages; each one's is computed once."""
-        whole = hashlib.sha256()
-        for message in messages:
-            number = self._known.get(key_of(message))
-            if number is not None:
-                whole.update(f"message {number};".encode())
-                continue
-            found = self._digests.get(id(message))
-            if found is None:
-                plain = json.dumps(_without_ids(message.to_dict()), sort_keys=True, default=str)
-                found = (message, hashlib.sha256(plain.encode("utf-8", "surrogatepass")).digest())
-                self._digests[id(message)] = found
-            whole.update(found[1])
-        return whole.hexdigest()
 
 
 def attach(agent: Any) -> None:
@@ -88,13 +73,43 @@ def attach(agent: Any) -> None:
 
 def attach_all(workflow: Any) -> None:
     """Add the middleware to the agents of a workflow, and of the workflows within it."""
+    for agent in agents_of(workflow):
+        attach(agent)
+
+
+def find_tools(agents: Iterable[Any], given: Iterable[Any] = ()) -> KnownTools:
+    """Return the tools of agents, of agents that they use as tools, and those that are `given` to a run."""
+    known, waiting, seen = KnownTools(), list(agents), set[int]()
+    listed = [*given]
+    while waiting:
+        agent = waiting.pop()
+        if id(agent) in seen:
+            continue
+        seen.add(id(agent))
+        if getattr(agent, "workflow", None) is not None:
+            waiting += agents_of(agent.workflow)
+        listed += (getattr(agent, "default_options", None) or {}).get("tools") or ()
+        providers = getattr(agent, "context_providers", None) or ()
+        if getattr(agent, "mcp_tools", None) or not all(isinstance(one, HistoryProvider) for one in providers):
+            known.is_complete = False  # servers and providers are asked during the turn
+        while listed:
+            tool = listed.pop()
+            known.is_complete = known.is_complete and not hasattr(tool, "functions")  # of an MCP server
+            known.add([getattr(tool, "name", None) or getattr(tool, "__name__", tool)])
+            inner = _agent_of_tool(getattr(tool, "func", None))
+            waiting += [] if inner is None else [inner]
+    return known
+
+
+def agents_of(workflow: Any) -> list[Any]:
+    """Return the agents of a workflow, and of the workflows within it."""
+    found = []
     for executor in workflow.get_executors_list():
         inner = getattr(executor, "workflow", None)
-        if inner is not None:
-            attach_all(inner)
+        found += agents_of(inner) if inner is not None else []
         agent = getattr(executor, "agent", None)
-        if agent is not None:
-            attach(agent)
+        found += [agent] if agent is not None else []
+    return found
 
 
 def middleware_of(agent: Any) -> list[Any]:
@@ -183,13 +198,17 @@ def _request(recording: TurnRecording, context: ChatContext) -> dict[str, Any]:
     choice, output = options.get("tool_choice"), options.get("response_format")
     messages = [message for message in context.messages if message.role != "system"]
     return {
-        "messages": recording.digest(messages),
+        "messages": recording.digests.digest(messages),
         "tools": sorted(str(getattr(tool, "name", tool)) for tool in options.get("tools") or ()),
         "tool_choice": choice if isinstance(choice, str) else str(choice),
         "output": output.__name__ if isinstance(output, type) else output,
         "conversation_id": options.get("conversation_id"),
         "place": recording.place(),
     }
+
+
+def _dump_message(message: Any) -> str:
+    return json.dumps(_without_ids(message.to_dict()), sort_keys=True, default=str)
 
 
 def _without_ids(value: Any) -> Any:
@@ -248,15 +267,19 @@ class JournaledFunction(FunctionMiddleware):
 
     def _is_agent(self, recording: TurnRecording, tool: Any, function: Any) -> bool:
         """Return whether a tool runs an agent, whose own calls are recorded then."""
-        if not str(getattr(function, "__qualname__", "")).endswith(_AGENT_TOOL):
-            return False
-        if recording.turn.find_effect(tool.name, function) is not None:
-            return False  # the user wants it recorded as one call
-        names = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-        if "self" not in names:
-            return False
-        attach(names["self"].cell_contents)
+        agent = _agent_of_tool(function)
+        if agent is None or recording.turn.find_effect(tool.name, function) is not None:
+            return False  # or the user wants it recorded as one call
+        attach(agent)
         return True
+
+
+def _agent_of_tool(function: Any) -> Any:
+    """Return the agent that the function of `agent.as_tool(...)` runs; None of another function."""
+    if not str(getattr(function, "__qualname__", "")).endswith(_AGENT_TOOL):
+        return None
+    names = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    return names["self"].cell_contents if "self" in names else None
 
 
 def _dump_result(result: Any) -> Any:

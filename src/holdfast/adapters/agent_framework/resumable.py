@@ -17,12 +17,13 @@ from agent_framework import (
     Workflow,
 )
 
-from holdfast.adapters.agent_framework.middleware import TurnRecording, dump, middleware_of
+from holdfast.adapters.agent_framework.middleware import TurnRecording, dump, find_tools, middleware_of
 from holdfast.adapters.agent_framework.people import arguments_of, ask_about_calls
-from holdfast.adapters.agent_framework.stored_session import StoredSession
+from holdfast.adapters.agent_framework.stored_session import MESSAGES, StoredSession, load_messages, stored_messages
 from holdfast.adapters.agent_framework.workflow import ResumableWorkflow
 from holdfast.adapters.base.event_stream import Emit, stream_turn
 from holdfast.adapters.base.install import warn_if_untested
+from holdfast.adapters.base.loaded_list import LoadedList
 from holdfast.adapters.base.session import ResumableSession, TurnEnd
 from holdfast.adapters.base.turn import FrameworkTurn
 from holdfast.errors import UsageError
@@ -66,7 +67,7 @@ class ResumableChatAgent:
 
     def __init__(self, agent: RawAgent, *, session_id: str, agent_id: str | None = None, **options: Any) -> None:
         self.agent = agent
-        self._last: tuple[str | None, StoredSession] | None = None  # after a turn: its last checkpoint, the session
+        self._messages = LoadedList(load_messages)
         self._session = ResumableSession(
             Framework.AGENT_FRAMEWORK, session_id=session_id, agent_id=agent_id or agent.name or agent.id, **options
         )
@@ -103,37 +104,36 @@ class ResumableChatAgent:
         self, given: list[Message], turn: str | None, options: Mapping[str, Any], emit: Callable[[Any], None] | None
     ) -> tuple[AgentResponse, bool]:
         """Take a turn; return its response, and whether its updates were emitted."""
-        is_streamed, ended = False, list[StoredSession]()
+        is_streamed = False
+        more = options.get("tools") or (options.get("options") or {}).get("tools") or ()
+        listed = list(more) if isinstance(more, Sequence) else [more]
+        self._session.check_tools(lambda: find_tools([self.agent], listed))
 
         async def body(turn_: FrameworkTurn) -> TurnEnd:
             nonlocal is_streamed
             is_streamed = emit is not None
-            stored = self._load(turn_)
-            session, recording = stored.session, TurnRecording(turn_, known=stored.places)
+            stored = StoredSession(
+                turn_.state,
+                self._session.session_id,
+                stored=turn_.stored_list(MESSAGES),
+                loaded=turn_.load_list(MESSAGES, self._messages),
+            )
+            session, recording = stored.session, TurnRecording(turn_, before=stored.messages)
             with recording.current():
                 response = await self._ask(given, session, options, emit)
                 while response.user_input_requests:
                     answers = await _decide(recording, response.user_input_requests)
                     response = await self._ask(answers, session, options, emit)
-            state = stored.dump()
-            ended.append(stored)
-            return TurnEnd(response, dump_response(response, state), state)
+            change = stored.dump()
+            end = len(change.messages) + (len(turn_.stored_list(MESSAGES)) if change.appended else 0)
+            recorded = dump_response(response, change.messages, end)
+            return TurnEnd(response, recorded, change.state, appended=change.appended)
 
         def load(recorded: Mapping[str, Any]) -> AgentResponse:
             return load_response(recorded, self._session.state, options)
 
         plain = [_plain_message(message) for message in given]
-        response = await self._session.take_turn(ENTRY, _input_of(plain), turn, body, load)
-        self._last = (self._session.head, ended[0]) if ended else None
-        return response, is_streamed
-
-    def _load(self, turn: FrameworkTurn) -> StoredSession:
-        """Return the session as the last finished turn left it; the one in memory, if it is that."""
-        last, self._last = self._last, None
-        if last is not None and last[0] == turn.begun_after:
-            last[1].remember(turn.state)
-            return last[1]
-        return StoredSession(turn.state, self._session.session_id)
+        return await self._session.take_turn(ENTRY, _input_of(plain), turn, body, load), is_streamed
 
     async def _ask(
         self,
@@ -169,28 +169,22 @@ async def _decide(recording: TurnRecording, requests: Sequence[Any]) -> list[Mes
 # -- plain data --------------------------------------------------------------------------------------------------------
 
 
-def find_history(state: Mapping[str, Any]) -> list[Any]:
-    """Return the messages of the conversation, which a history provider keeps in the session."""
-    kept = (state.get("session") or {}).get("state") or {}
-    return next((one["messages"] for one in kept.values() if isinstance(one, Mapping) and one.get("messages")), [])
-
-
-def dump_response(response: AgentResponse, state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a response as plain data.
+def dump_response(response: AgentResponse, added: Sequence[Any], end: int) -> dict[str, Any]:
+    """Return a response as plain data. The turn `added` messages to a conversation that has `end` now.
 
     Messages that end the conversation are recorded by their place in it.
     """
     fields = dump(response)
-    count, history = len(response.messages), find_history(state)
-    is_last = 0 < count <= len(history) and history[len(history) - count :] == fields["messages"]
-    return {**fields, "messages": None, "first": len(history) - count, "count": count} if is_last else fields
+    count = len(response.messages)
+    is_last = 0 < count <= len(added) and list(added[len(added) - count :]) == fields["messages"]
+    return {**fields, "messages": None, "first": end - count, "count": count} if is_last else fields
 
 
 def load_response(recorded: Mapping[str, Any], state: Mapping[str, Any], options: Mapping[str, Any]) -> AgentResponse:
     fields = dict(recorded)
     first, count = fields.pop("first", 0), fields.pop("count", 0)
     if fields.get("messages") is None:
-        fields["messages"] = find_history(state)[first : first + count]
+        fields["messages"] = stored_messages(state)[first : first + count]
     response = AgentResponse.from_dict(fields)
     chosen = (options.get("options") or {}).get("response_format")
     if chosen is not None:

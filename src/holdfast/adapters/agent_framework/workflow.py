@@ -6,12 +6,13 @@ cut off runs again, with the recorded model and tool calls of its agents.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from agent_framework import ResponseStream, Workflow, WorkflowCheckpoint, WorkflowEvent, WorkflowRunResult
 
-from holdfast.adapters.agent_framework.middleware import TurnRecording, attach_all
+from holdfast.adapters.agent_framework.middleware import TurnRecording, agents_of, attach_all, find_tools
 from holdfast.adapters.agent_framework.people import answer_requests
 from holdfast.adapters.agent_framework.values import dump_checkpoint, dump_value, load_checkpoint, load_value
 from holdfast.adapters.base.event_stream import Emit, stream_turn
@@ -21,7 +22,8 @@ from holdfast.errors import UsageError
 from holdfast.model.framework import Framework
 
 ENTRY = "run"
-_RECORDED = ("output", "intermediate", "status")  # kinds of events that a finished turn returns
+_OUTPUTS = ("output", "intermediate")
+_RECORDED = (*_OUTPUTS, "status")  # kinds of events that a finished turn returns
 
 
 class ResumableWorkflow:
@@ -68,19 +70,26 @@ class ResumableWorkflow:
         self, message: Any, turn: str | None, options: Mapping[str, Any], emit: Callable[[Any], None] | None
     ) -> WorkflowRunResult:
         attach_all(self.workflow)
+        self._session.check_tools(lambda: find_tools(agents_of(self.workflow)))
         is_streamed = False
 
         async def body(turn_: FrameworkTurn) -> TurnEnd:
             nonlocal is_streamed
             is_streamed = True
             storage = TurnStorage(turn_)
+            before = [_load_event(one) for one in storage.outputs]
+            if emit is not None:
+                for event in before:
+                    emit(event)
             recording = TurnRecording(turn_, place=lambda: self.workflow._runner._iteration)
-            with recording.current():
-                last = events = await self._follow(message, storage, options, emit)
+            with recording.current(), storage.collecting(self.workflow):
+                last = await self._follow(message, storage, options, emit)
+                events = [*before, *last]
                 while requests := [event for event in last if event.type == "request_info"]:
                     responses = await answer_requests(recording, requests)
+                    storage.outputs.clear()
                     last = await self._consume({**options, "responses": responses, "checkpoint_storage": storage}, emit)
-                    events = [*events, *last]
+                    events = last
             final = await self.workflow._runner.build_checkpoint()
             recorded = [_dump_event(event) for event in events if event.type in _RECORDED]
             return TurnEnd(_result_of(events), {"events": recorded}, {"checkpoint": dump_checkpoint(final)})
@@ -123,13 +132,37 @@ class ResumableWorkflow:
 
 
 class TurnStorage:
-    """A checkpoint storage of the framework that saves into the turn that is under way."""
+    """A checkpoint storage of the framework that saves into the turn that is under way.
+
+    A checkpoint does not have what the workflow has put out so far, so `outputs` is saved with it:
+    a superstep that is finished does not put it out again. After an answer of a person they begin
+    again, as those of the framework's own `run(responses=...)` do.
+    """
 
     def __init__(self, turn: FrameworkTurn) -> None:
         self.turn = turn
+        is_cut_off = turn.state.get("of") == turn.key and not turn.state["checkpoint"]["pending_request_info_events"]
+        self.outputs: list[Any] = turn.state.get("outputs", []) if is_cut_off else []
+
+    @contextmanager
+    def collecting(self, workflow: Workflow) -> Iterator[None]:
+        """Collect what the workflow puts out. No entry point of it tells that before its run is over."""
+        context = workflow._runner.context
+        add = context.add_event
+
+        async def add_event(event: Any) -> None:
+            if event.type in _OUTPUTS:
+                self.outputs.append(_dump_event(event))
+            await add(event)
+
+        context.add_event = add_event
+        try:
+            yield
+        finally:
+            del context.add_event
 
     async def save(self, checkpoint: WorkflowCheckpoint) -> str:
-        state = {"checkpoint": dump_checkpoint(checkpoint), "of": self.turn.key}
+        state = {"checkpoint": dump_checkpoint(checkpoint), "outputs": list(self.outputs), "of": self.turn.key}
         await self.turn.save_state(f"superstep {checkpoint.iteration_count}", state)
         return str(checkpoint.checkpoint_id)
 

@@ -23,13 +23,20 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import StaticWorkbench, Workbench
 
-from holdfast.adapters.autogen.model import JournaledClient, MessageDigests, TurnStoppedError
+from holdfast.adapters.autogen.model import JournaledClient, TurnStoppedError
 from holdfast.adapters.autogen.people import ask_person, record_approval, record_input
-from holdfast.adapters.autogen.tools import JournaledCodeExecutor, JournaledWorkbench
+from holdfast.adapters.autogen.tools import EXECUTE_CODE, JournaledCodeExecutor, JournaledWorkbench
+from holdfast.adapters.base.known_tools import KnownTools
+from holdfast.adapters.base.message_digests import MessageDigests
 from holdfast.adapters.base.turn import FrameworkTurn
 from holdfast.errors import UsageError
 
 _REPLACED = (ChatCompletionClient, Workbench, CodeExecutor)
+
+
+def dump_message(message: Any) -> str:
+    """Return a message of a request as a text."""
+    return str(message.model_dump_json())
 
 
 class TeamJournal:
@@ -39,11 +46,12 @@ class TeamJournal:
         self.target = target
         self.turn: FrameworkTurn | None = None
         self.is_stopped = False  # the caller has cancelled the turn
-        self.digests = MessageDigests()
+        self.digests = MessageDigests(dump_message)
         self.loaded: list[Any] = []  # of a single agent: the messages of its model context before the turn
         self.is_shared = False  # whether the conversation tells what these are
         self.teams: list[BaseGroupChat] = []
         self.beside: dict[str, Any] = {}  # by name: what has a state that the target's own state lacks
+        self.tools = KnownTools()  # of all agents
         self._replaced: list[tuple[Any, str, Any]] = []
         self._seen: set[int] = set()
 
@@ -51,7 +59,7 @@ class TeamJournal:
     def recording(self, turn: FrameworkTurn) -> Iterator[None]:
         """Record the calls of the target while the context is open."""
         self.turn, self.is_stopped = turn, False
-        self.digests = MessageDigests()
+        self.digests = MessageDigests(dump_message)
         logger = logging.getLogger(ROOT_LOGGER_NAME)
         logger.addFilter(self._is_news)
         try:
@@ -66,9 +74,15 @@ class TeamJournal:
                 holder, name, original = self._replaced.pop()
                 setattr(holder, name, original)
 
+    def find_tools(self) -> KnownTools:
+        """Return the tools of all agents of the target."""
+        self.find_agents()
+        return self.tools
+
     def find_agents(self) -> None:
         """Find all agents and teams of the target. During a turn, replace what they reach the world with."""
         self.teams, self.beside, self._seen = [], {}, set()
+        self.tools = KnownTools()
         self._visit(self.target, str(self.target.name))
 
     # -- agents --------------------------------------------------------------------------------------------------------
@@ -78,6 +92,8 @@ class TeamJournal:
         if id(agent) in self._seen:
             return
         self._seen.add(id(agent))
+        if not type(agent).__module__.startswith(("autogen_agentchat.", "autogen_ext.")):
+            self.tools.is_complete = False  # an agent of the user's own, which may get tools as it likes
         if isinstance(agent, BaseGroupChat):
             self.teams.append(agent)
         elif isinstance(agent, UserProxyAgent):
@@ -105,6 +121,7 @@ class TeamJournal:
             self._visit_tools(value, path)
             return JournaledWorkbench(value, self)
         if isinstance(value, CodeExecutor):
+            self.tools.add([EXECUTE_CODE])
             return JournaledCodeExecutor(value, self)
         if isinstance(value, ChatAgent | Team):
             self._visit(value, f"{path}/{value.name}")
@@ -115,7 +132,12 @@ class TeamJournal:
 
     def _visit_tools(self, workbench: Workbench, path: str) -> None:
         """Visit agents that are used as tools. No state of a team has theirs."""
-        for tool in workbench._tools if isinstance(workbench, StaticWorkbench) else ():
+        if not isinstance(workbench, StaticWorkbench):
+            self.tools.is_complete = False
+            return
+        self.tools.add(tool.name for tool in workbench._tools)
+        self.tools.add(workbench._override_name_to_original)
+        for tool in workbench._tools:
             if isinstance(tool, TaskRunnerTool):
                 self.beside[f"{path}/{tool.name}"] = tool._task_runner
                 self._visit(tool._task_runner, f"{path}/{tool.name}")

@@ -17,7 +17,7 @@ async def extract(target: Any, *, agent_id: str, session_id: str, context: Any =
     """Return the state of an agent or team that is not running, for `client.save_checkpoint`."""
     journal = TeamJournal(target)
     journal.find_agents()
-    state = await save_state(journal, [])
+    state = {"messages": [], **await save_state(journal, [], [])}
     return build_checkpoint(Framework.AUTOGEN, state, agent_id=agent_id, session_id=session_id, context=context)
 
 

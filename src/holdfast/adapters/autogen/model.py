@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,27 +23,6 @@ def dump_answer(answer: CreateResult) -> dict[str, Any]:
 
 def load_answer(recorded: Mapping[str, Any]) -> CreateResult:
     return CreateResult.model_validate(recorded)
-
-
-class MessageDigests:
-    """Digests of messages, each computed once: an agent sends the same objects with every request."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[Any, bytes]] = {}  # with the message, so that its id stays its own
-
-    def know(self, message: Any, place: int) -> None:
-        """Let the place of a message before the turn stand for it: the turn stands for the conversation."""
-        self._known[id(message)] = (message, f"message {place};".encode())
-
-    def digest(self, messages: Sequence[Any]) -> str:
-        whole = hashlib.sha256()
-        for message in messages:
-            found = self._known.get(id(message))
-            if found is None:
-                found = (message, hashlib.sha256(message.model_dump_json().encode("utf-8", "surrogatepass")).digest())
-                self._known[id(message)] = found
-            whole.update(found[1])
-        return whole.hexdigest()
 
 
 class JournaledClient(ChatCompletionClient):

@@ -15,6 +15,7 @@ from autogen_agentchat.teams import BaseGroupChat
 from autogen_core import CancellationToken
 
 from holdfast.adapters.autogen.journal import TeamJournal
+from holdfast.adapters.autogen.shared_messages import share_context
 from holdfast.adapters.autogen.state import dump_message, load_messages, load_state, save_state
 from holdfast.adapters.base.event_stream import Emit, stream_turn
 from holdfast.adapters.base.install import warn_if_untested
@@ -62,7 +63,6 @@ class ResumableTarget:
         self.target = target
         self._journal = TeamJournal(target)
         self._first: Mapping[str, Any] | None = None  # the target's state before its first turn here
-        self._saved_at: str | None = None  # the checkpoint that the last turn ended with, if it was finished
         self._session = ResumableSession(
             Framework.AUTOGEN, session_id=session_id, agent_id=agent_id or target.name, **options
         )
@@ -121,6 +121,7 @@ class ResumableTarget:
     ) -> tuple[TaskResult, bool]:
         """Take a turn; return its result, and whether its messages were emitted."""
         is_streamed = False
+        self._session.check_tools(self._journal.find_tools)
 
         async def body(turn_: FrameworkTurn) -> TurnEnd:
             nonlocal is_streamed
@@ -128,11 +129,11 @@ class ResumableTarget:
             with self._journal.recording(turn_):
                 await self._load(turn_)
                 result = await self._follow(messages, cancellation_token, emit)
-                known = turn_.state.get("messages", [])
                 added = [dump_message(message) for message in result.messages]
-                state = await save_state(self._journal, [*known, *added], len(added))
-                about = {"first": len(known), "count": len(added), "stop_reason": result.stop_reason}
-                return TurnEnd(result, about, state)
+                state = await save_state(self._journal, turn_.state.get("messages", []), added)
+                first = len(turn_.stored_list("messages"))
+                about = {"first": first, "count": len(added), "stop_reason": result.stop_reason}
+                return TurnEnd(result, about, state, {"messages": added})
 
         def load(recorded: Mapping[str, Any]) -> TaskResult:
             first, count = recorded["first"], recorded["count"]
@@ -140,17 +141,16 @@ class ResumableTarget:
             return TaskResult(messages=found, stop_reason=recorded["stop_reason"])
 
         result = await self._session.take_turn(ENTRY, _given(task), turn, body, load)
-        self._saved_at = self._session.head
         return result, is_streamed
 
     async def _load(self, turn: FrameworkTurn) -> None:
         """Bring the target to where the last finished turn left it, whatever became of it since."""
         if self._first is None:
-            self._first = await save_state(self._journal, [])
-        known, self._saved_at = self._saved_at, None
-        is_current = known is not None and known == turn.begun_after
+            self._first = {"messages": [], **await save_state(self._journal, [], [])}
         state = turn.state if "native" in turn.state else self._first
-        await load_state(self._journal, state, is_current=is_current)
+        if isinstance(self.target, BaseGroupChat):
+            state = share_context(state, self._first)
+        await load_state(self._journal, state)
 
     async def _follow(
         self, messages: list[BaseChatMessage], outer: CancellationToken | None, emit: Callable[[Any], None]

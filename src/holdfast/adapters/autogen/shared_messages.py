@@ -32,6 +32,26 @@ def restore_shared(native: Mapping[str, Any], messages: Messages, name: str) -> 
     return _changed(native, messages, name, restore)
 
 
+def share_context(state: Mapping[str, Any], first: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a state that a team can load, of one whose conversation came from another framework.
+
+    That has the model context of one agent. Each agent of the team gets it: `first` is the team's own
+    state before its first turn.
+    """
+    given = state["native"]
+    if "agent_states" in given or _CONTEXT not in given:
+        return state
+    agents = {name: _with_context(one, given[_CONTEXT]) for name, one in first["native"]["agent_states"].items()}
+    return {**state, "native": {**first["native"], "agent_states": agents}}
+
+
+def _with_context(native: Any, context: Any) -> Any:
+    inner = native.get("agent_state") if isinstance(native, Mapping) else None
+    if not isinstance(inner, Mapping) or _CONTEXT not in inner:
+        return native
+    return {**native, "agent_state": {**inner, _CONTEXT: context}}
+
+
 def is_told(context: Messages, messages: Messages, name: str) -> bool:
     """Return whether messages of an agent's context are what these messages of the conversation tell."""
     return _is_same(context, list(_context_of(messages, name)))

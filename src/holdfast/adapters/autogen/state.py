@@ -37,31 +37,28 @@ def load_messages(target: Any, messages: Sequence[Mapping[str, Any]]) -> list[An
     return [factory.create(message) for message in messages]
 
 
-async def save_state(journal: TeamJournal, messages: list[dict[str, Any]], added: int = 0) -> dict[str, Any]:
-    """Return the state; the last `added` messages are those of the turn."""
-    native = await _save_context(journal, messages[len(messages) - added :])
+async def save_state(journal: TeamJournal, before: list[dict[str, Any]], added: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the state without `messages`, which are those before the turn and those that it added."""
+    native = await _save_context(journal, added)
     if native is None:
-        native = drop_shared(await journal.target.save_state(), messages, journal.target.name)
-    state = {"messages": messages, "native": native}
+        native = drop_shared(await journal.target.save_state(), [*before, *added], journal.target.name)
+    state = {"native": native}
     if journal.beside:
         state["beside"] = {name: dict(await one.save_state()) for name, one in journal.beside.items()}
     return state
 
 
-async def load_state(journal: TeamJournal, state: Mapping[str, Any], *, is_current: bool = False) -> None:
-    """Load a state; if it `is_current`, the one that was saved last here, keep what is unchanged."""
+async def load_state(journal: TeamJournal, state: Mapping[str, Any]) -> None:
     for team in journal.teams:  # a run that was cut off leaves counts in the condition, which no state has
         if team._termination_condition is not None:
             await team._termination_condition.reset()
+    await journal.target.load_state(restore_shared(state["native"], state["messages"], journal.target.name))
     context = _plain_context(journal.target)
-    if not is_current or context is None or not _is_unchanged(context, journal.loaded):
-        await journal.target.load_state(restore_shared(state["native"], state["messages"], journal.target.name))
     if context is not None:
         journal.loaded = list(context._messages)
         kept = state["native"].get("llm_context", {}).get("messages")
         journal.is_shared = isinstance(kept, int) or not kept
-        for place, message in enumerate(journal.loaded):
-            journal.digests.know(message, place)
+        journal.digests.know(journal.loaded)
     for name, saved in state.get("beside", {}).items():
         if name in journal.beside:
             await journal.beside[name].load_state(saved)
@@ -86,12 +83,7 @@ async def _save_context(journal: TeamJournal, added: list[dict[str, Any]]) -> di
     finally:
         context._messages = messages
     native["llm_context"] = {**native["llm_context"], "messages": len(messages)}
-    journal.loaded = list(messages)
     return native
-
-
-def _is_unchanged(context: Any, messages: list[Any]) -> bool:
-    return len(context._messages) == len(messages) and all(map(operator.is_, context._messages, messages))
 
 
 def _plain_context(target: Any) -> Any:

@@ -11,31 +11,43 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from holdfast.adapters.base.known_tools import KnownTools, check_declared
+from holdfast.adapters.base.state_copy import StateCopy, restored_elements, state_as_restored
 from holdfast.adapters.base.store_access import check_store, is_client, open_client
 from holdfast.adapters.base.turn import FrameworkTurn, digest, step_name
-from holdfast.backends.bridge.step import run_inline
+from holdfast.backends.bridge.step import run_inline, run_inline_context
 from holdfast.errors import UnfinishedTurnError, UsageError
 from holdfast.model.framework import Framework
 from holdfast.model.tool_effect import Effect, declared_effects
+from holdfast.operations import validate
+from holdfast.runs.engine import RunContent, RunOptions
 
 TURN = "turn"
 """The key of a session's state that has the turn which is not finished."""
 LONGEST_INPUT = 60
+KEEP_STATE = True
+"""Whether a session keeps the state of its last turn in memory, to spare the next one reading it."""
 _finished: Counter[tuple[str, str, str]] = Counter()  # by store, session and input: turns of this process
 _finished_lock = threading.Lock()
 
 
 class TurnEnd(NamedTuple):
-    """The end of a turn: the framework's result, the same as plain data, and the adapter's new state."""
+    """The end of a turn: the framework's result, the same as plain data, and the adapter's new state.
+
+    `appended` has the new elements of lists that are not in `state`: those of the state before the
+    turn, which are as they were, and longer. So their save takes no longer in a long conversation.
+    """
 
     result: Any
     recorded: Any
     state: Mapping[str, Any]
+    appended: Mapping[str, Sequence[Any]] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -73,9 +85,16 @@ class ResumableSession:
         self._workspace = workspace
         self._tools = declared_effects(tools)
         self._is_async = is_async
+        self._known: RunContent | None = None  # of the last turn that was finished here, to spare the next one reading
         self.state: Mapping[str, Any] = {}  # the adapter's, for `load`
         self.head: str | None = None  # the last checkpoint of the last turn that was finished here
+        self.location = ""  # of the store, once it was opened
         check_store(store, is_async=is_async)
+
+    def check_tools(self, find: Callable[[], KnownTools]) -> None:
+        """Raise `UsageError` if `tools=` declares a tool that the agent does not have."""
+        if self._tools:
+            check_declared(self._tools, find())
 
     # -- turns ---------------------------------------------------------------------------------------------------------
 
@@ -106,21 +125,24 @@ class ResumableSession:
         return run_inline(self.take_turn(entry, given, turn, plainly, load))
 
     @asynccontextmanager
-    async def open_turn(self, entry: str, given: Any, turn: str | None) -> AsyncIterator[OpenTurn]:
+    async def open_turn(
+        self, entry: str, given: Any, turn: str | None, *, saves_start: bool = True
+    ) -> AsyncIterator[OpenTurn]:
         """Open a turn for entry points that are context managers themselves.
 
         The caller runs the turn within the block and sets `end`. Without an end, the turn stays
-        unfinished: the same call continues it.
+        unfinished: the same call continues it. With `saves_start=False`, the start of the turn is
+        saved together with the first thing that is recorded in it.
         """
         async with self._open() as client:
-            key, counted = self._key_of(client, entry, given, turn)
+            key, counted = self._key_of(entry, given, turn)
             async with self._open_run(client) as run:
                 found = run.find_result(step_name(entry), key=key)
                 if found is not None:
-                    self.state = _state_of_adapter(run)
+                    self.state = StateCopy(_state_of_adapter(run), run._core.ctx.codec)
                     yield OpenTurn(recorded=found.result)
                 else:
-                    begun = await self._begin(run, client, entry, given, key)
+                    begun = await self._begin(run, client, entry, given, key, saves_start)
                     opened = OpenTurn(turn=begun)
                     try:
                         yield opened
@@ -132,13 +154,20 @@ class ResumableSession:
                         raise begun.ended_by
                     if opened.end is None:
                         return
-                    run.state = _lists_last({**opened.end.state, TURN: None})
+                    run.state = _next_state(run, opened.end)
                     await begun.finish(entry, opened.end.recorded)
+                    self._known = run._core.content()
                     self.head = run.checkpoint_id
         with _finished_lock:
             _finished[counted] += 1
 
-    async def _begin(self, run: Any, client: Any, entry: str, given: Any, key: str) -> FrameworkTurn:
+    @contextmanager
+    def open_turn_sync(self, entry: str, given: Any, turn: str | None) -> Iterator[OpenTurn]:
+        """`open_turn` for frameworks that block."""
+        with run_inline_context(self.open_turn(entry, given, turn)) as opened:
+            yield opened
+
+    async def _begin(self, run: Any, client: Any, entry: str, given: Any, key: str, saves_start: bool) -> FrameworkTurn:
         """Record the start of a turn, unless an earlier life has; return the turn."""
         unfinished = run.state.get(TURN) if isinstance(run.state, dict) else None
         _refuse_unfinished(unfinished, key, given, self.session_id)
@@ -147,23 +176,36 @@ class ResumableSession:
             first = len(run._core.journal)
             about = {"id": key, "input": given, "entry": entry, "before": run.checkpoint_id, "first_record": first}
             run.state = _lists_last({**known, TURN: about})
-            await _saved(run.save(step_name(f"{entry} started")))
+            if saves_start:
+                await _saved(run.save(step_name(f"{entry} started")))
         turn = FrameworkTurn(run, client, key, known, self._tools)
         turn.begun_after = about["before"] if unfinished is None else None
         return turn
 
-    def _key_of(self, client: Any, entry: str, given: Any, turn: str | None) -> tuple[str, tuple[str, str, str]]:
+    def _key_of(self, entry: str, given: Any, turn: str | None) -> tuple[str, tuple[str, str, str]]:
         """Return the turn's key, and what its finished calls are counted under."""
         if turn is not None and (not isinstance(turn, str) or not turn):
             raise UsageError(
                 f"turn is {turn!r:.60}: it must be a text that identifies the turn, such as a message's id"
             )
         text = f"turn={turn}" if turn is not None else digest([entry, given])
-        counted = (str(client._ctx.backend.capabilities.location), self.session_id, text)
+        counted = (self.location, self.session_id, text)
         if turn is not None:
             return text, counted
         with _finished_lock:
             return f"{text}#{_finished[counted]}", counted
+
+    async def load_state(self) -> dict[str, Any]:
+        """Return the adapter's state as the session has it now, also in the middle of a turn."""
+        async with self._open() as client:
+            head = await _saved(client.latest(self.session_id))
+        return {} if head is None else _without_turn(head.execution_state)
+
+    async def append_to_state(self, name: str, added: Mapping[str, Sequence[Any]]) -> None:
+        """Append to lists of the adapter's state, between turns."""
+        async with self._open() as client, self._open_run(client) as run:
+            run._core.extend_lists(added)
+            await _saved(run.save(step_name(name)))
 
     # -- the store -----------------------------------------------------------------------------------------------------
 
@@ -171,9 +213,11 @@ class ResumableSession:
     async def _open(self) -> AsyncIterator[Any]:
         """Open the store for one turn; a client that was given is used as it is."""
         if is_client(self._store):
+            self.location = str(self._store._ctx.backend.capabilities.location)
             yield self._store
             return
         client = open_client(self._store, is_async=self._is_async)
+        self.location = str(client._ctx.backend.capabilities.location)
         try:
             yield client
         finally:
@@ -181,23 +225,50 @@ class ResumableSession:
 
     @asynccontextmanager
     async def _open_run(self, client: Any) -> AsyncIterator[Any]:
-        opened = client.run(
-            self.session_id, agent_id=self.agent_id, framework=self.framework, workspace=self._workspace
+        core = client if self._is_async else client._client
+        options = RunOptions(
+            session_id=validate.name("session_id", self.session_id),
+            agent_id=validate.name("agent_id", self.agent_id),
+            framework=self.framework,
+            save=None if self._workspace is None else core._open_workspace(self._workspace).save,
+            known=self._known if KEEP_STATE else None,
         )
+        opened = core._acquire_run(options)
         if self._is_async:
             async with opened as run:
                 run._core.declare_lists()
                 yield run
         else:
-            with opened as run:
+            with await opened.acquire_sync() as run:
                 run._core.declare_lists()
                 yield run
 
 
 def _state_of_adapter(run: Any) -> dict[str, Any]:
     """Return what the last finished turn left, without what the base keeps in the same state."""
-    state = run.state if isinstance(run.state, dict) else {}
-    return {name: value for name, value in state.items() if name != TURN}
+    return _without_turn(run.state)
+
+
+def _without_turn(state: Any) -> dict[str, Any]:
+    return {name: value for name, value in state.items() if name != TURN} if isinstance(state, dict) else {}
+
+
+def _next_state(run: Any, end: TurnEnd) -> dict[str, Any]:
+    """Return the state that a turn leaves; the adapter and the framework have no part of it.
+
+    Elements that lists had before the turn are those that were restored: only adapters' copies of
+    them were handed out.
+    """
+    codec = run._core.ctx.codec
+    state = {**state_as_restored(end.state, codec), TURN: None}
+    for name, elements in end.appended.items():
+        before = run.state.get(name)
+        path = f"execution_state.{name}"
+        if type(before) is list:
+            state[name] = run._core.declare_append(name, restored_elements(elements, codec, path, len(before)))
+        else:
+            state[name] = restored_elements(elements, codec, path)
+    return _lists_last(state)
 
 
 def _lists_last(state: Mapping[str, Any]) -> dict[str, Any]:

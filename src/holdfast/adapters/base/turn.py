@@ -22,11 +22,13 @@ import json
 import secrets
 import threading
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from holdfast.adapters.base.loaded_list import LoadedList
+from holdfast.adapters.base.state_copy import StateCopy
 from holdfast.errors import (
     ApprovalRejectedError,
     EffectBlockedError,
@@ -61,6 +63,13 @@ class TurnEndedError(BaseException):
     """
 
 
+class CallPausedError(BaseException):
+    """Raised by a tool call that has stopped at a question to a person: the call is made again.
+
+    It is no failure of the tool, and no interruption: the tool itself has given up, at a known place.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class ApprovalAnswer:
     """A person's answer to a question of the framework."""
@@ -75,21 +84,22 @@ class ModelCall(NamedTuple):
     """A model call that is open: its recorded answer, or None, and what records one."""
 
     answer: Any
-    record: Callable[[Any], Awaitable[None]]
+    record: Callable[[Any], Coroutine[Any, Any, None]]
 
 
 class FrameworkTurn:
     """A turn that is under way: what the adapter asks instead of the model and the tools.
 
-    `state` is the adapter's own, as the last finished turn left it; `key` identifies the turn; `client`
-    is the store's.
+    `state` is the adapter's own, as the last finished turn left it: a copy, which may be changed and
+    handed out. `key` identifies the turn; `client` is the store's.
     """
 
     def __init__(
         self, run: Run | SyncRun, client: Any, key: str, state: Mapping[str, Any], tools: Mapping[str, Effect]
     ) -> None:
         self.key = key
-        self.state = dict(state)
+        self.state = StateCopy(state, run._core.ctx.codec)
+        self._restored = state
         self.ended_by: HoldfastError | None = None
         self.begun_after: str | None = None  # the checkpoint before a turn that was begun in this life
         self._run = run
@@ -99,6 +109,34 @@ class FrameworkTurn:
         self._counted: Counter[str] = Counter()
         self._given_back: defaultdict[str, list[str]] = defaultdict(list)
         self._lock = threading.Lock()
+        self._parent: FrameworkTurn | None = None
+
+    @property
+    def session_id(self) -> str:
+        return self._run.session_id
+
+    @property
+    def is_start_saved(self) -> bool:
+        """Whether the store has the start of the turn (`open_turn(..., saves_start=False)`)."""
+        return self._run.checkpoint_id != self.begun_after
+
+    def open_part(self, name: str) -> FrameworkTurn:
+        """Return a part of the turn that counts its calls on its own, for frameworks that run parts again.
+
+        The next run of the part finds the calls of the last one, whatever other parts do meanwhile.
+        """
+        part = FrameworkTurn(self._run, self.client, f"{self.key}/{name}", self.state, self._tools)
+        part._life, part._parent = self._life, self
+        return part
+
+    def stored_list(self, name: str) -> Sequence[Any]:
+        """Return a list as the state had it before the turn. It must neither be changed nor handed out."""
+        found = self._restored.get(name)
+        return found if isinstance(found, list) else ()
+
+    def load_list(self, name: str, loaded: LoadedList) -> list[Any]:
+        """Return a list of the state before the turn as objects of the framework, which may be handed out."""
+        return loaded.take(self.stored_list(name), self._run._core.ctx.codec)
 
     # -- the model -----------------------------------------------------------------------------------------------------
 
@@ -185,7 +223,8 @@ class FrameworkTurn:
         it is a coroutine function. `function` is the tool's own, which may carry a declaration.
         `answer` makes a result of a text, for calls that were not made or have an unknown outcome.
         `failed` makes a result of a failure of an effect, or raises it. The result is recorded, so
-        that the model reads the same in every life.
+        that the model reads the same in every life. A call of an undeclared tool that raises
+        `CallPausedError` is made again by the next life.
         """
         self._refuse_if_ended()
         declared = self.find_effect(tool, function)
@@ -204,13 +243,23 @@ class FrameworkTurn:
                     if failed is None or (isinstance(error, HoldfastError) and not isinstance(error, _TOOL_FAILURES)):
                         raise
                     result = await _result(failed(error))
+                    # The model reads this failure. A further call of the effect is another try, in every life.
+                    self._run._core.reopen_failures(error)
                     await self._record(step_name(f"{tool} failed"), failure, result)
                     return result
             key = self._call_key("tool", tool, call_id or arguments)
+            attempt = key  # of an undeclared tool: a call that has paused begins another one
             if declared is None:
-                call = await self._once_started(tool, call, key, answer)
+                while self._run.find_result(step_name(f"{tool} paused"), key=attempt) is not None:
+                    attempt = f"{attempt}:again"
+                call = await self._once_started(tool, call, attempt, answer)
             made = self._wrapped(call, "result", arguments, tool=tool, id=call_id)
-            return (await _result(self._run.step(step_name(tool), made, key=key, raises=raises)))["result"]
+            try:
+                return (await _result(self._run.step(step_name(tool), made, key=key, raises=raises)))["result"]
+            except CallPausedError:
+                if declared is None:
+                    await self._record(step_name(f"{tool} paused"), attempt, self._life)
+                raise
         except _TOOL_FAILURES:
             raise
         except ApprovalRejectedError as error:
@@ -243,9 +292,13 @@ class FrameworkTurn:
         self, tool: str, call: Callable[..., Any], key: str, answer: Callable[[str], Any]
     ) -> Callable[..., Any]:
         """Record that the call is started; return the call, or the answer if an earlier life has started it."""
+        return call if await self.start_call(tool, key) else self._constant(answer(INTERRUPTED))
+
+    async def start_call(self, tool: str, key: str) -> bool:
+        """Record that a call is started; return False if an earlier life has started it."""
         name = step_name(f"{tool} started")
         life = await _result(self._run.step(name, self._constant(self._life), key=key))
-        return call if life == self._life else self._constant(answer(INTERRUPTED))
+        return bool(life == self._life)
 
     # -- people --------------------------------------------------------------------------------------------------------
 
@@ -261,25 +314,37 @@ class FrameworkTurn:
         return answer
 
     async def request_approvals(
-        self, calls: Sequence[tuple[str, Mapping[str, Any], str]], *, approvers: str | None = None
+        self,
+        calls: Sequence[tuple[str, Mapping[str, Any], str]],
+        *,
+        approvers: str | None = None,
+        summaries: Sequence[str | None] = (),
     ) -> list[ApprovalAnswer]:
         """Return people's answers to questions about several calls: tool, arguments and id of each.
 
-        All of them wait at the same time.
+        All of them wait at the same time. `summaries` has a text for people to each call.
         """
         self._refuse_if_ended()
         keyed = [(self._call_key("approval", tool, id_), tool, arguments) for tool, arguments, id_ in calls]
         client, session = self.client, self._run.session_id
+        texts = summaries or [None] * len(keyed)
         try:
             asked = [
-                await _result(client.request_approval(session, tool, arguments, key=key, approvers=approvers))
+                await _result(
+                    client.request_approval(session, tool, arguments, key=key, approvers=approvers, summary=text)
+                )
                 if self._run.find_result("approval", key=key) is None
                 else None
-                for key, tool, arguments in keyed
+                for (key, tool, arguments), text in zip(keyed, texts, strict=True)
             ]
             return [await self._answer_of(one, key, tool) for one, (key, tool, _) in zip(asked, keyed, strict=True)]
         except HoldfastError as error:
             raise self._end(error) from error
+
+    def has_answer(self, tool: str, call_id: str) -> bool:
+        """Return whether the answer to a question is recorded, before it is asked in this life."""
+        key = f"{self._place_of('approval', tool, call_id)}:0"
+        return self._run.find_result("approval", key=key) is not None
 
     async def _answer_of(self, asked: Any, key: str, tool: str) -> ApprovalAnswer:
         """Return the recorded answer, or record the decision of an approval that was asked for."""
@@ -317,21 +382,23 @@ class FrameworkTurn:
         except HoldfastError as error:
             raise self._end(error) from error
 
-    async def call_part(self, name: str, call: Callable[[], Any]) -> Any:
+    async def call_part(self, name: str, call: Callable[[], Any], *, key: str = "") -> Any:
         """Return the recorded result of a part of the turn, or call it and record its result.
+
+        `key` tells parts of one name apart, where threads may begin them in another order.
 
         Calls within it are recorded, too, in any thread: if the part is cut off, it is called again, and
         finds their results. A result that can't be stored is not recorded: the part is called again.
         """
         self._refuse_if_ended()
-        key = self._call_key("part", name, "")
-        found = self._run.find_result(step_name(name), key=key)
+        place = self._call_key("part", name, key)
+        found = self._run.find_result(step_name(name), key=place)
         if found is not None:
             return found.result
-        with self._given_back_on_failure(key):
+        with self._given_back_on_failure(place):
             result = await _result(call())
             if self.is_storable(result):
-                await self._record(step_name(name), key, result)
+                await self._record(step_name(name), place, result)
         return result
 
     def is_storable(self, value: Any) -> bool:
@@ -348,8 +415,24 @@ class FrameworkTurn:
         A state that can't be saved ends the turn: the framework may only log such an error.
         """
         self._refuse_if_ended()
+        self.put_state(state)
+        try:
+            await _result(self._run.save(step_name(name)))
+        except HoldfastError as error:
+            raise self._end(error) from error
+
+    def put_state(self, state: Mapping[str, Any]) -> None:
+        """Replace parts of the framework's own state; they are saved with the next record."""
         self.state.update(state)
         self._run.state = {**self._run.state, **state}
+
+    async def append_to_state(self, name: str, added: Mapping[str, Sequence[Any]]) -> None:
+        """Append to lists of the framework's own state; a save costs as much as the new elements.
+
+        A turn that waits for a person is appended to, too: the framework's log may say that it waits.
+        """
+        self._run._core.extend_lists(added)
+        self.state.update({one: self._run.state[one] for one in added})
         try:
             await _result(self._run.save(step_name(name)))
         except HoldfastError as error:
@@ -367,13 +450,16 @@ class FrameworkTurn:
 
     def _call_key(self, kind: str, name: str, identity: Any) -> str:
         """Return the identity of a call: the turn, the callee, the arguments, and the number among equal ones."""
-        place = f"{self.key}:{kind}:{digest([name, identity])}"
+        place = self._place_of(kind, name, identity)
         with self._lock:
             if self._given_back[place]:
                 return f"{place}:{self._given_back[place].pop()}"
             number = self._counted[place]
             self._counted[place] += 1
         return f"{place}:{number}"
+
+    def _place_of(self, kind: str, name: str, identity: Any) -> str:
+        return f"{self.key}:{kind}:{digest([name, identity])}"
 
     @contextmanager
     def _given_back_on_failure(self, key: str) -> Iterator[None]:
@@ -391,9 +477,13 @@ class FrameworkTurn:
 
     def _end(self, error: HoldfastError) -> TurnEndedError:
         self.ended_by = self.ended_by or error
+        if self._parent is not None:
+            self._parent._end(error)
         return TurnEndedError(str(error))
 
     def _refuse_if_ended(self) -> None:
+        if self._parent is not None:
+            self._parent._refuse_if_ended()
         if self.ended_by is not None:
             raise TurnEndedError(str(self.ended_by))
 

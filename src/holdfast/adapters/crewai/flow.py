@@ -111,8 +111,8 @@ class FlowRecorder:
     def end(self, result: Any) -> TurnEnd:
         if isinstance(result, HumanFeedbackPending):  # raised by a method, not by a provider
             raise result
-        messages = [*self._turn.state.get("messages", []), *self._messages, *self._talk.take()]
-        return TurnEnd(result, dump_value(result), {"flow": dump_state(self._flow), "messages": messages})
+        added = [*self._messages, *self._talk.take()]
+        return TurnEnd(result, dump_value(result), {"flow": dump_state(self._flow)}, {"messages": added})
 
     def _recorded(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(method)

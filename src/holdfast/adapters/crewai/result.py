@@ -17,10 +17,9 @@ from crewai.types.usage_metrics import UsageMetrics
 from pydantic import BaseModel
 
 from holdfast.adapters.crewai.answer import is_plain
+from holdfast.adapters.crewai.transcript import AUTHOR
 
 _OF_A_MESSAGE = ("role", "content", "tool_calls", "tool_call_id", "name")
-AUTHOR = "agent"
-"""The key of a stored message that has the role of the agent whose conversation it is in."""
 
 
 def dump_messages(messages: Sequence[Mapping[str, Any]], agent: str) -> list[dict[str, Any]]:

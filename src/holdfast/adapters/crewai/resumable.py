@@ -16,9 +16,12 @@ from crewai.lite_agent_output import LiteAgentOutput
 from crewai.types.usage_metrics import UsageMetrics
 
 from holdfast.adapters.base.install import warn_if_untested
+from holdfast.adapters.base.known_tools import KnownTools
+from holdfast.adapters.base.loaded_list import LoadedList
 from holdfast.adapters.base.session import ResumableSession, TurnEnd
 from holdfast.adapters.base.turn import FrameworkTurn
 from holdfast.adapters.crewai.flow import ResumableFlow
+from holdfast.adapters.crewai.history import told_history
 from holdfast.adapters.crewai.journal import CrewJournal
 from holdfast.adapters.crewai.result import (
     dump_agent_output,
@@ -29,6 +32,7 @@ from holdfast.adapters.crewai.result import (
     load_crew_output,
     load_messages,
 )
+from holdfast.adapters.crewai.transcript import HISTORY
 from holdfast.errors import UsageError
 from holdfast.model.framework import Framework
 from holdfast.model.tool_effect import Effect
@@ -97,14 +101,17 @@ class ResumableCrew:
                 "the crew has stream=True: a resumable crew returns whole outputs. Set crew.stream = False"
             )
 
+        members = (*self.crew.agents, self.crew.manager_agent)
+        self._session.check_tools(lambda: find_tools(*members, *self.crew.tasks))
+
         def body(turn_: FrameworkTurn) -> TurnEnd:
             journal = CrewJournal(turn_)
-            output = journal.run(lambda: self.crew.kickoff(inputs=inputs, **options))
+            with told_history(self.crew, turn_.state):
+                output = journal.run(lambda: self.crew.kickoff(inputs=inputs, **options))
             if journal.usage:  # CrewAI counts the tokens of the process, which may have begun in this turn
                 output.token_usage = UsageMetrics(**journal.usage)
-            history = turn_.state.get("messages", [])
-            recorded, added = dump_crew_output(output, len(history))
-            return TurnEnd(output, recorded, {"messages": [*history, *added]})
+            recorded, added = dump_crew_output(output, len(turn_.stored_list("messages")))
+            return TurnEnd(output, recorded, _kept(turn_.state), {"messages": added})
 
         def load(recorded: Mapping[str, Any]) -> CrewOutput:
             return load_crew_output(recorded, self._session.state["messages"], self.crew.tasks)
@@ -123,12 +130,14 @@ class ResumableCrewAgent:
     def __init__(self, agent: Agent, session: ResumableSession) -> None:
         self.agent = agent
         self._session = session
+        self._messages = LoadedList(load_messages)
 
     def kickoff(
         self, messages: str | Sequence[Mapping[str, Any]], *, turn: str | None = None, **options: Any
     ) -> LiteAgentOutput:
         """Kick the agent off, or continue; a finished kickoff returns its recorded output."""
         _refuse_event_loop()
+        self._session.check_tools(lambda: find_tools(self.agent))
         given = _as_list(messages)
 
         def body(turn_: FrameworkTurn) -> TurnEnd:
@@ -144,6 +153,7 @@ class ResumableCrewAgent:
         self, messages: str | Sequence[Mapping[str, Any]], *, turn: str | None = None, **options: Any
     ) -> LiteAgentOutput:
         """`kickoff` in the running event loop."""
+        self._session.check_tools(lambda: find_tools(self.agent))
         given = _as_list(messages)
 
         async def body(turn_: FrameworkTurn) -> TurnEnd:
@@ -159,14 +169,14 @@ class ResumableCrewAgent:
         return loaded
 
     def _open_journal(self, turn: FrameworkTurn) -> CrewJournal:
-        return CrewJournal(turn, load_messages(turn.state.get("messages", [])))
+        return CrewJournal(turn, turn.load_list("messages", self._messages))
 
     def _end(self, turn: FrameworkTurn, output: LiteAgentOutput, given: Sequence[Mapping[str, Any]]) -> TurnEnd:
-        history = turn.state.get("messages", [])
-        asked = len(history) + len(given) + sum(one["role"] == "system" for one in output.messages[:1])
+        before = len(turn.stored_list("messages"))
+        asked = before + len(given) + sum(one["role"] == "system" for one in output.messages[:1])
         added = dump_conversation([*given, *output.messages[asked:]], self.agent.role, output.raw)
-        recorded = dump_agent_output(output, added, len(history))
-        return TurnEnd(output, recorded, {"messages": [*history, *added]})
+        recorded = dump_agent_output(output, added, before)
+        return TurnEnd(output, recorded, _kept(turn.state), {"messages": added})
 
     def _load(self, kind: Any, recorded: Mapping[str, Any]) -> LiteAgentOutput:
         return load_agent_output(recorded, self._session.state["messages"], kind)
@@ -174,6 +184,21 @@ class ResumableCrewAgent:
     def _about(self, messages: str | Sequence[Mapping[str, Any]]) -> Any:
         """Return what identifies a turn."""
         return messages if isinstance(messages, str) else dump_messages(messages, self.agent.role)
+
+
+def _kept(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what stays in the state of a session that came from another framework."""
+    return {HISTORY: state[HISTORY]} if HISTORY in state else {}
+
+
+def find_tools(*holders: Any) -> KnownTools:
+    """Return the tools of agents and tasks. Those of MCP servers and apps appear during the turn."""
+    known = KnownTools()
+    for one in holders:
+        known.add(tool.name for tool in getattr(one, "tools", None) or ())
+        if getattr(one, "mcps", None) or getattr(one, "apps", None):
+            known.is_complete = False
+    return known
 
 
 def _as_list(messages: str | Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -32,6 +32,10 @@ def dump_event(event: Event) -> dict[str, Any]:
 
 def load_event(dumped: Mapping[str, Any]) -> Event:
     return Event.model_validate(dict(dumped))
+
+
+def load_events(dumped: Sequence[Mapping[str, Any]]) -> list[Event]:
+    return [load_event(one) for one in dumped]
 
 
 def load_response(dumped: Mapping[str, Any]) -> LlmResponse:

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
+from google.adk.agents.base_agent import BaseAgent
 from google.adk.agents.llm_agent import LlmAgent
 from google.adk.events.event_actions import EventActions
 from google.adk.models.base_llm import BaseLlm
@@ -20,9 +21,11 @@ from google.adk.models.llm_response import LlmResponse
 from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.base_toolset import BaseToolset
 from google.adk.tools.tool_confirmation import ToolConfirmation
 from pydantic import PrivateAttr
 
+from holdfast.adapters.base.known_tools import KnownTools
 from holdfast.adapters.base.turn import FrameworkTurn
 from holdfast.adapters.google_adk.event import dump_model, load_response, to_plain
 
@@ -151,6 +154,25 @@ class AdkJournal(BasePlugin):
         if is_replayed:
             _apply(EventActions.model_validate(recorded[_ACTIONS]), context.actions)
         return recorded["response"]
+
+
+def find_tools(root: Any) -> KnownTools:
+    """Return the tools of an agent, its sub-agents, and agents that are used as tools."""
+    known, waiting = KnownTools(), [root]
+    while waiting:
+        agent = waiting.pop()
+        if not isinstance(agent, BaseAgent):
+            known.is_complete = False  # the nodes of a workflow are known when they run
+            continue
+        waiting += agent.sub_agents
+        for tool in getattr(agent, "tools", ()):
+            if isinstance(tool, AgentTool):
+                waiting.append(tool.agent)
+            if isinstance(tool, BaseToolset):
+                known.is_complete = False  # it is asked for its tools during the turn
+            else:
+                known.add([getattr(tool, "name", None) or getattr(tool, "__name__", type(tool).__name__)])
+    return known
 
 
 class JournaledLlm(BaseLlm):

@@ -15,12 +15,13 @@ from google.adk.sessions.session import Session
 from google.adk.workflow import BaseNode
 
 from holdfast.adapters.base.install import warn_if_untested
+from holdfast.adapters.base.loaded_list import LoadedList
 from holdfast.adapters.base.loop_runner import LoopRunner
 from holdfast.adapters.base.session import ResumableSession, TurnEnd
 from holdfast.adapters.base.turn import FrameworkTurn
 from holdfast.adapters.google_adk.artifact_service import HoldfastArtifactService
-from holdfast.adapters.google_adk.event import as_content, dump_event, dump_message, load_event, to_plain
-from holdfast.adapters.google_adk.journal import AdkJournal
+from holdfast.adapters.google_adk.event import as_content, dump_event, dump_message, load_events, to_plain
+from holdfast.adapters.google_adk.journal import AdkJournal, find_tools
 from holdfast.errors import UsageError
 from holdfast.model.framework import Framework
 from holdfast.model.tool_effect import Effect
@@ -67,7 +68,7 @@ class ResumableApp:
             Framework.GOOGLE_ADK, session_id=session_id, agent_id=agent_id or target.name, **options
         )
         self._loop = LoopRunner()
-        self._loaded: list[tuple[Any, Event]] = []  # by position: an event as it is stored, and loaded
+        self._events = LoadedList(load_events)
 
     async def run_async(
         self,
@@ -80,12 +81,13 @@ class ResumableApp:
     ) -> AsyncGenerator[Event, None]:
         """Yield the events of a turn, which begins or continues; of a finished one, the recorded events."""
         message = as_content(new_message)
+        self._session.check_tools(lambda: find_tools(self.app.root_agent))
         async with self._session.open_turn(ENTRY, dump_message(message), turn) as opened:
             if opened.turn is None:
                 for event in self._load(opened.recorded, user_id):
                     yield event
                 return
-            session = self._load_session(opened.turn.state, user_id)
+            session = self._load_session(opened.turn, user_id)
             before = len(session.events)
             runner = self._make_runner(opened.turn, session)
             events = runner.run_async(
@@ -110,25 +112,15 @@ class ResumableApp:
 
     # -- a turn --------------------------------------------------------------------------------------------------------
 
-    def _load_session(self, state: Mapping[str, Any], user_id: str) -> Session:
-        self._check_user(state, user_id)
+    def _load_session(self, turn: FrameworkTurn, user_id: str) -> Session:
+        self._check_user(turn.state, user_id)
         return Session(
             id=self._session.session_id,
             app_name=self.app.name,
             user_id=user_id,
-            state=dict(state.get("state", {})),
-            events=self._load_events(state.get("messages", [])),
+            state=dict(turn.state.get("state", {})),
+            events=turn.load_list("messages", self._events),
         )
-
-    def _load_events(self, stored: list[Any]) -> list[Event]:
-        """Return the events of a conversation. Those that this process has loaded before are not loaded again."""
-        same = 0
-        for (known, _), one in zip(self._loaded, stored, strict=False):
-            if known != one:
-                break
-            same += 1
-        self._loaded[same:] = [(one, load_event(one)) for one in stored[same:]]
-        return [event for _, event in self._loaded]
 
     def _make_runner(self, turn: FrameworkTurn, session: Session) -> Runner:
         app = self.app.model_copy(update={"plugins": [*self.app.plugins, AdkJournal(turn)]})
@@ -140,7 +132,7 @@ class ResumableApp:
 
     def _load(self, recorded: Mapping[str, Any], user_id: str) -> list[Event]:
         self._check_user(self._session.state, user_id)
-        events = map(load_event, self._session.state["messages"][recorded["first"] : recorded["end"]])
+        events = load_events(self._session.state["messages"][recorded["first"] : recorded["end"]])
         return [event for event in events if event.author != "user"]
 
     def _check_user(self, state: Mapping[str, Any], user_id: str) -> None:
@@ -176,8 +168,8 @@ class TurnSessions(BaseSessionService):
 
 
 def _end(turn: FrameworkTurn, session: Session, before: int) -> TurnEnd:
-    known = turn.state.get("messages", [])
-    messages = [*known, *(dump_event(event) for event in session.events[before:])]
+    added = [dump_event(event) for event in session.events[before:]]
     state = {name: to_plain(value) for name, value in session.state.items() if not name.startswith(TEMPORARY)}
-    recorded = {"first": len(known), "end": len(messages)}
-    return TurnEnd(None, recorded, {"messages": messages, "state": state, "user": session.user_id})
+    first = len(turn.stored_list("messages"))
+    recorded = {"first": first, "end": first + len(added)}
+    return TurnEnd(None, recorded, {"state": state, "user": session.user_id}, {"messages": added})

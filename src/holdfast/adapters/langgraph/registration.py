@@ -7,6 +7,7 @@ installed.
 from __future__ import annotations
 
 from holdfast.adapters.langgraph import item_rows, row_keys
+from holdfast.adapters.langgraph.unfinished_step import apply_writes
 from holdfast.adapters.langgraph.view import LangGraphView
 from holdfast.format.rows.adapter import AdapterRows, IndexedRows, TimedRows
 from holdfast.operations.adapter import Adapter
@@ -22,4 +23,5 @@ ADAPTER = Adapter(
         local=(row_keys.SERVER,),
     ),
     view=LangGraphView(),
+    apply_writes=apply_writes,
 )

@@ -9,8 +9,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from agents import Agent, RunConfig, Runner, RunResult, RunState
+from agents.sandbox import SandboxAgent
 
 from holdfast.adapters.base.install import warn_if_untested
+from holdfast.adapters.base.known_tools import KnownTools
 from holdfast.adapters.base.loop_runner import LoopRunner
 from holdfast.adapters.base.session import ResumableSession, TurnEnd
 from holdfast.adapters.base.turn import FrameworkTurn
@@ -18,7 +20,7 @@ from holdfast.adapters.openai_agents.journal import AgentJournal
 from holdfast.adapters.openai_agents.result import dump_result, load_result, plain_items
 from holdfast.adapters.openai_agents.sandbox import keep_files, kept_snapshot
 from holdfast.adapters.openai_agents.stream import ResumableStream
-from holdfast.adapters.openai_agents.tools import object_of
+from holdfast.adapters.openai_agents.tools import agent_of_tool, object_of
 from holdfast.errors import HoldfastWarning, UsageError
 from holdfast.model.framework import Framework
 from holdfast.model.tool_effect import Effect
@@ -72,6 +74,7 @@ class ResumableOpenAIAgent:
     async def run(self, input: Any, *, turn: str | None = None, **options: Any) -> RunResult:
         """Run a turn, or continue it; a finished one returns its recorded result."""
         _refuse_options(input, options)
+        self._session.check_tools(self._find_tools)
 
         async def body(turn_: FrameworkTurn) -> TurnEnd:
             async with self._prepared(turn_, input, options) as prepared:
@@ -91,6 +94,7 @@ class ResumableOpenAIAgent:
     def run_streamed(self, input: Any, *, turn: str | None = None, **options: Any) -> ResumableStream:
         """Begin a turn, or continue it, and return its stream: `async for event in stream.stream_events()`."""
         _refuse_options(input, options)
+        self._session.check_tools(self._find_tools)
         stream = ResumableStream(self.agent, input)
 
         async def body(turn_: FrameworkTurn) -> TurnEnd:
@@ -131,15 +135,17 @@ class ResumableOpenAIAgent:
         _show_originals(journal, result)
         self._handed_to[result.last_agent.name] = result.last_agent
         recorded, added = dump_result(result, len(journal.history), len(prepared.given))
-        messages = [*journal.history, *prepared.given, *added]
-        state = {"messages": messages, "agent": result.last_agent.name}
+        state = {"agent": result.last_agent.name}
         files = kept_snapshot(prepared.options["run_config"])
         if files is not None and (files.saved or files.checkpoint_id):
             state["files"] = files.saved or files.checkpoint_id  # of the sandbox, for the next turn and for forks
-        return TurnEnd(result, recorded, state)
+        return TurnEnd(result, recorded, state, {"messages": [*prepared.given, *added]})
 
     def _load(self, recorded: Mapping[str, Any]) -> RunResult:
         return load_result(recorded, self._session.state["messages"], self._find_agent)
+
+    def _find_tools(self) -> KnownTools:
+        return find_tools(self.agent, *self._handed_to.values())
 
     def _find_agent(self, name: str) -> Agent[Any]:
         return find_agent(self.agent, name, self._session.session_id, self._handed_to)
@@ -213,6 +219,32 @@ def _show_originals(journal: AgentJournal, result: Any) -> None:
         result.current_agent = journal.original_of(result.current_agent)
 
 
+def find_tools(*agents: Agent[Any]) -> KnownTools:
+    """Return the tools of agents, and of those that they hand off to or use as tools."""
+    known, waiting, seen = KnownTools(), list(agents), set[int]()
+    while waiting:
+        agent = waiting.pop()
+        if id(agent) in seen:
+            continue
+        seen.add(id(agent))
+        known.add(tool.name for tool in agent.tools)
+        waiting += _walk(agent)
+        inner = [agent_of_tool(tool) for tool in agent.tools]
+        waiting += [one for one in inner if one is not None]
+        # MCP servers, sandboxes and functions that choose an agent are asked during the turn.
+        is_open = bool(agent.mcp_servers) or isinstance(agent, SandboxAgent)
+        if is_open or any(not isinstance(one, Agent) and _target(one) is None for one in agent.handoffs):
+            known.is_complete = False
+    return known
+
+
+def _target(handoff: Any) -> Agent[Any] | None:
+    """Return the agent of a handoff; None if only its function knows it."""
+    reference = getattr(handoff, "_agent_ref", None)
+    found = handoff if isinstance(handoff, Agent) else reference() if reference is not None else None
+    return found if isinstance(found, Agent) else None
+
+
 def _walk(agent: Agent[Any]) -> Iterator[Agent[Any]]:
     """Yield the agents that an agent can hand off to, itself first."""
     waiting, seen = [agent], {id(agent)}
@@ -220,9 +252,8 @@ def _walk(agent: Agent[Any]) -> Iterator[Agent[Any]]:
         one = waiting.pop(0)
         yield one
         for handoff in one.handoffs:
-            reference = getattr(handoff, "_agent_ref", None)
-            found = handoff if isinstance(handoff, Agent) else reference() if reference is not None else None
-            if isinstance(found, Agent) and id(found) not in seen:
+            found = _target(handoff)
+            if found is not None and id(found) not in seen:
                 seen.add(id(found))
                 waiting.append(found)
 

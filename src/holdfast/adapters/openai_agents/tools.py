@@ -131,14 +131,10 @@ def _copy_agent_tool(journal: AgentJournal, tool: FunctionTool) -> FunctionTool 
     that it calls. So that function is copied, with other values of two variables. If the SDK changes
     this, the tool is recorded like any other: a call that was cut off is not repeated.
     """
-    invoke = getattr(tool.on_invoke_tool, "_invoke_tool_impl", None)
-    if not getattr(tool, "_is_agent_tool", False) or not isinstance(invoke, FunctionType):
+    values = _agent_variables(tool)
+    if values is None:
         return None
-    values = dict(
-        zip(invoke.__code__.co_freevars, (cell.cell_contents for cell in invoke.__closure__ or ()), strict=True)
-    )
-    if not {"self", "run_config"} <= values.keys():
-        return None
+    invoke = tool.on_invoke_tool._invoke_tool_impl  # type: ignore[attr-defined]  # as `_agent_variables` has found
     values["self"] = journal.copy_agent(values["self"])
     if isinstance(values["run_config"], RunConfig):
         values["run_config"] = journal.copy_run_config(values["run_config"])
@@ -146,6 +142,22 @@ def _copy_agent_tool(journal: AgentJournal, tool: FunctionTool) -> FunctionTool 
     return _with_invoker(
         tool, FunctionType(invoke.__code__, invoke.__globals__, invoke.__name__, invoke.__defaults__, closure)
     )
+
+
+def agent_of_tool(tool: Any) -> Any:
+    """Return the agent of `agent.as_tool(...)`; None of another tool."""
+    values = _agent_variables(tool)
+    return None if values is None else values["self"]
+
+
+def _agent_variables(tool: Any) -> dict[str, Any] | None:
+    """Return the variables of the function that such a tool calls; None of another tool."""
+    invoke = getattr(getattr(tool, "on_invoke_tool", None), "_invoke_tool_impl", None)
+    if not getattr(tool, "_is_agent_tool", False) or not isinstance(invoke, FunctionType):
+        return None
+    cells = (cell.cell_contents for cell in invoke.__closure__ or ())
+    values = dict(zip(invoke.__code__.co_freevars, cells, strict=True))
+    return values if {"self", "run_config"} <= values.keys() else None
 
 
 def object_of(text: str) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ one's own it records into that run. Elsewhere it does nothing.
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -93,7 +93,7 @@ class HoldfastDurability(AbstractCapability[Any]):
         copied._turn = self._own or _current.get()
         copied._run_id = ctx.run_id
         copied._speaker = getattr(ctx.agent, "name", None) or "agent"
-        copied._functions = _find_functions(ctx.agent)
+        copied._functions = find_functions(ctx.agent.toolsets if ctx.agent is not None else ())
         return copied
 
     async def wrap_run(self, ctx: Any, *, handler: Callable[[], Any]) -> Any:
@@ -266,8 +266,8 @@ def _record_at_end(stream: Any, record: Callable[[], Any]) -> None:
     stream._get_event_iterator = events
 
 
-def _find_functions(agent: Any) -> dict[str, Any]:
-    """Return the functions of an agent's tools by name: they may carry a declaration."""
+def find_functions(toolsets: Iterable[Any]) -> dict[str, Any]:
+    """Return the functions of tools by name: they may carry a declaration."""
     found: dict[str, Any] = {}
 
     def visit(toolset: Any) -> None:
@@ -275,7 +275,7 @@ def _find_functions(agent: Any) -> dict[str, Any]:
         for name, tool in tools.items() if isinstance(tools, Mapping) else ():
             found[name] = getattr(tool, "function", None)
 
-    for toolset in agent.toolsets if agent is not None else ():
+    for toolset in toolsets:
         toolset.apply(visit)
     return found
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import weakref
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,9 +13,12 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, UserPromptPart, too
 from pydantic_ai.result import StreamedRunResult
 
 from holdfast.adapters.base.install import warn_if_untested
+from holdfast.adapters.base.known_tools import KnownTools
+from holdfast.adapters.base.loaded_list import LoadedList
+from holdfast.adapters.base.loop_runner import LoopRunner
 from holdfast.adapters.base.session import ResumableSession, TurnEnd
 from holdfast.adapters.base.turn import digest
-from holdfast.adapters.pydantic_ai.durability import HoldfastDurability, recorded_into
+from holdfast.adapters.pydantic_ai.durability import HoldfastDurability, find_functions, recorded_into
 from holdfast.adapters.pydantic_ai.messages import dump_messages, load_messages
 from holdfast.adapters.pydantic_ai.result import dump_result, load_result
 from holdfast.errors import UsageError
@@ -66,11 +67,8 @@ class ResumablePydanticAgent:
         self._session = ResumableSession(
             Framework.PYDANTIC_AI, session_id=session_id, agent_id=agent_id or agent.name, **options
         )
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._loaded: tuple[list[Any], list[ModelMessage]] = (
-            [],
-            [],
-        )  # the last conversation, as stored and as messages
+        self._loop = LoopRunner()
+        self._messages = LoadedList(load_messages)
 
     # -- entry points --------------------------------------------------------------------------------------------------
 
@@ -83,10 +81,7 @@ class ResumablePydanticAgent:
 
     def run_sync(self, user_prompt: Any = None, *, turn: str | None = None, **options: Any) -> AgentRunResult[Any]:
         """`run` for programs without an event loop."""
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()  # one for all calls: connections of a model live in it
-            weakref.finalize(self, self._loop.close)
-        return self._loop.run_until_complete(self.run(user_prompt, turn=turn, **options))
+        return self._loop.run(self.run(user_prompt, turn=turn, **options))
 
     @asynccontextmanager
     async def run_stream(
@@ -122,18 +117,18 @@ class ResumablePydanticAgent:
         self, user_prompt: Any, turn: str | None, options: Mapping[str, Any], *, is_streamed: bool = False
     ) -> AsyncIterator[_Taken]:
         _refuse_options(options)
+        self._session.check_tools(lambda: self._find_tools(options.get("toolsets")))
         given = _given(user_prompt, options.get("deferred_tool_results"))
         session = self._session
         durability = HoldfastDurability().for_stream() if is_streamed else HoldfastDurability()
         async with session.open_turn(ENTRY, given, turn) as opened:
             if opened.turn is None:
                 kind = options.get("output_type") or self.agent.output_type
-                result = load_result(opened.recorded, self._load(session.state.get("messages", [])), kind)
+                result = load_result(opened.recorded, load_messages(session.state.get("messages", [])), kind)
                 yield _Taken(_with_capability(options, durability.with_result(result)), result)
                 return
             _refuse_conversation(opened.turn.state, session.session_id)
-            stored = opened.turn.state.get("messages", [])
-            history = self._load(stored)
+            history = opened.turn.load_list("messages", self._messages)
             about = {
                 "message_history": history,
                 "conversation_id": session.session_id,
@@ -143,24 +138,11 @@ class ResumablePydanticAgent:
             with recorded_into(opened.turn):
                 yield taken
             if taken.result is not None:
-                messages = self._dump(stored, history, taken.result.all_messages())
-                opened.end = TurnEnd(taken.result, dump_result(taken.result), {"messages": messages})
+                opened.end = _end(history, taken.result)
 
-    def _load(self, stored: Sequence[Mapping[str, Any]]) -> list[ModelMessage]:
-        """Return stored messages as those of Pydantic AI; a conversation that was just had is not read again."""
-        if self._loaded[0] != stored:
-            self._loaded = (list(stored), load_messages(stored))
-        return list(self._loaded[1])
-
-    def _dump(
-        self, stored: Sequence[Any], history: Sequence[ModelMessage], messages: Sequence[ModelMessage]
-    ) -> list[dict[str, Any]]:
-        """Return messages as plain data; the history is dumped again only if the turn has rewritten it."""
-        known = len(history)
-        is_kept = len(messages) >= known and all(a is b or a == b for a, b in zip(history, messages, strict=False))
-        dumped = [*stored, *dump_messages(messages[known:])] if is_kept else dump_messages(messages)
-        self._loaded = (dumped, list(messages))
-        return dumped
+    def _find_tools(self, toolsets: Sequence[Any] | None) -> KnownTools:
+        """Return the agent's tools. A sub-agent that a tool runs, a toolset or an MCP server may have others."""
+        return KnownTools(set(find_functions([*self.agent.toolsets, *(toolsets or ())])), is_complete=False)
 
 
 @dataclass(slots=True)
@@ -169,6 +151,15 @@ class _Taken:
 
     options: dict[str, Any]
     result: AgentRunResult[Any] | None = None
+
+
+def _end(history: Sequence[ModelMessage], result: AgentRunResult[Any]) -> TurnEnd:
+    """Return the end of a turn; all messages are dumped only if it has rewritten the history."""
+    messages, known = result.all_messages(), len(history)
+    is_kept = len(messages) >= known and all(a is b or a == b for a, b in zip(history, messages, strict=False))
+    if is_kept:
+        return TurnEnd(result, dump_result(result), {}, appended={"messages": dump_messages(messages[known:])})
+    return TurnEnd(result, dump_result(result), {"messages": dump_messages(messages)})
 
 
 def _with_capability(options: Mapping[str, Any], capability: HoldfastDurability) -> dict[str, Any]:

@@ -56,7 +56,11 @@ class RunJournal:
 
     def __iter__(self) -> Iterator[JournalRecord]:
         """Yield the records that count, in the order in which their places first occurred."""
-        return (JournalRecord(*entry) for entry in list(self._last.values()))
+        return (JournalRecord(*entry) for entry in self.last())
+
+    def last(self) -> list[list[Any]]:
+        """Return the records that count as they are stored, in the same order."""
+        return list(self._last.values())
 
     def get(self, place: str) -> JournalRecord | None:
         found = self._last.get(place)
