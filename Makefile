@@ -89,7 +89,7 @@ bench-fast-paths: $(VENV)/bench
 
 ## Agents of frameworks with `resumable`, beside the framework alone and with its own store: about ten minutes.
 bench-frameworks: $(FRAMEWORKS)/installed $(CREWAI)/installed
-	$(FRAMEWORKS)/bin/python -m benchmarks.frameworks --only agent_framework,autogen,google_adk,openai_agents,pydantic_ai
+	$(FRAMEWORKS)/bin/python -m benchmarks.frameworks
 	$(CREWAI)/bin/python -m benchmarks.frameworks --only crewai
 
 ## Every benchmark, one after the other, and benchmarks/RESULTS.md from what they found: about an hour on a quiet machine.
