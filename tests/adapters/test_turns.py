@@ -107,6 +107,37 @@ def test_a_turn_that_was_cut_off_repeats_no_finished_call(tmp_path: Path, killed
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("tools", [None, {"look": "read"}])
+def test_parallel_calls_with_equal_ids_get_their_own_results(tmp_path: Path, tools: Any):
+    """Models of sub-agents may give equal ids, and the next life may make their calls in another order."""
+
+    async def look(what: str) -> str:
+        return f"seen {what}"
+
+    async def call_in(order: list[str], *, is_killed: bool = False) -> dict[str, Any]:
+        found = {}
+
+        async def body(turn: FrameworkTurn) -> TurnEnd:
+            for what in order:
+                found[what] = await turn.call_tool("look", {"what": what}, look, call_id="call-0")
+            if is_killed:
+                raise Killed
+            return TurnEnd("", "", {})
+
+        async with Client.sqlite(tmp_path / "a.db") as client:
+            session = ResumableSession(Framework.CUSTOM, session_id="s", store=client, tools=tools)
+            await session.take_turn("run", "go", None, body, str)
+        return found
+
+    async def main() -> None:
+        with pytest.raises(Killed):
+            await call_in(["one", "two"], is_killed=True)
+        restart()
+        assert await call_in(["two", "one"]) == {"one": "seen one", "two": "seen two"}
+
+    asyncio.run(main())
+
+
 def test_a_call_that_has_paused_is_made_again_and_one_that_was_killed_then_is_not(tmp_path: Path):
     ends: list[Any] = [CallPausedError(), CallPausedError(), Killed(), "never"]
     told: list[str] = []

@@ -6,9 +6,10 @@ results, so the loop arrives where it was cut off without asking a model or call
 - A model call is known by its agent, a digest of the request, and its number among equal ones. A
   request that differs from every recorded one is asked, so no answer is ever given to another
   question.
-- A tool call is known by the id that the model gave it. What happens to a call that was under way
-  depends on what was declared (`Effect`): an effect is looked up in the ledger, a read is repeated,
-  and for an undeclared tool the model gets the answer that the outcome is unknown.
+- A tool call is known by the id that the model gave it and by its arguments: models of sub-agents
+  that run in parallel may give equal ids. What happens to a call that was under way depends on what
+  was declared (`Effect`): an effect is looked up in the ledger, a read is repeated, and for an
+  undeclared tool the model gets the answer that the outcome is unknown.
 
 The turn is written once, as coroutines. Over a `SyncRun` they never suspend, so `run_inline` steps
 them.
@@ -233,7 +234,7 @@ class FrameworkTurn:
         try:
             if declared is not None and declared.kind != EffectKind.READ:
                 made = self._named(call, function_name(function) if callable(function) else tool)
-                failure = self._call_key("failure", tool, call_id or arguments)
+                failure = self._call_key("failure", tool, [call_id, arguments])
                 found = self._run.find_result(step_name(f"{tool} failed"), key=failure)
                 if found is not None:
                     return found.result
@@ -247,7 +248,7 @@ class FrameworkTurn:
                     self._run._core.reopen_failures(error)
                     await self._record(step_name(f"{tool} failed"), failure, result)
                     return result
-            key = self._call_key("tool", tool, call_id or arguments)
+            key = self._call_key("tool", tool, [call_id, arguments])
             attempt = key  # of an undeclared tool: a call that has paused begins another one
             if declared is None:
                 while self._run.find_result(step_name(f"{tool} paused"), key=attempt) is not None:
