@@ -143,6 +143,16 @@ class LeaseLostError(ConflictError):
     """The given lease expired, was released or was taken over. Nothing was written under it since."""
 
 
+class RunCancelledError(LeaseLostError):
+    """The session was cancelled: `by` says who did, `reason` why. Its workers write nothing any more."""
+
+    def __init__(self, message: str, session_id: str, by: str, reason: str) -> None:
+        super().__init__(message)
+        self.session_id = session_id
+        self.by = by
+        self.reason = reason
+
+
 class ContractConflictError(ConflictError):
     """A version of a contract is in use with another schema. A version never changes."""
 
