@@ -97,12 +97,12 @@ async def _when_free(
     """
     while True:
         line = await lookup.revalidated_tip(ctx, session)
+        leasing.refuse_cancelled(handoff.session, line.head)
         # Read after the head: if another claims it in between, the head's row has changed.
         entry, version = await inbox.entry_of(ctx, handoff)
         if isinstance(entry, FollowUp):
             raise _over(handoff, entry)
         is_claimed = entry is not None and _is_in_force(ctx, line.head, entry)
-        leasing.refuse_cancelled(handoff.session, line.head)
         if leasing.allows(ctx, line.head, None) or (is_claimed and entry is not None and entry.claim_id == claim_id):
             return line, entry, version
         if not await leasing.look_again(ctx, deadline):
