@@ -154,7 +154,14 @@ class RunCancelledError(LeaseLostError):
 
 
 class ContractConflictError(ConflictError):
-    """A version of a contract is in use with another schema. A version never changes."""
+    """A version of a contract is in use with another schema. A version never changes.
+
+    `differences` lists the places at which the schemas differ, the registered value first.
+    """
+
+    def __init__(self, message: str, differences: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.differences = differences
 
 
 class ContractError(HoldfastError):
