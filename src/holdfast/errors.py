@@ -13,7 +13,8 @@
     ├── ConflictError             another writer was first
     │   ├── LeaseHeldError        another holder has the session's lease   (.holder, .expires_at)
     │   ├── LeaseLostError        this holder's lease has ended
-    │   ├── ContractConflictError a version of a contract has another schema
+    │   │   └── RunCancelledError the session was cancelled                (.session_id, .by, .reason)
+    │   ├── ContractConflictError a version of a contract has another schema (.differences)
     │   ├── EffectBlockedError    already carried out, on another branch   (.effects)
     │   ├── EffectUnknownError    the effect's outcome is unknown          (.effect)
     │   │   └── ProbeError        a probe returned an invalid answer       (also TypeError)

@@ -278,7 +278,7 @@ async def _trim(ctx: StoreContext, segment: SegmentInfo, live: list[tuple[int, i
 
 
 def _was_cancelled_long_ago(ctx: StoreContext, held: rows.LeaseRow) -> bool:
-    """Return whether no worker that knows of the session is left: a cancelled one keeps them out till then."""
+    """Return whether it was cancelled so long ago that no worker of the session is left."""
     made = held.cancellation
     return made is not None and ctx.now_us() > made.at_us + CANCELLATION_US
 

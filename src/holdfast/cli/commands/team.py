@@ -20,7 +20,7 @@ from holdfast.model.team import Team, TeamMember, TeamWait
 @click.option("--check", is_flag=True, help="Exit with 1 if a session waits for work that no worker has.")
 @common_options
 def team(session: str, check: bool, store: str | None, as_json: bool) -> None:
-    """Show SESSION and the work that it delegated: status, holder and agent of each session, and its waits.
+    """Show SESSION and the work that it delegated: status, holder and waits of each session.
 
     A wait is shown once it has lasted a second. A worker that died on this machine is known at once, another one when
     its lease has expired.
