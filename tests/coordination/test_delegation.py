@@ -13,13 +13,18 @@ from pydantic import BaseModel
 from holdfast import (
     ConflictError,
     ContractError,
+    CorruptError,
     HandoffStatus,
     RunCancelledError,
     SyncClient,
     UsageError,
     contract,
 )
+from holdfast.backends.bridge.step import run_inline
+from holdfast.backends.port import Commit
 from holdfast.coordination.contract import Contracts
+from holdfast.format.rows import inbox
+from holdfast.model import ids
 
 pytestmark = pytest.mark.every_store
 
@@ -223,6 +228,26 @@ def test_completing_again_is_a_no_op(client):
         first = claim.complete({"n": 1})
     assert claim.complete({"n": 1}) == first
     assert client.latest(asked.session_id).checkpoint_id == first
+
+
+def test_an_answer_that_has_expired_is_a_failure(client):
+    with client.run("s", "boss") as run:
+        [asked] = run.delegate("w", ["x"])
+        with client.claim(asked.handoff_id, "w") as claim:
+            client.expire(claim.complete(1))
+        [failed] = run.join([asked]).failed
+    assert failed.error_type == "CheckpointExpiredError"
+
+
+def test_an_answer_that_is_none_is_reported_as_damage(quick):
+    with quick.run("s", "boss") as run:
+        [asked] = run.delegate("w", ["x"])
+        forged = quick.save("w", session_id=asked.session_id, execution_state={})
+        offer = ids.from_text(asked.handoff_id)
+        writes = inbox.end("w", offer, offer, inbox.FollowUp(ids.from_text(forged), 1, b"w", False))
+        run_inline(quick._ctx.backend.commit(Commit(tree=offer, rows=writes)))
+        with pytest.raises(CorruptError, match="said to be the answer"):
+            run.join([asked])
 
 
 def test_only_delegated_work_is_answered_and_it_is_not_handed_on(client):

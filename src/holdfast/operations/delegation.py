@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from holdfast.backends.port import Commit, CommitConflict, Row, RowKey, RowWrite
-from holdfast.errors import ConflictError, RunCancelledError
+from holdfast.errors import ConflictError, CorruptError, RunCancelledError
 from holdfast.format.rows import delegation as rows
 from holdfast.format.rows import head
 from holdfast.format.rows import inbox as entries
 from holdfast.format.rows.delegation import DelegationRow
 from holdfast.format.rows.inbox import Entry, FollowUp
 from holdfast.format.state.record import StoredRecord
+from holdfast.model import ids
 from holdfast.model.lease import LeaseTerms
 from holdfast.operations import lease as leasing
 from holdfast.operations import ledger, lookup
@@ -167,11 +168,15 @@ async def load_answer(ctx: StoreContext, ended: FollowUp) -> DelegationAnswer:
         return DelegationAnswer(CANCELLED, error=("RunCancelledError", f"cancelled by {by}"))
     stored = await lookup.live_record(ctx, ended.next)
     checkpoint = await restoring.loaded(ctx, stored, migrate=False)
-    status, label = stored.header["answer"]
-    if status == DONE:
-        return DelegationAnswer(DONE, checkpoint.execution_state, label)
-    kind, message = checkpoint.execution_state["error"]
-    return DelegationAnswer(FAILED, error=(kind, message))
+    match stored.header.get("answer"), checkpoint.execution_state:
+        case ["done", str() | None as label], state:
+            return DelegationAnswer(DONE, state, label)
+        case ["failed", _], {"error": [str(kind), str(message)]}:
+            return DelegationAnswer(FAILED, error=(kind, message))
+    raise CorruptError(
+        f"checkpoint {ids.to_text(stored.id)} is said to be the answer of delegated work, and is none: the store was "
+        "changed by another program. Run `verify`"
+    )
 
 
 # -- garbage ---------------------------------------------------------------------------------------------------------

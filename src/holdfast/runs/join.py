@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from holdfast.coordination import contract_use
 from holdfast.coordination.delegation import Delegation, DelegationFailure, DelegationResult, JoinResult
-from holdfast.errors import ContractError, UsageError
+from holdfast.errors import CheckpointExpiredError, CheckpointNotFoundError, ContractError, UsageError
 from holdfast.format.rows import head
 from holdfast.format.rows.inbox import FollowUp
 from holdfast.format.state.run_journal import OK, STEP, JournalRecord
@@ -131,7 +131,10 @@ async def _find(core: RunEngine, wanted: Sequence[Delegation]) -> Answers:
 
 
 async def _load(core: RunEngine, one: Delegation, entry: FollowUp) -> DelegationAnswer:
-    answer = await delegating.load_answer(core.ctx, entry)
+    try:
+        answer = await delegating.load_answer(core.ctx, entry)
+    except (CheckpointExpiredError, CheckpointNotFoundError) as error:  # it came, and is gone
+        return DelegationAnswer(FAILED, error=(type(error).__name__, str(error)))
     if answer.status == DONE and one.returns is not None:
         try:
             await contract_use.read_answer(core.ctx, answer.value, answer.label, one.returns)
