@@ -52,7 +52,7 @@ class Target(NamedTuple):
 TARGETS = (
     Target(
         package="client",
-        sources=("client", "history", "runs", "undo", "maintenance", "approvals", "transfer"),
+        sources=("client", "history", "runs", "team", "undo", "maintenance", "approvals", "transfer"),
         base=("sync_base", "SyncBase"),
         inner="self._client",
         title="The client without `await`.",

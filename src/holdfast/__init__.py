@@ -38,6 +38,7 @@ from holdfast.errors import (
     ProbeError,
     RestoreInterruptedError,
     ResultNotKeptError,
+    RunCancelledError,
     StateNotLoadedError,
     StepFailedError,
     StoreBusyError,
@@ -68,11 +69,13 @@ if TYPE_CHECKING:
     from holdfast.codec.unknown_types import UnknownValue
     from holdfast.coordination.claim import Claim, SyncClaim
     from holdfast.coordination.contract import Contract, contract
+    from holdfast.coordination.delegation import Delegation, DelegationFailure, DelegationResult, JoinResult
     from holdfast.coordination.event_stream import EventStream, SyncEventStream
     from holdfast.coordination.lease import Lease, SyncLease
     from holdfast.model.agent_state import AgentState, PlanStep
     from holdfast.model.approval import Approval, ApprovalStatus, Call, Decision, Gate, StakesPolicy
     from holdfast.model.bisect import Bisection
+    from holdfast.model.cancellation import CancelReport
     from holdfast.model.checkpoint import Checkpoint
     from holdfast.model.checkpoint_builder import CheckpointBuilder
     from holdfast.model.comparison import Comparison
@@ -114,6 +117,7 @@ if TYPE_CHECKING:
     )
     from holdfast.model.state_migration import Migrations, migration
     from holdfast.model.store_status import Overview, RunStatus
+    from holdfast.model.team import Team, TeamMember, TeamWait
     from holdfast.model.tool_effect import Effect
     from holdfast.model.tool_map import TargetTool
     from holdfast.model.transcript_repair import CallOutcome, Outcome, repair
@@ -140,6 +144,7 @@ __all__ = [
     "Bisection",
     "Call",
     "CallOutcome",
+    "CancelReport",
     "Checkpoint",
     "CheckpointBuilder",
     "CheckpointData",
@@ -158,6 +163,9 @@ __all__ = [
     "ConversionError",
     "CorruptError",
     "Decision",
+    "Delegation",
+    "DelegationFailure",
+    "DelegationResult",
     "Diff",
     "Done",
     "Effect",
@@ -180,6 +188,7 @@ __all__ = [
     "HandoffStatus",
     "HoldfastError",
     "HoldfastWarning",
+    "JoinResult",
     "Lease",
     "LeaseHeldError",
     "LeaseLostError",
@@ -216,6 +225,7 @@ __all__ = [
     "Retry",
     "RollbackReport",
     "Run",
+    "RunCancelledError",
     "RunStatus",
     "Session",
     "SessionRetention",
@@ -243,6 +253,9 @@ __all__ = [
     "SyncWorkspace",
     "Tag",
     "TargetTool",
+    "Team",
+    "TeamMember",
+    "TeamWait",
     "Timeline",
     "Tool",
     "Tree",
@@ -354,6 +367,7 @@ _LAZY = {
     "SyncRun": "holdfast.runs.api",
     "Tag": "holdfast.model.pin",
     "Bisection": "holdfast.model.bisect",
+    "CancelReport": "holdfast.model.cancellation",
     "ReplayReport": "holdfast.model.replay",
     "program": "holdfast.client.replay",
     "Comparison": "holdfast.model.comparison",
@@ -372,6 +386,13 @@ _LAZY = {
     "WorkspaceLimits": "holdfast.workspace.limits",
     "SyncWorkspace": "holdfast.workspace.sync",
     "migration": "holdfast.model.state_migration",
+    "Delegation": "holdfast.coordination.delegation",
+    "DelegationFailure": "holdfast.coordination.delegation",
+    "DelegationResult": "holdfast.coordination.delegation",
+    "JoinResult": "holdfast.coordination.delegation",
+    "Team": "holdfast.model.team",
+    "TeamMember": "holdfast.model.team",
+    "TeamWait": "holdfast.model.team",
     "Contract": "holdfast.coordination.contract",
     "contract": "holdfast.coordination.contract",
     "RegisteredContract": "holdfast.model.contract_list",

@@ -13,7 +13,8 @@
     ├── ConflictError             another writer was first
     │   ├── LeaseHeldError        another holder has the session's lease   (.holder, .expires_at)
     │   ├── LeaseLostError        this holder's lease has ended
-    │   ├── ContractConflictError a version of a contract has another schema
+    │   │   └── RunCancelledError the session was cancelled                (.session_id, .by, .reason)
+    │   ├── ContractConflictError a version of a contract has another schema (.differences)
     │   ├── EffectBlockedError    already carried out, on another branch   (.effects)
     │   ├── EffectUnknownError    the effect's outcome is unknown          (.effect)
     │   │   └── ProbeError        a probe returned an invalid answer       (also TypeError)
@@ -143,8 +144,25 @@ class LeaseLostError(ConflictError):
     """The given lease expired, was released or was taken over. Nothing was written under it since."""
 
 
+class RunCancelledError(LeaseLostError):
+    """The session was cancelled: `by` says who did, `reason` why. Its workers write nothing any more."""
+
+    def __init__(self, message: str, session_id: str, by: str, reason: str) -> None:
+        super().__init__(message)
+        self.session_id = session_id
+        self.by = by
+        self.reason = reason
+
+
 class ContractConflictError(ConflictError):
-    """A version of a contract is in use with another schema. A version never changes."""
+    """A version of a contract is in use with another schema. A version never changes.
+
+    `differences` lists the places at which the schemas differ, the registered value first.
+    """
+
+    def __init__(self, message: str, differences: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.differences = differences
 
 
 class ContractError(HoldfastError):

@@ -138,6 +138,8 @@ TABLE: dict[str, list[Case]] = {
         Case("show draft", missing="show nothing"),
         Case("diff draft@1 draft@1", missing="diff draft@1 draft@9"),
     ],
+    "team": [Case("main", missing="nobody")],
+    "cancel": [Case("main --yes", missing="nobody --yes"), Case("main --dry-run", missing="nobody --dry-run")],
     "langgraph": [Case("threads")],
     "verify": [Case("", missing="nobody", reads="")],
     "migrate": [Case("--check", missing="--check --session nobody")],

@@ -54,6 +54,8 @@ READING: dict[str, list[str]] = {
     "claim": [],
     "release": [],
     "contract": ["list", "show draft", "diff draft@1 draft@1"],
+    "team": ["main"],
+    "cancel": ["main --dry-run"],
     "convert": ["main --to openai_chat"],
     "approvals": [""],
     "approve": [],

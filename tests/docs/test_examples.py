@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from snippets import ROOT, snippets
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -61,7 +62,7 @@ def test_every_example_is_tested():
         "batch",
         "expenses",
     }  # test_tutorial.py has the last
-    tested_below = {"handoff", "invoice", "langgraph"}
+    tested_below = {"delegation", "handoff", "invoice", "langgraph"}
     tested_beside_their_frameworks = {"frameworks"}  # tests/frameworks/test_examples.py
     folders = {path.parent.name for path in EXAMPLES.glob("*/*.py")}
     assert folders <= tested_below | tested_beside_their_frameworks
@@ -94,9 +95,10 @@ def test_example_says_how_to_run_it(name):
     assert f"python examples/{name}.py" in docstring
 
 
-def _start(name, where):
+def _start(name, where, *arguments):
     return subprocess.Popen(
-        [sys.executable, "-W", "error", EXAMPLES / name], cwd=where, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        [sys.executable, "-W", "error", EXAMPLES / name, *arguments], cwd=where,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True, encoding="utf-8",
     )  # fmt: skip
 
@@ -124,7 +126,35 @@ def test_the_writer_and_two_reviewers_at_once(tmp_path):
         assert again == ([f"{then} the {topic}, handed to the reviewer again" for topic in topics] if then else [])
 
 
-@pytest.mark.parametrize("name", ["handoff/writer", "handoff/reviewer"])
+@pytest.mark.slow
+def test_the_boss_and_two_researchers_at_once(tmp_path):
+    answer = [
+        "blade: it holds fast by its blade",
+        "roots: it holds fast by its roots",
+        "stem: stipe is the word",
+    ]
+    researchers = [_start("delegation/researcher.py", tmp_path, "5") for _ in range(2)]
+    assert _lines(_start("delegation/boss.py", tmp_path)) == answer
+    assert _lines(*researchers) == ["researched blade", "researched roots"]  # each by exactly one
+    assert _lines(_start("delegation/boss.py", tmp_path)) == answer
+
+
+@pytest.mark.slow
+def test_the_two_processes_of_the_page_work_together(tmp_path):
+    boss, researcher, *_ = snippets(ROOT / "docs" / "handing-off.md", "python")
+    codes = [boss.code.replace("timeout=5", "timeout=200"), researcher.code.replace("+ 2\n", "+ 200\n")]
+    assert codes != [boss.code, researcher.code]
+    asks, answers = (
+        subprocess.Popen([sys.executable, "-W", "error", "-c", code], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+        for code in codes
+    )
+    said, _ = asks.communicate(timeout=240)
+    answers.kill()
+    answers.communicate()
+    assert said.splitlines() == ["roots all about roots", "blade all about blade", "0 missing"]
+
+
+@pytest.mark.parametrize("name", ["handoff/writer", "handoff/reviewer", "delegation/boss", "delegation/researcher"])
 def test_each_half_says_how_to_run_it(name):
     docstring = ast.get_docstring(ast.parse((EXAMPLES / f"{name}.py").read_text()))
     assert f"python examples/{name}.py" in docstring

@@ -61,6 +61,8 @@ COMMANDS = {
     "claim": "Claim a handoff, exclusively.",
     "release": "Release a claimed handoff.",
     "contract": "List, compare and check contracts.",
+    "team": "Show who works on delegated work, and who waits.",
+    "cancel": "Cancel a session and the work it delegated.",
     "approvals": "List calls that wait for approval.",
     "approve": "Approve a call: it may be carried out once.",
     "reject": "Reject a call: it is not carried out.",

@@ -16,6 +16,7 @@ from holdfast.client.conversion import ClientConversion
 from holdfast.client.history import ClientHistory, decided_by
 from holdfast.client.maintenance import ClientMaintenance
 from holdfast.client.runs import ClientRuns
+from holdfast.client.team import ClientTeam
 from holdfast.client.transfer import ClientTransfer
 from holdfast.client.undo import ClientUndo
 from holdfast.errors import UsageError
@@ -46,7 +47,14 @@ if TYPE_CHECKING:
 
 
 class Client(
-    ClientMaintenance, ClientTransfer, ClientApprovals, ClientHistory, ClientUndo, ClientRuns, ClientConversion
+    ClientMaintenance,
+    ClientTransfer,
+    ClientApprovals,
+    ClientHistory,
+    ClientUndo,
+    ClientRuns,
+    ClientTeam,
+    ClientConversion,
 ):
     """A checkpoint store for AI agents. `async with Client.sqlite() as client:` opens the default one."""
 
@@ -475,6 +483,7 @@ class Client(
         holder: str | None = None,
         claim_id: str | None = None,
         contract: Contract[Any] | None = None,
+        returns: Contract[Any] | None = None,
     ) -> Acquisition[Claim, SyncClaim]:
         """Claims a handoff for the agent it is addressed to.
 
@@ -489,11 +498,15 @@ class Client(
 
         With a `contract`, `claim.value` is what was handed over, as the contract's class. It is
         read before the claim is taken: a value that can't be read leaves the handoff open.
+
+        Work that `run.delegate` offered ends with `claim.complete(result)` or `claim.fail(error)`;
+        until then its head stays where the last worker left it. `returns` is the contract of the
+        result, unless it is the one that was agreed on.
         """
         from holdfast.coordination import claim as claims
         from holdfast.coordination.lease import Acquisition
 
-        request = claims.request(handoff_id, agent_id, seconds, wait, holder, claim_id, contract)
+        request = claims.request(handoff_id, agent_id, seconds, wait, holder, claim_id, contract, returns)
         return Acquisition(lambda: claims.claim(self._ctx, request), lambda: claims.sync_claim(self._ctx, request))
 
     async def contracts(self) -> list[RegisteredContract]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.client.factory import ClientBase
 from holdfast.model import ids
 from holdfast.model.framework import Framework
-from holdfast.model.lease import DEFAULT_SECONDS
+from holdfast.model.lease import DEFAULT_SECONDS, LeaseTerms
 from holdfast.operations import resolve_target, validate
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class ClientRuns(ClientBase):
         seconds: float = DEFAULT_SECONDS,
         wait: float = DEFAULT_SECONDS,
         holder: str | None = None,
+        lease: LeaseTerms | None = None,
     ) -> Acquisition[Run, SyncRun]:
         """Opens a run: a program that resumes where it stopped. docs/runs.md says what runs promise.
 
@@ -50,7 +51,8 @@ class ClientRuns(ClientBase):
         Holds the session's lease, which is renewed in the background: if another has it, waits for
         at most `wait` seconds, then raises `LeaseHeldError`; a holder that died on this machine is
         replaced at once. Resumes if the session exists; `state` and `context` are for the first
-        time. With `workspace` each checkpoint has a snapshot of these files.
+        time. With `workspace` each checkpoint has a snapshot of these files. A `lease` that the
+        caller has, such as `claim.lease`, is used instead of a new one, and is not released.
 
         Saves after each step: `autosave` is "step", a number of steps, an `Autosave`, or None. A
         save that fails raises; with `on_save_error="warn"` it is logged, and the run continues.
@@ -65,7 +67,8 @@ class ClientRuns(ClientBase):
             session_id, agent_id, framework, state, context, save, app_version, state_version, autosave,
             on_save_error, policy, approval_wait, approval_seconds,
         )  # fmt: skip
-        return self._acquire_run(options, seconds, wait, holder)
+        validate.session_under(lease, options.session_id)
+        return self._acquire_run(options, seconds, wait, holder, lease)
 
     def _acquire_run(
         self,
@@ -73,13 +76,14 @@ class ClientRuns(ClientBase):
         seconds: float = DEFAULT_SECONDS,
         wait: float = DEFAULT_SECONDS,
         holder: str | None = None,
+        lease: LeaseTerms | None = None,
     ) -> Acquisition[Run, SyncRun]:
         from holdfast.coordination import lease as leases
         from holdfast.runs import api
 
         return leases.Acquisition(
-            lambda: api.opened(self._ctx, options, seconds, wait, holder),
-            lambda: api.sync_opened(self._ctx, options, seconds, wait, holder),
+            lambda: api.opened(self._ctx, options, seconds, wait, holder, lease=lease),
+            lambda: api.sync_opened(self._ctx, options, seconds, wait, holder, lease=lease),
         )
 
     async def effects(self, session_id: str | None = None, *, in_doubt: bool = False) -> list[EffectRecord]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from holdfast.coordination.lease import SyncLease
     from holdfast.model.approval import Approval, Policy
     from holdfast.model.bisect import Bisection
+    from holdfast.model.cancellation import CancelReport
     from holdfast.model.checkpoint import Checkpoint
     from holdfast.model.comparison import Comparison
     from holdfast.model.contract_list import RegisteredContract
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from holdfast.model.run_policy import SubagentTrace
     from holdfast.model.snapshot import Snapshot
     from holdfast.model.store_status import Overview, RunStatus
+    from holdfast.model.team import Team
     from holdfast.model.transfer_report import CopyReport, ExportReport, ImportReport
     from holdfast.runs.api import SyncRun
     from holdfast.workspace.api import Workspace
@@ -321,6 +323,7 @@ class SyncClient(SyncBase):
         holder: str | None = None,
         claim_id: str | None = None,
         contract: Contract[Any] | None = None,
+        returns: Contract[Any] | None = None,
     ) -> SyncClaim:
         """Claims a handoff for the agent it is addressed to.
 
@@ -335,10 +338,21 @@ class SyncClient(SyncBase):
 
         With a `contract`, `claim.value` is what was handed over, as the contract's class. It is
         read before the claim is taken: a value that can't be read leaves the handoff open.
+
+        Work that `run.delegate` offered ends with `claim.complete(result)` or `claim.fail(error)`;
+        until then its head stays where the last worker left it. `returns` is the contract of the
+        result, unless it is the one that was agreed on.
         """
         return run_inline(
             self._client.claim(
-                handoff_id, agent_id, seconds=seconds, wait=wait, holder=holder, claim_id=claim_id, contract=contract
+                handoff_id,
+                agent_id,
+                seconds=seconds,
+                wait=wait,
+                holder=holder,
+                claim_id=claim_id,
+                contract=contract,
+                returns=returns,
             ).acquire_sync()
         )
 
@@ -575,6 +589,7 @@ class SyncClient(SyncBase):
         seconds: float = DEFAULT_SECONDS,
         wait: float = DEFAULT_SECONDS,
         holder: str | None = None,
+        lease: LeaseTerms | None = None,
     ) -> SyncRun:
         """Opens a run: a program that resumes where it stopped. docs/runs.md says what runs promise.
 
@@ -584,7 +599,8 @@ class SyncClient(SyncBase):
         Holds the session's lease, which is renewed in the background: if another has it, waits for
         at most `wait` seconds, then raises `LeaseHeldError`; a holder that died on this machine is
         replaced at once. Resumes if the session exists; `state` and `context` are for the first
-        time. With `workspace` each checkpoint has a snapshot of these files.
+        time. With `workspace` each checkpoint has a snapshot of these files. A `lease` that the
+        caller has, such as `claim.lease`, is used instead of a new one, and is not released.
 
         Saves after each step: `autosave` is "step", a number of steps, an `Autosave`, or None. A
         save that fails raises; with `on_save_error="warn"` it is logged, and the run continues.
@@ -610,6 +626,7 @@ class SyncClient(SyncBase):
                 seconds=seconds,
                 wait=wait,
                 holder=holder,
+                lease=lease,
             ).acquire_sync()
         )
 
@@ -637,6 +654,29 @@ class SyncClient(SyncBase):
         one that is done that it may stay so, and blocks no other any more. `by` is who says so.
         """
         return run_inline(self._client.resolve_effect(effect_id, outcome, result=result, by=by, note=note))
+
+    def cancel(
+        self, session_id: str, *, by: str | None = None, reason: str = "", dry_run: bool = False
+    ) -> CancelReport:
+        """Cancels a session, and all work that it delegated, at any depth.
+
+        Their workers' next commits raise `RunCancelledError`, whatever they do; a call that is
+        under way is not stopped. The sessions can't be resumed; `fork` continues from a checkpoint
+        of one. Open handoffs and delegations leave their inboxes, and open approvals are void.
+        Answered delegations stay.
+
+        The report names each session with its effects, doubts and undos. Repeating it is a no-op.
+        With `dry_run` nothing is done. `by` is who decided so, else this process.
+        """
+        return run_inline(self._client.cancel(session_id, by=by, reason=reason, dry_run=dry_run))
+
+    def team(self, session_id: str) -> Team:
+        """Returns a session and the work that it delegated: who holds what, and who waits for whom.
+
+        A wait is listed once it has lasted a second. `team.unserved` has the waits for work that
+        no live worker has.
+        """
+        return run_inline(self._client.team(session_id))
 
     def operations(self, session_id: str | None = None, limit: int | None = 50) -> list[Operation]:
         """Lists the operation log, the newest first: who did what, and what it changed.

@@ -7,20 +7,24 @@ import uuid
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
+from holdfast.backends.bridge.step import run_inline
 from holdfast.coordination import contract_use
 from holdfast.coordination.contract import Contract
 from holdfast.coordination.contract_use import Delivery
 from holdfast.coordination.lease import Lease, SyncLease, check_terms
 from holdfast.errors import HoldfastError, UsageError
+from holdfast.format.state.record import StoredRecord
 from holdfast.model import ids
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.operations import claim as claiming
+from holdfast.operations import delegation, lookup, resolve_target, validate
 from holdfast.operations import lease as leasing
-from holdfast.operations import lookup, resolve_target, validate
 from holdfast.operations import restore as restoring
 from holdfast.operations.context import StoreContext
+from holdfast.operations.delegation import DelegationAnswer
 
 L = TypeVar("L", Lease, SyncLease)
+LONGEST_MESSAGE = 10_000
 
 
 class ClaimRequest(NamedTuple):
@@ -33,6 +37,7 @@ class ClaimRequest(NamedTuple):
     holder: str
     claim_id: bytes
     contract: Contract[Any] | None = None
+    returns: Contract[Any] | None = None
 
 
 def request(
@@ -43,6 +48,7 @@ def request(
     holder: str | None,
     claim_id: str | None,
     contract: Contract[Any] | None = None,
+    returns: Contract[Any] | None = None,
 ) -> ClaimRequest:
     given = validate.optional_id(claim_id)
     return ClaimRequest(
@@ -51,6 +57,7 @@ def request(
         *check_terms(seconds, wait, holder),
         uuid.uuid4().bytes if given is None else given,
         contract,
+        returns,
     )
 
 
@@ -61,10 +68,15 @@ class _ClaimBase(Generic[L]):
         checkpoint: Checkpoint,
         lease: L,
         moved_from: str | None,
-        delivery: Delivery | None = None,
+        delivery: Delivery | None,
+        offered: StoredRecord,
+        ctx: StoreContext,
     ) -> None:
-        self._contract = request.contract
+        self._request = request
         self._delivery = delivery
+        self._offered = offered
+        self._ctx = ctx
+        self._answer_id = ctx.new_id(ids.tree_tag(offered.tree))
         self.checkpoint: Checkpoint = checkpoint
         """The handoff, with its state."""
         self.lease: L = lease
@@ -76,6 +88,10 @@ class _ClaimBase(Generic[L]):
     @property
     def handoff_id(self) -> str:
         return self.checkpoint.checkpoint_id
+
+    @property
+    def session_id(self) -> str:
+        return self.checkpoint.session_id
 
     @property
     def value(self) -> Any:
@@ -93,6 +109,30 @@ class _ClaimBase(Generic[L]):
             raise UsageError("the claim was made without a contract: its state is in claim.checkpoint")
         return self._delivery
 
+    async def _complete(self, result: Any) -> str:
+        origin = self._origin()
+        plain, label = await contract_use.encode_answer(self._ctx, result, origin[2], self._request.returns)
+        return await self._answer(DelegationAnswer(delegation.DONE, plain, label))
+
+    async def _fail(self, error: BaseException | str) -> str:
+        self._origin()
+        kind, message = ("", error) if isinstance(error, str) else (type(error).__name__, str(error))
+        return await self._answer(DelegationAnswer(delegation.FAILED, error=(kind, message[:LONGEST_MESSAGE])))
+
+    async def _answer(self, made: DelegationAnswer) -> str:
+        agent = self._request.agent_id
+        stored = await delegation.answer(self._ctx, self._offered, self.lease, agent, made, self._answer_id)
+        return ids.to_text(stored.id)
+
+    def _origin(self) -> list[Any]:
+        origin: list[Any] | None = self._offered.header.get("origin")
+        if origin is None:
+            raise UsageError(
+                f"handoff {self.handoff_id} was handed over, not delegated: no session waits for its result. Save, or "
+                "hand it on"
+            )
+        return origin
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.checkpoint!r} under {self.lease!r}>"
 
@@ -103,6 +143,21 @@ class Claim(_ClaimBase[Lease]):
     `async with` renews its lease in the background and releases it at the end; if nothing was
     saved under it, the handoff is open again then.
     """
+
+    async def complete(self, result: Any = None) -> str:
+        """End delegated work with its result, and return the id of the answer, its last checkpoint.
+
+        The result is validated against the contract that was agreed on. It is durable then, and
+        the session that delegated the work gets it. The same again is a no-op.
+        """
+        return await self._complete(result)
+
+    async def fail(self, error: BaseException | str) -> str:
+        """End delegated work with a failure, and return the id of the answer.
+
+        Without it a worker that gives up leaves the work open for the next one.
+        """
+        return await self._fail(error)
 
     async def release(self) -> bool:
         """Release the claim; return False if it was over already."""
@@ -120,6 +175,12 @@ class Claim(_ClaimBase[Lease]):
 
 class SyncClaim(_ClaimBase[SyncLease]):
     """`Claim` without `await`."""
+
+    def complete(self, result: Any = None) -> str:
+        return run_inline(self._complete(result))
+
+    def fail(self, error: BaseException | str) -> str:
+        return run_inline(self._fail(error))
 
     def release(self) -> bool:
         return self.lease.release()
@@ -144,7 +205,7 @@ async def sync_claim(ctx: StoreContext, asked: ClaimRequest) -> SyncClaim:
 
 async def _claim(
     ctx: StoreContext, kind: type[L], asked: ClaimRequest
-) -> tuple[Checkpoint, L, str | None, Delivery | None]:
+) -> tuple[Checkpoint, L, str | None, Delivery | None, StoredRecord, StoreContext]:
     delivery: Delivery | None = None
 
     async def take(id_: bytes) -> claiming.GrantedClaim:
@@ -172,4 +233,4 @@ async def _claim(
             await leasing.release(ctx, lease)  # a claimant that can't read it must not keep it from others
         raise
     moved_from = ids.to_text(taken.moved_from) if taken.moved_from else None
-    return checkpoint, lease, moved_from, delivery
+    return checkpoint, lease, moved_from, delivery, handoff, ctx

@@ -6,12 +6,12 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from holdfast.coordination.contract import Contract, accepts
+from holdfast.coordination.contract import DECLARED, Contract, accepts
 from holdfast.errors import ContractError, UsageError
 from holdfast.format.rows.contract import split_label
 from holdfast.format.state.record import StoredRecord
 from holdfast.model import ids
-from holdfast.model.contract_schema import canonical_text
+from holdfast.model.contract_schema import canonical_text, check_schema
 from holdfast.operations import contract as registered
 from holdfast.operations import restore as restoring
 from holdfast.operations.context import StoreContext
@@ -57,8 +57,48 @@ async def read_handoff(ctx: StoreContext, handoff: StoredRecord, contract: Contr
     await register(ctx, contract)
     # The value is of a version of the contract, not of the agent's state: migrations are for the latter.
     checkpoint = await restoring.loaded(ctx, handoff, migrate=False)
+    return Delivery(*await _decode(ctx, contract, checkpoint.execution_state, version))
+
+
+async def read_answer(ctx: StoreContext, plain: Any, label: str | None, contract: Contract[Any]) -> Any:
+    """Return an answer as the class of the contract; raise `ContractError` if the contract can't read it."""
+    sent = split_label(label) if label is not None else None
+    if sent is None or sent[0] != contract.name:
+        raise ContractError(f"the answer is a {label!r:.60}, and {contract.label} was agreed on")
+    return (await _decode(ctx, contract, plain, sent[1]))[0]
+
+
+async def encode_answer(
+    ctx: StoreContext, result: Any, agreed: str | None, contract: Contract[Any] | None
+) -> tuple[Any, str | None]:
+    """Return a result as plain data, checked by its contract, and the contract's label.
+
+    Without a contract of its own, the worker's result is checked by the one that was agreed on:
+    as its program declares it, or by the schema in the store.
+    """
+    sent = split_label(agreed) if agreed is not None else None
+    if contract is None and sent is not None:
+        contract = DECLARED.find(*sent) or await _stored_contract(ctx, *sent)
+    if contract is None:
+        return result, None
+    if sent is not None and sent[0] != contract.name:
+        raise ContractError(
+            f"the result is declared as a {contract.label}, and {agreed} was agreed on. Nothing was sent"
+        )
+    await register(ctx, contract)
+    return contract.encode(result), contract.label
+
+
+async def _stored_contract(ctx: StoreContext, name: str, version: int) -> Contract[Any]:
+    stored = await registered.find(ctx, name, version)
+    if stored is None:
+        raise ContractError(f"contract {name}@{version} was agreed on, and is not in this store: declare it")
+    return Contract(name, version, check_schema(json.loads(stored.schema), name), None)
+
+
+async def _decode(ctx: StoreContext, contract: Contract[Any], plain: Any, version: int) -> tuple[Any, dict[str, Any]]:
     is_proven = version > contract.version and await _is_compatible(ctx, contract, version)
-    return Delivery(*contract.decode(checkpoint.execution_state, version=version, is_proven=is_proven))
+    return contract.decode(plain, version=version, is_proven=is_proven)
 
 
 async def _is_compatible(ctx: StoreContext, contract: Contract[Any], version: int) -> bool:

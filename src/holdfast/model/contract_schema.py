@@ -181,3 +181,17 @@ def _without_prose(part: Any) -> Any:
         else:
             kept[keyword] = sorted(inner) if keyword == "required" else inner
     return kept
+
+
+MOST_DIFFERENCES = 5
+
+
+def find_differences(old: Any, new: Any, path: str = "$") -> tuple[str, ...]:
+    """Return the first places at which two schemas differ, each with the old and the new value."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        found: list[str] = []
+        for name in sorted({*old, *new}):
+            if len(found) < MOST_DIFFERENCES:
+                found += find_differences(old.get(name), new.get(name), f"{path}.{name:.60}")
+        return tuple(found[:MOST_DIFFERENCES])
+    return () if old == new else (f"{path}: {old!r:.60}, here {new!r:.60}",)

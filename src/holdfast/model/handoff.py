@@ -16,6 +16,8 @@ class HandoffStatus(StrEnum):
     CLAIMED = "claimed"  # a claim is in force
     TAKEN_UP = "taken up"  # its claimant, or its target, saved a checkpoint that follows it
     PASSED_ON = "passed on"  # handed on to another agent as it was
+    ANSWERED = "answered"  # of a delegation: its worker has given its result, or its failure
+    CANCELLED = "cancelled"  # its session was cancelled before it ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -23,7 +25,8 @@ class Handoff:
     """A checkpoint that is addressed to an agent. `checkpoint` is that checkpoint, without its state.
 
     `by` and `since` say who claimed it or continued from it, and when. `next_id` is the checkpoint
-    that followed; of a handoff that was passed on, the new handoff.
+    that followed; of a handoff that was passed on, the new handoff; of a delegation, the answer.
+    `delegated_by` is the session that delegated it, None if it was handed over.
     """
 
     checkpoint: Checkpoint
@@ -31,6 +34,7 @@ class Handoff:
     by: str | None = None
     since: datetime | None = None
     next_id: str | None = None
+    delegated_by: str | None = None
 
     @property
     def handoff_id(self) -> str:

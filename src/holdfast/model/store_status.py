@@ -7,7 +7,7 @@ from datetime import datetime
 
 from holdfast.model.checkpoint import Checkpoint
 
-ALIVE, WAITING, STOPPED = "alive", "waiting", "stopped"
+ALIVE, WAITING, STOPPED, CANCELLED = "alive", "waiting", "stopped", "cancelled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +15,7 @@ class RunStatus:
     """A session that is or was leased, as runs are.
 
     `status` is "alive" while a process holds the lease, "waiting" if none does and an approval is
-    pending, else "stopped": it has ended, or waits to be resumed.
+    pending, else "stopped": it has ended, or waits to be resumed. "cancelled" ones are over.
 
     `head` is None before the first save. `holder` and `expires_at` are those of the lease, while it
     lives.

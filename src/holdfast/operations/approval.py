@@ -32,6 +32,7 @@ from holdfast.model.approval import Answer, Approval, ApprovalStatus, Call, Deci
 from holdfast.operations import lookup
 from holdfast.operations.context import StoreContext
 from holdfast.operations.tombstones import TombstoneReader
+from holdfast.operations.wait import NotedWait
 
 PAGE = 100
 MAX_ATTEMPTS = 100
@@ -105,16 +106,22 @@ async def wait(
     """
     deadline = None if seconds is None else ctx.now_us() + round(seconds * 1e6)
     backend, poll = ctx.backend, min(SHORTEST_WAIT, longest_poll)
+    approval_id = held.approval.approval_id
+    place = f"approval {approval_id}"
+    noted = await NotedWait.begin(ctx, held.tree, held.approval.session_id, place, "approval", seconds)
     while True:
         seen = backend.committed  # before reading: any later commit ends the wait
         now = await read(ctx, held.tree, held.id)
         if now is None:
             raise _not_found(held.approval.approval_id)
         if not now.approval.is_pending:
+            await noted.end()
             return now
         left = longest_poll if deadline is None else (deadline - ctx.now_us()) / 1e6
         if left <= 0:
+            await noted.end()
             raise _pending(now.approval)
+        await noted.note((approval_id,))
         if not await backend.wait_for_commit(seen, min(poll, left)):
             raise StoreError("the client was closed while it waited for an approval. The approval waits on")
         poll = min(poll * 2, longest_poll)
@@ -279,6 +286,15 @@ async def withdraw(ctx: StoreContext, held: ApprovalRow) -> None:
         await ctx.backend.commit(Commit(tree=held.tree, rows=entries.voided(ctx.codec, held, ctx.now_us())))
     except CommitConflict:
         return
+
+
+async def withdraw_all(ctx: StoreContext, tree: bytes, session_id: str) -> int:
+    """Void the open approvals of a session that is over, and return their number."""
+    found = [held for held in await _all(ctx, tree, b"") if held.approval.session_id == session_id]
+    still_open = [held for held in found if held.approval.status in entries.OPEN]
+    for held in still_open:
+        await withdraw(ctx, held)
+    return len(still_open)
 
 
 async def gc_approvals(ctx: StoreContext) -> None:

@@ -48,7 +48,7 @@ async def claim(
     Afterwards the session's head is the handoff. If the session was saved to since the handoff was
     made, the head moves back, and those checkpoints stay as a branch. The same `claim_id` again,
     while that claim lives, renews it and returns it: so a claim with an unclear outcome can be
-    repeated.
+    repeated. A delegation's head stays where it is: the next worker goes on after the last one.
     """
     handoff = await lookup.live_record(ctx, id_)
     target = handoff.header.get("to")
@@ -63,7 +63,9 @@ async def claim(
     deadline = ctx.now_us() + round(wait * 1e6)
     for _ in range(leasing.MAX_ATTEMPTS):
         line, entry, version = await _when_free(ctx, session, handoff, claim_id, deadline)
-        moved_from = line.head.checkpoint if line.head.checkpoint != id_ else None
+        is_delegation = "origin" in handoff.header
+        stays = line.head.checkpoint if is_delegation else id_
+        moved_from = line.head.checkpoint if line.head.checkpoint != stays else None
         if entry is not None and _is_in_force(ctx, line.head, entry):  # it is this very claim: renewed
             token, moved_from = entry.token, moved_from or entry.moved_from
             head = line.head._replace(lease=leasing.for_seconds(ctx, holder, seconds))
@@ -75,7 +77,7 @@ async def claim(
         noted = Claimed(claim_id, token, ctx.now_us(), head.lease.holder, moved_from)
         write = RowWrite(waiting, entries.pack(waiting, noted), version)
         try:
-            is_done = await leasing.moved(ctx, session, line, head._replace(checkpoint=id_), also=[write])
+            is_done = await leasing.moved(ctx, session, line, head._replace(checkpoint=stays), also=[write])
         except StoreError as error:
             error.claim_id = ids.to_text(claim_id)
             raise
@@ -95,6 +97,7 @@ async def _when_free(
     """
     while True:
         line = await lookup.revalidated_tip(ctx, session)
+        leasing.refuse_cancelled(handoff.session, line.head)
         # Read after the head: if another claims it in between, the head's row has changed.
         entry, version = await inbox.entry_of(ctx, handoff)
         if isinstance(entry, FollowUp):
@@ -124,7 +127,17 @@ def _claimed(handoff: StoredRecord, entry: Claimed, head: rows.Head) -> LeaseHel
 
 
 def _over(handoff: StoredRecord, entry: FollowUp) -> ConflictError:
+    if not entry.next:
+        return ConflictError(
+            f"handoff {ids.to_text(handoff.id)} was cancelled by {rows.session_name(entry.by)!r:.60} on "
+            f"{_moment(entry.at_us)}: take another one"
+        )
     this, next_ = ids.to_text(handoff.id), ids.to_text(entry.next)
+    if "origin" in handoff.header:
+        return ConflictError(
+            f"delegation {this} was answered by {rows.session_name(entry.by)!r:.60} on {_moment(entry.at_us)}, with "
+            f"{next_}: take another one"
+        )
     if entry.passed_on:
         return ConflictError(
             f"handoff {this} was handed on, on {_moment(entry.at_us)}, as {next_}: that one can be claimed by the "

@@ -15,7 +15,7 @@ from holdfast.format.rows import contract as rows
 from holdfast.format.rows import head
 from holdfast.format.rows.contract import StoredContract
 from holdfast.model.contract_list import RegisteredContract
-from holdfast.model.contract_schema import check_schema, hash_schema
+from holdfast.model.contract_schema import check_schema, find_differences, hash_schema
 from holdfast.operations.context import StoreContext
 
 PAGE = 500
@@ -32,11 +32,21 @@ async def register(ctx: StoreContext, name: str, version: int, schema: str, hash
         except CommitConflict:  # another program registers it at this moment
             known = await find(ctx, name, version)
     if known is not None and known.hash != hash_:
+        differences = _find_differences(known.schema, schema)
+        where = f" ({'; '.join(differences)})" if differences else ""
         raise ContractConflictError(
-            f"contract {name}@{version} is registered in this store with another schema: a version never changes. "
-            f"`holdfast contract show {name}@{version}` prints the registered one. Declare version "
-            f"{version + 1}"
+            f"contract {name}@{version} is registered in this store with another schema{where}: a version never "
+            f"changes. `holdfast contract show {name}@{version}` prints the registered one. Declare version "
+            f"{version + 1}",
+            differences,
         )
+
+
+def _find_differences(registered: str, declared: str) -> tuple[str, ...]:
+    try:
+        return find_differences(json.loads(registered), json.loads(declared))
+    except (ValueError, RecursionError):  # the registered one is damaged
+        return ()
 
 
 async def find(ctx: StoreContext, name: str, version: int) -> StoredContract | None:

@@ -324,6 +324,7 @@ async def handoff(
         fields["toschema"] = schema
     session = rows.session_key(source.session)
     validate.session_under(lease, source.session)
+    await _refuse_delegated(ctx, source, lease)
     for _ in range(MAX_ATTEMPTS):
         root = content.manifest.root() if new_id is not None else None
         known = await _repeated(ctx, source, new_id, session=source.session, target=target_agent_id, root=root)
@@ -348,6 +349,17 @@ async def handoff(
         else:
             return stored
     raise ConflictError(f"session {source.session!r:.60} is being written by too many at once: try again")
+
+
+async def _refuse_delegated(ctx: StoreContext, source: StoredRecord, lease: LeaseTerms | None) -> None:
+    """Raise if the work was delegated: its result goes back to the session that waits for it."""
+    claimed = lease.claimed if lease is not None else None
+    begun = source if claimed is None else await lookup.find_record(ctx, claimed)
+    if begun is not None and "origin" in begun.header:
+        raise UsageError(
+            f"the work of session {source.session!r:.60} was delegated by {begun.header['origin'][0]!r:.60}, which "
+            "waits for its result: end it with `complete` or `fail`, or delegate parts of it in a run"
+        )
 
 
 async def _projected(ctx: StoreContext, source: StoredRecord, project: Callable[[Any], Any]) -> _Content:

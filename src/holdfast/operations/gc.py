@@ -39,6 +39,7 @@ from holdfast.format.state.record import StoredRecord
 from holdfast.model.reports import CollectionReport
 from holdfast.operations import (
     approval,
+    delegation,
     gc_adapter_rows,
     inbox,
     ledger,
@@ -57,6 +58,7 @@ from holdfast.operations.snapshot_reachability import SnapshotReachability
 
 PAGE = 1000
 BATCH = 200
+CANCELLATION_US = 24 * 3600 * 1_000_000  # so long a cancelled session without checkpoints stays
 
 
 async def collect(ctx: StoreContext, *, dry_run: bool = False, keep_undoable: bool = False) -> CollectionReport:
@@ -102,6 +104,7 @@ async def collect(ctx: StoreContext, *, dry_run: bool = False, keep_undoable: bo
     if not dry_run:
         await inbox.gc_inbox(ctx)
         await approval.gc_approvals(ctx)
+        await delegation.gc_delegations(ctx)
         await ledger.gc_ledger(ctx)
         await gc_adapter_rows.gc_adapter_rows(ctx)
         await operation_log.gc_operation_log(ctx)
@@ -274,6 +277,12 @@ async def _trim(ctx: StoreContext, segment: SegmentInfo, live: list[tuple[int, i
     return pure.trimmed(segment.log, found[0], live)
 
 
+def _was_cancelled_long_ago(ctx: StoreContext, held: rows.LeaseRow) -> bool:
+    """Return whether it was cancelled so long ago that no worker of the session is left."""
+    made = held.cancellation
+    return made is not None and ctx.now_us() > made.at_us + CANCELLATION_US
+
+
 async def _remove_trees(
     ctx: StoreContext, trees: dict[bytes, _Tree], heads: Heads, *, dry_run: bool
 ) -> tuple[int, int]:
@@ -290,7 +299,7 @@ async def _remove_trees(
             continue
         of_tree = heads_of.get(tree, [])
         leases = [held for key in of_tree if (held := heads[key][1].lease) is not None]
-        if any(leasing.is_alive(ctx, held) for held in leases):
+        if any(leasing.is_alive(ctx, held) and not _was_cancelled_long_ago(ctx, held) for held in leases):
             continue
         graves = dict(await ctx.backend.scan(rows.GRAVES, tree=tree))
         writes = [RowWrite(key, None, heads[key][0]) for key in of_tree]

@@ -102,16 +102,31 @@ async def _listed(ctx: StoreContext, page: Iterable[tuple[RowKey, Row]]) -> list
 
 def _handoff(ctx: StoreContext, stored: StoredRecord, entry: Entry, head: rows.Head | None) -> Handoff:
     checkpoint = record.checkpoint(ctx.codec, stored)
+    origin = stored.header.get("origin")
+    delegated_by = origin[0] if origin is not None else None
     if isinstance(entry, FollowUp):
-        status = HandoffStatus.PASSED_ON if entry.passed_on else HandoffStatus.TAKEN_UP
-        by, next_id = rows.session_name(entry.by), ids.to_text(entry.next)
-        return Handoff(checkpoint=checkpoint, status=status, by=by, since=_moment(entry.at_us), next_id=next_id)
+        return Handoff(
+            checkpoint=checkpoint,
+            status=_ended(entry, is_delegation=origin is not None),
+            by=rows.session_name(entry.by),
+            since=_moment(entry.at_us),
+            next_id=ids.to_text(entry.next) if entry.next else None,
+            delegated_by=delegated_by,
+        )
     if isinstance(entry, Claimed) and head is not None and head.fence == entry.token and head.lease is not None:
         is_alive = leasing.is_alive(ctx, head.lease)
         status = HandoffStatus.CLAIMED if is_alive else HandoffStatus.TIMED_OUT
-        by = rows.session_name(entry.holder)
-        return Handoff(checkpoint=checkpoint, status=status, by=by, since=_moment(entry.at_us))
-    return Handoff(checkpoint=checkpoint, status=HandoffStatus.OPEN)
+        by, since = rows.session_name(entry.holder), _moment(entry.at_us)
+        return Handoff(checkpoint=checkpoint, status=status, by=by, since=since, delegated_by=delegated_by)
+    return Handoff(checkpoint=checkpoint, status=HandoffStatus.OPEN, delegated_by=delegated_by)
+
+
+def _ended(entry: FollowUp, *, is_delegation: bool) -> HandoffStatus:
+    if not entry.next:
+        return HandoffStatus.CANCELLED
+    if is_delegation:
+        return HandoffStatus.ANSWERED
+    return HandoffStatus.PASSED_ON if entry.passed_on else HandoffStatus.TAKEN_UP
 
 
 def _moment(us: int) -> datetime:

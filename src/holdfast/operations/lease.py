@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from holdfast.backends.port import ABSENT, Commit, CommitConflict, RowKey, RowWrite
-from holdfast.errors import ConflictError, LeaseHeldError, LeaseLostError
+from holdfast.errors import ConflictError, LeaseHeldError, LeaseLostError, RunCancelledError
 from holdfast.format.rows import head as rows
 from holdfast.format.state import record
 from holdfast.model.lease import LeaseTerms
@@ -39,6 +39,7 @@ def refuse(ctx: StoreContext, session_id: str, head: rows.Head, lease: LeaseTerm
     """Raise the fitting error if `allows` is False."""
     if allows(ctx, head, lease):
         return
+    refuse_cancelled(session_id, head)
     held = head.lease
     if lease is None:
         assert held is not None
@@ -57,6 +58,20 @@ def refuse(ctx: StoreContext, session_id: str, head: rows.Head, lease: LeaseTerm
     )
 
 
+def refuse_cancelled(session_id: str, head: rows.Head) -> None:
+    """Raise if the session was cancelled: no wait leads to its lease."""
+    made = head.lease.cancellation if head.lease is not None else None
+    if made is not None:
+        why = f": {made.reason}" if made.reason else ""
+        raise RunCancelledError(
+            f"session {session_id!r:.60} was cancelled by {made.by!r:.60} on {_moment_of(made.at_us)}{why:.500}. "
+            "Nothing was written. Stop; to go on from its last checkpoint after all, `fork` it",
+            session_id,
+            made.by,
+            made.reason,
+        )
+
+
 # -- acquire, renew, release -----------------------------------------------------------------------------------------
 
 
@@ -73,8 +88,10 @@ async def acquire(
         line = await lookup.revalidated_tip(ctx, session)
         if deadline is None:  # only now: before the first request, a store's own clock is not known
             deadline = ctx.now_us() + round(wait * 1e6)
+        refuse_cancelled(session_id, line.head)
         while not allows(ctx, line.head, None) and await look_again(ctx, deadline):
             line = await lookup.revalidated_tip(ctx, session)
+            refuse_cancelled(session_id, line.head)
         head = granted(ctx, session_id, line.head, holder=holder, seconds=seconds)
         if await moved(ctx, session, line, head):
             assert head.lease is not None
@@ -93,6 +110,7 @@ async def look_again(ctx: StoreContext, deadline_us: int) -> bool:
 
 def granted(ctx: StoreContext, session_id: str, head: rows.Head, *, holder: str, seconds: float) -> rows.Head:
     """Return the head with a new lease. Raise `LeaseHeldError` if another holder has one."""
+    refuse_cancelled(session_id, head)
     if not allows(ctx, head, None):
         assert head.lease is not None
         raise _held(session_id, head.lease, "wait until it is released or runs out")
@@ -149,14 +167,21 @@ async def _line_under(ctx: StoreContext, session: bytes, lease: LeaseTerms) -> S
 
 
 async def moved(
-    ctx: StoreContext, session: bytes, line: SessionTip, head: rows.Head, *, also: Sequence[RowWrite] = ()
+    ctx: StoreContext,
+    session: bytes,
+    line: SessionTip,
+    head: rows.Head,
+    *,
+    also: Sequence[RowWrite] = (),
+    new_tree: bytes | None = None,
 ) -> bool:
     """Replace the head of a tip, with further rows of its tree; return False on a conflict.
 
-    If only the lease differs, the cached tip stays valid. If the head moves to another checkpoint,
-    which must be live, the cached tip is dropped.
+    A session that has no tree yet gets `new_tree`, or any new one. If only the lease differs, the
+    cached tip stays valid. If the head moves to another checkpoint, which must be live, the cached
+    tip is dropped.
     """
-    tree = line.tree or ctx.new_id(None)  # a session without checkpoints gets its tree now
+    tree = line.tree or new_tree or ctx.new_id(None)  # a session without checkpoints gets its tree now
     key = rows.head_key(session, tree)
     value = head.pack(key)
     commit = Commit(tree=tree, rows=[RowWrite(key, value, line.version, line.head_value), *also])
@@ -204,4 +229,8 @@ def _name(held: rows.LeaseRow) -> str:
 
 
 def _moment(held: rows.LeaseRow) -> str:
-    return f"{datetime.fromtimestamp(held.expires_at_us / 1e6, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return _moment_of(held.expires_at_us)
+
+
+def _moment_of(us: int) -> str:
+    return f"{datetime.fromtimestamp(us / 1e6, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -116,6 +116,8 @@ async def refuse_held(ctx: StoreContext, record: StoredRecord, *, own_session: s
     found = await lookup.find_head(ctx, head.session_key(record.session), record.tree)
     if found is None or record.session == own_session:
         return
+    if found[0].lease is not None and found[0].lease.cancellation is not None:
+        return  # its work goes on in the target, if at all
     try:
         leasing.refuse(ctx, record.session, found[0], None)
     except LeaseHeldError as error:

@@ -35,6 +35,10 @@ def header_fields(ctx: StoreContext, request: SaveRequest) -> dict[str, Any]:
         fields["to"] = request.handoff_target
     if request.handoff_schema is not None:
         fields["toschema"] = request.handoff_schema
+    if request.origin is not None:
+        fields["origin"] = list(request.origin)
+    if request.answer is not None:
+        fields["answer"] = list(request.answer)
     if request.metadata:
         fields["meta"] = ctx.codec.encode(dict(request.metadata), "metadata")
     if request.tasks is not None:

@@ -10,7 +10,7 @@ from holdfast.errors import HoldfastError
 from holdfast.format.rows import head as rows
 from holdfast.format.state import record
 from holdfast.model.checkpoint import Checkpoint
-from holdfast.model.store_status import ALIVE, STOPPED, WAITING, Overview, RunStatus
+from holdfast.model.store_status import ALIVE, CANCELLED, STOPPED, WAITING, Overview, RunStatus
 from holdfast.operations import approval, lease, lookup
 from holdfast.operations.context import StoreContext
 
@@ -38,7 +38,7 @@ async def overview(ctx: StoreContext, *, sizes: bool = True) -> Overview:
 async def runs(ctx: StoreContext, *, alive: bool = False) -> list[RunStatus]:
     """Return the sessions with a present or past lease: those at work first, then those saved to last."""
     found, _, _ = await _looked_at(ctx, only_alive=alive)
-    order = {ALIVE: 0, WAITING: 1, STOPPED: 2}
+    order = {ALIVE: 0, WAITING: 1, STOPPED: 2, CANCELLED: 3}
     oldest = datetime.min.replace(tzinfo=UTC)
     found.sort(key=lambda one: one.head.created_at if one.head else oldest, reverse=True)
     return sorted(found, key=lambda one: order[one.status])
@@ -58,6 +58,8 @@ async def _looked_at(ctx: StoreContext, *, only_alive: bool) -> tuple[list[RunSt
                 sessions += head.checkpoint is not None
                 saves += head.sequence
                 held = head.lease if head.lease is not None and lease.is_alive(ctx, head.lease) else None
+                if held is not None and held.cancellation is not None and only_alive:
+                    continue
                 if held is None and (only_alive or not head.fence):  # none that was ever leased has no fence
                     continue
                 tip = await lookup.nearest_live(ctx, head.checkpoint, key.tree)
@@ -75,6 +77,15 @@ def _shown(ctx: StoreContext, tip: record.StoredRecord | None) -> Checkpoint | N
 def _status(
     name: str, head: rows.Head, held: rows.LeaseRow | None, tip: Checkpoint | None, approvals_waiting: int
 ) -> RunStatus:
+    if held is not None and (made := held.cancellation) is not None:
+        return RunStatus(
+            session_id=name,
+            status=CANCELLED,
+            head=tip,
+            saves=head.sequence,
+            approvals=approvals_waiting,
+            holder=made.by,
+        )
     return RunStatus(
         session_id=name,
         status=ALIVE if held else WAITING if approvals_waiting else STOPPED,

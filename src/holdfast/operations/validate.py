@@ -60,7 +60,8 @@ class SaveRequest:
     for adapters: rows of the tree that are written in the same commit, given the record;
     `kept_with`, the checkpoint whose time to live it extends. `files` are the new parts of the
     snapshot that `workspace` names, `home` its directory. `holding` has the tag and the pin of the
-    new checkpoint.
+    new checkpoint. `origin` is that of delegated work: session, checkpoint, contract of the answer;
+    `answer` says how it ended, and by which contract.
     """
 
     agent_id: str
@@ -84,6 +85,8 @@ class SaveRequest:
     state_version: int | None = None
     handoff_target: str | None = None
     handoff_schema: str | None = None
+    origin: tuple[str, bytes | None, str | None] | None = None
+    answer: tuple[str, str | None] | None = None
     created_at_us: int | None = None
     kept_with: bytes | None = None
     beside: Callable[[StoredRecord], Sequence[RowWrite]] | None = None

@@ -10,13 +10,16 @@ from types import GeneratorType, TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from holdfast.backends.bridge.step import run_inline
+from holdfast.coordination.contract import Contract
+from holdfast.coordination.delegation import Delegation
 from holdfast.coordination.lease import Lease, SyncLease
 from holdfast.coordination.lease import acquire as acquire_lease
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, UsageError
 from holdfast.format.state import run_journal
+from holdfast.model.lease import LeaseTerms
 from holdfast.model.run_policy import Retry
 from holdfast.operations.context import StoreContext
-from holdfast.runs import call_binding
+from holdfast.runs import call_binding, delegate, join
 from holdfast.runs import step as stepping
 from holdfast.runs.engine import RunEngine, RunOptions
 from holdfast.runs.scope import RunScope, former_names
@@ -64,6 +67,7 @@ class PendingCall(Coroutine[Any, Any, Any]):
 
 
 F = TypeVar("F", bound=Callable[..., Any])
+L = TypeVar("L", Lease, SyncLease)
 Result = TypeVar("Result")  # of a call: its value, or a coroutine
 AnyTasks = TypeVar("AnyTasks", bound=TaskList)
 AnySubRun = TypeVar("AnySubRun", bound=Subagent)
@@ -219,6 +223,46 @@ class Scope(RunScope, Generic[Result, AnyTasks, AnySubRun]):
             was=former_names(was),
         )  # fmt: skip
 
+    def delegate(
+        self,
+        agent: str,
+        items: Iterable[Any],
+        *,
+        contract: Contract[Any] | None = None,
+        returns: Contract[Any] | None = None,
+        key: Any = None,
+    ) -> Result:
+        """Delegates each item to an agent, and returns the delegations, for `join`.
+
+        Each item gets a session of its own, and an offer in the agent's inbox, which exactly one
+        worker claims. The items are validated against `contract` first: if one is wrong, nothing is
+        written. Results are validated against `returns`. A resume finds the same sessions again;
+        `key` identifies the call, instead of its number.
+        """
+        path = self._core.path(self._path)
+        call = delegate.build_call(self._core, path, agent, items, contract, returns, None if key is None else str(key))
+        return self._start(delegate.delegate(self._core, call), lambda: self._core.sites.give_back(call.step.place))
+
+    def join(
+        self,
+        asked: Iterable[Delegation],
+        *,
+        need: int | None = None,
+        timeout: float | None = None,
+        on_failure: str = "collect",
+        key: Any = None,
+    ) -> Result:
+        """Waits for delegations, and returns a `JoinResult`.
+
+        It ends when `need` results are there (all, if left out), when none is left to wait for, or
+        after `timeout` seconds. It records the answers that it used: a resume gives the same, and
+        lists those that came too late. With `on_failure="cancel"` the rest is cancelled once
+        failures make `need` unreachable.
+        """
+        path = self._core.path(self._path)
+        call = join.build_call(self._core, path, asked, need, timeout, on_failure, None if key is None else str(key))
+        return self._start(join.join(self._core, call), lambda: self._core.sites.give_back(call.step.place))
+
     def subagent(
         self,
         subagent_type: str,
@@ -277,6 +321,7 @@ class Run(AsyncScope):
     """
 
     lease: Lease
+    has_own_lease = True  # else its lease is the caller's, who renews and releases it
 
     async def save(self, name: str | None = None) -> str | None:
         """Save state, tasks and ledger position as one checkpoint, and return its id.
@@ -286,7 +331,8 @@ class Run(AsyncScope):
         return await self._core.save(name)
 
     async def __aenter__(self) -> Self:
-        await self.lease.__aenter__()
+        if self.has_own_lease:
+            await self.lease.__aenter__()
         return self
 
     async def __aexit__(
@@ -295,7 +341,8 @@ class Run(AsyncScope):
         try:
             await self._core.close(error)
         finally:
-            await self.lease.__aexit__(kind, error, trace)
+            if self.has_own_lease:
+                await self.lease.__aexit__(kind, error, trace)
 
 
 class SyncScope(Scope[Any, SyncTasks, "SyncSubRun"]):
@@ -334,12 +381,14 @@ class SyncRun(SyncScope):
     """`Run` without `await`; `with` renews its lease from a thread of its own."""
 
     lease: SyncLease
+    has_own_lease = True
 
     def save(self, name: str | None = None) -> str | None:
         return run_inline(self._core.save(name))
 
     def __enter__(self) -> Self:
-        self.lease.__enter__()
+        if self.has_own_lease:
+            self.lease.__enter__()
         return self
 
     def __exit__(
@@ -348,7 +397,8 @@ class SyncRun(SyncScope):
         try:
             run_inline(self._core.close(error))
         finally:
-            self.lease.__exit__(kind, error, trace)
+            if self.has_own_lease:
+                self.lease.__exit__(kind, error, trace)
 
 
 async def opened(
@@ -358,12 +408,14 @@ async def opened(
     wait: float,
     holder: str | None,
     make: Callable[..., RunEngine] = RunEngine,
+    lease: LeaseTerms | None = None,
 ) -> Run:
     """Return a run under a lease of its own, at the head of its session."""
-    lease = await acquire_lease(ctx, Lease, options.session_id, seconds, wait, holder)
-    run = Run(make(ctx, options, lease, _call_awaited), root(options))
-    run.lease = lease
-    await _open(run._core, lease)
+    own = await acquire_lease(ctx, Lease, options.session_id, seconds, wait, holder) if lease is None else None
+    held = own or check_lease(Lease, lease)
+    run = Run(make(ctx, options, held, _call_awaited), root(options))
+    run.lease, run.has_own_lease = held, own is not None
+    await _open(run._core, own)
     return run
 
 
@@ -374,22 +426,32 @@ async def sync_opened(
     wait: float,
     holder: str | None,
     make: Callable[..., RunEngine] = RunEngine,
+    lease: LeaseTerms | None = None,
 ) -> SyncRun:
-    lease = await acquire_lease(ctx, SyncLease, options.session_id, seconds, wait, holder)
-    run = SyncRun(make(ctx, options, lease, _call_plainly), root(options))
-    run.lease = lease
-    await _open(run._core, lease)
+    own = await acquire_lease(ctx, SyncLease, options.session_id, seconds, wait, holder) if lease is None else None
+    held = own or check_lease(SyncLease, lease)
+    run = SyncRun(make(ctx, options, held, _call_plainly), root(options))
+    run.lease, run.has_own_lease = held, own is not None
+    await _open(run._core, own)
     return run
 
 
-async def _open(core: RunEngine, lease: Lease | SyncLease) -> None:
-    """Open a run; if that fails, release its lease, so that others get the session."""
+async def _open(core: RunEngine, own: Lease | SyncLease | None) -> None:
+    """Open a run; if that fails, release its own lease, so that others get the session."""
     try:
         await core.open()
     except BaseException:
-        with suppress(HoldfastError):
-            await lease._release()
+        if own is not None:
+            with suppress(HoldfastError):
+                await own._release()
         raise
+
+
+def check_lease(kind: type[L], lease: LeaseTerms | None) -> L:
+    """Return a lease that the caller has, if it is one of the same client's kind."""
+    if not isinstance(lease, kind):
+        raise UsageError(f"lease is a {type(lease).__name__}: give the one that `claim` or `lease` of this client gave")
+    return lease
 
 
 def root(options: RunOptions) -> str:

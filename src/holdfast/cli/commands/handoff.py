@@ -150,6 +150,7 @@ def handoff_fields(handoff: Handoff) -> dict[str, Any]:
         "by": handoff.by,
         "since": format_time(handoff.since) if handoff.since else None,
         "next_id": handoff.next_id,
+        "delegated_by": handoff.delegated_by,
         "checkpoint": checkpoint_fields(handoff.checkpoint),
     }
 

@@ -18,6 +18,8 @@ from holdfast.model.lease import Process
 
 HEAD, SESSION, EXPIRED, LOGS, GRAVES = "head", "session", "expired", "logs", "graves"
 NEXT_LOG = RowKey(LOGS, b"next", STORE)
+CANCELLED = "cancelled"  # in the lease of a cancelled session, the place of the process: no process has it
+END_OF_TIME_US = 253_402_300_799_000_000  # the last second of the year 9999
 
 
 def protect(key: RowKey, content: bytes) -> bytes:
@@ -61,12 +63,36 @@ def session_name(key: bytes) -> str:
     return key.decode("utf-8", "surrogatepass")
 
 
+class Cancellation(NamedTuple):
+    """The end of a session that a person or a program decided on."""
+
+    by: str
+    reason: str
+    at_us: int
+
+
 class LeaseRow(NamedTuple):
-    """The exclusive writer of a session, the end of its lease, and the process of the holder."""
+    """The exclusive writer of a session, the end of its lease, and the process of the holder.
+
+    A cancelled session has a lease that never ends. So each writer is refused, those of an older
+    holdfast included.
+    """
 
     expires_at_us: int
     holder: bytes
     process: Process
+
+    @classmethod
+    def of_cancellation(cls, made: Cancellation) -> LeaseRow:
+        """Return the lease that keeps all writers out. A name has no line break; the reason follows it."""
+        return cls(END_OF_TIME_US, session_key(f"{made.by}\n{made.reason}"), Process(CANCELLED, 0, made.at_us))
+
+    @property
+    def cancellation(self) -> Cancellation | None:
+        if self.process.place != CANCELLED:
+            return None
+        by, _, reason = session_name(self.holder).partition("\n")
+        return Cancellation(by, reason, self.process.started)
 
 
 class Head(NamedTuple):

@@ -35,7 +35,10 @@ class Claimed(NamedTuple):
 
 
 class FollowUp(NamedTuple):
-    """The continuation of a handoff: a checkpoint of its claimant or target, or the next handoff."""
+    """The continuation of a handoff: a checkpoint of its claimant or target, or the next handoff.
+
+    Of a delegation it is the answer. `next` is empty if the handoff was cancelled.
+    """
 
     next: bytes
     at_us: int
@@ -53,7 +56,11 @@ def prefix(agent_id: str, part: bytes = b"") -> bytes:
 
 
 def key(handoff: StoredRecord, part: bytes) -> RowKey:
-    return RowKey(INBOX, prefix(handoff.header["to"], part) + handoff.id, handoff.tree)
+    return key_of(handoff.header["to"], handoff.id, handoff.tree, part)
+
+
+def key_of(agent_id: str, id_: bytes, tree: bytes, part: bytes) -> RowKey:
+    return RowKey(INBOX, prefix(agent_id, part) + id_, tree)
 
 
 def handoff_id(key: RowKey) -> bytes:
@@ -83,14 +90,16 @@ def changes(
 
     It opens an entry if it is a handoff. It ends the entry of its parent if it continues from
     there: as its target, under its claim, or by another handoff. A checkpoint in another session is
-    another branch and ends nothing.
+    another branch and ends nothing. A delegation ends by its answer alone, so that another worker
+    can go on if its worker dies.
     """
     writes = []
     is_handoff = "to" in made.header
     if is_handoff:
         waiting = key(made, WAITING)
         writes.append(RowWrite(waiting, pack(waiting, None)))
-    if parent is not None and "to" in parent.header and parent.session == made.session:
+    is_handed_over = parent is not None and "to" in parent.header and "origin" not in parent.header
+    if parent is not None and is_handed_over and parent.session == made.session:
         header: Mapping[str, Any] = made.header
         if is_handoff or header["agent"] == parent.header["to"] or claimed == parent.id:
             done = key(parent, DONE)
@@ -98,3 +107,9 @@ def changes(
             writes.append(RowWrite(key(parent, WAITING), None))
             writes.append(RowWrite(done, pack(done, FollowUp(made.id, header["at"], by, is_handoff))))
     return writes
+
+
+def end(agent_id: str, id_: bytes, tree: bytes, follow_up: FollowUp) -> list[RowWrite]:
+    """Return the changes that end the entry of a handoff: by an answer, or by a cancellation."""
+    done = key_of(agent_id, id_, tree, DONE)
+    return [RowWrite(key_of(agent_id, id_, tree, WAITING), None), RowWrite(done, pack(done, follow_up))]

@@ -1,0 +1,77 @@
+"""Rows of delegated work, in the tree of the session that delegates it: children, and waits.
+
+A child's row is written before the child: a cancellation finds every child that is, or may come.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NamedTuple
+
+import ormsgpack
+
+from holdfast.backends.port import ABSENT, Row, RowKey, RowWrite
+from holdfast.format.rows import head, inbox
+
+DELEGATION, WAIT = "delegation", "wait"
+
+
+class DelegationRow(NamedTuple):
+    """A child session: who delegated it, to which agent, by which offer, and at which checkpoint."""
+
+    child: str
+    session: str
+    agent: str
+    offer: bytes
+    checkpoint: bytes | None
+    at_us: int
+    schema: str | None
+    returns: str | None
+
+    def write(self, tree: bytes) -> RowWrite:
+        key = delegation_key(self.child, tree)
+        fields = [head.session_key(self.session), head.session_key(self.agent), *self[3:]]
+        return RowWrite(key, head.protect(key, ormsgpack.packb(fields)), ABSENT)
+
+    @property
+    def waiting_key(self) -> RowKey:
+        return inbox.key_of(self.agent, self.offer, self.offer, inbox.WAITING)
+
+    @property
+    def done_key(self) -> RowKey:
+        return inbox.key_of(self.agent, self.offer, self.offer, inbox.DONE)
+
+
+def delegation_key(child: str, tree: bytes) -> RowKey:
+    return RowKey(DELEGATION, head.session_key(child), tree)
+
+
+def unpack_delegation(key: RowKey, row: Row) -> DelegationRow:
+    session, agent, *others = ormsgpack.unpackb(head.content(key, row))
+    return DelegationRow(head.session_name(key.key), head.session_name(session), head.session_name(agent), *others)
+
+
+class WaitRow(NamedTuple):
+    """A wait that lasts: its session, its kind, what it waits for, since when, and until when at most."""
+
+    session: str
+    kind: str
+    targets: tuple[str, ...]
+    since_us: int
+    until_us: int | None
+
+    def pack(self, key: RowKey) -> bytes:
+        names = [head.session_key(one) for one in self.targets]
+        fields = [head.session_key(self.session), self.kind, names, self.since_us, self.until_us]
+        return head.protect(key, ormsgpack.packb(fields))
+
+
+def wait_key(session: str, place: str, tree: bytes) -> RowKey:
+    """Return the key of the wait at a place of a session's program: a resume finds the same."""
+    digest = hashlib.sha256(head.session_key(session) + b"\0" + head.session_key(place)).digest()
+    return RowKey(WAIT, digest[:16], tree)
+
+
+def unpack_wait(key: RowKey, row: Row) -> WaitRow:
+    session, kind, names, since_us, until_us = ormsgpack.unpackb(head.content(key, row))
+    return WaitRow(head.session_name(session), kind, tuple(map(head.session_name, names)), since_us, until_us)
