@@ -14,6 +14,7 @@ from holdfast.errors import HoldfastError
 SPECIAL = {
     errors.UnsupportedValueError: ("execution_state.user", "can't be kept", "Leave it out"),
     errors.LeaseHeldError: ("it is leased", "worker 1", datetime(2026, 1, 1, tzinfo=UTC)),
+    errors.RunCancelledError: ("it was cancelled", "s", "ann", "enough"),
     errors.ApprovalError: ("it was used", "an approval"),
     errors.ApprovalPendingError: ("it waits", "an approval"),
     errors.ApprovalRejectedError: ("it was rejected", "an approval", "ann", "too much"),
