@@ -10,15 +10,19 @@
     │   ├── MissingMigrationError no registered migration leads there
     │   └── NewerStateError       written by a newer program               (also NewerVersionError)
     ├── CorruptError              the stored bytes differ from the saved ones
+    │   └── TamperedError         sealed bytes that are forged, moved or of another store
+    │       └── PlaintextError    unencrypted bytes where sealed ones must be
+    ├── KeyMissingError           the key of sealed bytes is not there
     ├── ConflictError             another writer was first
     │   ├── LeaseHeldError        another holder has the session's lease   (.holder, .expires_at)
     │   ├── LeaseLostError        this holder's lease has ended
-    │   │   └── RunCancelledError the session was cancelled                (.session_id, .by, .reason)
+    │   │   ├── RunCancelledError the session was cancelled                (.session_id, .by, .reason)
+    │   │   └── MessageLostError  another consumer has taken a message over
     │   ├── ContractConflictError a version of a contract has another schema (.differences)
     │   ├── EffectBlockedError    already carried out, on another branch   (.effects)
     │   ├── EffectUnknownError    the effect's outcome is unknown          (.effect)
     │   │   └── ProbeError        a probe returned an invalid answer       (also TypeError)
-    │   ├── UnfinishedTurnError   another turn of the session was cut off  (.unfinished, .begun)
+    │   ├── UnfinishedTurnError   another turn of the session was cut off  (.unfinished, .begun, .before)
     │   ├── UnacknowledgedError   a strict rollback or fork was refused    (.report)
     │   ├── WorkspaceChangedError a restore would overwrite changed files  (.paths)
     │   └── RestoreInterruptedError a restore of files was interrupted: finish it or roll it back
@@ -27,16 +31,20 @@
     │   └── ApprovalRejectedError the approval was rejected                (.by, .note)
     ├── ContractError             a value differs from its contract        (.problems)
     │   └── NewerContractError    a newer program sent it; it stays open
+    ├── TopicFullError            a group has too many messages left       (.topic, .group, .waiting)
     ├── ModelError                a request to a model failed              (.status)
     ├── OpenToolCallError         a conversation has unanswered tool calls (.call_ids)
     ├── ConversionError           a session can't move to another framework (.losses)
     ├── EffectNotDoneError        for effects to raise: certainly not done
     ├── ResultNotKeptError        carried out, but the result could not be stored (.effect)
+    ├── RunTimeoutError           a run took too long                      (also TimeoutError)
+    ├── StepTimeoutError          a step or an effect took too long        (also TimeoutError)
     ├── StepFailedError           a recorded failure, raised again         (.kind)
     ├── NotRecordedError          a replay has no recorded answer to give
     ├── UnknownTypeError          the data names a type that is not registered
     ├── StoreError                the store could not be read or written   (.checkpoint_id, .claim_id)
-    │   └── StoreBusyError        other writers kept it busy for `timeout` seconds
+    │   ├── StoreBusyError        other writers kept it busy for `timeout` seconds
+    │   └── KeyUnavailableError   a key service can't be reached: try again
     └── StateNotLoadedError       a timeline entry carries no state        (also AttributeError)
 
 `HoldfastWarning`, a Python warning, reports values that come back different from the saved ones.
@@ -61,10 +69,10 @@ class HoldfastError(Exception):
 
         By default, pickle rebuilds only an exception whose sole argument is its message.
         """
-        return _arrived, (type(self), self.args, self.__dict__)
+        return _rebuild_error, (type(self), self.args, self.__dict__)
 
 
-def _arrived(kind: type[HoldfastError], args: tuple[Any, ...], attributes: dict[str, Any]) -> HoldfastError:
+def _rebuild_error(kind: type[HoldfastError], args: tuple[Any, ...], attributes: dict[str, Any]) -> HoldfastError:
     error = kind.__new__(kind, *args)
     error.__dict__.update(attributes)
     return error
@@ -82,6 +90,16 @@ class UnsupportedValueError(UsageError):
     def __init__(self, path: str, problem: str, remedy: str) -> None:
         super().__init__(f"{path}: {problem}. {remedy}")
         self.path = path
+        self._about = problem, remedy
+
+    def within(self, root: str, name: str) -> UnsupportedValueError:
+        """Return the error with another name for a part of the path: the one that its caller knows."""
+        path = name + self.path.removeprefix(root) if self.path.startswith(root) else self.path
+        return UnsupportedValueError(path, *self._about)
+
+
+class SecretUnavailableError(HoldfastError, LookupError):
+    """The value of a `RedactedValue` reference was asked for: it was never stored."""
 
 
 class CheckpointNotFoundError(HoldfastError, LookupError):
@@ -120,6 +138,24 @@ class CorruptError(HoldfastError):
 
     exit_code = 5
     part: object = None  # the damaged part of the store, where the message alone is ambiguous
+
+
+class TamperedError(CorruptError):
+    """Sealed bytes are not what a holder of the key wrote in this place. Nothing of them is returned.
+
+    They were changed on purpose, moved from another place, or are those of another store.
+    """
+
+
+class PlaintextError(TamperedError):
+    """Unencrypted bytes are where sealed ones must be. They are refused, whatever they say."""
+
+
+class KeyMissingError(HoldfastError):
+    """The store, or a part of it, is sealed under a key that is not there.
+
+    It is not taken for absence or damage: nothing is collected, and nothing is changed.
+    """
 
 
 class ConflictError(HoldfastError):
@@ -230,12 +266,16 @@ class ProbeError(EffectUnknownError, TypeError):
 
 
 class UnfinishedTurnError(ConflictError):
-    """Another turn of the session was cut off, and must be finished or dropped first."""
+    """Another turn of the session was cut off, and must be finished or dropped first.
 
-    def __init__(self, message: str, unfinished: str = "", begun: str = "") -> None:
+    A rollback to `before` drops it. That is None if it is the session's first turn.
+    """
+
+    def __init__(self, message: str, unfinished: str = "", begun: str = "", before: str | None = None) -> None:
         super().__init__(message)
         self.unfinished = unfinished
         self.begun = begun
+        self.before = before
 
 
 class UnacknowledgedError(ConflictError):
@@ -253,6 +293,14 @@ class UnacknowledgedError(ConflictError):
 
 class EffectNotDoneError(HoldfastError):
     """For effects to raise: certainly nothing was done. The effect may be retried."""
+
+
+class RunTimeoutError(HoldfastError, TimeoutError):
+    """A run took longer than its `timeout`. It has failed, and is not tried again by itself."""
+
+
+class StepTimeoutError(HoldfastError, TimeoutError):
+    """A function took longer than its `time_limit`. What it still does is discarded."""
 
 
 class ResultNotKeptError(HoldfastError):
@@ -313,6 +361,26 @@ class ConversionError(HoldfastError):
         self.losses = losses
 
 
+class TopicFullError(HoldfastError):
+    """A topic has too many messages that a live group has not consumed. Nothing was published.
+
+    `group` is the slowest live group, `waiting` how many messages it has left.
+    """
+
+    def __init__(self, message: str, topic: str, group: str, waiting: int) -> None:
+        super().__init__(message)
+        self.topic = topic
+        self.group = group
+        self.waiting = waiting
+
+
+class MessageLostError(LeaseLostError):
+    """Another consumer has taken over a message, as the claim had run out. Nothing was saved.
+
+    The message takes effect once, in the session of the other consumer.
+    """
+
+
 class WorkspaceChangedError(ConflictError):
     """Files that a restore would overwrite or delete have changed since the last snapshot.
 
@@ -365,3 +433,7 @@ class StoreBusyError(StoreError):
 
     For a save, `checkpoint_id` is the id to repeat it with.
     """
+
+
+class KeyUnavailableError(StoreError):
+    """A key service (KMS) could not be asked, or gave no answer. Nothing was read or stored: try again."""
