@@ -103,8 +103,8 @@ class AgentState:
     def with_plan(self, plan: Iterable[PlanStep | Mapping[str, Any]] | None) -> Self:
         if plan is None:
             return self._with(plan=None)
-        steps = tuple(one if isinstance(one, PlanStep) else _planned(one) for one in plan)
-        if len({one.id for one in steps}) != len(steps):
+        steps = tuple(step if isinstance(step, PlanStep) else _make_plan_step(step) for step in plan)
+        if len({step.id for step in steps}) != len(steps):
             raise UsageError("two steps of the plan have the same id")
         return self._with(plan=steps)
 
@@ -113,9 +113,9 @@ class AgentState:
         steps = self.plan or ()
         if status not in tuple(PlanStatus):
             raise UsageError(f"status is {status!r:.60}: it must be one of {', '.join(PlanStatus)}")
-        if not any(one.id == step_id for one in steps):
+        if not any(step.id == step_id for step in steps):
             raise UsageError(f"the plan has no step {step_id!r:.60}")
-        changed = [replace(one, status=PlanStatus(status)) if one.id == step_id else one for one in steps]
+        changed = [replace(step, status=PlanStatus(status)) if step.id == step_id else step for step in steps]
         return self._with(plan=tuple(changed))
 
     def with_subagent_trace(self, trace: SubagentTrace) -> Self:
@@ -139,8 +139,8 @@ class AgentState:
             "step": self.step,
             "metadata": thaw(self.metadata),
             "reasoning": list(self.reasoning),
-            "plan": None if self.plan is None else [_plan_fields(one) for one in self.plan],
-            "subagent_traces": [_trace_fields(one) for one in self.subagent_traces],
+            "plan": None if self.plan is None else [_plan_fields(plan_step) for plan_step in self.plan],
+            "subagent_traces": [_trace_fields(subagent_trace) for subagent_trace in self.subagent_traces],
         }
 
     @classmethod
@@ -185,7 +185,7 @@ class AgentState:
         return f"<AgentState step {self.step}, {len(self.messages)} messages, {self.id[:8]}>"
 
 
-def _planned(given: Mapping[str, Any]) -> PlanStep:
+def _make_plan_step(given: Mapping[str, Any]) -> PlanStep:
     try:
         return PlanStep(**given)
     except TypeError:
@@ -252,15 +252,15 @@ def _trace_fields(trace: SubagentTrace) -> dict[str, Any]:
         "error": trace.error,
         "tool_calls": [
             {
-                "name": one.name,
-                "key": one.key,
-                "started_at": one.started_at.isoformat(),
-                "ended_at": one.ended_at.isoformat(),
-                "failed": one.failed,
-                "error": one.error,
-                "effect_id": one.effect_id,
+                "name": tool_call.name,
+                "key": tool_call.key,
+                "started_at": tool_call.started_at.isoformat(),
+                "ended_at": tool_call.ended_at.isoformat(),
+                "failed": tool_call.failed,
+                "error": tool_call.error,
+                "effect_id": tool_call.effect_id,
             }
-            for one in trace.tool_calls
+            for tool_call in trace.tool_calls
         ],
         "usage": thaw(dict(trace.usage)),
     }
@@ -270,8 +270,10 @@ def _trace(fields: Mapping[str, Any]) -> SubagentTrace:
     if "subagentId" in fields:
         return _uap_trace(fields)
     calls = [
-        SubagentCall(**{**one, "started_at": _moment(one["started_at"]), "ended_at": _moment(one["ended_at"])})
-        for one in fields["tool_calls"]
+        SubagentCall(
+            **{**tool_call, "started_at": _moment(tool_call["started_at"]), "ended_at": _moment(tool_call["ended_at"])}
+        )
+        for tool_call in fields["tool_calls"]
     ]
     times = {"started_at": _moment(fields["started_at"]), "ended_at": _moment(fields["ended_at"])}
     return SubagentTrace(**{**fields, **times, "tool_calls": tuple(calls), "usage": freeze(fields["usage"])})
@@ -281,13 +283,13 @@ def _uap_trace(fields: Mapping[str, Any]) -> SubagentTrace:
     started, ended = _moment(fields["startTime"]), _moment(fields["endTime"])
     calls = [
         SubagentCall(
-            name=one["toolName"],
-            key=one.get("toolCallId") or "",
+            name=tool_execution["toolName"],
+            key=tool_execution.get("toolCallId") or "",
             started_at=started,
             ended_at=ended,
-            failed=bool(one.get("isError")),
+            failed=bool(tool_execution.get("isError")),
         )
-        for one in fields.get("toolExecutions") or ()
+        for tool_execution in fields.get("toolExecutions") or ()
     ]
     return SubagentTrace(
         subagent_id=fields["subagentId"],

@@ -39,18 +39,16 @@ class Bisection:
         looked = f"{len(self.looks)} of {self.of_all} checkpoints tested"
         if self.first_bad is None:
             return f"{self.session_id}: all is good, the newest included ({looked})"
-        before = f"after {_named(self.last_good)}" if self.last_good else "from its first checkpoint on"
-        return f"{self.session_id}: went bad at {_named(self.first_bad)}, {before} ({looked})"
+        before = f"after {_name_checkpoint(self.last_good)}" if self.last_good else "from its first checkpoint on"
+        return f"{self.session_id}: went bad at {_name_checkpoint(self.first_bad)}, {before} ({looked})"
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{'good' if look.is_good else 'bad'}</td><td>{html.escape(_named(look.checkpoint))}</td></tr>"
-            for look in self.looks
-        )
+        names = [(html.escape(_name_checkpoint(look.checkpoint)), look.is_good) for look in self.looks]
+        rows = "".join(f"<tr><td>{'good' if is_good else 'bad'}</td><td>{name}</td></tr>" for name, is_good in names)
         return f"<div>{html.escape(self.text())}</div><table>{rows}</table>"
 
 
-def _named(checkpoint: Checkpoint) -> str:
+def _name_checkpoint(checkpoint: Checkpoint) -> str:
     name = f" {checkpoint.step_name}" if checkpoint.step_name else ""
     return f"step {checkpoint.step_index}{name} ({checkpoint.short_id})"
 

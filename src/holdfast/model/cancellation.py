@@ -31,7 +31,7 @@ class CancelledSession:
     @property
     def undos(self) -> tuple[EffectRecord, ...]:
         """The effects that have a compensation, which was not run."""
-        return tuple(one for one in self.effects if one.undoable)
+        return tuple(effect for effect in self.effects if effect.undoable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,16 +47,16 @@ class CancelReport:
     @property
     def unclaimed(self) -> tuple[CancelledSession, ...]:
         """The delegations that no worker had begun."""
-        return tuple(one for one in self.sessions if one.status == UNCLAIMED)
+        return tuple(session for session in self.sessions if session.status == UNCLAIMED)
 
     @property
     def effects(self) -> tuple[EffectRecord, ...]:
-        return tuple(effect for one in self.sessions for effect in one.effects)
+        return tuple(effect for session in self.sessions for effect in session.effects)
 
     @property
     def unknown(self) -> tuple[EffectRecord, ...]:
-        return tuple(effect for one in self.sessions for effect in one.unknown)
+        return tuple(effect for session in self.sessions for effect in session.unknown)
 
     @property
     def undos(self) -> tuple[EffectRecord, ...]:
-        return tuple(effect for one in self.sessions for effect in one.undos)
+        return tuple(effect for session in self.sessions for effect in session.undos)

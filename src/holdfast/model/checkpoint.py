@@ -51,7 +51,7 @@ class Checkpoint:
     stored_state_version: int | None = None
 
     @classmethod
-    def assembled(cls, fields: dict[str, Any]) -> Checkpoint:
+    def assemble(cls, fields: dict[str, Any]) -> Checkpoint:
         """Return a checkpoint from valid fields; without the two fields of the state, a timeline entry.
 
         Skips the generated `__init__`, which costs more than reading the record did.

@@ -92,8 +92,8 @@ class Comparison:
         """
         named = [[_step(step, names or {}) for step in side.steps] for side in (self.a, self.b)]
         return [
-            (str(number), one, other)
-            for number, (one, other) in enumerate(itertools.zip_longest(*named, fillvalue=""), 1)
+            (str(number), item, other)
+            for number, (item, other) in enumerate(itertools.zip_longest(*named, fillvalue=""), 1)
         ]
 
     def name_rows(self, most: int = NAMES_SHOWN) -> list[tuple[str, str, str]]:
@@ -115,10 +115,10 @@ class Comparison:
         sides = [side.since.stat(raw=raw) if side.since is not None else {} for side in (self.a, self.b)]
         between = self.diff.stat(raw=raw)
         found = [
-            PathStat(path, *(one.get(path, Stat()) for one in (*sides, between)))
+            PathStat(path, *(item.get(path, Stat()) for item in (*sides, between)))
             for path in dict.fromkeys((*between, *sides[0], *sides[1]))
         ]
-        return sorted(found, key=lambda one: (-one.between.total, -one.a.total - one.b.total))
+        return sorted(found, key=lambda path_stat: (-path_stat.between.total, -path_stat.a.total - path_stat.b.total))
 
     def text(self) -> str:
         """Return the comparison as text: both sides, then the differences."""
@@ -153,9 +153,9 @@ def make_side(
     ids = [checkpoint.checkpoint_id for checkpoint in line]
     parted = ids.index(ancestor.checkpoint_id) if ancestor is not None else len(line)
     above = [*line[1:], None]
-    steps = [one for one, parent in zip(line[:parted], above, strict=False) if not _repeats(one, parent)]
+    steps = [item for item, parent in zip(line[:parted], above, strict=False) if not _repeats(item, parent)]
     return Side(
-        session_id=session_id, head=line[0], steps=tuple(reversed(steps)), usage=_added(steps, since), since=since
+        session_id=session_id, head=line[0], steps=tuple(reversed(steps)), usage=_add_usage(steps, since), since=since
     )
 
 
@@ -178,7 +178,7 @@ def find_fork_point(a: Sequence[Checkpoint], b: Sequence[Checkpoint]) -> Checkpo
     return next((checkpoint for checkpoint in b if checkpoint.checkpoint_id in of_a), None)
 
 
-def _added(steps: Iterable[Checkpoint], since: Diff | None) -> dict[str, float]:
+def _add_usage(steps: Iterable[Checkpoint], since: Diff | None) -> dict[str, float]:
     total: dict[str, float] = {}
     for checkpoint in steps:
         usage = checkpoint.metadata.get("usage")

@@ -6,21 +6,33 @@ whether the writer's set is within the reader's.
 
 A break carries a *witness*, a value that the writer may send and the reader refuses. The caller
 checks it with both validators (`confirm`). Where the rules find neither a proof nor a witness that
-holds, the answer is that it can't be told.
+holds, the answer is that it is undecidable.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from holdfast.model.contract_schema import TYPES, Schema, resolve_reference, types_of
+from holdfast.errors import UsageError
+from holdfast.model.contract_schema import (
+    TYPES,
+    Schema,
+    has_default,
+    item_at,
+    resolve_reference,
+    types_of,
+    walk_schema,
+)
 
 MOST_COMPARED = 20_000  # pairs of parts of two schemas
+MOST_CHECKED = 200_000  # values of lists
+MOST_MADE = 200_000  # elements and characters of all witnesses
 MOST_WITNESSES = 200  # that are tried
-MOST_ELEMENTS = 10_000  # of a witness: a person looks at it
+MOST_ELEMENTS = 10_000  # of a list or text in a witness: a person looks at it
 MOST_NESTED = 40  # of a witness: a schema that requires itself has no values
 CANNOT_TELL = "the two schemas can't be compared there"
 
@@ -38,47 +50,85 @@ class SchemaBreak:
     is_proven: bool = False
 
     def __str__(self) -> str:
-        shown = f": {self.witness!r:.200} is sent and refused" if self.is_proven else " (can't be told)"
+        shown = f": {self.witness!r:.200} is sent and refused" if self.is_proven else " (undecidable)"
         return f"at {self.path}, {self.reason}{shown}"
 
 
-Validate = Callable[[Schema, Any], bool]
+Check = Callable[[Any], bool]
+Validator = Callable[[Schema], Check]
 
 
-def find_break(reader: Schema, writer: Schema, *, sends: Validate, reads: Validate) -> SchemaBreak | None:
+def find_break(reader: Schema, writer: Schema, *, sends: Validator, reads: Validator) -> SchemaBreak | None:
     """Return why the reader does not accept everything that the writer sends; None if it does.
 
-    `sends` says whether a value may be sent by a schema, `reads` whether it is accepted by one.
+    `sends` makes of a schema the check whether a value may be sent, `reads` whether it is accepted.
     """
     found: SchemaBreak | None = None
-    comparison = _Comparison(reader, writer, sends, reads, iter(range(MOST_COMPARED)))
+    is_sent, is_read = sends(writer), reads(reader)
+    comparison = _Comparison(reader, writer, _Work(sends, reads))
     try:
-        for one in islice(comparison.breaks(reader, writer, "$"), MOST_WITNESSES):
-            if sends(writer, one.witness) and not reads(reader, one.witness):
-                return replace(one, is_proven=True)
-            found = found or replace(one, witness=None)
-    except _TooLargeError:
+        for schema_break in islice(comparison.breaks(reader, writer, "$"), MOST_WITNESSES):
+            if _is_example(schema_break.witness, is_sent, is_read):
+                return replace(schema_break, is_proven=True)
+            found = found or replace(schema_break, witness=None)
+    except (_TooLargeError, RecursionError):
         return found or SchemaBreak("$", CANNOT_TELL)
     return found
 
 
+def _is_example(value: Any, is_sent: Check, is_read: Check) -> bool:
+    try:
+        return is_sent(value) and not is_read(value)
+    except UsageError:  # nothing that is nested so deeply is sent
+        return False
+
+
 class _TooLargeError(Exception):
-    """Two schemas have too many pairs of parts to be compared."""
+    """Two schemas have too many pairs of parts to be compared, or too many values."""
 
 
 class NoValueError(Exception):
     """A schema has no value, or none of a reasonable size."""
 
 
+class _Work:
+    """What the parts of a comparison share: the validators of parts, and how much may still be done."""
+
+    def __init__(self, sends: Validator, reads: Validator) -> None:
+        self._sends = sends
+        self._reads = reads
+        self._checks: dict[tuple[int, bool], tuple[Check, Schema]] = {}  # by the part's id, which the value keeps alive
+        self._left = {"pairs": MOST_COMPARED, "values": MOST_CHECKED, "size": MOST_MADE}
+
+    def spend(self, what: str, amount: int = 1) -> None:
+        """Count work of a kind: alternatives within alternatives double it at each level."""
+        self._left[what] -= amount
+        if self._left[what] < 0:
+            raise _TooLargeError
+
+    def is_sent(self, part: Schema, definitions: Schema, value: Any) -> bool:
+        return self._check(part, definitions, value, is_writer=True)
+
+    def is_read(self, part: Schema, definitions: Schema, value: Any) -> bool:
+        return self._check(part, definitions, value, is_writer=False)
+
+    def _check(self, part: Schema, definitions: Schema, value: Any, *, is_writer: bool) -> bool:
+        self.spend("values")
+        place = id(part), is_writer
+        if place not in self._checks:
+            has_reference = any(isinstance(item, Mapping) and "$ref" in item for _, item, _ in walk_schema(part))
+            whole = {**part, "$defs": definitions} if has_reference else part
+            self._checks[place] = (self._sends if is_writer else self._reads)(whole), part
+        return self._checks[place][0](value)
+
+
 class _Comparison:
     """One comparison: the definitions of both sides, and the pairs that are assumed to fit."""
 
-    def __init__(self, reader: Schema, writer: Schema, sends: Validate, reads: Validate, budget: Iterator[int]) -> None:
+    def __init__(self, reader: Schema, writer: Schema, work: _Work) -> None:
         self._reader_definitions = reader.get("$defs", {})
         self._writer_definitions = writer.get("$defs", {})
-        self._sends = sends
-        self._reads = reads
-        self._budget = budget  # alternatives within alternatives double the pairs at each level
+        self._work = work
         self._assumed: dict[tuple[int, int], Any] = {}  # by their ids; the value keeps both alive
 
     def breaks(self, reader: Any, writer: Any, path: str) -> Iterator[SchemaBreak]:
@@ -90,71 +140,70 @@ class _Comparison:
         pair = (id(reader), id(writer))
         if pair in self._assumed or reader is True or writer is False or not _constrains(reader):
             return
-        if next(self._budget, None) is None:
-            raise _TooLargeError
+        self._work.spend("pairs")
         self._assumed[pair] = (reader, writer)  # a schema that refers to itself fits if everything around it does
         if reader is False:
-            yield from self._witness(path, "the reader accepts nothing", writer)
+            yield from self._find_example(path, "the reader accepts nothing", writer)
         elif writer is True:
             yield from self.breaks(reader, {}, path)
         elif "enum" in writer or "const" in writer:
-            for value in self._sent(writer):
-                if not self._reads({**reader, "$defs": self._reader_definitions}, value):
+            for value in self._iterate_sent(writer):
+                if not self._work.is_read(reader, self._reader_definitions, value):
                     yield SchemaBreak(path, f"{value!r:.60} is not accepted", value)
         elif "anyOf" in writer or "oneOf" in writer:
             for branch in writer.get("anyOf", writer.get("oneOf", ())):
                 yield from self.breaks(reader, branch, path)
         else:
             for type_ in types_of(writer) or ():
-                yield from self._of_type(reader, {**writer, "type": type_}, type_, path)
+                yield from self._compare_type(reader, {**writer, "type": type_}, type_, path)
 
-    def _of_type(self, reader: Schema, writer: Schema, type_: str, path: str) -> Iterator[SchemaBreak]:
+    def _compare_type(self, reader: Schema, writer: Schema, type_: str, path: str) -> Iterator[SchemaBreak]:
         if "anyOf" in reader or "oneOf" in reader:
-            yield from self._of_branches(reader, writer, type_, path)
+            yield from self._compare_branches(reader, writer, type_, path)
             return
         if "enum" in reader or "const" in reader:
-            yield from self._of_enum(reader, writer, type_, path)
+            yield from self._compare_enum(reader, writer, type_, path)
             return
         accepted = types_of(reader) or ()
         if type_ not in accepted and not (type_ == "integer" and "number" in accepted):
-            yield from self._witness(path, f"{type_} is not accepted", writer, other_than="integer")
+            yield from self._find_example(path, f"{type_} is not accepted", writer, other_than="integer")
             return
         match type_:
             case "integer" | "number":
-                yield from self._of_numbers(reader, writer, path)
+                yield from self._compare_numbers(reader, writer, path)
             case "string":
-                yield from self._of_lengths(reader, writer, path, "minLength", "maxLength", lambda size: "x" * size)
+                yield from self._compare_lengths(reader, writer, path, "minLength", "maxLength", self._text)
                 if "pattern" in reader and reader["pattern"] != writer.get("pattern"):
-                    yield from self._witness(path, f"the pattern {reader['pattern']!r:.60} differs", writer)
+                    yield from self._find_example(path, f"the pattern {reader['pattern']!r:.60} differs", writer)
             case "array":
-                yield from self._of_arrays(reader, writer, path)
+                yield from self._compare_arrays(reader, writer, path)
             case "object":
-                yield from self._of_objects(reader, writer, path)
+                yield from self._compare_objects(reader, writer, path)
 
     # -- unions ------------------------------------------------------------------------------------------------------
 
-    def _of_branches(self, reader: Schema, writer: Schema, type_: str, path: str) -> Iterator[SchemaBreak]:
+    def _compare_branches(self, reader: Schema, writer: Schema, type_: str, path: str) -> Iterator[SchemaBreak]:
         """Yield nothing if one branch accepts all; else what breaks in each that might accept some."""
         branches = [
-            resolve_reference(one, self._reader_definitions) for one in reader.get("anyOf", reader.get("oneOf", ()))
+            resolve_reference(item, self._reader_definitions) for item in reader.get("anyOf", reader.get("oneOf", ()))
         ]
-        fitting = [one for one in branches if one is True or (one is not False and self._may_accept(one, type_))]
+        fitting = [item for item in branches if item is True or (item is not False and self._may_accept(item, type_))]
         found: list[SchemaBreak] = []
         accepting = 0
         for branch in fitting:
             definitions = {"$defs": self._reader_definitions}, {"$defs": self._writer_definitions}
-            inner = _Comparison(*definitions, self._sends, self._reads, self._budget)
+            inner = _Comparison(*definitions, self._work)
             inner._assumed = dict(self._assumed)
-            breaks = list(inner.breaks(branch, writer, path))
+            breaks = list(islice(inner.breaks(branch, writer, path), MOST_WITNESSES))
             accepting += not breaks
             found += breaks
         if accepting and ("anyOf" in reader or self._are_apart(branches, type_)):
             return
         if accepting:  # oneOf: a value of two branches is refused
-            yield from self._witness(path, "more than one of the alternatives may match", writer)
+            yield from self._find_example(path, "more than one of the alternatives may match", writer)
             return
         yield from found
-        yield from self._witness(path, "none of the alternatives accepts it", writer)
+        yield from self._find_example(path, "none of the alternatives accepts it", writer)
 
     def _may_accept(self, branch: Schema, type_: str) -> bool:
         accepted = types_of(resolve_reference(branch, self._reader_definitions)) or ()
@@ -164,25 +213,29 @@ class _Comparison:
         """Return whether no value of a type is in two branches: by their types, or a constant field."""
         if True in branches:
             return False
-        rivals = [one for one in branches if one is not False and self._may_accept(one, type_)]
+        rivals = [branch for branch in branches if branch is not False and self._may_accept(branch, type_)]
         if len(rivals) == 1:
             return True
-        constants = [_constants(one, self._reader_definitions) for one in rivals]
-        shared = set.intersection(*(set(one) for one in constants))
-        return any(len({str(one[name]) for one in constants}) == len(rivals) for name in shared)
+        constants = [_constants(rival, self._reader_definitions) for rival in rivals]
+        shared = set.intersection(*(set(constant) for constant in constants))
+        return any(len({str(constant[name]) for constant in constants}) == len(rivals) for name in shared)
 
-    def _of_enum(self, reader: Schema, writer: Schema, type_: str, path: str) -> Iterator[SchemaBreak]:
+    def _compare_enum(self, reader: Schema, writer: Schema, type_: str, path: str) -> Iterator[SchemaBreak]:
         accepted = list(_finite(reader))
         if type_ == "null" and None in accepted:
             return
-        if type_ == "boolean" and {True, False} <= {one for one in accepted if isinstance(one, bool)}:
+        if type_ == "boolean" and {True, False} <= {item for item in accepted if isinstance(item, bool)}:
             return
-        for value in self._values(writer, avoid=accepted):
-            yield SchemaBreak(path, f"only {', '.join(map(repr, accepted))[:100]} is accepted", value)
+        yield from self._find_example(
+            path,
+            f"only {', '.join(map(repr, accepted))[:100]} is accepted",
+            writer,
+            accepted,
+        )
 
     # -- numbers, texts, lists -----------------------------------------------------------------------------------------
 
-    def _of_numbers(self, reader: Schema, writer: Schema, path: str) -> Iterator[SchemaBreak]:
+    def _compare_numbers(self, reader: Schema, writer: Schema, path: str) -> Iterator[SchemaBreak]:
         step: int | float = 1 if writer.get("type") == "integer" else 0.5
         for low, strict, sign in (("minimum", "exclusiveMinimum", 1), ("maximum", "exclusiveMaximum", -1)):
             limit = _limit(reader, low, strict, sign)
@@ -201,28 +254,26 @@ class _Comparison:
             for value in (factor + step, 1, step, *self._values(writer)):
                 yield SchemaBreak(path, f"only multiples of {factor} are accepted", value)
 
-    def _of_lengths(
+    def _compare_lengths(
         self, reader: Schema, writer: Schema, path: str, least: str, most: str, make: Callable[[int], Any]
     ) -> Iterator[SchemaBreak]:
+        wrong = []
         if reader.get(least, 0) > writer.get(least, 0):
-            short = int(reader[least]) - 1
-            yield SchemaBreak(path, f"a length below {reader[least]} is not accepted", make(max(short, 0)))
+            wrong.append((int(writer.get(least, 0)), f"a length below {reader[least]} is not accepted"))
         if most in reader and writer.get(most, float("inf")) > reader[most]:
-            long = int(reader[most]) + 1
-            if long <= MOST_ELEMENTS:
-                yield SchemaBreak(path, f"a length above {reader[most]} is not accepted", make(long))
-            else:
-                yield SchemaBreak(path, f"a length above {reader[most]} is not accepted")
+            wrong.append((int(reader[most]) + 1, f"a length above {reader[most]} is not accepted"))
+        for length, reason in wrong:
+            try:
+                yield SchemaBreak(path, reason, make(length))
+            except NoValueError:
+                yield SchemaBreak(path, reason)
 
-    def _of_arrays(self, reader: Schema, writer: Schema, path: str) -> Iterator[SchemaBreak]:
-        def make(length: int) -> Any:
-            return self._array(writer, length)
-
-        yield from self._or_cannot_tell(
-            path, lambda: list(self._of_lengths(reader, writer, path, "minItems", "maxItems", make))
+    def _compare_arrays(self, reader: Schema, writer: Schema, path: str) -> Iterator[SchemaBreak]:
+        yield from self._compare_lengths(
+            reader, writer, path, "minItems", "maxItems", lambda length: self._array(writer, length)
         )
         if reader.get("uniqueItems") and not writer.get("uniqueItems") and writer.get("maxItems", 2) > 1:
-            yield from self._or_cannot_tell(
+            yield from self._build_or_give_up(
                 path, lambda: [SchemaBreak(path, "equal elements are not accepted", self._array(writer, 2))]
             )
         fixed = max(len(reader.get("prefixItems", ())), len(writer.get("prefixItems", ())))
@@ -230,50 +281,67 @@ class _Comparison:
         for place in range(fixed + 1):
             if place >= longest:
                 break
-            theirs, ours = _item_at(writer, place), _item_at(reader, place)
-            for one in self.breaks(ours, theirs, f"{path}[{'' if place == fixed else place}]"):
-                yield from self._around(one, lambda value, at=place: self._array(writer, at + 1, {at: value}))  # type: ignore[misc]
+            theirs, ours = item_at(writer, place), item_at(reader, place)
+            for item in self.breaks(ours, theirs, f"{path}[{'' if place == fixed else place}]"):
+                yield from self._wrap_break(
+                    item,
+                    lambda value, at=place: self._array(writer, at + 1, {at: value}),  # type: ignore[misc]
+                )
 
     # -- objects -------------------------------------------------------------------------------------------------------
 
-    def _of_objects(self, reader: Schema, writer: Schema, path: str) -> Iterator[SchemaBreak]:
+    def _compare_objects(self, reader: Schema, writer: Schema, path: str) -> Iterator[SchemaBreak]:
         mine, theirs = reader.get("properties", {}), writer.get("properties", {})
         for name in reader.get("required", ()):
-            if name not in writer.get("required", ()) and not _has_default(mine.get(name)):
-                yield from self._or_cannot_tell(
+            if name not in writer.get("required", ()) and not has_default(mine.get(name)):
+                yield from self._build_or_give_up(
                     path,
                     lambda name=name: [  # type: ignore[misc]
                         SchemaBreak(f"{path}.{name}", "it is required and may be missing", self._object(writer, {}))
                     ],
                 )
-        rest_mine, rest_theirs = reader.get("additionalProperties", True), writer.get("additionalProperties", False)
+        rest_mine = reader.get("additionalProperties", True)
+        rest_theirs = writer.get("additionalProperties", "properties" not in writer)  # strict once it names fields
         if rest_mine is False:
             rest_mine = True  # a lenient reader ignores what it does not know
         for name in [*theirs, *(name for name in mine if name not in theirs and rest_theirs is not False)]:
-            for one in self.breaks(mine.get(name, rest_mine), theirs.get(name, rest_theirs), f"{path}.{name}"):
-                yield from self._around(one, lambda value, name=name: self._object(writer, {name: value}))  # type: ignore[misc]
+            for item in self.breaks(mine.get(name, rest_mine), theirs.get(name, rest_theirs), f"{path}.{name}"):
+                yield from self._wrap_break(
+                    item,
+                    lambda value, name=name: self._object(writer, {name: value}),  # type: ignore[misc]
+                )
         if rest_theirs is not False:
-            for one in self.breaks(rest_mine, rest_theirs, f"{path}.*"):
-                yield from self._around(one, lambda value: self._object(writer, {_free_name(mine, theirs): value}))
+            for item in self.breaks(rest_mine, rest_theirs, f"{path}.*"):
+                yield from self._wrap_break(item, lambda value: self._object(writer, {_free_name(mine, theirs): value}))
 
     # -- witnesses -----------------------------------------------------------------------------------------------------
 
-    def _around(self, inner: SchemaBreak, build: Callable[[Any], Any]) -> Iterator[SchemaBreak]:
+    def _wrap_break(self, inner: SchemaBreak, build: Callable[[Any], Any]) -> Iterator[SchemaBreak]:
         """Yield the break with a witness of the place around it."""
         try:
             yield replace(inner, witness=build(inner.witness))
         except NoValueError:
             yield replace(inner, reason=f"{inner.reason}; {CANNOT_TELL}", witness=None)
 
-    def _or_cannot_tell(self, path: str, build: Callable[[], list[SchemaBreak]]) -> Iterator[SchemaBreak]:
+    def _build_or_give_up(self, path: str, build: Callable[[], list[SchemaBreak]]) -> Iterator[SchemaBreak]:
         try:
             yield from build()
         except NoValueError:
             yield SchemaBreak(path, CANNOT_TELL)
 
-    def _witness(self, path: str, reason: str, writer: Any, other_than: str = "") -> Iterator[SchemaBreak]:
-        for value in self._values(writer, avoid_integers=other_than == "integer"):
+    def _find_example(
+        self, path: str, reason: str, writer: Any, avoid: Sequence[Any] = (), *, other_than: str = ""
+    ) -> Iterator[SchemaBreak]:
+        """Yield a break with each of some values.
+
+        It has none if none is found: there may be one all the same.
+        """
+        is_found = False
+        for value in self._values(writer, avoid, avoid_integers=other_than == "integer"):
+            is_found = True
             yield SchemaBreak(path, reason, value)
+        if not is_found:
+            yield SchemaBreak(path, reason)
 
     def _values(self, writer: Any, avoid: Sequence[Any] = (), *, avoid_integers: bool = False) -> Iterator[Any]:
         """Yield some values of the writer's schema: the smallest, and others of the same type."""
@@ -289,25 +357,26 @@ class _Comparison:
         elif isinstance(smallest, int | float):
             yield from (smallest + step for step in range(1, len(avoid) + 2))
         elif isinstance(smallest, str):
-            yield from (smallest + "x" * more for more in range(1, len(avoid) + 2))
+            for more in range(1, len(avoid) + 2):
+                self._work.spend("size", len(smallest) + more)
+                yield smallest + "x" * more
 
-    def _sent(self, writer: Schema) -> list[Any]:
-        """Return the values of a schema that lists them."""
-        schema = {**writer, "$defs": self._writer_definitions}
-        return [value for value in _finite(writer) if self._sends(schema, value)]
+    def _iterate_sent(self, writer: Schema) -> Iterator[Any]:
+        """Yield the values of a schema that lists them."""
+        return (value for value in _finite(writer) if self._work.is_sent(writer, self._writer_definitions, value))
 
     def _value(self, given: Any, depth: int) -> Any:
         """Return a small value of a schema of the writer."""
         schema = resolve_reference(given, self._writer_definitions)
+        self._work.spend("size")
         if depth > MOST_NESTED or schema is False:
             raise NoValueError
         if schema is True:
             return None
         if "enum" in schema or "const" in schema:
-            sent = self._sent(schema)
-            if not sent:
-                raise NoValueError
-            return sent[0]
+            for value in self._iterate_sent(schema):
+                return value
+            raise NoValueError
         for branch in schema.get("anyOf", schema.get("oneOf", ())):
             try:
                 return self._value(branch, depth + 1)
@@ -326,25 +395,31 @@ class _Comparison:
             case "integer" | "number":
                 return _small_number(schema, is_whole=types[0] == "integer")
             case "string":
-                return "x" * int(schema.get("minLength", 0))
+                return self._text(int(schema.get("minLength", 0)))
             case "array":
                 return self._array(schema, int(schema.get("minItems", 0)), depth=depth)
             case _:
                 return self._object(schema, {}, depth)
 
-    def _array(self, schema: Schema, length: int, given: Mapping[int, Any] | None = None, depth: int = 0) -> list[Any]:
-        given = given or {}
+    def _text(self, length: int) -> str:
         if length > MOST_ELEMENTS:
             raise NoValueError
+        self._work.spend("size", length)
+        return "x" * length
+
+    def _array(self, schema: Schema, length: int, given: Mapping[int, Any] | None = None, depth: int = 0) -> list[Any]:
+        given = given or {}
         wanted = range(max(length, int(schema.get("minItems", 0))))
-        return [given[at] if at in given else self._value(_item_at(schema, at), depth + 1) for at in wanted]
+        if len(wanted) > MOST_ELEMENTS:
+            raise NoValueError
+        return [given[at] if at in given else self._value(item_at(schema, at), depth + 1) for at in wanted]
 
     def _object(self, schema: Schema, given: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
         fields = schema.get("properties", {})
         needed = {
             name: fields.get(name, schema.get("additionalProperties", True)) for name in schema.get("required", ())
         }
-        made = {name: self._value(one, depth + 1) for name, one in needed.items() if name not in given}
+        made = {name: self._value(value, depth + 1) for name, value in needed.items() if name not in given}
         return made | dict(given)
 
 
@@ -364,26 +439,17 @@ def _finite(schema: Schema) -> Sequence[Any]:
 
 def _constants(schema: Schema, definitions: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that a schema of objects requires and fixes to one value."""
-    fields = {name: resolve_reference(one, definitions) for name, one in schema.get("properties", {}).items()}
+    fields = {name: resolve_reference(value, definitions) for name, value in schema.get("properties", {}).items()}
     return {
-        name: _finite(one)[0]
-        for name, one in fields.items()
-        if isinstance(one, Mapping) and ("const" in one or len(one.get("enum", ())) == 1)
+        name: _finite(value)[0]
+        for name, value in fields.items()
+        if isinstance(value, Mapping) and ("const" in value or len(value.get("enum", ())) == 1)
     }
-
-
-def _has_default(schema: Any) -> bool:
-    return isinstance(schema, Mapping) and "default" in schema
-
-
-def _item_at(schema: Schema, place: int) -> Any:
-    fixed = schema.get("prefixItems", ())
-    return fixed[place] if place < len(fixed) else schema.get("items", True)
 
 
 def _free_name(*taken: Mapping[str, Any]) -> str:
     name = "other"
-    while any(name in one for one in taken):
+    while any(name in item for item in taken):
         name += "_"
     return name
 
@@ -391,7 +457,7 @@ def _free_name(*taken: Mapping[str, Any]) -> str:
 def _limit(schema: Schema, loose: str, strict: str, sign: int) -> tuple[int | float, bool] | None:
     """Return a bound of numbers and whether it is excluded: the narrower of the two that may be given."""
     found = [(schema[name], name == strict) for name in (loose, strict) if name in schema]
-    return max(found, key=lambda one: (sign * one[0], one[1])) if found else None
+    return max(found, key=lambda item: (sign * item[0], item[1])) if found else None
 
 
 def _is_within(writer: tuple[int | float, bool] | None, reader: tuple[int | float, bool], sign: int) -> bool:
@@ -407,7 +473,8 @@ def _divides(factor: float, writer: Schema, step: float) -> bool:
     if step == 1 and factor == 1:
         return True
     own = writer.get("multipleOf")
-    return own is not None and factor != 0 and (own / factor) == int(own / factor)
+    ratio = 0.5 if own is None else own / factor
+    return math.isfinite(ratio) and ratio == int(ratio)
 
 
 def _small_number(schema: Schema, *, is_whole: bool) -> int | float:
@@ -425,11 +492,11 @@ def _small_number(schema: Schema, *, is_whole: bool) -> int | float:
             candidates += [rounded, *([factor * (rounded // factor + (sign == 1))] if factor else [])]
     low = _limit(schema, "minimum", "exclusiveMinimum", 1)
     high = _limit(schema, "maximum", "exclusiveMaximum", -1)
-    for one in candidates:
+    for candidate in candidates:
         if (
-            (low is None or one > low[0] or (one == low[0] and not low[1]))
-            and (high is None or one < high[0] or (one == high[0] and not high[1]))
-            and (not factor or one % factor == 0)
+            (low is None or candidate > low[0] or (candidate == low[0] and not low[1]))
+            and (high is None or candidate < high[0] or (candidate == high[0] and not high[1]))
+            and (not factor or candidate % factor == 0)
         ):
-            return one
+            return candidate
     raise NoValueError

@@ -42,7 +42,7 @@ def _spellings(name: bytes) -> list[str]:
 
 def control_paths(entries: Iterable[FileEntry]) -> Callable[[bytes], bytes | None]:
     """Return a function from a path among these to the topmost path of its repository, or None."""
-    bare = _of_bare_repositories([entry.path for entry in entries])
+    bare = _find_bare_repositories([entry.path for entry in entries])
     known: dict[bytes, bytes | None] = {b"": None}
 
     def top_of(path: bytes) -> bytes | None:
@@ -51,17 +51,17 @@ def control_paths(entries: Iterable[FileEntry]) -> Callable[[bytes], bytes | Non
         while above not in known:
             unknown.append(above)
             above = above.rpartition(b"/")[0]
-        for one in reversed(unknown):
-            found = known[one.rpartition(b"/")[0]]
-            if found is None and (one in bare or is_control_name(one.rpartition(b"/")[2])):
-                found = one
-            known[one] = found
+        for item in reversed(unknown):
+            found = known[item.rpartition(b"/")[0]]
+            if found is None and (item in bare or is_control_name(item.rpartition(b"/")[2])):
+                found = item
+            known[item] = found
         return known[path]
 
     return top_of
 
 
-def _of_bare_repositories(paths: Collection[bytes]) -> set[bytes]:
+def _find_bare_repositories(paths: Collection[bytes]) -> set[bytes]:
     """Return the paths that make a directory a bare repository, without a `.git`."""
     held: dict[bytes, set[str]] = {}
     parts: list[tuple[bytes, bytes]] = []  # path and directory of what git would read

@@ -8,10 +8,16 @@ that are no message: the tools, the open questions to people, and the position i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 ROLES = ("system", "user", "assistant", "tool")
+_TEXTS = frozenset(  # fields of parts
+    (
+        *("content", "id", "name", "raw_arguments", "provider", "signature", "encrypted"),
+        *("mime_type", "sha256", "uri", "file_id", "type"),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +28,7 @@ class MessagePart:
 
     def to_json(self) -> dict[str, Any]:
         """Return the part as JSON values; fields that are empty are left out."""
-        values = {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
+        values = {item.name: _simplify_value(getattr(self, item.name)) for item in fields(self)}
         return {"type": self.kind, **{name: value for name, value in values.items() if value not in (None, (), {}, [])}}
 
 
@@ -62,7 +68,7 @@ class ToolCallPart(MessagePart):
 
     def to_json(self) -> dict[str, Any]:
         # Not `super()`: a dataclass with slots is another class than the one this was defined in.
-        return {**MessagePart.to_json(self), "arguments": _plain(self.arguments)}
+        return {**MessagePart.to_json(self), "arguments": _simplify_value(self.arguments)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +129,7 @@ class GenericPart(MessagePart):
     values: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        return {**_plain(self.values), "type": self.type}
+        return {**_simplify_value(self.values), "type": self.type}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +161,7 @@ class TranscriptMessage:
         return [part for part in self.parts if isinstance(part, ToolResponsePart)]
 
     def to_json(self) -> dict[str, Any]:
-        kept = {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
+        kept = {item.name: _simplify_value(getattr(self, item.name)) for item in fields(self)}
         return {name: value for name, value in kept.items() if name in ("role", "parts") or value not in (None, {}, [])}
 
 
@@ -213,9 +219,31 @@ class Transcript:
         return {
             "messages": [message.to_json() for message in self.messages],
             "tools": list(self.tools),
-            "interrupts": [_fields_of(one) for one in self.interrupts],
+            "interrupts": [_fields_of(interrupt) for interrupt in self.interrupts],
             "cursor": None if self.cursor is None else _fields_of(self.cursor),
         }
+
+
+def with_texts(message: TranscriptMessage) -> TranscriptMessage:
+    """Return the message with texts where texts belong: a state from elsewhere may have anything there."""
+    author = None if message.author is None else _make_text(message.author)
+    return replace(message, author=author, parts=tuple(map(_part_with_texts, message.parts)))
+
+
+def _part_with_texts(part: MessagePart) -> MessagePart:
+    if isinstance(part, ToolResponsePart):
+        content = tuple(map(_part_with_texts, part.content))
+        return replace(part, id=_make_text(part.id), name=_make_text(part.name), content=content)
+    given = {item.name: getattr(part, item.name) for item in fields(part) if item.name in _TEXTS}
+    wrong = {name: _make_text(value) for name, value in given.items() if not isinstance(value, str | None)}
+    return replace(part, **wrong) if wrong else part
+
+
+def _make_text(value: Any) -> str:
+    try:
+        return value if isinstance(value, str) else str(value)
+    except (ValueError, RecursionError):  # a number with thousands of digits
+        return f"({type(value).__name__})"
 
 
 def text_parts(text: Any) -> tuple[MessagePart, ...]:
@@ -224,14 +252,14 @@ def text_parts(text: Any) -> tuple[MessagePart, ...]:
 
 
 def _fields_of(value: Any) -> dict[str, Any]:
-    return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+    return {item.name: _simplify_value(getattr(value, item.name)) for item in fields(value)}
 
 
-def _plain(value: Any) -> Any:
+def _simplify_value(value: Any) -> Any:
     if isinstance(value, MessagePart | TranscriptMessage):
         return value.to_json()
     if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _simplify_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_simplify_value(item) for item in value]
     return value

@@ -75,12 +75,17 @@ def convert(old: Any, new: Any, path: str) -> Any:
         return old.with_parts(new.parts)
     value = new.value if isinstance(new, WrittenValue) else new
     if type(old) in _UNTYPED:
-        return _like_container(old, value) if isinstance(new, WrittenValue) else value
+        return _convert_container(old, value) if isinstance(new, WrittenValue) else value
     if type(value) not in (*_PLAIN, list, dict):
         return value
+    if hasattr(old, "get_secret_value"):  # the new value is a secret, too, and stays out of the message
+        raise UsageError(
+            f"{path!r:.120} is a secret that was left out of the store: plain data can't replace it, as no rule might "
+            "leave that out again. Give an object of its type, from a program. Nothing was changed"
+        )
     text = new.text if isinstance(new, WrittenValue) and not isinstance(value, str | list | dict) else None
     try:
-        return _of_type(old, value, text, path)
+        return _convert_to_type(old, value, text, path)
     except UsageError:  # of one of its fields
         raise
     except (_InexactError, ValueError, TypeError, ArithmeticError) as error:
@@ -92,17 +97,17 @@ def convert(old: Any, new: Any, path: str) -> Any:
         ) from None
 
 
-def _like_container(old: Any, value: Any) -> Any:
+def _convert_container(old: Any, value: Any) -> Any:
     """Return a list as the old value's tuple or set: JSON can't express these."""
     if type(value) is not list or type(old) not in (tuple, set, frozenset):
         return value
     return type(old)(value)
 
 
-def _of_type(old: Any, value: Any, text: str | None, path: str) -> Any:
+def _convert_to_type(old: Any, value: Any, text: str | None, path: str) -> Any:
     """Return the value as one of the type of `old`. `text` is a number as a person wrote it."""
     if hasattr(old, "with_parts"):
-        return _of_unknown(old, value, path)
+        return _convert_unknown(old, value, path)
     if isinstance(old, Enum):
         return _member(type(old), value)
     if isinstance(value, dict):
@@ -121,7 +126,7 @@ def _of_type(old: Any, value: Any, text: str | None, path: str) -> Any:
 def _member(kind: type[Enum], value: Any) -> Enum:
     """Return the member of that name, or of that value; the two must not be different members."""
     by_name = kind.__members__.get(value) if isinstance(value, str) else None
-    by_value = next((one for one in kind if type(one.value) is type(value) and one.value == value), None)
+    by_value = next((member for member in kind if type(member.value) is type(value) and member.value == value), None)
     if by_value is None and issubclass(kind, Flag) and type(value) is int:
         combined = kind(value)
         by_value = combined if isinstance(combined, kind) and combined.value == value else None
@@ -131,11 +136,11 @@ def _member(kind: type[Enum], value: Any) -> Enum:
         )
     found = by_name if by_name is not None else by_value
     if found is None:
-        raise _InexactError(f"write one of {_listed(kind.__members__)}")
+        raise _InexactError(f"write one of {_join_names(kind.__members__)}")
     return found
 
 
-def _of_unknown(old: Any, value: Any, path: str) -> Any:
+def _convert_unknown(old: Any, value: Any, path: str) -> Any:
     """Return an object of an unknown class with the value.
 
     Its members or fields can't be checked, except against the present ones.
@@ -161,7 +166,7 @@ def _with_fields(old: Any, value: Mapping[str, Any], path: str) -> Any:
         raise _InexactError(_hint(old))
     if set(names) != value.keys():
         raise _InexactError(
-            f"it has the fields {_listed(names)}. Give all of them, or set them one by one ({path}.{names[0]})"
+            f"it has the fields {_join_names(names)}. Give all of them, or set them one by one ({path}.{names[0]})"
         )
     fields = {name: convert(getattr(old, name), value[name], f"{path}.{name}") for name in names}
     if dataclasses.is_dataclass(old) and not isinstance(old, type):
@@ -223,6 +228,6 @@ def _type_name(value: Any) -> str:
     return str(getattr(value, "type_name", None) or type(value).__name__)
 
 
-def _listed(names: Any) -> str:
+def _join_names(names: Any) -> str:
     listed = [str(name) for name in names]
     return ", ".join(listed[:NAMES_LISTED]) + (", …" if len(listed) > NAMES_LISTED else "")

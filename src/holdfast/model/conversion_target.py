@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.model.framework import Framework
 
 # No target keeps these. Signatures, because which provider the target's model has is not known; images that the model
-# made, because no provider takes them as the model's own.
+# made, because no provider takes them as the model's own; names of users, because successive turns of users become one.
 ALWAYS_LOST = frozenset(
     (
         "instructions",
@@ -19,9 +19,13 @@ ALWAYS_LOST = frozenset(
         "model_images",
         "provider_files",
         "other_parts",
+        "user_names",
+        "other_fields",
         "message_data",
     )
 )
+SHAPES = ("openai_chat", "open_responses", "anthropic")
+"""The shapes of message lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +73,7 @@ class ConversionOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Converted:
+class ConvertedState:
     """The first checkpoint of the new session, as the target's `resumable` continues it.
 
     `left` names values of `carried` that the target's state has no place for. `session_id` is the

@@ -154,7 +154,7 @@ class Diff:
     @property
     def effects(self) -> tuple[EffectRecord, ...]:
         """The effects that `b` has a record of and `a` has not."""
-        return tuple(one.effect for one in self.recorded if one.came and one.effect is not None)
+        return tuple(call.effect for call in self.recorded if call.came and call.effect is not None)
 
     def apply(self, checkpoint: Checkpoint) -> Checkpoint:
         """Return the checkpoint with these edits made: from `a`, the state, metadata and tasks of `b`.
@@ -190,8 +190,8 @@ class Diff:
             told[_counted_path(edit)] += 1
             if each is None or told[_counted_path(edit)] <= each:
                 yield from describe(edit)
-        for one in self.recorded:
-            yield "+" if one.came else "-", one.text
+        for call in self.recorded:
+            yield "+" if call.came else "-", call.text
         for change in self.files or () if files else ():
             yield {"A": "+", "D": "-"}.get(change.status, "~"), f"file {change.text}"
 
@@ -211,8 +211,8 @@ class Diff:
         found: dict[str, Stat] = {}
         for edit in sorted(self.shown_edits(raw=raw), key=_place):
             _count(found, path_text(_counted_path(edit)), edit)
-        for one in self.recorded:
-            found["recorded"] = found.get("recorded", Stat()) + (Stat(1) if one.came else Stat(0, 1))
+        for call in self.recorded:
+            found["recorded"] = found.get("recorded", Stat()) + (Stat(1) if call.came else Stat(0, 1))
         for change in self.files or ():
             counted = {"A": Stat(1), "D": Stat(0, 1)}.get(change.status, Stat(0, 0, 1))
             found["files"] = found.get("files", Stat()) + counted
@@ -251,19 +251,19 @@ def patch(value: Any, edits: Sequence[Edit], objects: Objects | None = None) -> 
     holder = copies.hold({"": value})
     for edit in edits:
         if isinstance(edit, (Splice, Reorder)):
-            container = copies.at(holder, ("", *edit.path))
+            container = copies.get_container(holder, ("", *edit.path))
             if isinstance(edit, Splice):
-                container[edit.at : edit.at + len(edit.removed)] = map(_copied, edit.added)
+                container[edit.at : edit.at + len(edit.removed)] = map(_copy_containers, edit.added)
             else:
                 ordered = [(key, container.pop(key)) for key in edit.keys]
                 container.update(ordered)
             continue
-        container = copies.at(holder, ("", *edit.path[:-1]))
+        container = copies.get_container(holder, ("", *edit.path[:-1]))
         if isinstance(edit, Put):
-            container[edit.path[-1]] = _copied(edit.value)
+            container[edit.path[-1]] = _copy_containers(edit.value)
         else:
             del container[edit.path[-1]]
-    return copies.finished(holder)[""]
+    return copies.finish(holder)[""]
 
 
 class _Copies:
@@ -278,7 +278,7 @@ class _Copies:
         self._held[id(container)] = container
         return container
 
-    def at(self, holder: Any, path: Path) -> Any:
+    def get_container(self, holder: Any, path: Path) -> Any:
         """Return the container at the path, free to change: it and those above it are copies."""
         container = holder
         for key in path:
@@ -287,7 +287,7 @@ class _Copies:
                 container = child.fields
                 continue
             if id(child) not in self._held:
-                apart = self._taken_apart(child)
+                apart = self._take_apart(child)
                 if apart is not None:
                     container[key] = apart
                     container = apart.fields
@@ -297,7 +297,7 @@ class _Copies:
             container = child
         return container
 
-    def _taken_apart(self, value: Any) -> Any:
+    def _take_apart(self, value: Any) -> Any:
         """Return an object as its parts, free to change; None for a list or dict."""
         if self._objects is None or type(value) in (dict, list):
             return None
@@ -306,25 +306,25 @@ class _Copies:
         self._apart[id(apart)] = apart
         return apart
 
-    def finished(self, container: Any) -> Any:
+    def finish(self, container: Any) -> Any:
         """Return the container with its objects rebuilt."""
         if not self._apart:
             return container
         for key, child in container.items() if type(container) is dict else enumerate(container):
             if id(child) in self._apart:
-                self.finished(child.fields)
+                self.finish(child.fields)
                 container[key] = self._objects.put_together(child) if self._objects is not None else child
             elif id(child) in self._held:
-                self.finished(child)
+                self.finish(child)
         return container
 
 
-def _copied(value: Any) -> Any:
+def _copy_containers(value: Any) -> Any:
     """Return a value whose lists and dicts are copies."""
     if type(value) is dict:
-        return {key: _copied(item) for key, item in value.items()}
+        return {key: _copy_containers(item) for key, item in value.items()}
     if type(value) is list:
-        return [_copied(item) for item in value]
+        return [_copy_containers(item) for item in value]
     return value
 
 
@@ -342,7 +342,7 @@ def _is_beside(key: Any) -> bool:
     return type(key) is Field and key == BESIDE
 
 
-def _of_set_fields(edit: Edit) -> Path | None:
+def _find_set_fields(edit: Edit) -> Path | None:
     """Return the path of a model if the edit only says that other fields were set; otherwise None."""
     for place, key in enumerate(edit.path):
         if _is_beside(key):
@@ -352,7 +352,7 @@ def _of_set_fields(edit: Edit) -> Path | None:
 
 def _without_repetitions(edits: Sequence[Edit]) -> Iterator[Edit]:
     """Yield the edits, without changes to a model's set fields where another edit is about the model."""
-    about_sets = [_of_set_fields(edit) for edit in edits]
+    about_sets = [_find_set_fields(edit) for edit in edits]
     told = {
         edit.path[:length]
         for edit, model in zip(edits, about_sets, strict=True)
@@ -380,7 +380,7 @@ def _place(edit: Edit) -> tuple[tuple[int, str, int], ...]:
 def describe(edit: Edit) -> Iterator[tuple[str, str]]:
     """Yield the lines of an edit as text, each with its sign."""
     where = path_text(edit.path)
-    if _of_set_fields(edit) is not None:
+    if _find_set_fields(edit) is not None:
         yield "~", f"{where}: other fields were set"
     elif isinstance(edit, Put) and edit.replaces:
         yield "~", f"{where}: {_short(edit.was)} → {_short(edit.value)}"

@@ -199,7 +199,7 @@ def effect_id(tree: bytes, tool: str, identity: bytes, ordinal: int) -> bytes:
 
     It is a UUID of version 8, without a time, and has the tag of its tree where ids have it.
     """
-    noise = hashlib.sha256(_joined(b"holdfast effect 1", tree, _name(tool), identity, b"%d" % ordinal)).digest()
+    noise = hashlib.sha256(_join_parts(b"holdfast effect 1", tree, _name(tool), identity, b"%d" % ordinal)).digest()
     return noise[:6] + bytes((0x80 | noise[6] & 0x0F, noise[7])) + ids.tree_tag(tree) + noise[8:12]
 
 
@@ -209,7 +209,7 @@ def provider_key(tree: bytes, tool: str, identity: bytes, ordinal: int, generati
     It follows from tree, tool and identity, so a retry after a crash, a rollback or in a fork
     carries the same key. Only a decision to carry the effect out once more makes another one.
     """
-    named = _joined(b"holdfast provider key 1", _name(tool), identity, b"%d" % ordinal, b"%d" % generation)
+    named = _join_parts(b"holdfast provider key 1", _name(tool), identity, b"%d" % ordinal, b"%d" % generation)
     digest = hmac.digest(tree, named, "sha256")
     return "hf1_" + base64.b32encode(digest[:20]).decode().lower()
 
@@ -218,5 +218,5 @@ def _name(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _joined(*parts: bytes) -> bytes:
+def _join_parts(*parts: bytes) -> bytes:
     return b"".join(len(part).to_bytes(4, "big") + part for part in parts)

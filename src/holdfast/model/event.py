@@ -47,14 +47,15 @@ class Cursor(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """A saved `checkpoint`, without its state, or a `handoff` to another agent.
+    """A saved `checkpoint`, without its state, a `handoff` to another agent, or a `message` to a topic.
 
     Reading on from `cursor` returns the events after it.
     """
 
-    kind: Literal["checkpoint", "handoff"]
+    kind: Literal["checkpoint", "handoff", "message"]
     checkpoint: Checkpoint
     cursor: str
+    topic: str | None = None
 
     def __repr__(self) -> str:
         return f"<Event {self.kind} {self.cursor} {self.checkpoint!r}>"

@@ -40,20 +40,20 @@ class WriteTotals:
     @property
     def written_files(self) -> int:
         """How many files are written."""
-        return len(self._written())
+        return len(self._list_written())
 
     @property
     def written_bytes(self) -> int:
         """The total size of the files that are written."""
-        return sum(entry.size for entry in self._written())
+        return sum(entry.size for entry in self._list_written())
 
-    def _written(self) -> list[FileEntry]:
+    def _list_written(self) -> list[FileEntry]:
         entries = [action.after for action in self.actions if action.doing != "chmod"]
         return [entry for entry in entries if entry is not None and entry.kind == "file"]
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class LeftPath:
     """A path that is left unchanged, although the target differs."""
 
     path: bytes
@@ -71,7 +71,7 @@ class RestorePlan(WriteTotals):
 
     actions: tuple[FileAction, ...] = ()
     conflicts: tuple[bytes, ...] = ()
-    left: tuple[Left, ...] = ()
+    left: tuple[LeftPath, ...] = ()
     flags: tuple[Flag, ...] = ()
 
     @property
@@ -95,7 +95,7 @@ class UnsafePathError(ValueError):
         self.reason = reason
 
 
-def _nobody(_path: bytes) -> bool:
+def _protect_none(_path: bytes) -> bool:
     return False
 
 
@@ -103,7 +103,7 @@ def make_plan(
     changes: Iterable[FileChange],
     *,
     changed_since: Collection[bytes] = frozenset(),
-    protected: Callable[[bytes], bool] = _nobody,
+    protected: Callable[[bytes], bool] = _protect_none,
     occupied: Iterable[bytes] = (),
     keep_user: bool = False,
     paths: Sequence[bytes] = (),
@@ -118,7 +118,7 @@ def make_plan(
     on a case-insensitive file system.
     """
     wanted: dict[bytes, FileChange] = {}
-    left: list[Left] = []
+    left: list[LeftPath] = []
     standing = list(occupied)
     changes = list(changes)
     unsafe = find_unsafe([change[0] for change in changes])
@@ -129,25 +129,25 @@ def make_plan(
         if before == after:
             continue
         if protected(path):
-            left.append(Left(path, PROTECTED))
+            left.append(LeftPath(path, PROTECTED))
             if before is not None:
                 standing.append(path)
         else:
             wanted[path] = change
     _refuse_below_leaves(wanted)
     if paths:
-        wanted = _narrowed(wanted, paths)
-        left = [one for one in left if is_within(one.path, paths)]
+        wanted = _select_paths(wanted, paths)
+        left = [item for item in left if is_within(item.path, paths)]
     changed = sorted(path for path in wanted if path in changed_since)
     kept = changed if keep_user else ()
     wanted_before = {path: wanted[path].before for path in changed}
     left += _leave(wanted, kept, standing)
-    left += [Left(path, KEPT) for path in kept if path not in wanted]
-    actions = _ordered(wanted.values())
+    left += [LeftPath(path, KEPT) for path in kept if path not in wanted]
+    actions = _order_actions(wanted.values())
     return RestorePlan(
         actions=tuple(actions),
         conflicts=() if keep_user else tuple(path for path in changed if wanted_before[path] is not None),
-        left=tuple(sorted(left, key=lambda one: one.path)),
+        left=tuple(sorted(left, key=lambda item: item.path)),
         flags=flags_of((action.after for action in actions if action.after is not None), staying),
     )
 
@@ -157,20 +157,20 @@ def _refuse_below_leaves(wanted: dict[bytes, FileChange]) -> None:
     used = {path.rpartition(b"/")[0]: path for path, _, after in wanted.values() if after is not None}
     judged: dict[bytes, bytes | None] = {b"": None}  # for each directory, the leaf at it or above it
     for directory, path in used.items():
-        above, one = [], directory
-        while one not in judged:
-            above.append(one)
-            one = one.rpartition(b"/")[0]
-        for one in reversed(above):
-            change = wanted.get(one)
+        above, item = [], directory
+        while item not in judged:
+            above.append(item)
+            item = item.rpartition(b"/")[0]
+        for item in reversed(above):
+            change = wanted.get(item)
             is_leaf = change is not None and (change.after is None or change.after.kind != "dir")
-            judged[one] = one if is_leaf else judged[one.rpartition(b"/")[0]]
+            judged[item] = item if is_leaf else judged[item.rpartition(b"/")[0]]
         leaf = judged[directory]
         if leaf is not None:
             raise UnsafePathError(path, f"it is below {leaf!r:.60}, which is no directory in the target")
 
 
-def _narrowed(wanted: dict[bytes, FileChange], paths: Sequence[bytes]) -> dict[bytes, FileChange]:
+def _select_paths(wanted: dict[bytes, FileChange], paths: Sequence[bytes]) -> dict[bytes, FileChange]:
     """Return the changes at or below `paths`, and the missing directories above that these need."""
     chosen = {path: change for path, change in wanted.items() if is_within(path, paths)}
     for path, change in list(chosen.items()):
@@ -185,13 +185,13 @@ def _narrowed(wanted: dict[bytes, FileChange], paths: Sequence[bytes]) -> dict[b
 
 def is_within(path: bytes, paths: Sequence[bytes]) -> bool:
     """Return whether a path is one of these, or below one."""
-    return any(path == one or path.startswith(one + b"/") or not one for one in paths)
+    return any(path == item or path.startswith(item + b"/") or not item for item in paths)
 
 
-def _leave(wanted: dict[bytes, FileChange], conflicts: Iterable[bytes], standing: Iterable[bytes]) -> list[Left]:
+def _leave(wanted: dict[bytes, FileChange], conflicts: Iterable[bytes], standing: Iterable[bytes]) -> list[LeftPath]:
     """Remove kept paths from `wanted`, then paths that can't be restored without destroying those."""
     kept = {path: wanted.pop(path) for path in conflicts}
-    left: list[Left] = []
+    left: list[LeftPath] = []
     # Directories above something that stays must stay directories.
     stays = [path for path, change in kept.items() if change.before is not None]
     holding: dict[bytes, bytes] = {}
@@ -204,7 +204,7 @@ def _leave(wanted: dict[bytes, FileChange], conflicts: Iterable[bytes], standing
             continue
         if change.after is None or change.after.kind != "dir":
             del wanted[path]
-            left.append(Left(path, f"it holds {_shown(holding[path])}, which stays"))
+            left.append(LeftPath(path, f"it holds {_format_path(holding[path])}, which stays"))
     # A path that stays and is no directory can't have anything below it. A directory that the user
     # removed is made again if something is to be put into it.
     for path, change in list(wanted.items()) if kept else ():
@@ -212,19 +212,24 @@ def _leave(wanted: dict[bytes, FileChange], conflicts: Iterable[bytes], standing
             continue
         above_it = [(above, kept[above]) for above in list_parents(path) if above in kept]
         leaf = next(
-            (above for above, there in above_it if there.before is not None and there.before.kind != "dir"), None
+            (
+                above
+                for above, file_change in above_it
+                if file_change.before is not None and file_change.before.kind != "dir"
+            ),
+            None,
         )
         if leaf is not None:
             wanted.pop(path, None)
-            left.append(Left(path, f"{_shown(leaf)} above it is no directory, and stays"))
+            left.append(LeftPath(path, f"{_format_path(leaf)} above it is no directory, and stays"))
             continue
-        for above, there in above_it:
-            if there.before is None and there.after is not None and there.after.kind == "dir":
+        for above, file_change in above_it:
+            if file_change.before is None and file_change.after is not None and file_change.after.kind == "dir":
                 wanted[above] = kept.pop(above)
     return left
 
 
-def _shown(path: bytes) -> str:
+def _format_path(path: bytes) -> str:
     return path.decode("utf-8", "backslashreplace")
 
 
@@ -236,7 +241,7 @@ def list_parents(path: bytes) -> Iterable[bytes]:
         end = path.rfind(b"/", 0, end)
 
 
-def _ordered(changes: Iterable[FileChange]) -> list[FileAction]:
+def _order_actions(changes: Iterable[FileChange]) -> list[FileAction]:
     """Return the changes as actions, in an order in which each is possible.
 
     Removals come first, deepest first; then new directories, topmost first; then files; then modes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from holdfast.model.file_restore_plan import KEPT, FileAction, Left, WriteTotals
+from holdfast.model.file_restore_plan import KEPT, FileAction, LeftPath, WriteTotals
 from holdfast.model.operation import Operation, OperationChange
 from holdfast.model.reports import RollbackReport
 from holdfast.model.safe_path import Flag
@@ -29,7 +29,7 @@ class RestoreReport(WriteTotals):
     actions: tuple[FileAction, ...] = ()
     conflicts: tuple[bytes, ...] = ()
     overwritten: tuple[bytes, ...] = ()
-    left: tuple[Left, ...] = ()
+    left: tuple[LeftPath, ...] = ()
     flags: tuple[Flag, ...] = ()
     skipped: tuple[SkippedPath, ...] = ()
     excluded: int = 0
@@ -46,7 +46,7 @@ class RestoreReport(WriteTotals):
 
         They are conflicts, were kept, or were overwritten.
         """
-        kept = (one.path for one in self.left if one.reason == KEPT)
+        kept = (path.path for path in self.left if path.reason == KEPT)
         return tuple(sorted({*self.conflicts, *self.overwritten, *kept}))
 
     @property

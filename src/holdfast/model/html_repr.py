@@ -30,23 +30,23 @@ _FAINT = "opacity:.65"
 _COLOURS = {"+": "#2da44e", "-": "#e5534b", "~": "#bf8700"}
 
 
-def checkpoint(one: Checkpoint) -> str:
+def checkpoint(item: Checkpoint) -> str:
     """Return a checkpoint's fields, and its state as a collapsed section."""
     facts = {
-        "checkpoint": one.checkpoint_id,
-        "session": one.session_id,
-        "agent": one.agent_id,
-        "step": f"{_step(one)} {one.step_name or ''}".strip(),
-        "parent": one.parent_id or "none: the first of its tree",
-        "created": f"{one.created_at:%Y-%m-%d %H:%M:%S} UTC",
-        "framework": str(one.framework),
-        "handed to": one.handoff_target or "",
-        "expires": f"{one.expires_at:%Y-%m-%d %H:%M:%S} UTC" if one.expires_at else "",
+        "checkpoint": item.checkpoint_id,
+        "session": item.session_id,
+        "agent": item.agent_id,
+        "step": f"{_step(item)} {item.step_name or ''}".strip(),
+        "parent": item.parent_id or "none: the first of its tree",
+        "created": f"{item.created_at:%Y-%m-%d %H:%M:%S} UTC",
+        "framework": str(item.framework),
+        "handed to": item.handoff_target or "",
+        "expires": f"{item.expires_at:%Y-%m-%d %H:%M:%S} UTC" if item.expires_at else "",
     }
     rows = [(_code(name, faint=True), _code(value)) for name, value in facts.items() if value]
-    parts: dict[str, Any] = {"metadata": dict(one.metadata), "tasks": one.tasks}
-    if one.has_state:
-        parts = {"state": one.execution_state, "context": one.agent_context, **parts}
+    parts: dict[str, Any] = {"metadata": dict(item.metadata), "tasks": item.tasks}
+    if item.has_state:
+        parts = {"state": item.execution_state, "context": item.agent_context, **parts}
     opened = "".join(_value(name, value, DEPTH) for name, value in parts.items() if value or name == "state")
     return f"<div>{_table((), rows)}{opened}</div>"
 
@@ -55,38 +55,38 @@ def timeline(entries: Timeline) -> str:
     """Return a row for each checkpoint, newest first."""
     rows = [
         (
-            _code(_step(one)),
-            _code(one.step_name or ""),
-            _code(one.short_id),
-            _code(one.agent_id),
-            _code(f"{one.created_at:%Y-%m-%d %H:%M:%S}"),
-            _code(f"for {one.handoff_target}" if one.handoff_target else "", faint=True),
+            _code(_step(entry)),
+            _code(entry.step_name or ""),
+            _code(entry.short_id),
+            _code(entry.agent_id),
+            _code(f"{entry.created_at:%Y-%m-%d %H:%M:%S}"),
+            _code(f"for {entry.handoff_target}" if entry.handoff_target else "", faint=True),
         )
-        for one in entries[:ROWS]
+        for entry in entries[:ROWS]
     ]
     return _table(("step", "name", "checkpoint", "agent", "created (UTC)", ""), rows, left_out=len(entries) - len(rows))
 
 
 def tree(whole: Tree) -> str:
     """Return the lanes, drawn, with a row for each checkpoint; heads are marked."""
-    by_id = {one.checkpoint_id: one for one in whole.entries}
+    by_id = {entry.checkpoint_id: entry for entry in whole.entries}
     heads: dict[str, list[str]] = {}
     for session, head in whole.heads.items():
         heads.setdefault(head, []).append(session)
     rows = []
     for row in whole.lanes()[:ROWS]:
-        one = by_id[str(row.node)]
-        marks = ", ".join(heads.get(one.checkpoint_id, ()))
+        item = by_id[str(row.node)]
+        marks = ", ".join(heads.get(item.checkpoint_id, ()))
         rows.append(
             (
                 (
                     f"<span style='font-family:ui-monospace,monospace;white-space:pre'>"
                     f"{html.escape(format_lane(row, BOXES))}</span>"
                 ),
-                _code(one.short_id),
-                _code(f"{_step(one)} {one.step_name or ''}".strip()),
-                _code(one.session_id),
-                _code(f"{one.created_at:%Y-%m-%d %H:%M:%S}"),
+                _code(item.short_id),
+                _code(f"{_step(item)} {item.step_name or ''}".strip()),
+                _code(item.session_id),
+                _code(f"{item.created_at:%Y-%m-%d %H:%M:%S}"),
                 _code(f"{BOXES.head} head of {marks}" if marks else "", faint=True),
             )
         )
@@ -102,7 +102,7 @@ def diff(found: Diff) -> str:
         for sign, line in lines[:ROWS]
     )
     title = f"{found.a.short_id} → {found.b.short_id}: {len(found.edits)} edits"
-    return f"<div>{_code(title, faint=True)}{shown}{_more(len(lines) - ROWS)}</div>"
+    return f"<div>{_code(title, faint=True)}{shown}{_count_more(len(lines) - ROWS)}</div>"
 
 
 def _table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, left_out: int = 0) -> str:
@@ -111,10 +111,10 @@ def _table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, left_out: in
     cells = (("".join(f"<td style='{_CELL}'>{cell}</td>" for cell in row)) for row in rows)
     body = "".join(f"<tr>{row}</tr>" for row in cells)
     first = f"<tr>{head}</tr>" if titles else ""
-    return f"<table style='border-collapse:collapse'>{first}{body}</table>{_more(left_out)}"
+    return f"<table style='border-collapse:collapse'>{first}{body}</table>{_count_more(left_out)}"
 
 
-def _more(count: int) -> str:
+def _count_more(count: int) -> str:
     return _code(f"… and {count} more", faint=True) if count > 0 else ""
 
 
@@ -136,7 +136,7 @@ def _value(name: str, value: Any, depth: int) -> str:
     inner = []
     for number, (key, item) in enumerate(items):
         if number == ITEMS:
-            inner.append(_more(len(value) - ITEMS))
+            inner.append(_count_more(len(value) - ITEMS))
             break
         inner.append(_value(key if isinstance(key, str) else safe_repr(key)[:TEXT], item, depth - 1))
     return f"<details style='margin-left:1em'><summary>{title}</summary>{''.join(inner)}</details>"
@@ -153,5 +153,5 @@ def _outline(value: Any) -> str:
     return safe_repr(value)
 
 
-def _step(one: Checkpoint) -> str:
-    return "" if one.step_index is None else str(one.step_index)
+def _step(item: Checkpoint) -> str:
+    return "" if item.step_index is None else str(item.step_index)

@@ -78,6 +78,12 @@ def tree_tag(raw: bytes) -> bytes:
     return raw[8:12]
 
 
+def sibling(raw: bytes, number: int) -> bytes:
+    """Return the id of message `number` of a checkpoint: another random part, with its time and tag."""
+    noise = (int.from_bytes(raw[12:], "big") + 1 + number) % (1 << 32)
+    return raw[:12] + noise.to_bytes(4, "big")
+
+
 def make(ms: int, counter: int, noise: bytes, tag: bytes | None = None) -> bytes:
     """Return the id of that instant, with eight random bytes.
 

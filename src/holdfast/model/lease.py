@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -27,6 +28,8 @@ class LeaseTerms:
 
     claimed: bytes | None = None
     """The handoff that it was taken with, by `claim`."""
+    at_release: Sequence[Any] = ()
+    """Changes of rows that are made with its release."""
 
     def __init__(self, session_id: str, holder: str, seconds: float, token: int, expires_at_us: int) -> None:
         self.session_id = session_id

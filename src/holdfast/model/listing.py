@@ -64,9 +64,9 @@ class Tree:
     def parents(self) -> dict[str, str | None]:
         """The nearest existing ancestor of each checkpoint."""
         live = {entry.checkpoint_id for entry in self.entries}
-        return {entry.checkpoint_id: self._nearest(entry.parent_id, live) for entry in self.entries}
+        return {entry.checkpoint_id: self._find_nearest(entry.parent_id, live) for entry in self.entries}
 
-    def _nearest(self, id_: str | None, live: set[str]) -> str | None:
+    def _find_nearest(self, id_: str | None, live: set[str]) -> str | None:
         while id_ is not None and id_ not in live:
             id_ = self.expired.get(id_)
         return id_

@@ -33,7 +33,7 @@ class LossKind(NamedTuple):
     what: str
 
 
-# Measured: the conversation is converted there and back, and compared.
+# Measured: the conversation is converted there and back, and compared. So are the stored state and its transcript.
 MEASURED: dict[str, LossKind] = {
     "instructions": LossKind(Severity.CONTENT, "the target's instructions win; these are kept as metadata"),
     "text": LossKind(Severity.MEANING, "text is missing, or changed"),
@@ -64,6 +64,8 @@ MEASURED: dict[str, LossKind] = {
     "media_types": LossKind(Severity.COSMETIC, "the media type of an image or a file is not kept"),
     "link_types": LossKind(Severity.COSMETIC, "the media type of a link is not kept"),
     "authors": LossKind(Severity.CONTENT, "which agent spoke is not kept, or has another name"),
+    "user_names": LossKind(Severity.CONTENT, "which user, or which other agent, said it is not kept"),
+    "other_fields": LossKind(Severity.CONTENT, "other frameworks have no such field"),
     "message_data": LossKind(Severity.COSMETIC, "ids, times, token counts and other data of messages are not kept"),
 }
 # Decided: by an option of the caller, or by a rule that docs/changing-frameworks.md states.

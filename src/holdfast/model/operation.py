@@ -38,7 +38,7 @@ class OperationChange:
         if self.kind == "checkpoints":
             return f"{self.after} checkpoints went"
         if self.kind == "pin":
-            was, now = ("not pinned" if one is None else "pinned" for one in (self.before, self.after))
+            was, now = ("not pinned" if item is None else "pinned" for item in (self.before, self.after))
             return f"{_short(self.name)}: {was} → {now}"
         if self.kind == "checkpoint":
             return f"{_short(self.name)}: {self.before} → {self.after}"

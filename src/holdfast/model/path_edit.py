@@ -89,10 +89,10 @@ def parse(path: Any) -> EditTarget:
 
 def _exact(text: str) -> Any:
     """Return the number or the text in brackets, the latter as Python writes it."""
-    return int(text) if text[0] not in "'\"" else _ESCAPED.sub(_unescaped, text[1:-1])
+    return int(text) if text[0] not in "'\"" else _ESCAPED.sub(_unescape, text[1:-1])
 
 
-def _unescaped(found: re.Match[str]) -> str:
+def _unescape(found: re.Match[str]) -> str:
     digits = found["x"] or found["u"] or found["U"]
     return chr(int(digits, 16)) if digits else {"n": "\n", "r": "\r", "t": "\t"}.get(found["other"], found["other"])
 
@@ -104,7 +104,7 @@ def edit(state: Any, context: Any, edits: Edits) -> tuple[Any, Any]:
     """
     for path, value in edits.items():
         target = parse(path)
-        root, parts = _rooted(target, state)
+        root, parts = _find_root(target, state)
         if root == CONTEXT:
             context = _put(context, parts, value, target, CONTEXT)
         else:
@@ -112,7 +112,7 @@ def edit(state: Any, context: Any, edits: Edits) -> tuple[Any, Any]:
     return state, context
 
 
-def _rooted(target: EditTarget, state: Any) -> tuple[str, tuple[Any, ...]]:
+def _find_root(target: EditTarget, state: Any) -> tuple[str, tuple[Any, ...]]:
     first = target.parts[0]
     if len(target.parts) > 1 and first in (STATE, CONTEXT) and not (isinstance(state, dict) and first in state):
         return str(first), target.parts[1:]
@@ -129,26 +129,26 @@ def _put(value: Any, parts: Sequence[Any], new: Any, target: EditTarget, where: 
         key = _key(value, part)
         if key is None:
             if not target.may_be_new or rest:
-                raise _missing(part, value, where, target)
+                raise _make_missing_error(part, value, where, target)
             return _with_item(value, str(part) if isinstance(part, Name) else part, unwrap(new, target.text))
         [found] = key
-        return _with_item(value, found, _replaced(value[found], rest, new, target, below))
+        return _with_item(value, found, _replace_below(value[found], rest, new, target, below))
     if isinstance(value, list | tuple):
         items = list(value)
         if part == "-" and not rest:
-            items.append(_appended(items, new, target))
+            items.append(_append_item(items, new, target))
         else:
             place = _position(value, part, where, target)
-            items[place] = _replaced(items[place], rest, new, target, below)
-        return items if isinstance(value, list) else _like(value, items)
+            items[place] = _replace_below(items[place], rest, new, target, below)
+        return items if isinstance(value, list) else _make_like(value, items)
     return _put_in_object(value, part, rest, new, target, where)
 
 
-def _replaced(old: Any, rest: Sequence[Any], new: Any, target: EditTarget, below: str) -> Any:
+def _replace_below(old: Any, rest: Sequence[Any], new: Any, target: EditTarget, below: str) -> Any:
     return _put(old, rest, new, target, below) if rest else convert(old, new, target.text)
 
 
-def _appended(items: Sequence[Any], new: Any, target: EditTarget) -> Any:
+def _append_item(items: Sequence[Any], new: Any, target: EditTarget) -> Any:
     """Return the list with a new element: of the type of the others, if these are all of one type."""
     if len({type(item) for item in items}) != 1 or isinstance(new, dict | list):
         return unwrap(new, target.text)
@@ -190,7 +190,7 @@ def _position(value: Sequence[Any], part: Any, where: str, target: EditTarget) -
     return int(part)
 
 
-def _like(value: tuple[Any, ...], items: list[Any]) -> Any:
+def _make_like(value: tuple[Any, ...], items: list[Any]) -> Any:
     make = getattr(value, "_make", None)  # of a named tuple
     return make(items) if make is not None else tuple(items)
 
@@ -199,22 +199,22 @@ def _put_in_object(value: Any, part: Any, rest: Sequence[Any], new: Any, target:
     """Return a copy of an object with another value in one of its fields."""
     if isinstance(part, str):
         part = str(part)
-        changed = {part: _replaced(getattr(value, part, None), rest, new, target, f"{where}.{part}")}
+        changed = {part: _replace_below(getattr(value, part, None), rest, new, target, f"{where}.{part}")}
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             names = [field.name for field in dataclasses.fields(value)]
             if part in names:
                 return dataclasses.replace(value, **changed)
-            raise _missing(part, dict.fromkeys(names), where, target)
+            raise _make_missing_error(part, dict.fromkeys(names), where, target)
         fields = getattr(type(value), "model_fields", None)  # pydantic's
         if fields is not None:
             if part in fields:
                 return value.model_copy(update=changed)
-            raise _missing(part, fields, where, target)
+            raise _make_missing_error(part, fields, where, target)
         attributes = getattr(type(value), "__attrs_attrs__", None)
         if attributes is not None:
             names = [attribute.name for attribute in attributes]
             if part not in names:
-                raise _missing(part, dict.fromkeys(names), where, target)
+                raise _make_missing_error(part, dict.fromkeys(names), where, target)
             copied = copy.copy(value)
             object.__setattr__(copied, part, changed[part])  # the class may be frozen
             return copied
@@ -224,11 +224,11 @@ def _put_in_object(value: Any, part: Any, rest: Sequence[Any], new: Any, target:
     )
 
 
-def _missing(part: Any, there: Mapping[Any, Any], where: str, target: EditTarget) -> UsageError:
+def _make_missing_error(part: Any, container: Mapping[Any, Any], where: str, target: EditTarget) -> UsageError:
     """Return an error that says how far the path leads, and which name is nearest."""
     import difflib
 
-    names = [str(key) for key in there]
+    names = [str(key) for key in container]
     near = difflib.get_close_matches(str(part), names, n=1, cutoff=0.4)
     listed = ", ".join(names[:NAMES_LISTED]) + (", …" if len(names) > NAMES_LISTED else "")
     nearest = f"the nearest is {near[0]!r:.60}" if near else f"it has {listed}" if names else "it is empty"

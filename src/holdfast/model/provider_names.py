@@ -36,12 +36,14 @@ def valid_name(name: str) -> str:
     return f"{begin[: LONGEST_NAME - _DIGITS - 1]}_{_digest(name)}"
 
 
-def valid_id(id_: str, used: Collection[str]) -> str:
-    """Return the id, or one like it that every provider takes and that is not among those `used`."""
+def valid_id(id_: str, used: Collection[str], number: int = 0) -> str:
+    """Return the id, or one like it that every provider takes and that is not among those `used`.
+
+    `number` is how often the id was replaced before: none of those that came of it is tried again.
+    """
     if is_valid_id(id_) and id_ not in used:
         return id_
     begin = _OTHER.sub("_", id_)[: LONGEST_ID - _DIGITS - 1] or "call"
-    number = 0
     while (made := f"{begin}_{_digest(f'{id_}#{number}')}") in used:
         number += 1
     return made

@@ -13,7 +13,7 @@ session may have an @ in its name: so the whole text is looked up first.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -45,17 +45,21 @@ def parse(ref: str) -> RelativeRef | None:
     return RelativeRef(found["base"], up=int(found["up"]) if found["up"] else len(found["dashes"] or ""))
 
 
-def choose(place: RelativeRef, line: Sequence[Checkpoint]) -> Checkpoint | None:
-    """Return the checkpoint at a position of a line of descent, given newest first; None if none fits."""
-    if place.named is None:
-        return line[place.up] if place.up < len(line) else None
-    if place.named.isdecimal():
-        step = int(place.named)
-        return next((checkpoint for checkpoint in line if checkpoint.step_index == step), None)
-    moment = date(place.named)
+def matcher(place: RelativeRef) -> Callable[[int, Checkpoint], bool]:
+    """Return whether the checkpoint with this number of its line, given newest first, is at the position.
+
+    The first one that fits is meant.
+    """
+    named = place.named
+    if named is None:
+        return lambda number, _: number == place.up
+    if named.isdecimal():
+        step = int(named)
+        return lambda _, checkpoint: checkpoint.step_index == step
+    moment = date(named)
     if moment is not None:
-        return next((checkpoint for checkpoint in line if checkpoint.created_at < moment), None)
-    return next((checkpoint for checkpoint in line if checkpoint.step_name == place.named), None)
+        return lambda _, checkpoint: checkpoint.created_at < moment
+    return lambda _, checkpoint: checkpoint.step_name == named
 
 
 def date(text: str) -> datetime | None:

@@ -12,8 +12,21 @@ from holdfast.model.effect import EffectRecord
 from holdfast.model.handoff import Handoff
 
 if TYPE_CHECKING:
-    from holdfast.model.file_restore_plan import Left
+    from holdfast.model.file_restore_plan import LeftPath
     from holdfast.model.file_restore_report import RestoreReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftMessage:
+    """A message that a checkpoint published or consumed which a rollback or a fork has left.
+
+    `groups` are those that have consumed a published message, or the group that a consumed one was
+    consumed for.
+    """
+
+    message_id: str
+    topic: str
+    groups: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +50,7 @@ class ForkReport:
     unknown: tuple[EffectRecord, ...] = ()
     consumers: tuple[Handoff, ...] = ()
     directory: Path | None = None
-    left: tuple[Left, ...] = ()
+    left: tuple[LeftPath, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +62,9 @@ class RollbackReport:
 
     `effects` stay done, `unknown` effects have an unknown outcome, and `undos` are effects with a
     registered compensation. `compensated` were undone. `consumers` are handoffs that other agents
-    have already continued from. `files` says how the workspace changed if it was restored, too.
+    have already continued from. `published` messages are not unsent; `consumed` ones are not
+    delivered again unless `client.redeliver` does it. `files` says how the workspace changed if it
+    was restored, too.
     """
 
     session_id: str
@@ -60,6 +75,8 @@ class RollbackReport:
     unknown: tuple[EffectRecord, ...] = ()
     consumers: tuple[Handoff, ...] = ()
     compensated: tuple[EffectRecord, ...] = ()
+    published: tuple[LeftMessage, ...] = ()
+    consumed: tuple[LeftMessage, ...] = ()
     files: RestoreReport | None = None
 
     @property
@@ -73,7 +90,7 @@ class RollbackReport:
     @property
     def undos(self) -> tuple[EffectRecord, ...]:
         """The effects that stay done although they have a compensation: `compensate` runs it."""
-        return tuple(one for one in self.effects if one.undoable)
+        return tuple(effect for effect in self.effects if effect.undoable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +246,7 @@ class MigrationProblem:
     """A checkpoint that would not resume.
 
     `reason` is one of missing_migration, newer_state, migration_failed, unknown_type,
-    unsupported_value, corrupt, newer_holdfast, error. Fields that could not be read are empty or 0.
+    unknown_function, unsupported_value, corrupt, newer_holdfast, error. Fields that could not be read are empty or 0.
     """
 
     session_id: str
@@ -255,6 +272,36 @@ class MigrationReport:
     @property
     def ok(self) -> bool:
         return not self.problems
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanFinding:
+    """A stored value that a rule meets: its path and the rule; never the value.
+
+    `type` is the type of the value. A part that can't be read has the rule `unreadable`. The path of
+    a value in the ledger begins with the effect's id; `checkpoint_id` is then where the effect began.
+    """
+
+    session_id: str
+    checkpoint_id: str
+    path: str
+    rule: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanReport:
+    """The result of `scan`: how many checkpoints were searched, and what rules meet in them."""
+
+    checked: int
+    findings: tuple[ScanFinding, ...] = field(default_factory=tuple)
+
+    @property
+    def ok(self) -> bool:
+        return not self.findings
 
     def __bool__(self) -> bool:
         return self.ok

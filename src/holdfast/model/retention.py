@@ -80,7 +80,9 @@ def may_go(policy: Retention, entries: Sequence[LiveCheckpoint], now_us: int) ->
 
 
 def _newest(entries: Sequence[LiveCheckpoint], count: int) -> set[bytes]:
-    return {entry.id for of_session in _by_session(entries) for entry in of_session[max(len(of_session) - count, 0) :]}
+    return {
+        entry.id for of_session in _group_by_session(entries) for entry in of_session[max(len(of_session) - count, 0) :]
+    }
 
 
 def _oldest_first(entries: Sequence[LiveCheckpoint]) -> list[LiveCheckpoint]:
@@ -89,7 +91,7 @@ def _oldest_first(entries: Sequence[LiveCheckpoint]) -> list[LiveCheckpoint]:
     A checkpoint counts as made after all those that were saved to its session before.
     """
     places: list[tuple[int, bytes, int, LiveCheckpoint]] = []
-    for of_session in _by_session(entries):
+    for of_session in _group_by_session(entries):
         time = 0
         for entry in of_session:
             time = max(time, entry.created_at_us)
@@ -97,7 +99,7 @@ def _oldest_first(entries: Sequence[LiveCheckpoint]) -> list[LiveCheckpoint]:
     return [entry for *_, entry in sorted(places)]
 
 
-def _by_session(entries: Sequence[LiveCheckpoint]) -> list[list[LiveCheckpoint]]:
+def _group_by_session(entries: Sequence[LiveCheckpoint]) -> list[list[LiveCheckpoint]]:
     """Return the entries of each session, in the order of their sequence numbers."""
     by_session: dict[str, list[LiveCheckpoint]] = {}
     for entry in sorted(entries, key=lambda entry: entry.sequence):

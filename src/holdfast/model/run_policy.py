@@ -14,6 +14,7 @@ JOURNAL_KEY = "holdfast.run"
 
 
 _UNSAID: Any = ...
+LONGEST_WAIT = 1e9  # seconds: thirty years
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +63,10 @@ class Retry:
     on: tuple[type[Exception], ...] = (Exception,)
 
     def __post_init__(self) -> None:
-        if self.attempts < 1 or self.seconds < 0 or self.factor < 1:
-            raise UsageError(f"{self!r}: attempts must be at least 1, seconds at least 0, factor at least 1")
+        if not (self.attempts >= 1 and self.seconds >= 0 and self.factor >= 1 and self.most_seconds >= 0):  # nor NaN
+            raise UsageError(
+                f"{self!r}: attempts must be at least 1, seconds and most_seconds at least 0, factor at least 1"
+            )
 
     def goes_on(self, attempts: int, error: Exception) -> bool:
         return attempts < self.attempts and isinstance(error, self.on)
@@ -76,7 +79,7 @@ class Retry:
         growth = 1.0
         for _ in range(attempts - 1):  # never beyond the limit: a power of a large number overflows
             growth = min(growth * self.factor, longest)
-        return min(self.seconds * growth, self.most_seconds)
+        return min(self.seconds * growth, self.most_seconds, LONGEST_WAIT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

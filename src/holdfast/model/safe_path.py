@@ -94,7 +94,7 @@ def _may_have_reserved(names: Sequence[bytes]) -> bool:
 
 def _collisions(paths: Sequence[bytes], staying: Sequence[bytes]) -> list[Flag]:
     """Return the names that are equal on a system that ignores case, or the composition of letters."""
-    every = _all_folded([*staying, *paths])
+    every = _fold_all([*staying, *paths])
     if len(set(every)) == len(every):
         return []
     seen = dict(zip(every, staying, strict=False))
@@ -134,7 +134,7 @@ def fold(path: bytes) -> bytes:
     return unicodedata.normalize("NFD", text.casefold()).encode("utf-8", "surrogateescape")
 
 
-def _all_folded(paths: Sequence[bytes]) -> list[bytes]:
+def _fold_all(paths: Sequence[bytes]) -> list[bytes]:
     return list(map(bytes.lower if all(map(bytes.isascii, paths)) else fold, paths))
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from holdfast.model.ids import SCHEME
 
 if TYPE_CHECKING:
-    from holdfast.model.file_restore_plan import Left
+    from holdfast.model.file_restore_plan import LeftPath
     from holdfast.model.reports import ForkReport
 
 Kind = Literal["file", "dir", "symlink"]
@@ -251,5 +251,5 @@ class ForkedWorkspace:
     paths: int
     copied: int
     files_changed: tuple[bytes, ...] = ()
-    left: tuple[Left, ...] = ()
+    left: tuple[LeftPath, ...] = ()
     report: ForkReport | None = None

@@ -197,7 +197,7 @@ def _takes_context(function: Any) -> bool:
         raise UsageError(f"what {function!r:.100} takes can't be found out: wrap it in a function") from error
     plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     if len(parameters) not in (1, 2) or any(
-        one.kind not in plain or one.default is not inspect.Parameter.empty for one in parameters
+        parameter.kind not in plain or parameter.default is not inspect.Parameter.empty for parameter in parameters
     ):
         raise UsageError(
             f"a migration takes (state) or (state, context), and nothing else: {function!r:.100} takes "

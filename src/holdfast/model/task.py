@@ -52,7 +52,7 @@ def dependencies(
     for id_, item in zip(ids, items, strict=True):
         found = () if depends is None else depends(item) if callable(depends) else depends.get(id_, ())
         needed[id_] = tuple(map(str, found))
-        unknown = next((one for one in needed[id_] if one not in known), None)
+        unknown = next((other for other in needed[id_] if other not in known), None)
         if unknown is not None:
             raise UsageError(f"task {id_!r:.60} depends on {unknown!r:.60}, which is not among the tasks")
     _refuse_circles(needed)
@@ -63,10 +63,10 @@ def _refuse_circles(needed: Mapping[str, Sequence[str]]) -> None:
     unmet, dependents = {id_: len(set(of)) for id_, of in needed.items()}, _dependents(needed)
     ready = [id_ for id_, count in unmet.items() if not count]
     for id_ in ready:  # which grows
-        for one in dependents.get(id_, ()):
-            unmet[one] -= 1
-            if not unmet[one]:
-                ready.append(one)
+        for dependent in dependents.get(id_, ()):
+            unmet[dependent] -= 1
+            if not unmet[dependent]:
+                ready.append(dependent)
     if len(ready) < len(needed):
         left = sorted(id_ for id_, count in unmet.items() if count)
         raise UsageError(f"tasks that depend on each other in a circle: {', '.join(left[:10])}")
@@ -76,8 +76,8 @@ def _dependents(needed: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """Return which tasks depend on each."""
     found: dict[str, list[str]] = {}
     for id_, of in needed.items():
-        for one in dict.fromkeys(of):
-            found.setdefault(one, []).append(id_)
+        for item in dict.fromkeys(of):
+            found.setdefault(item, []).append(id_)
     return found
 
 
@@ -116,9 +116,9 @@ class Agenda:
         if status in (TaskStatus.FAILED, TaskStatus.SKIPPED):
             self._lost.append(id_)
         met = (status is TaskStatus.COMPLETED) - (before is TaskStatus.COMPLETED)
-        for one in self._dependents.get(id_, ()) if met else ():
-            self._unmet[one] -= met
-            self._offer(one)
+        for dependent in self._dependents.get(id_, ()) if met else ():
+            self._unmet[dependent] -= met
+            self._offer(dependent)
         self._offer(id_)
 
     def _offer(self, id_: str) -> None:
@@ -149,7 +149,7 @@ class Agenda:
             self._held.discard(id_)
             self._offer(id_)
 
-    def hopeless(self) -> dict[str, str]:
+    def find_hopeless(self) -> dict[str, str]:
         """Return the tasks that can no longer be done, and why: a dependency failed or was skipped.
 
         They stay so until they are `set`.
@@ -160,14 +160,14 @@ class Agenda:
             if lost not in found and self._status[lost] not in (TaskStatus.FAILED, TaskStatus.SKIPPED):
                 continue  # it is tried again
             how = "failed" if self._status[lost] is TaskStatus.FAILED else "was skipped"
-            for one in self._dependents.get(lost, ()):
-                if one not in found and not self._status[one].is_over:
-                    found[one] = f"depends on {lost}, which {how}"
-                    self._lost.append(one)
+            for dependent in self._dependents.get(lost, ()):
+                if dependent not in found and not self._status[dependent].is_over:
+                    found[dependent] = f"depends on {lost}, which {how}"
+                    self._lost.append(dependent)
         return found
 
     def summary(self) -> dict[str, Any]:
         """Return the summary that a checkpoint stores; its size does not depend on the number of tasks."""
-        counted = {str(one): self._count[one] for one in TaskStatus if self._count[one]}
+        counted = {str(task_status): self._count[task_status] for task_status in TaskStatus if self._count[task_status]}
         current = sorted(self._in_progress, key=self._place.__getitem__)
         return {"total": len(self._ids), **counted, "current": current[:5]}

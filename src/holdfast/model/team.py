@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from holdfast.model.handoff import Handoff
+from holdfast.model.message import GroupStatus
 
 RUNNING, IDLE, CANCELLED = "running", "idle", "cancelled"
 OFFERED, NOT_MADE, ABANDONED, ANSWERED = "offered", "not made", "abandoned", "answered"
@@ -16,8 +17,8 @@ UNSERVED = (IDLE, OFFERED, NOT_MADE, ABANDONED)  # of delegated work: no worker 
 class TeamWait:
     """A wait of more than a second: of which session, for what, since when, and until when at most.
 
-    `kind` is "join" or "approval"; `targets` are sessions, or an approval's id. `unserved` are the
-    sessions among them that no live worker has.
+    `kind` is "join" or "approval", "receive" or "message"; `targets` are sessions, an approval's id,
+    or a topic. `unserved` are the sessions among them that no live worker has.
     """
 
     session_id: str
@@ -51,17 +52,21 @@ class TeamMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Team:
-    """A session and the work that it delegated, at any depth. `origins` leads up to who delegated it."""
+    """A session and the work that it delegated, at any depth. `origins` leads up to who delegated it.
+
+    `groups` consume the topics that its sessions have lately published to, consumed or waited for.
+    """
 
     session_id: str
     origins: tuple[str, ...]
     members: tuple[TeamMember, ...]
+    groups: tuple[GroupStatus, ...] = ()
 
     @property
     def waits(self) -> tuple[TeamWait, ...]:
-        return tuple(wait for one in self.members for wait in one.waits)
+        return tuple(wait for member in self.members for wait in member.waits)
 
     @property
     def unserved(self) -> tuple[TeamWait, ...]:
         """The waits for work that no live worker has."""
-        return tuple(one for one in self.waits if one.unserved)
+        return tuple(wait for wait in self.waits if wait.unserved)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
@@ -62,14 +64,22 @@ class Effect:
             )
         return str(arguments[self.key])
 
+    def find_missing(self, arguments: Mapping[str, Any], function: Any, required: Collection[str]) -> str | None:
+        """Return the name of a required argument, or of the function's key, that a call lacks."""
+        lacking = [name for name in required if name not in arguments]
+        if not lacking and isinstance(self.key, str) and arguments.get(self.key) is None:
+            with suppress(TypeError, ValueError):  # it is no function, or a built-in one
+                lacking = [name for name in inspect.signature(function).parameters if name == self.key]
+        return lacking[0] if lacking else None
+
     def _options(self) -> dict[str, Any]:
         """Return the options that were given."""
-        kept = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "kind"}
+        kept = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "kind"}
         return {name: value for name, value in kept.items() if value not in (None, ())}
 
     def effect_options(self) -> dict[str, Any]:
         """Return the options of `run.effect`, without the key."""
-        return {"kind": self.kind, **{name: one for name, one in self._options().items() if name != "key"}}
+        return {"kind": self.kind, **{name: value for name, value in self._options().items() if name != "key"}}
 
 
 def declared_effects(tools: Mapping[str, Effect | str] | None) -> dict[str, Effect]:

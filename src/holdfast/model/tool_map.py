@@ -119,7 +119,7 @@ def _parameters(tool: TargetTool) -> tuple[set[str], set[str], bool] | None:
         known, required = tool.schema.get("properties"), tool.schema.get("required")
         if not isinstance(known, Mapping):
             return None
-        listed = {str(one) for one in required} if isinstance(required, list | tuple) else set[str]()
+        listed = {str(item) for item in required} if isinstance(required, list | tuple) else set[str]()
         return listed, set(known), bool(tool.schema.get("additionalProperties", False))
     if tool.function is None:
         return None
@@ -127,6 +127,12 @@ def _parameters(tool: TargetTool) -> tuple[set[str], set[str], bool] | None:
         found = list(inspect.signature(tool.function).parameters.values())
     except (TypeError, ValueError):
         return None
-    named = [one for one in found if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
-    required = {one.name for one in named if one.default is one.empty}
-    return required, {one.name for one in named}, any(one.kind is one.VAR_KEYWORD for one in found)
+    named = [
+        parameter for parameter in found if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    ]
+    required = {parameter.name for parameter in named if parameter.default is parameter.empty}
+    return (
+        required,
+        {parameter.name for parameter in named},
+        any(parameter.kind is parameter.VAR_KEYWORD for parameter in found),
+    )

@@ -95,10 +95,10 @@ def find_answer_place(messages: Sequence[Message], call: ToolCall) -> int:
     """Return where the answer of an open call belongs: after the previous call's answer or the calls."""
     for turn in split_turns(messages):
         place = turn.index + 1
-        for one, answered in zip(turn.calls, turn.answers, strict=True):
+        for tool_call, answered in zip(turn.calls, turn.answers, strict=True):
             if answered is not None:
                 place = max(place, answered[0] + 1)
-            elif one.id == call.id:
+            elif tool_call.id == call.id:
                 return place
     return len(messages)
 
@@ -112,17 +112,17 @@ def list_calls(message: Message) -> list[ToolCall]:
     if not is_models(message):
         return []
     shape, body = _body(message)
-    found = [_call(one, shape) for one in _list(body.get("tool_calls"))]
+    found = [_call(item, shape) for item in _list(body.get("tool_calls"))]
     if not found:  # LangChain repeats Anthropic's blocks in the content: its own list comes first
         found = [
             ToolCall(
-                id=str(one.get("id")),
-                name=str(one.get("name")),
-                arguments=parse_object(one.get("input")),
+                id=str(item.get("id")),
+                name=str(item.get("name")),
+                arguments=parse_object(item.get("input")),
                 shape=ANTHROPIC,
             )
-            for one in _list(body.get("content"))
-            if one.get("type") == "tool_use"
+            for item in _list(body.get("content"))
+            if item.get("type") == "tool_use"
         ]
     return found
 
@@ -133,9 +133,9 @@ def list_answers(message: Message) -> Iterator[tuple[int, str]]:
     if message.get("role") == "tool" or message.get("type") == "tool":
         yield 0, str(body.get("tool_call_id"))
     elif message.get("role") == "user":
-        for block, one in enumerate(_list(body.get("content"))):
-            if one.get("type") == "tool_result":
-                yield block, str(one.get("tool_use_id"))
+        for block, item in enumerate(_list(body.get("content"))):
+            if item.get("type") == "tool_result":
+                yield block, str(item.get("tool_use_id"))
 
 
 def answer(call: ToolCall, text: str, *, is_error: bool) -> dict[str, Any]:
@@ -160,17 +160,23 @@ def _body(message: Message) -> tuple[str, Message]:
     return OPENAI, message
 
 
-def _call(one: Message, shape: str) -> ToolCall:
-    function = one.get("function")
+def _call(message: Message, shape: str) -> ToolCall:
+    function = message.get("function")
     if isinstance(function, Mapping):
         return ToolCall(
-            id=str(one.get("id")),
+            id=str(message.get("id")),
             name=str(function.get("name")),
             arguments=parse_object(function.get("arguments")),
             shape=shape,
         )
+    custom = message.get("custom")
+    if isinstance(custom, Mapping):  # OpenAI's, of a tool that takes a text
+        return ToolCall(id=str(message.get("id")), name=str(custom.get("name")), arguments=None, shape=shape)
     return ToolCall(
-        id=str(one.get("id")), name=str(one.get("name")), arguments=parse_object(one.get("args")), shape=shape
+        id=str(message.get("id")),
+        name=str(message.get("name")),
+        arguments=parse_object(message.get("args")),
+        shape=shape,
     )
 
 
@@ -187,6 +193,33 @@ def parse_object(given: Any) -> Mapping[str, Any] | None:
     return dict(given) if isinstance(given, Mapping) and _is_shallow(given) else None
 
 
+def write_object(arguments: Mapping[Any, Any] | None) -> str | None:
+    """Return arguments as JSON, with sorted keys; None if JSON has no such values, as for NaN or a date."""
+    try:
+        is_json = arguments is not None and _has_text_keys(arguments)
+        return json.dumps(arguments, sort_keys=True, ensure_ascii=False, allow_nan=False) if is_json else None
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def quote_object(arguments: Mapping[Any, Any]) -> str:
+    """Return arguments as text that is like JSON, whatever they are."""
+    try:
+        return json.dumps(dict(arguments), default=str)
+    except (TypeError, ValueError, RecursionError):
+        pass
+    try:
+        return str(dict(arguments))
+    except (ValueError, RecursionError):  # such as a number with thousands of digits
+        return "arguments that can't be written as text"
+
+
+def _has_text_keys(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return all(isinstance(name, str) and _has_text_keys(item) for name, item in value.items())
+    return all(map(_has_text_keys, value)) if isinstance(value, list | tuple) else True
+
+
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
 
@@ -195,7 +228,7 @@ def _is_shallow(given: Any) -> bool:
     """Return whether a value is shallow enough to handle without regard to the interpreter's stack."""
     level = [given]
     for _ in range(DEEPEST_ARGUMENTS):
-        inner = [list(one.values()) if isinstance(one, Mapping) else one for one in level]
+        inner = [list(item.values()) if isinstance(item, Mapping) else item for item in level]
         level = [value for values in inner for value in values if isinstance(value, Mapping | list | tuple)]
         if not level:
             return True
@@ -203,4 +236,4 @@ def _is_shallow(given: Any) -> bool:
 
 
 def _list(given: Any) -> list[Message]:
-    return [one for one in given if isinstance(one, Mapping)] if isinstance(given, list | tuple) else []
+    return [item for item in given if isinstance(item, Mapping)] if isinstance(given, list | tuple) else []

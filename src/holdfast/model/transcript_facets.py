@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -26,14 +27,34 @@ from holdfast.model.conversation import (
     UriPart,
 )
 from holdfast.model.loss import MEASURED
+from holdfast.model.transcript import quote_object, write_object
 from holdfast.model.transcript_order import group_messages
 
 ERROR = "Error: "
 """The beginning of a result that is an error, where the target can't mark it as one."""
 
+_USER = ("user", "human")  # names that say no more than the role
 
 BESIDE_CALLS = "text_with_calls"
 """The kind of texts beside calls. Whether a text is beside calls may change: it is compared as any text."""
+
+
+# Fields of facts about a message, or a part of it, that no model reads.
+_ABOUT = re.compile(
+    r"id|ids|.*[_-]ids?|.*Id|uuid|.*Uuid|.*_at|ts|time|timestamp|.*_time|usage.*|.*_usage|.*tokens|model|model_name|"
+    r"provider|provider_.*|finish_reason|stop_reason|stop_sequence|logprobs|cache_control|service_tier|"
+    r"response_metadata|system_fingerprint|invocation_.*|node_info|branch|phase|caller|index|index_.*|identifier|"
+    r"example|ext|dynamic_ref|.*signature|.*Signature|encrypted.*|status|type"
+)
+
+
+def is_about(name: Any) -> bool:
+    """Return whether a field has facts about a message that no model reads: an id, a time, a count."""
+    return _ABOUT.fullmatch(str(name)) is not None
+
+
+OTHER_FIELDS = "other_fields"
+"""The kind of a field of a message that a model may read."""
 
 
 class FacetItem(NamedTuple):
@@ -47,20 +68,24 @@ class FacetItem(NamedTuple):
 def list_facets(transcript: Transcript) -> dict[str, list[FacetItem]]:
     """Return the values of each kind of `MEASURED`, in the order of the conversation.
 
-    Results are in the order of their calls, each call's first one; results without a call are left
-    out.
+    Results are in the order of their calls, each call's first one; of results without a call, there
+    is only what a note about them may have: images and files.
     """
     found: dict[str, list[FacetItem]] = {kind: [] for kind in MEASURED}
-    calls: list[str] = []
+    calls: dict[str, None] = {}
     results: dict[str, tuple[ToolResponsePart, str]] = {}
     said = 0  # messages of the model
     for number, message in enumerate(transcript):
         for name, value in _data_of(message):
-            found["message_data"].append(FacetItem([name, _text(value)], f"messages.{number}"))
+            own = "" if is_about(name) else OTHER_FIELDS
+            found["message_data"].append(FacetItem([name, _text(value)], f"messages.{number}.{name}", own))
+        if message.role == "user" and message.parts and message.author not in (None, "", *_USER):
+            found["user_names"].append(FacetItem(message.author, f"messages.{number}"))
         if len(message.tool_calls) > 1:
             found["parallel_calls"].append(FacetItem(len(message.tool_calls), f"messages.{number}"))
     for grouped in group_messages(transcript.messages):
         message = grouped.message
+        is_beside = message.role == "assistant" and bool(message.tool_calls)
         if message.role == "assistant":
             said += 1
             if message.author is not None and grouped.paths:
@@ -69,9 +94,12 @@ def list_facets(transcript: Transcript) -> dict[str, list[FacetItem]]:
             path = f"messages.{number}.parts.{place}"
             if isinstance(part, ToolResponsePart):
                 results.setdefault(part.id, (part, path))
+                stray = () if part.id in calls else part.content
+                for kind, value in [pair for item in stray for pair in _media(item, "images", "files", "image_links")]:
+                    found[kind].append(FacetItem(value, path))
                 continue
-            calls += [part.id] if isinstance(part, ToolCallPart) else []
-            is_beside = message.role == "assistant" and bool(message.tool_calls)
+            if isinstance(part, ToolCallPart):
+                calls[part.id] = None
             for kind, value in _values(message, part):
                 own = BESIDE_CALLS if kind == "text" and is_beside else ""
                 found[kind].append(FacetItem(value, path, own))
@@ -103,10 +131,8 @@ def _values(message: TranscriptMessage, part: MessagePart) -> Iterator[tuple[str
                     yield "reasoning_signatures", secret
         case ToolCallPart():
             yield "tool_names", part.name
-            if part.arguments is None:
-                yield "raw_arguments", part.raw_arguments or ""
-            else:
-                yield "arguments", _text(part.arguments)
+            written = write_object(part.arguments)
+            yield ("raw_arguments", quote_arguments(part)) if written is None else ("arguments", written)
         case _ if message.role == "assistant":
             for kind, value in _media(part, "model_images", "model_images", "model_images"):
                 if kind not in ("media_types", "link_types"):  # it is lost as a whole
@@ -116,7 +142,7 @@ def _values(message: TranscriptMessage, part: MessagePart) -> Iterator[tuple[str
 
 
 def _result_values(part: ToolResponsePart) -> Iterator[tuple[str, Any]]:
-    for line in _lines("\n".join(one.content for one in part.content if isinstance(one, TextPart))):
+    for line in _lines("\n".join(item.content for item in part.content if isinstance(item, TextPart))):
         yield "results", line.removeprefix(ERROR)
     if part.is_error:
         yield "error_flags", part.id
@@ -143,6 +169,11 @@ def _media(part: MessagePart, image: str, file: str, link: str) -> Iterator[tupl
             pass
 
 
+def quote_arguments(call: ToolCallPart) -> str:
+    """Return what a model wrote as arguments, if it is no JSON object."""
+    return call.raw_arguments or "" if call.arguments is None else quote_object(call.arguments)
+
+
 def digest_of(part: BlobPart) -> str:
     return part.sha256 or hashlib.sha256(part.data or b"").hexdigest()
 
@@ -158,4 +189,7 @@ def _lines(text: str) -> Sequence[str]:
 
 def _text(value: Any) -> str:
     """Return a value as text that is equal for equal values, whatever the order of keys."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+    try:
+        return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError):  # keys that are no texts
+        return repr(value)

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from holdfast.model.conversation import (
     BlobPart,
     CompactionPart,
-    FilePart,
-    GenericPart,
     MessagePart,
     ReasoningPart,
     TextPart,
@@ -21,8 +19,9 @@ from holdfast.model.conversation import (
 )
 from holdfast.model.conversion_target import ConversionTarget
 from holdfast.model.loss import Loss
-from holdfast.model.transcript_facets import ERROR, is_image_link
-from holdfast.model.transcript_order import find_disorder, order_messages
+from holdfast.model.transcript import write_object
+from holdfast.model.transcript_facets import ERROR, is_image_link, quote_arguments
+from holdfast.model.transcript_order import describe_media, find_disorder, order_messages
 
 RAW = "raw_arguments"
 """The argument that quotes what a model wrote instead of a JSON object."""
@@ -37,16 +36,17 @@ class FittedTranscript:
     losses: Sequence[Loss]
 
 
-def fit_transcript(transcript: Transcript, target: ConversionTarget) -> FittedTranscript:
+def fit_transcript(transcript: Transcript, target: ConversionTarget, follows: str | None = None) -> FittedTranscript:
     """Return the conversation in a form that the target keeps and every provider takes.
 
     Calls have results, and ids and names that every provider takes, already. The source's
-    instructions are taken out: the target's win.
+    instructions are taken out: the target's win. `follows` is the role of the message that is
+    before the conversation, if there is one.
     """
-    instructions = [one.text for one in transcript if one.role == "system" and one.text]
-    plain = [_fit_message(one, target) for one in transcript if one.role != "system"]
-    ordered, losses = order_messages(plain)
-    problem = find_disorder(ordered)
+    instructions = [message.text for message in transcript if message.role == "system" and message.text]
+    plain = [_fit_message(message, target) for message in transcript if message.role != "system"]
+    ordered, losses = order_messages(plain, follows)
+    problem = find_disorder(ordered, follows)
     assert problem is None, problem
     return FittedTranscript(
         transcript=Transcript(messages=tuple(ordered), tools=transcript.tools),
@@ -64,24 +64,24 @@ def _fit_message(message: TranscriptMessage, target: ConversionTarget) -> Transc
 def _fit_part(part: MessagePart, role: str, target: ConversionTarget) -> Iterator[MessagePart]:
     match part:
         case ReasoningPart():
-            if part.content and "reasoning" not in target.loses:
+            if part.content and role == "assistant" and "reasoning" not in target.loses:
                 yield ReasoningPart(content=part.content)
-        case ToolCallPart(arguments=None):
-            yield replace(part, arguments={RAW: part.raw_arguments or ""}, raw_arguments=None)
+        case ToolCallPart() if write_object(part.arguments) is None:
+            yield replace(part, arguments={RAW: quote_arguments(part)}, raw_arguments=None)
         case ToolCallPart():
             yield part
         case ToolResponsePart():
             yield _fit_response(part, target)
         case BlobPart() | UriPart() if role == "assistant":
-            yield _note(part)
+            yield describe_media(part)
         case _:
             yield _fit_media(part, target, "images", "files", "image_links")
 
 
 def _fit_response(part: ToolResponsePart, target: ConversionTarget) -> ToolResponsePart:
-    inner = [_fit_media(one, target, "result_images", "result_files", "result_images") for one in part.content]
-    texts = [one.content for one in inner if isinstance(one, TextPart)]
-    media = [one for one in inner if not isinstance(one, TextPart)]
+    inner = [_fit_media(item, target, "result_images", "result_files", "result_images") for item in part.content]
+    texts = [item.content for item in inner if isinstance(item, TextPart)]
+    media = [item for item in inner if not isinstance(item, TextPart)]
     text = "\n".join(texts)
     if part.is_error and "error_flags" in target.loses and not text.startswith(ERROR):
         text = f"{ERROR}{text}"
@@ -92,31 +92,16 @@ def _fit_response(part: ToolResponsePart, target: ConversionTarget) -> ToolRespo
 def _fit_media(part: MessagePart, target: ConversionTarget, image: str, file: str, link: str) -> MessagePart:
     """Return a part that the target can hold: itself, or a note."""
     match part:
-        case BlobPart(data=bytes()):
+        case BlobPart(data=bytes() as data) if data:
             kind = image if part.mime_type.startswith("image/") else file
-            return part if kind not in target.loses else _note(part)
+            return part if kind not in target.loses else describe_media(part)
         case UriPart():
-            kind = link if is_image_link(part) else file
-            return part if kind not in target.loses else _note(part)
+            typed = replace(part, mime_type=part.mime_type or None)
+            kind = link if is_image_link(typed) else file
+            return typed if kind not in target.loses else describe_media(typed)
         case CompactionPart():
             return TextPart(content=part.content)
         case TextPart():
             return part
         case _:
-            return _note(part)
-
-
-def _note(part: MessagePart) -> TextPart:
-    match part:
-        case BlobPart():
-            size = "" if part.data is None else f", {len(part.data):,} bytes"
-            what = f"{part.mime_type or 'data'}{size}"
-        case UriPart():
-            what = f"link: {part.uri:.200}"
-        case FilePart():
-            what = f"file {part.file_id:.80} at {part.provider or 'a provider'}"
-        case GenericPart():
-            what = f"part of type {part.type:.60}"
-        case _:
-            what = f"part of type {part.kind}"
-    return TextPart(content=f"[not carried over: {what}]")
+            return describe_media(part)

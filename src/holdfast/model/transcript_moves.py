@@ -7,15 +7,17 @@ off, calls without results, handoffs between the source's agents, and tools that
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from holdfast.errors import OpenToolCallError
+from holdfast.errors import ConversionError, OpenToolCallError
 from holdfast.model.conversation import MessagePart, TextPart, ToolCallPart, ToolResponsePart, TranscriptMessage
 from holdfast.model.loss import Loss, make_loss
 from holdfast.model.provider_names import valid_id, valid_name
 from holdfast.model.tool_map import ToolMap, find_misfits
+from holdfast.model.transcript import quote_object
 from holdfast.model.transcript_order import describe_call, describe_result
 from holdfast.model.transcript_repair import UNKNOWN, Outcome
 
@@ -23,12 +25,26 @@ DANGLING = ("ledger", "answer", "execute", "drop", "raise")
 """What becomes of calls without results: the values of `dangling=`."""
 Messages = Sequence[TranscriptMessage]
 
-# What frameworks call the tools that hand a conversation to another agent.
+# What frameworks call the tools that hand a conversation to another agent, and their arguments.
 _HANDOFF = re.compile(r"(?:transfer|handoff|hand_off)(?:_back)?_to_(.+)", re.IGNORECASE)
 _TARGETS = ("agent_name", "agent", "to", "target", "target_agent")  # arguments that name the other agent
+_MESSAGES = frozenset(  # arguments that tell it something
+    (
+        *("context", "input", "instructions", "message", "query", "question", "reason", "summary"),
+        *("task", "task_description"),
+    )
+)
+# The words of results that say no more than that the conversation was handed over.
+_ACKNOWLEDGED = frozenset(
+    (
+        *("adopting", "agent", "assistant", "back", "control", "conversation", "done", "hand", "handed", "handing"),
+        *("handoff", "handoff_to", "immediately", "is", "none", "now", "null", "of", "off", "ok", "over", "result"),
+        *("role", "success", "successfully", "the", "to", "transfer", "transferred", "transferring", "true"),
+    )
+)
 
 
-class Decided(NamedTuple):
+class MoveResult(NamedTuple):
     """A conversation after a decision, and what was lost by it."""
 
     messages: list[TranscriptMessage]
@@ -38,41 +54,57 @@ class Decided(NamedTuple):
 def unique_ids(messages: Messages) -> tuple[list[TranscriptMessage], dict[str, str]]:
     """Return the conversation with an id of its own for every call, that every provider takes.
 
-    A result belongs to the nearest call of its id before it: some models count their calls from the
-    beginning in each turn. The second value has the new ids by the old ones.
+    A result belongs to the nearest turn of the model before it that has calls of its id: some models
+    count their calls from the beginning in each turn. If that turn has several such calls, results
+    are theirs in order. The second value has the new ids by the old ones.
     """
     used: set[str] = set()
-    current: dict[str, str] = {}
+    waiting: dict[str, tuple[int, deque[str]]] = {}  # the turn that has calls of an id, and those without a result
+    last: dict[str, str] = {}
     renamed: dict[str, str] = {}
+    replaced: Counter[str] = Counter()
+    turn = 0
+
+    def make_id(given: str) -> str:
+        made = valid_id(given, used, replaced[given])
+        used.add(made)
+        replaced[given] += made != given
+        return made
 
     def rename(part: MessagePart) -> MessagePart:
         if isinstance(part, ToolCallPart):
-            made = valid_id(part.id, used)
-            used.add(made)
-            current[part.id] = made
+            made = last[part.id] = make_id(part.id)
             if made != part.id:
                 renamed[part.id] = made
+            if part.id not in waiting or waiting[part.id][0] != turn:
+                waiting[part.id] = turn, deque()
+            waiting[part.id][1].append(made)
             return replace(part, id=made)
         if isinstance(part, ToolResponsePart):
-            if part.id not in current:  # it answers no call, nor one that comes later
-                made = valid_id(f"stray {part.id}", used)
-                used.add(made)
-                return replace(part, id=made)
-            return replace(part, id=current[part.id])
+            if part.id not in last:  # it answers no call, nor one that comes later
+                return replace(part, id=make_id(f"stray {part.id}"))
+            _, open_ids = waiting[part.id]
+            return replace(part, id=open_ids.popleft() if open_ids else last[part.id])
         return part
 
-    return [replace(one, parts=tuple(map(rename, one.parts))) for one in messages], renamed
+    made: list[TranscriptMessage] = []
+    before = ""
+    for message in messages:
+        turn += message.role == "assistant" and before != "assistant"
+        before = message.role
+        made.append(replace(message, parts=tuple(map(rename, message.parts))))
+    return made, renamed
 
 
-def cut_last_turn(messages: Messages, *, is_finished: bool) -> Decided:
+def cut_last_turn(messages: Messages, *, is_finished: bool) -> MoveResult:
     """Leave out the turn that was not finished: everything from the user's last message on."""
     if is_finished and not _is_open(messages):
-        return Decided(list(messages), [])
-    begins = max((at for at, one in enumerate(messages) if one.role == "user"), default=0)
+        return MoveResult(list(messages), [])
+    begins = max((at for at, item in enumerate(messages) if item.role == "user"), default=0)
     while begins and messages[begins - 1].role == "user":
         begins -= 1
     lost = len(messages) - begins
-    return Decided(list(messages[:begins]), [make_loss("unfinished_turn", f"messages.{begins}", f"{lost} messages")])
+    return MoveResult(list(messages[:begins]), [make_loss("unfinished_turn", f"messages.{begins}", f"{lost} messages")])
 
 
 def _is_open(messages: Messages) -> bool:
@@ -82,14 +114,20 @@ def _is_open(messages: Messages) -> bool:
 
 def find_open(messages: Messages) -> list[ToolCallPart]:
     """Return the calls without results, in order. Ids must be unique."""
-    answered = {part.id for one in messages if one.role != "system" for part in one.tool_responses}
-    return [call for one in messages if one.role == "assistant" for call in one.tool_calls if call.id not in answered]
+    answered = {part.id for message in messages if message.role != "system" for part in message.tool_responses}
+    return [
+        call
+        for message in messages
+        if message.role == "assistant"
+        for call in message.tool_calls
+        if call.id not in answered
+    ]
 
 
 # -- calls without results -----------------------------------------------------------------------------------------
 
 
-def close_calls(messages: Messages, policy: str, outcome_of: Callable[[ToolCallPart], Outcome | None]) -> Decided:
+def close_calls(messages: Messages, policy: str, outcome_of: Callable[[ToolCallPart], Outcome | None]) -> MoveResult:
     """Answer or drop calls without results. `outcome_of` tells what is known about a call, or None.
 
     What is known is used with every policy: a result is never thrown away. Else "answer" tells the
@@ -121,8 +159,8 @@ def close_calls(messages: Messages, policy: str, outcome_of: Callable[[ToolCallP
         kept = tuple(p for p in message.parts if not (isinstance(p, ToolCallPart) and p.id in dropped))
         closed.append(replace(message, parts=kept))
         made = [answers.pop(call.id) for call in message.tool_calls if call.id in answers]
-        closed += [TranscriptMessage(role="tool", parts=(one,)) for one in made]
-    return Decided(closed, losses)
+        closed += [TranscriptMessage(role="tool", parts=(item,)) for item in made]
+    return MoveResult(closed, losses)
 
 
 def _refusal(calls: Sequence[ToolCallPart]) -> OpenToolCallError:
@@ -135,31 +173,65 @@ def _refusal(calls: Sequence[ToolCallPart]) -> OpenToolCallError:
     )
 
 
+def refuse_hosted(messages: Messages) -> None:
+    """Raise for calls that a provider carries out and whose results only it has."""
+    answered = {part.id for item in messages for part in item.tool_responses}
+    for number, message in enumerate(messages):
+        for call in message.tool_calls:
+            if call.hosted and call.id not in answered:
+                raise ConversionError(
+                    f"message {number} has the call {call.id:.60} of {call.name!r:.60}, which the model's provider "
+                    "carries out: its result is stored there, and no other provider can read it. Nothing was changed. "
+                    "Move a checkpoint before that call, or let the source tell the result in a message first"
+                )
+
+
 # -- handoffs and tools --------------------------------------------------------------------------------------------
 
 
-def fold_handoffs(messages: Messages, tools: ToolMap) -> Decided:
-    """Replace the calls that hand the conversation to another agent by notes, with their results."""
-    folded = {
-        call.id: target
-        for message in messages
-        for call in message.tool_calls
-        if tools.find(call.name) is None and (target := _handoff_target(call)) is not None
-    }
-    notes = {id_: f"[handed over to {target}]" for id_, target in folded.items()}
-    return _replace_calls(messages, notes, "handoffs", with_results=False)
+def fold_handoffs(messages: Messages, tools: ToolMap, effects: Collection[str] = ()) -> MoveResult:
+    """Replace the calls that hand the conversation to another agent by notes, with what they told it.
+
+    A tool with other arguments is no handoff, whatever its name is, and neither is one that has
+    effects: `effects` has the names of these.
+    """
+    answered = {part.id: part for message in messages for part in message.tool_responses}
+    notes: dict[str, str] = {}
+    acknowledged: set[str] = set()
+    for message in messages:
+        for call in message.tool_calls:
+            target = None if tools.find(call.name) is not None or call.name in effects else _handoff_target(call)
+            if target is None:
+                continue
+            told = {name: value for name, value in (call.arguments or {}).items() if name not in _TARGETS}
+            notes[call.id] = f"[handed over to {target}{f', with {quote_object(told)}' if told else ''}]"
+            if call.id in answered and _is_acknowledgement(answered[call.id], target):
+                acknowledged.add(call.id)
+    return _replace_calls(messages, notes, "handoffs", without_result=acknowledged)
 
 
 def _handoff_target(call: ToolCallPart) -> str | None:
+    """Return the agent that a call hands the conversation to; None if it is no handoff."""
     match = _HANDOFF.fullmatch(call.name)
-    if match is None:
+    if match is None or call.arguments is None or not call.arguments.keys() <= {*_TARGETS, *_MESSAGES}:
         return None
-    arguments = call.arguments or {}
-    named = next((str(arguments[name]) for name in _TARGETS if isinstance(arguments.get(name), str)), None)
+    named = next((call.arguments[name] for name in _TARGETS if isinstance(call.arguments.get(name), str)), None)
     return named or match[1]
 
 
-def map_tools(messages: Messages, tools: ToolMap, hashes: Mapping[str, str]) -> Decided:
+def _is_acknowledgement(result: ToolResponsePart, target: str) -> bool:
+    """Return whether a result says no more than that the conversation was handed over."""
+    if result.is_error or not all(isinstance(part, TextPart) for part in result.content):
+        return False
+    said = " ".join(part.content for part in result.content if isinstance(part, TextPart))
+    return {*_words(said)} <= _ACKNOWLEDGED | {*_words(target)}
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.lower())
+
+
+def map_tools(messages: Messages, tools: ToolMap, hashes: Mapping[str, str]) -> MoveResult:
     """Give tools their names in the target; replace calls of tools that it lacks by notes.
 
     `hashes` has the schema hashes that the source has recorded, by its tools.
@@ -180,9 +252,9 @@ def map_tools(messages: Messages, tools: ToolMap, hashes: Mapping[str, str]) -> 
             if recorded is not None and tool.schema_hash is not None and tool.schema_hash != recorded:
                 losses.append(make_loss("tool_schemas", path, f"the schema hash of {call.name} differs"))
             losses += [make_loss("tool_schemas", path, why) for why in find_misfits(tool, call)]
-    described = _replace_calls(messages, missing, "tool_calls", with_results=True)
+    described = _replace_calls(messages, missing, "tool_calls")
     renamed = [_rename(message, tools.name_in_target) for message in described.messages]
-    return Decided(renamed, [*described.losses, *losses])
+    return MoveResult(renamed, [*described.losses, *losses])
 
 
 def shorten_names(messages: Messages) -> tuple[list[TranscriptMessage], dict[str, str]]:
@@ -196,7 +268,8 @@ def shorten_names(messages: Messages) -> tuple[list[TranscriptMessage], dict[str
         return made
 
     return [
-        replace(_rename(one, shorten), author=None if one.author is None else shorten(one.author)) for one in messages
+        replace(_rename(message, shorten), author=None if message.author is None else shorten(message.author))
+        for message in messages
     ], renamed
 
 
@@ -209,10 +282,12 @@ def _rename(message: TranscriptMessage, rename: Callable[[str], str]) -> Transcr
     return replace(message, parts=tuple(map(part_of, message.parts)))
 
 
-def _replace_calls(messages: Messages, notes: Mapping[str, str], kind: str, *, with_results: bool) -> Decided:
+def _replace_calls(
+    messages: Messages, notes: Mapping[str, str], kind: str, *, without_result: Collection[str] = ()
+) -> MoveResult:
     """Replace calls by notes in the model's text; their results become notes, too, or are left out."""
     if not notes:
-        return Decided(list(messages), [])
+        return MoveResult(list(messages), [])
     losses: list[Loss] = []
     made: list[TranscriptMessage] = []
     for number, message in enumerate(messages):
@@ -222,7 +297,7 @@ def _replace_calls(messages: Messages, notes: Mapping[str, str], kind: str, *, w
                 losses.append(make_loss(kind, f"messages.{number}.parts.{place}", part.name))
                 parts.append(TextPart(content=notes[part.id]))
             elif isinstance(part, ToolResponsePart) and part.id in notes:
-                parts += describe_result(part) if with_results else ()
+                parts += () if part.id in without_result else describe_result(part)
             else:
                 parts.append(part)
         role = message.role
@@ -230,4 +305,4 @@ def _replace_calls(messages: Messages, notes: Mapping[str, str], kind: str, *, w
             role = "user"
         if parts or not message.parts:
             made.append(replace(message, role=role, parts=tuple(parts)))
-    return Decided(made, losses)
+    return MoveResult(made, losses)

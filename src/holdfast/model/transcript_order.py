@@ -6,24 +6,30 @@ a turn is empty; some refuse two turns of the user in a row.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from holdfast.model.conversation import (
+    BlobPart,
+    FilePart,
+    GenericPart,
     MessagePart,
     ReasoningPart,
     TextPart,
     ToolCallPart,
     ToolResponsePart,
     TranscriptMessage,
+    UriPart,
 )
 from holdfast.model.loss import Loss, make_loss
 from holdfast.model.provider_names import is_valid_id, is_valid_name
+from holdfast.model.transcript import quote_object
 
 CONTINUED = "(The conversation continues.)"
 """The user's message before a conversation that the model begins: some providers want the user to begin."""
+
+_USER_IS_NEXT = (None, "system", "assistant")  # roles of the message before
 
 
 class GroupedMessage(NamedTuple):
@@ -61,34 +67,42 @@ class _Turn:
     results: dict[str, ToolResponsePart]
 
 
-def order_messages(messages: Sequence[TranscriptMessage]) -> tuple[list[TranscriptMessage], list[Loss]]:
+def order_messages(
+    messages: Sequence[TranscriptMessage], follows: str | None = None
+) -> tuple[list[TranscriptMessage], list[Loss]]:
     """Return the conversation in an order that every provider takes, without system messages.
 
     Ids are unique in it already, and every call has a result. A result without a call becomes a
-    note, and so does a second result of one call.
+    note, and so does a second result of one call. `follows` is the role of the message that is
+    before these, if there is one.
     """
     losses: list[Loss] = []
     ordered: list[TranscriptMessage | _Turn] = []
     turns: dict[str, _Turn] = {}
-    for message, paths in group_messages([one for one in messages if one.role != "system"]):
+    for message, paths in group_messages([item for item in messages if item.role != "system"]):
         rest: list[MessagePart] = []
         turn = _Turn(message, {})
         for part, (number, place) in zip(message.parts, paths, strict=True):
             if isinstance(part, ToolResponsePart):
-                rest += _put_result(part, turns, f"messages.{number}.parts.{place}", losses)
+                note = _put_result(part, turns, f"messages.{number}.parts.{place}", losses)
+                is_models = message.role == "assistant"  # who can't say images
+                rest += [
+                    describe_media(item) if is_models and not isinstance(item, TextPart) else item for item in note
+                ]
             elif isinstance(part, ToolCallPart) and message.role != "assistant":
                 rest.append(TextPart(content=describe_call(part)))
             else:
                 if isinstance(part, ToolCallPart):
                     turns[part.id] = turn
                 rest.append(part)
-        turn.message = replace(message, parts=tuple(rest))
+        # The calls are last: results must follow them at once.
+        turn.message = replace(message, parts=tuple(sorted(rest, key=lambda item: isinstance(item, ToolCallPart))))
         if message.role == "assistant" and turn.message.tool_calls:
             ordered.append(turn)
         elif rest:
             role = "assistant" if message.role == "assistant" else "user"
             ordered.append(replace(turn.message, role=role))
-    return _alternate([one for entry in ordered for one in _flat(entry)]), losses
+    return _alternate([item for entry in ordered for item in _flat(entry)], follows), losses
 
 
 def _put_result(
@@ -112,16 +126,19 @@ def _flat(entry: TranscriptMessage | _Turn) -> Iterator[TranscriptMessage]:
     answered = [entry.results[call.id] for call in entry.message.tool_calls if call.id in entry.results]
     if answered:
         names = {call.id: call.name for call in entry.message.tool_calls}
-        parts = tuple(replace(one, name=names[one.id]) for one in answered)
+        parts = tuple(replace(response_part, name=names[response_part.id]) for response_part in answered)
         yield TranscriptMessage(role="tool", parts=parts)
 
 
-def _alternate(messages: Sequence[TranscriptMessage]) -> list[TranscriptMessage]:
+def _alternate(messages: Sequence[TranscriptMessage], follows: str | None) -> list[TranscriptMessage]:
     """Return the messages as turns that are not empty, the user's first."""
-    grouped = [one.message for one in group_messages([one for one in messages if has_content(one)])]
-    if grouped and grouped[0].role == "assistant":
+    grouped = [
+        group_message.message
+        for group_message in group_messages([message for message in messages if has_content(message)])
+    ]
+    if grouped and grouped[0].role == "assistant" and follows in _USER_IS_NEXT:
         grouped.insert(0, TranscriptMessage(role="user", parts=(TextPart(content=CONTINUED),)))
-    return [replace(one, parts=tuple(_join_texts(one.parts))) for one in grouped]
+    return [replace(message, parts=tuple(_join_texts(message.parts))) for message in grouped]
 
 
 def has_content(message: TranscriptMessage) -> bool:
@@ -149,20 +166,41 @@ def _join_texts(parts: Sequence[MessagePart]) -> Iterator[MessagePart]:
 
 def describe_call(call: ToolCallPart) -> str:
     """Return a call as a note that no model takes for a call of its own."""
-    written = call.raw_arguments if call.arguments is None else json.dumps(dict(call.arguments), default=str)
+    written = call.raw_arguments if call.arguments is None else quote_object(call.arguments)
     return f"[called the tool {call.name} with {written}]"
 
 
 def describe_result(part: ToolResponsePart) -> list[MessagePart]:
     """Return a result as a note, with the images that it has."""
-    texts = [one.content for one in part.content if isinstance(one, TextPart)]
-    media = [one for one in part.content if not isinstance(one, TextPart)]
+    texts = [item.content for item in part.content if isinstance(item, TextPart)]
+    media = [
+        TextPart(content=describe_call(item)) if isinstance(item, ToolCallPart) else item  # a result has no calls
+        for item in part.content
+        if not isinstance(item, TextPart | ToolResponsePart)
+    ]
     word = "failed" if part.is_error else "result"
     named = f" of the tool {part.name}" if part.name else ""
     return [TextPart(content=f"[{word}{named}: {' '.join(texts)}]"), *media]
 
 
-def find_disorder(messages: Sequence[TranscriptMessage]) -> str | None:
+def describe_media(part: MessagePart) -> TextPart:
+    """Return a note that replaces a part which can't be kept."""
+    match part:
+        case BlobPart():
+            size = "" if part.data is None else f", {len(part.data):,} bytes"
+            what = f"{part.mime_type or 'data'}{size}"
+        case UriPart():
+            what = f"link: {part.uri:.200}"
+        case FilePart():
+            what = f"file {part.file_id:.80} at {part.provider or 'a provider'}"
+        case GenericPart():
+            what = f"part of type {part.type:.60}"
+        case _:
+            what = f"part of type {part.kind}"
+    return TextPart(content=f"[not carried over: {what}]")
+
+
+def find_disorder(messages: Sequence[TranscriptMessage], follows: str | None = None) -> str | None:
     """Return what a strict provider would refuse in a conversation, in words; None if there is nothing."""
     used: set[str] = set()
     before: TranscriptMessage | None = None
@@ -172,7 +210,7 @@ def find_disorder(messages: Sequence[TranscriptMessage]) -> str | None:
             return f"{where} has the role {message.role}"
         if not has_content(message):
             return f"{where} is empty"
-        if before is None and message.role != "user":
+        if before is None and message.role != "user" and (message.role == "tool" or follows in _USER_IS_NEXT):
             return f"{where} is not the user's"
         if before is not None and message.role == before.role == "user":
             return f"{where} is the user's, as the one before it"
@@ -182,6 +220,8 @@ def find_disorder(messages: Sequence[TranscriptMessage]) -> str | None:
             return f"{where} has the results {given} after the calls {asked}"
         if (message.role == "tool") != bool(given) or (given and len(given) != len(message.parts)):
             return f"{where} has results and other content"
+        if message.tool_calls and message.parts[-len(message.tool_calls) :] != tuple(message.tool_calls):
+            return f"{where} says something after its calls"
         for call in message.tool_calls:
             if message.role != "assistant":
                 return f"{where} has a call, and is not the model's"

@@ -88,7 +88,7 @@ def repair(
     for call in transcript.open_calls(messages):
         outcome = truth(call) if callable(truth) else truth.get(call.id, NOT_STARTED)
         if policy == OnOpenCall.EXECUTE and execute is not None and outcome.fate is CallOutcome.NOT_STARTED:
-            outcome = _executed(call, execute)
+            outcome = _execute_call(call, execute)
         outcomes.append((call, outcome))
     if policy == OnOpenCall.RAISE:
         refuse(outcomes)
@@ -156,7 +156,7 @@ def _put_blocks(result: list[Message], turn: ToolCallGroup, shift: int, blocks: 
     if first is None:
         result.insert(turn.index + shift + 1, {"role": "user", "content": list(blocks)})
         return 1
-    made = {one["tool_use_id"]: one for one in blocks}
+    made = {block["tool_use_id"]: block for block in blocks}
     content: list[Any] = list(result[first]["content"])
     place = 0
     for call in turn.calls:
@@ -164,8 +164,8 @@ def _put_blocks(result: list[Message], turn: ToolCallGroup, shift: int, blocks: 
             content.insert(place, made[call.id])
             place += 1
         else:
-            there = [at for at, one in enumerate(content) if _answers(one, call.id)]
-            place = max([place, *(at + 1 for at in there)])
+            positions = [at for at, item in enumerate(content) if _answers(item, call.id)]
+            place = max([place, *(at + 1 for at in positions)])
     result[first] = {**result[first], "content": content}
     return 0
 
@@ -174,7 +174,7 @@ def _answers(block: Any, id_: str) -> bool:
     return isinstance(block, Mapping) and block.get("type") == "tool_result" and block.get("tool_use_id") == id_
 
 
-def _executed(call: ToolCall, execute: Callable[[ToolCall], Any]) -> Outcome:
+def _execute_call(call: ToolCall, execute: Callable[[ToolCall], Any]) -> Outcome:
     if call.arguments is None:
         return Outcome(CallOutcome.FAILED, words="its arguments are no JSON object")
     try:

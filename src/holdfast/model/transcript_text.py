@@ -28,7 +28,7 @@ def _texts(part: object) -> Iterator[str]:
         case ToolCallPart():
             yield describe_call(part)
         case ToolResponsePart():
-            yield from (one.content for one in describe_result(part) if isinstance(one, TextPart))
+            yield from (item.content for item in describe_result(part) if isinstance(item, TextPart))
         case ReasoningPart():
             pass
         case _:

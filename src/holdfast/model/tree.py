@@ -67,11 +67,6 @@ def leaves(parents: Mapping[Id, Id | None]) -> list[Id]:
     return [node for node in parents if node not in followed]
 
 
-def roots(parents: Mapping[Id, Id | None]) -> list[Id]:
-    """Return the checkpoints without a parent in the mapping."""
-    return [node for node, parent in parents.items() if parent is None or parent not in parents]
-
-
 def common_ancestor(parents: Mapping[Id, Id | None], a: Id, b: Id) -> Id | None:
     """Return the nearest checkpoint that both descend from (or are), None if they share none."""
     of_a = set(ancestors(parents, a))
