@@ -16,7 +16,7 @@ from typing import Any
 from holdfast.codec.registry import RegisteredType
 from holdfast.codec.standard_types import expect, standard_type
 from holdfast.codec.timezones import decode_zone, encode_zone
-from holdfast.codec.unsupported import Refused
+from holdfast.codec.unsupported import Refusal
 from holdfast.errors import UnknownTypeError
 
 _ARRAY, _SCALAR, _TIMESTAMP, _NAT = "numpy:ndarray", "numpy:scalar", "pandas:Timestamp", "pandas:NaT"
@@ -77,12 +77,12 @@ def _checked_dtype(numpy: Any, text: Any) -> Any:
 def _take_array(value: Any) -> dict[str, Any]:
     dtype = value.dtype.str
     if value.dtype.fields is not None or not _DTYPE.fullmatch(dtype):
-        raise Refused(
+        raise Refusal(
             f"an array of the dtype {value.dtype!s:.60} can't be stored exactly",
             "Store x.tolist(), or arrays of plain numbers, texts or times",
         )
     if value.ndim > _MAX_DIMENSIONS:
-        raise Refused(
+        raise Refusal(
             f"an array of more than {_MAX_DIMENSIONS} dimensions can't be stored", "Store x.reshape(-1) and x.shape"
         )
     order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
@@ -111,7 +111,7 @@ def _take_scalar(value: Any) -> list[Any]:
         return ["S", bytes(memoryview(value))]
     dtype = value.dtype
     if not _DTYPE.fullmatch(dtype.str) or sys.modules["numpy"].dtype(dtype.str).type is not type(value):
-        raise Refused(f"a numpy.{type(value).__name__} can't be stored exactly", "Store x.item()")
+        raise Refusal(f"a numpy.{type(value).__name__} can't be stored exactly", "Store x.item()")
     return [dtype.str, value.tobytes()]
 
 
@@ -135,7 +135,7 @@ def _take_timestamp(value: Any) -> list[Any]:
     parts = [int(value.to_datetime64().view("i8")), value.unit, encode_zone(value.tzinfo)]
     again = _timestamp(parts)
     if again != value or again.fold != value.fold or again.unit != value.unit:
-        raise Refused("a Timestamp of this fold can't be stored exactly", "Store x.to_pydatetime()")
+        raise Refusal("a Timestamp of this fold can't be stored exactly", "Store x.to_pydatetime()")
     return parts
 
 

@@ -1,6 +1,6 @@
 """The standard library's value types without parts of their own: type to payload and back.
 
-Encoders raise `Refused` for a value that would come back different. Decoders may raise anything for
+Encoders raise `Refusal` for a value that would come back different. Decoders may raise anything for
 damaged payloads: the decoder turns it into a CorruptError.
 """
 
@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 import ormsgpack
 
 from holdfast.codec import ext_codes
+from holdfast.codec.redacted import RedactedValue, decode_redacted, encode_redacted
 from holdfast.codec.timezones import decode_zone, encode_zone
-from holdfast.codec.unsupported import Refused
+from holdfast.codec.unsupported import Refusal
 from holdfast.errors import CorruptError
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def _decode_complex(data: bytes) -> complex:
 
 def _fraction_part(value: int) -> bytes:
     if value.bit_length() > _MAX_FRACTION_BYTES * 8:
-        raise Refused(
+        raise Refusal(
             f"a Fraction of more than {_MAX_FRACTION_BYTES} bytes can't be stored",
             "Store its numerator and denominator as a tuple of two ints",
         )
@@ -189,6 +190,7 @@ ENCODERS: dict[type[Any], tuple[int, Callable[[Any], bytes]]] = {
     uuid.UUID: (ext_codes.UUID, _encode_uuid),
     complex: (ext_codes.COMPLEX, _encode_complex),
     Fraction: (ext_codes.FRACTION, _encode_fraction),
+    RedactedValue: (ext_codes.REDACTED, encode_redacted),
 }
 
 DECODERS: dict[int, Callable[[bytes], Any]] = {
@@ -204,6 +206,7 @@ DECODERS: dict[int, Callable[[bytes], Any]] = {
     ext_codes.COMPLEX: _decode_complex,
     ext_codes.FRACTION: _decode_fraction,
     ext_codes.PATH: _decode_path,
+    ext_codes.REDACTED: decode_redacted,
 }
 
 CONTAINERS = frozenset({list, tuple, dict, set, frozenset})

@@ -14,7 +14,7 @@ from enum import Enum, Flag
 from functools import cached_property
 from typing import Any, Protocol
 
-from holdfast.codec.unsupported import Refused
+from holdfast.codec.unsupported import Refusal
 from holdfast.errors import HoldfastError, UnknownTypeError, UsageError
 
 # attrs caches the hash of `cache_hash=True` classes here; None means that it is not known yet.
@@ -28,7 +28,7 @@ _MAX_FLAG_BITS = 1024
 
 class Kind(Protocol):
     def take_apart(self, value: Any) -> Any:
-        """Return the stored parts of `value`; raise `Refused` if they would not be all of it."""
+        """Return the stored parts of `value`; raise `Refusal` if they would not be all of it."""
 
     def rebuild(self, parts: Any) -> Any:
         """Return the object of `parts`; raise `UnknownTypeError` if the class has changed since."""
@@ -54,7 +54,7 @@ def kind_of(cls: type[Any], name: str) -> Kind:
     )
 
 
-def changed(name: str, what: str) -> UnknownTypeError:
+def make_change_error(name: str, what: str) -> UnknownTypeError:
     """Return the error for a class registered as `name` that no longer fits its stored object."""
     return UnknownTypeError(
         f"The class registered as {name!r} has changed since the data was saved: {what}. "
@@ -91,7 +91,7 @@ class FieldsKind:
         try:
             parts = {name: getattr(value, name) for name in self._fields}
         except Exception as error:
-            raise Refused(f"one of its fields can't be read ({error})", "Set it, or give it a default") from error
+            raise Refusal(f"one of its fields can't be read ({error})", "Set it, or give it a default") from error
         held = getattr(value, "__dict__", None)
         if held and not held.keys() <= self._fields.keys():
             self._refuse_unknown(held.keys() - self._fields.keys() - self._recomputed - _NO_DATA)
@@ -102,7 +102,7 @@ class FieldsKind:
 
     def _refuse_unknown(self, names: set[str]) -> None:
         if names:
-            raise Refused(
+            raise Refusal(
                 f"its attribute {min(names)!r} is no field of {self._cls.__qualname__} and would be lost",
                 "Declare it as a field (init=False keeps it out of __init__), "
                 "or register the class with encode=... and decode=...",
@@ -120,25 +120,25 @@ class FieldsKind:
             elif default is not None:
                 put(value, field, default(value))
             else:
-                raise changed(self._name, f"its field {field!r} was not stored and has no default")
+                raise make_change_error(self._name, f"its field {field!r} was not stored and has no default")
         return value
 
 
 def check_fields(name: str, parts: Any, fields: Any) -> None:
     if type(parts) is not dict:
-        raise changed(name, f"its parts were stored as {type(parts).__name__}, not by field")
+        raise make_change_error(name, f"its parts were stored as {type(parts).__name__}, not by field")
     for field in parts:
         if field not in fields:
-            raise changed(name, f"the stored field {field!r} is gone")
+            raise make_change_error(name, f"the stored field {field!r} is gone")
 
 
 def _dataclass_fields(cls: type[Any]) -> dict[str, Default | None]:
     fields: dict[str, Default | None] = {}
     for field in dataclasses.fields(cls):
         if field.default is not dataclasses.MISSING:
-            fields[field.name] = _always(field.default)
+            fields[field.name] = _make_default(field.default)
         elif field.default_factory is not dataclasses.MISSING:
-            fields[field.name] = _made_by(field.default_factory)
+            fields[field.name] = _default_from(field.default_factory)
         else:
             fields[field.name] = None
     return fields
@@ -152,17 +152,17 @@ def _attrs_fields(cls: type[Any]) -> dict[str, Default | None]:
         if default is nothing:
             fields[attribute.name] = None
         elif hasattr(default, "factory") and hasattr(default, "takes_self"):
-            fields[attribute.name] = default.factory if default.takes_self else _made_by(default.factory)
+            fields[attribute.name] = default.factory if default.takes_self else _default_from(default.factory)
         else:
-            fields[attribute.name] = _always(default)
+            fields[attribute.name] = _make_default(default)
     return fields
 
 
-def _always(default: Any) -> Default:
+def _make_default(default: Any) -> Default:
     return lambda _value: default
 
 
-def _made_by(factory: Callable[[], Any]) -> Default:
+def _default_from(factory: Callable[[], Any]) -> Default:
     return lambda _value: factory()
 
 
@@ -198,7 +198,7 @@ class NamedTupleKind:
 
     def take_apart(self, value: Any) -> dict[str, Any]:
         if getattr(value, "__dict__", None):
-            raise Refused("it has attributes beside its fields, which would be lost", "Make them fields")
+            raise Refusal("it has attributes besides its fields, which would be lost", "Make them fields")
         return dict(zip(self._cls._fields, tuple(value), strict=True))
 
     def rebuild(self, parts: Any) -> Any:
@@ -206,7 +206,7 @@ class NamedTupleKind:
         items = {**self._cls._field_defaults, **parts}
         for field in self._cls._fields:
             if field not in items:
-                raise changed(self._name, f"its field {field!r} was not stored and has no default")
+                raise make_change_error(self._name, f"its field {field!r} was not stored and has no default")
         return tuple.__new__(self._cls, [items[field] for field in self._cls._fields])
 
 
@@ -224,7 +224,7 @@ class EnumKind:
             return name
         if issubclass(self._cls, Flag):
             return value.value
-        raise Refused(f"it is no member of {self._cls.__qualname__}", "Declare it as a member")
+        raise Refusal(f"it is no member of {self._cls.__qualname__}", "Declare it as a member")
 
     def rebuild(self, parts: Any) -> Any:
         if type(parts) is str and parts in self._members:
@@ -233,13 +233,15 @@ class EnumKind:
             try:
                 combined = self._cls(parts)
             except ValueError as error:
-                raise changed(self._name, f"it has no flags of the value {parts}") from error
+                raise make_change_error(self._name, f"it has no flags of the value {parts}") from error
             # By its boundary a class may drop unknown bits, or return an int: neither is the saved value.
             # Before Python 3.11.4 a Flag drops them by default.
             if not isinstance(combined, self._cls) or combined.value != parts:
-                raise changed(self._name, f"it has no flags of the value {parts}")
+                raise make_change_error(self._name, f"it has no flags of the value {parts}")
             return combined
-        raise changed(self._name, f"it has no member {str(parts)[:80] if type(parts) is str else 'as stored'!r}")
+        raise make_change_error(
+            self._name, f"it has no member {str(parts)[:80] if type(parts) is str else 'as stored'!r}"
+        )
 
 
 class CustomKind:
@@ -256,7 +258,7 @@ class CustomKind:
         except HoldfastError:
             raise
         except Exception as error:
-            raise Refused(
+            raise Refusal(
                 f"the encode function registered for {self._name!r} failed: {error!r}", "Correct that function"
             ) from error
 

@@ -9,8 +9,10 @@ from holdfast.codec.decoder import Decoder, Joined, Resolve
 from holdfast.codec.exact_encoder import ExactEncoder, check_items, path_text
 from holdfast.codec.fast_encoder import QuickEncoder
 from holdfast.codec.limits import Limits
-from holdfast.codec.placeholders import Ref, Typed
+from holdfast.codec.placeholders import RedactedObject, Ref, TypedObject
+from holdfast.codec.redacted import RedactedValue
 from holdfast.codec.registry import TypeRegistry, default_types
+from holdfast.codec.secret_types import Redaction, SecretTypes
 from holdfast.codec.structure_check import holds_bin
 from holdfast.codec.unknown_types import (
     UNKNOWN,
@@ -20,13 +22,15 @@ from holdfast.codec.unknown_types import (
     parts_of,
     warn_of,
 )
-from holdfast.codec.unsupported import Refused
+from holdfast.codec.unsupported import Refusal
 from holdfast.errors import UnsupportedValueError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Codec", "Limits", "Ref", "Typed"]
+    from holdfast.codec.redact import Redactor
+
+__all__ = ["Codec", "Limits", "Ref", "TypedObject"]
 
 _DEFAULT_LIMITS = Limits()
 
@@ -43,23 +47,75 @@ class Codec:
         on_unknown_type: OnUnknownType = "raise",
         *,
         warns: bool = True,
+        redaction: Redaction | None = None,
     ) -> None:
-        """Make a codec. Without `warns`, plain data of unknown types comes back without a warning."""
+        """Make a codec. Without `warns`, plain data of unknown types comes back without a warning.
+
+        What the rules of `redaction` meet is left out of every encoding; without rules, secrets are
+        refused.
+        """
         self.types = default_types if types is None else types
         self._warns = warns
         self.limits = limits
         self.on_unknown_type = checked_choice(on_unknown_type)
+        self.redaction = redaction
+        self.secrets = SecretTypes(redaction)
+        self._rules = redaction if redaction is not None and redaction.walks else None
+        # For what holdfast itself has put together out of texts and encoded values.
+        self.internal = self if self._rules is None else self.derive(redaction=self._rules.only_types())
         self._surely_allowed = min(limits.max_bytes, limits.max_items)  # bytes: each item takes at least one
+
+    def derive(
+        self,
+        *,
+        types: TypeRegistry | None = None,
+        on_unknown_type: OnUnknownType | None = None,
+        warns: bool | None = None,
+        redaction: Redaction | None = None,
+    ) -> Codec:
+        """Return a codec that differs from this one in what is given."""
+        return Codec(
+            self.types if types is None else types,
+            self.limits,
+            self.on_unknown_type if on_unknown_type is None else on_unknown_type,
+            warns=self._warns if warns is None else warns,
+            redaction=self.redaction if redaction is None else redaction,
+        )
+
+    def redact(self, value: Any, path: str = "") -> Any:
+        """Return the value without what rules by path, pattern or function meet: a copy if there is anything.
+
+        Rules by type are applied while it is encoded.
+        """
+        return value if self._rules is None else self._redactor(self._rules, path).apply(value)
+
+    def _redactor(self, rules: Redaction, path: str) -> Redactor:
+        from holdfast.codec.redact import Redactor  # few programs have rules that need it
+
+        return Redactor(self, rules, path)
+
+    def redact_text(self, text: str, path: str) -> str:
+        """Return a text that is stored as a text, such as an error's message.
+
+        Of one that a rule meets, return the text of the reference.
+        """
+        try:
+            done = self.redact(text, path)
+        except UnsupportedValueError:  # of a rule that refuses: what happened is recorded all the same
+            return "<redacted str>"
+        return repr(done) if type(done) is RedactedValue else text
 
     def encode(self, value: Any, path: str = "", *, parts: bool = False) -> bytes:
         """Return the bytes of `value`; raise `UnsupportedValueError`, with a path, if it can't be exact.
 
-        `Ref` and `Typed` are accepted only with `parts`, from the layer that puts them there: in a
+        `Ref` and `TypedObject` are accepted only with `parts`, from the layer that puts them there: in a
         user's value they would be read back as something else.
         """
         if type(value) is dict and not value:
             return b"\x80"
-        quick = QuickEncoder(self.types.by_class, self.limits, parts=parts)
+        if self._rules is not None and not parts:
+            value = self.redact(value, path)
+        quick = QuickEncoder(self.types.by_class, self.limits, self.secrets, parts=parts)
         try:
             data = quick.encode(value)
         except Exception:  # of any kind: the exact way finds the cause and its path
@@ -75,7 +131,8 @@ class Codec:
 
         When the result is longer, only the first of many objects are encoded.
         """
-        quick = QuickEncoder(self.types.by_class, self.limits, most_bytes=most_bytes)
+        value = self.redact(value, path)
+        quick = QuickEncoder(self.types.by_class, self.limits, self.secrets, most_bytes=most_bytes)
         try:
             data = quick.encode(value)
         except Exception:  # as in `encode`
@@ -91,7 +148,9 @@ class Codec:
 
     def encode_each(self, items: Sequence[Any], path: str = "", start: int = 0) -> list[bytes]:
         """Return the bytes of each item on its own. Item i has the path `path[start + i]`."""
-        quick = QuickEncoder(self.types.by_class, self.limits)
+        if self._rules is not None:
+            items = self._redactor(self._rules, path).apply_to_items(items, start)
+        quick = QuickEncoder(self.types.by_class, self.limits, self.secrets)
         try:
             quick.prove(items)
             encoded = [quick.pack(item) for item in items]
@@ -100,34 +159,34 @@ class Codec:
         except Exception:  # as in `encode`
             if quick.interruption:
                 raise quick.interruption from None
-        return [self.encode(item, f"{path}[{index}]") for index, item in enumerate(items, start)]
+        return [self.internal.encode(item, f"{path}[{index}]") for index, item in enumerate(items, start)]
 
     def encode_joined(self, items: list[Any], path: str = "", *, no_bytes: bool = False) -> bytes:
         """Return what `encode_each` gives, joined; made in one C call if possible.
 
         This serves to compare with bytes that `encode_each` gave. Nothing is proven about the items
-        themselves: exceeded limits and unsupported values may go unnoticed.
+        themselves: exceeded limits and unsupported values may go unnoticed. They are `redacted` already.
 
         `no_bytes` says that the caller only compares the result with the encoding of an earlier
         list without bytes (see `holds_bytes`). Then a bytearray that ormsgpack takes for bytes
         can't go unnoticed, and the search for one, which takes longer than the encoding, is left
         out.
         """
-        data = self._packed(items, no_bytes=no_bytes)
+        data = self._pack(items, no_bytes=no_bytes)
         if data is None:
-            return b"".join(self.encode_each(items, path))
+            return b"".join(self.internal.encode_each(items, path))
         return data[_header_size(len(items)) :]
 
     def encodes_to(self, items: list[Any], expected: bytes, path: str = "", *, no_bytes: bool = False) -> bool:
         """Return whether `encode_joined` gives these bytes."""
-        data = self._packed(items, no_bytes=no_bytes)
+        data = self._pack(items, no_bytes=no_bytes)
         if data is None:
-            return b"".join(self.encode_each(items, path)) == expected
+            return b"".join(self.internal.encode_each(items, path)) == expected
         return len(data) == len(expected) + _header_size(len(items)) and data.endswith(expected)
 
-    def _packed(self, items: list[Any], *, no_bytes: bool) -> bytes | None:
+    def _pack(self, items: list[Any], *, no_bytes: bool) -> bytes | None:
         """Return the items as one array; None if only the exact way can tell."""
-        quick = QuickEncoder(self.types.by_class, self.limits)
+        quick = QuickEncoder(self.types.by_class, self.limits, self.secrets)
         try:
             data = quick.pack(items)
             if not no_bytes and _may_hold_bin(data):
@@ -179,20 +238,26 @@ class Codec:
 
     def takes_apart(self, cls: type[Any]) -> bool:
         """Return whether `take_apart` handles objects of this class."""
+        if cls is RedactedObject:
+            return True
+        if self.secrets.rule(cls, self.types.by_class) is not None:
+            return False
         return cls in self.types.by_class or cls in UNKNOWN or standard_types.entry_of(cls) is not None
 
     def take_apart(self, value: Any, path: str = "") -> Any:
-        """Return a registered object's name and parts (Typed), or its plain data; None for anything else."""
+        """Return a registered object's name and parts, or its plain data; None for anything else."""
         if type(value) in UNKNOWN:
-            return Typed(value.type_name, parts_of(value))
+            return TypedObject(value.type_name, parts_of(value))
+        if type(value) is RedactedObject:
+            return TypedObject(value.name, value.fields)
         entry = self.types.by_class.get(type(value)) or standard_types.entry_of(type(value))
         if entry is None:
             return None
         try:
             parts = entry.take_apart(value)
-        except Refused as refused:
+        except Refusal as refused:
             raise UnsupportedValueError(path or "value", refused.problem, refused.remedy) from refused.__cause__
-        return parts if entry.is_plain else Typed(entry.name, parts)
+        return parts if entry.is_plain else TypedObject(entry.name, parts)
 
     def rebuild(self, name: str, parts: Any, path: str = "value") -> Any:
         """Return the object of a name and parts that `take_apart` gave. Raises and warns as `decode` does."""
@@ -203,7 +268,7 @@ class Codec:
         return value
 
     def _encode_exactly(self, value: Any, path: str, *, parts: bool = False) -> bytes:
-        return ExactEncoder(self.types.by_class, self.limits, path, parts=parts).encode(value)
+        return ExactEncoder(self.types.by_class, self.limits, self.secrets, path, parts=parts).encode(value)
 
     def _may_be_too_large(self, quick: QuickEncoder, data: bytes) -> bool:
         limits, size = self.limits, len(data)
@@ -213,7 +278,7 @@ class Codec:
             return False  # each item takes at least a byte
         try:
             check_items(data, limits)
-        except Refused:
+        except Refusal:
             return True
         return False
 

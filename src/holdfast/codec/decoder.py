@@ -15,9 +15,9 @@ import ormsgpack
 
 from holdfast.codec import ext_codes
 from holdfast.codec.builtin_types import DECODERS, hashes_are_spread
-from holdfast.codec.class_kinds import changed
+from holdfast.codec.class_kinds import make_change_error
 from holdfast.codec.structure_check import STRUCTURE_DEPTH, check_structure
-from holdfast.codec.unknown_types import Met, UnknownValue, unknown_value
+from holdfast.codec.unknown_types import UnknownOccurrence, UnknownValue, unknown_value
 from holdfast.errors import CorruptError, HoldfastError, NewerVersionError, UnknownTypeError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Decoder:
     ) -> None:
         self._types = types
         self._keeps_unknown = keep_unknown
-        self.met: list[Met] = []  # objects of unknown types, which came back as plain data
+        self.met: list[UnknownOccurrence] = []  # objects of unknown types, which came back as plain data
         self._limits = limits
         self._resolve = resolve
         self._nesting = 0
@@ -135,13 +135,13 @@ class Decoder:
             if simple is not None:
                 return simple(payload)
             if code == ext_codes.REF:
-                return self._resolved(payload)
+                return self._resolve_type(payload)
             if not ext_codes.TUPLE <= code <= ext_codes.FROZENSET and code != ext_codes.OBJECT:
                 raise NewerVersionError(
                     f"The data holds a value of the kind {code}, which this holdfast doesn't know: "
                     "it was written by a newer holdfast. Upgrade to read it"
                 )
-            items = self._nested(payload)
+            items = self._decode_nested(payload)
             if type(items) is not list:
                 raise CorruptError("The data is damaged: a payload holds no array")
             if code == ext_codes.TUPLE:
@@ -156,7 +156,7 @@ class Decoder:
                 self._error = error
             raise
 
-    def _nested(self, payload: bytes) -> Any:
+    def _decode_nested(self, payload: bytes) -> Any:
         nesting = self._nesting = self._nesting + 1
         if nesting > self._limits.max_depth:
             raise CorruptError(f"The data is nested more than {self._limits.max_depth} levels deep")
@@ -189,7 +189,7 @@ class Decoder:
         except (HoldfastError, MemoryError, RecursionError):
             raise
         except Exception as error:
-            problem = changed(name, f"it can't be rebuilt ({error!r})")
+            problem = make_change_error(name, f"it can't be rebuilt ({error!r})")
             problem.__cause__ = error
             return self._unknown(name, kept, problem)
 
@@ -197,10 +197,10 @@ class Decoder:
         value = unknown_value(name, parts) if self._keeps_unknown else None
         if value is None:
             raise error
-        self.met.append(Met(value, error))
+        self.met.append(UnknownOccurrence(value, error))
         return value
 
-    def _resolved(self, payload: bytes) -> object:
+    def _resolve_type(self, payload: bytes) -> object:
         if self._resolve is None:
             raise CorruptError("The data refers to a part that is stored elsewhere, where none is expected")
         if not 2 <= len(payload) <= 9:

@@ -13,15 +13,18 @@ import ormsgpack
 from holdfast.codec import ext_codes, standard_types
 from holdfast.codec.builtin_types import ENCODERS, encode_int, encode_surrogates, hashes_are_spread, path_encoder
 from holdfast.codec.fast_encoder import encode_ref
-from holdfast.codec.placeholders import Ref, Typed
+from holdfast.codec.placeholders import RedactedObject, Ref, TypedObject
+from holdfast.codec.redacted import encode_redacted, is_redacted
 from holdfast.codec.registry import RegisteredType, object_header
+from holdfast.codec.secret_types import refusal_of
 from holdfast.codec.structure_check import STRUCTURE_DEPTH, check_structure
 from holdfast.codec.unknown_types import KEY_STEP, MEMBER_STEP, UNKNOWN, parts_of
-from holdfast.codec.unsupported import Refused, refusal
+from holdfast.codec.unsupported import Refusal, refusal
 from holdfast.errors import CorruptError, UnsupportedValueError
 
 if TYPE_CHECKING:
     from holdfast.codec.limits import Limits
+    from holdfast.codec.secret_types import SecretTypes, TypeRule
 
 _UNHASHABLE = frozenset({dict, list})
 _AS_THEY_ARE = frozenset({type(None), bool, float, bytes})
@@ -39,7 +42,7 @@ _KEY = _Step(KEY_STEP)
 _MEMBER = _Step(MEMBER_STEP)
 
 
-class _UnhashableError(Refused):
+class _UnhashableError(Refusal):
     """A key, or a member of a set, whose plain data is a dict or list: read back, it could be neither."""
 
     def __init__(self, cls: type[Any]) -> None:
@@ -54,9 +57,16 @@ class ExactEncoder:
     """The exact encoder of one value, for one use."""
 
     def __init__(
-        self, by_class: dict[type[Any], RegisteredType], limits: Limits, path: str, *, parts: bool = False
+        self,
+        by_class: dict[type[Any], RegisteredType],
+        limits: Limits,
+        secrets: SecretTypes,
+        path: str,
+        *,
+        parts: bool = False,
     ) -> None:
         self._by_class = by_class
+        self._secrets = secrets
         self._parts = parts
         self._limits = limits
         self._path = path
@@ -73,20 +83,22 @@ class ExactEncoder:
             self._check_bytes(len(data))
             if len(data) > self._limits.max_items:
                 check_items(data, self._limits)
-        except Refused as refused:
-            raise UnsupportedValueError(self._where(), refused.problem, refused.remedy) from refused.__cause__
+        except Refusal as refused:
+            raise UnsupportedValueError(self._describe_place(), refused.problem, refused.remedy) from refused.__cause__
         except RecursionError:
             # Only if the caller had used up most of the stack already: our own depth is bounded.
             steps = self._steps
             del steps[_PATH_ENDS:]
             raise UnsupportedValueError(
-                self._where(),
+                self._describe_place(),
                 "it is nested too deeply for what is left of the call stack",
                 "Save from a shallower call",
             ) from None
         except RuntimeError as error:
             raise UnsupportedValueError(
-                self._where(), f"it changed while it was encoded ({error})", "Don't change a state while it is saved"
+                self._describe_place(),
+                f"it changed while it was encoded ({error})",
+                "Don't change a state while it is saved",
             ) from error
         return data
 
@@ -99,9 +111,14 @@ class ExactEncoder:
             return self._rewritten_str(value)
         if kind is int:
             return value if -(1 << 63) <= value < 1 << 64 else self._ext(ext_codes.BIGINT, encode_int(value))
+        rule = self._secrets.rule(kind, self._by_class)
+        if rule is not None:
+            return self._rewritten_secret(rule, value)
         simple = ENCODERS.get(kind)
         if simple is not None:
             return self._ext(simple[0], simple[1](value))
+        if is_redacted(value):
+            return self._ext(ext_codes.REDACTED, encode_redacted(value))
         encode_path = path_encoder(kind)
         if encode_path is not None:
             return self._ext(ext_codes.PATH, encode_path(value))
@@ -116,7 +133,7 @@ class ExactEncoder:
             result = self._ext(ext_codes.TUPLE, _pack(self._rewritten_items(value)))
         elif kind is set or kind is frozenset:
             result = self._rewritten_set(value, ext_codes.SET if kind is set else ext_codes.FROZENSET)
-        elif kind is Typed and self._parts:
+        elif (kind is TypedObject and self._parts) or kind is RedactedObject:
             result = self._ext(ext_codes.OBJECT, object_header(value.name) + _pack(self._rewrite(value.fields)))
         elif kind in UNKNOWN:
             result = self._ext(ext_codes.OBJECT, object_header(value.type_name) + _pack(self._rewrite(parts_of(value))))
@@ -135,6 +152,17 @@ class ExactEncoder:
                 result = self._ext(ext_codes.OBJECT, entry.header + _pack(rewritten))
         self._open.pop()
         return result
+
+    def _rewritten_secret(self, rule: TypeRule, value: Any) -> ormsgpack.Ext:
+        if self._hashed:
+            raise Refusal(
+                f"the redaction rule {rule.label!r} meets it, and a reference can be neither a key nor a set's member",
+                "Use another key, or a list",
+            )
+        if rule.action == "refuse":
+            raise refusal_of(rule)
+        reference = value if is_redacted(value) else rule.reference(value)
+        return self._ext(ext_codes.REDACTED, encode_redacted(reference))
 
     def _rewritten_str(self, value: str) -> str | ormsgpack.Ext:
         if value.isascii():
@@ -215,8 +243,8 @@ class ExactEncoder:
     def _enter(self, value: Any) -> None:
         if len(self._open) >= self._limits.max_depth:
             if any(outer is value for outer in self._open):
-                raise Refused("it contains itself", "Break the cycle, for instance by storing an id in its place")
-            raise Refused(
+                raise Refusal("it contains itself", "Break the cycle, for instance by storing an id in its place")
+            raise Refusal(
                 f"it is nested more than {self._limits.max_depth} levels deep",
                 "Store a flatter structure, for instance a list of nodes that name each other by id",
             )
@@ -226,9 +254,9 @@ class ExactEncoder:
 
     def _check_bytes(self, size: int) -> None:
         if size > self._limits.max_bytes:
-            raise Refused(f"the value takes more than {self._limits.max_bytes} bytes", "Store less in one value")
+            raise Refusal(f"the value takes more than {self._limits.max_bytes} bytes", "Store less in one value")
 
-    def _where(self) -> str:
+    def _describe_place(self) -> str:
         return path_text(self._path, self._steps)
 
 
@@ -267,18 +295,18 @@ def check_items(data: bytes, limits: Limits) -> None:
         raise _too_many_items(limits) from None
 
 
-def _too_many_items(limits: Limits) -> Refused:
-    return Refused(f"the value has more than {limits.max_items} items", "Store less in one value")
+def _too_many_items(limits: Limits) -> Refusal:
+    return Refusal(f"the value has more than {limits.max_items} items", "Store less in one value")
 
 
-def _same_hash() -> Refused:
-    return Refused("hundreds of its members have one and the same hash", "Store them in a list")
+def _same_hash() -> Refusal:
+    return Refusal("hundreds of its members have one and the same hash", "Store them in a list")
 
 
 def _refuse_equals(encoded: list[bytes], what: str) -> None:
     """Raise if two encoded members are equal: objects that differ only by class may be equal as data."""
     if len(set(encoded)) != len(encoded):
-        raise Refused(
+        raise Refusal(
             f"two of its {what} are the same once they are plain data, and one of them would be lost",
             "Store them in a list",
         )

@@ -23,6 +23,7 @@ bytes, list, and dict whose keys are all such str are plain msgpack (nil, bool, 
       16  PATH       u8 flavour (0 PurePosixPath, 1 PureWindowsPath, 2 PosixPath, 3 WindowsPath), utf-8* of its text
       17  OBJECT     msgpack array [registered name, stored parts]
       18  REF        u8 kind, then the index, unsigned, 1 to 8 bytes
+      19  REDACTED   msgpack array [1, "drop", rule, name or nil, type]: a value that was not stored
 
     zone:  nothing (naive)
            u8 0                              datetime.timezone.utc
@@ -67,6 +68,7 @@ FRACTION: Final = 15
 PATH: Final = 16
 OBJECT: Final = 17
 REF: Final = 18
+REDACTED: Final = 19
 
 # Types that ormsgpack would convert on its own (and so lose) come to our `default` instead.
 PACK_OPTIONS: Final = (

@@ -17,7 +17,8 @@ import ormsgpack
 
 from holdfast.codec import ext_codes, standard_types
 from holdfast.codec.builtin_types import ATOMS, ENCODERS, hashes_are_spread, path_encoder
-from holdfast.codec.placeholders import Ref, Typed
+from holdfast.codec.placeholders import RedactedObject, Ref, TypedObject
+from holdfast.codec.redacted import encode_redacted, is_redacted
 from holdfast.codec.registry import RegisteredType, object_header
 from holdfast.codec.unknown_types import UNKNOWN, parts_of
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from holdfast.codec.limits import Limits
+    from holdfast.codec.secret_types import SecretTypes, TypeRule
 
 # The fast encoder accepts only a few nested payloads: it does not know how deep in its value a
 # payload is, so it divides the allowed depth evenly among them.
@@ -57,11 +59,13 @@ class QuickEncoder:
 
     __slots__ = (
         "_by_class",
+        "_hashed",
         "_items_left",
         "_last",
         "_nesting",
         "_parts",
         "_room",
+        "_secrets",
         "interruption",
         "nested_bytes",
         "room_left",
@@ -71,11 +75,14 @@ class QuickEncoder:
         self,
         by_class: dict[type[Any], RegisteredType],
         limits: Limits,
+        secrets: SecretTypes,
         *,
         parts: bool = False,
         most_bytes: int | None = None,
     ) -> None:
         self._by_class = by_class
+        self._secrets = secrets
+        self._hashed = 0  # sets that are being encoded, one in another
         self._parts = parts
         self._items_left = limits.max_items
         self._nesting = 0
@@ -136,7 +143,9 @@ class QuickEncoder:
         kind = type(value)
         try:
             entry = _get(self._by_class, kind)
-            if entry is not None and not entry.is_plain:
+            if self._secrets[kind] is not None and (rule := self._secrets.rule(kind, self._by_class)) is not None:
+                ext = self._encode_secret(rule, value)
+            elif entry is not None and not entry.is_plain:
                 ext = self._encode_object(entry, value)
             else:
                 ext = self._encode_other(kind, value)
@@ -157,6 +166,12 @@ class QuickEncoder:
         self._nesting -= 1
         return ext
 
+    def _encode_secret(self, rule: TypeRule, value: Any) -> ormsgpack.Ext:
+        if self._hashed or rule.action == "refuse":
+            raise NotSureError  # the exact encoder says why
+        reference = value if is_redacted(value) else rule.reference(value)
+        return self._ext(ext_codes.REDACTED, encode_redacted(reference))
+
     def _encode_other(self, kind: type[Any], value: Any) -> Any:
         """Return an Ext, or a stored atom, for a value that is no object of a registered class."""
         simple = ENCODERS.get(kind)
@@ -169,20 +184,27 @@ class QuickEncoder:
         elif kind is set or kind is frozenset:
             if not hashes_are_spread(value):
                 raise NotSureError
+            self._hashed += 1
             members = sorted([self.encode(member) for member in value])
+            self._hashed -= 1
             if len(set(members)) < len(members):
                 raise NotSureError
             code = ext_codes.SET if kind is set else ext_codes.FROZENSET
             payload = ext_codes.array_header(len(members)) + b"".join(members)
-        elif kind is Typed and self._parts:
+        elif kind is TypedObject and self._parts:
             code, payload = ext_codes.OBJECT, object_header(value.name) + self.encode(value.fields)
         elif kind is Ref and self._parts:
             code, payload = ext_codes.REF, encode_ref(value)
+        elif kind is RedactedObject:
+            code, payload = ext_codes.OBJECT, object_header(value.name) + self.encode(value.fields)
         elif kind in UNKNOWN:
             code, payload = ext_codes.OBJECT, object_header(value.type_name) + self.encode(parts_of(value))
         elif (encode_path := path_encoder(kind)) is not None:
             code, payload = ext_codes.PATH, encode_path(value)
         else:
+            if is_redacted(value):  # in a codec without rules
+                self._nesting -= 1
+                return self._ext(ext_codes.REDACTED, encode_redacted(value))
             entry = self._by_class.get(kind) or standard_types.entry_of(kind)
             if entry is None:
                 raise NotSureError

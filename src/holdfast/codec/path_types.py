@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import PosixPath, PurePath, PurePosixPath, PureWindowsPath, WindowsPath
 
 from holdfast.codec.builtin_types import decode_surrogates, encode_surrogates
-from holdfast.codec.unsupported import Refused
+from holdfast.codec.unsupported import Refusal
 from holdfast.errors import UnknownTypeError
 
 # Their indexes are written into the data.
@@ -16,7 +16,7 @@ def encode(value: PurePath) -> bytes:
     text = str(value)
     if type(value)(text).parts != value.parts:
         # Some Python versions give PureWindowsPath('./c:x') the text 'c:x', which is another path.
-        raise Refused(f"the path {text!r} does not come back from its own text", "Store its parts: x.parts")
+        raise Refusal(f"the path {text!r} does not come back from its own text", "Store its parts: x.parts")
     return bytes((FLAVOURS.index(type(value)),)) + encode_surrogates(text)
 
 

@@ -18,7 +18,7 @@ class Ref:
     index: int
 
 
-class Typed:
+class TypedObject:
     """A registered object taken apart: its registered name, and its stored parts.
 
     `fields` is the payload and may be changed, for instance to put a Ref where a long list was.
@@ -33,4 +33,14 @@ class Typed:
         self.fields = fields
 
     def __repr__(self) -> str:
-        return f"Typed({self.name!r}, {self.fields!r})"
+        return f"TypedObject({self.name!r}, {self.fields!r})"
+
+
+class RedactedObject:
+    """A registered object in which rules have redacted parts: its registered name, and its stored parts."""
+
+    __slots__ = ("fields", "name")
+
+    def __init__(self, name: str, fields: Any) -> None:
+        self.name = name
+        self.fields = fields

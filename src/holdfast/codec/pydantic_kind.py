@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.codec.class_kinds import cached_properties, changed, check_fields
-from holdfast.codec.unsupported import Refused
+from holdfast.codec.class_kinds import cached_properties, check_fields, make_change_error
+from holdfast.codec.unsupported import Refusal
 
 # No field can have this name. It holds everything of a model except its fields.
 _BESIDE = ""
@@ -28,10 +28,10 @@ class PydanticKind:
         parts = {name: held[name] for name in fields if name in held}
         if len(parts) != len(fields):
             missing = min(fields.keys() - parts.keys())
-            raise Refused(f"its field {missing!r} was never set", "Set it, or give it a default")
+            raise Refusal(f"its field {missing!r} was never set", "Set it, or give it a default")
         unknown = held.keys() - fields.keys() - self._recomputed - {_EXTRA, _PRIVATE}
         if unknown:
-            raise Refused(
+            raise Refusal(
                 f"its attribute {min(unknown)!r} is no field of {self._cls.__qualname__} and would be lost",
                 "Declare it as a field or a PrivateAttr",
             )
@@ -45,10 +45,10 @@ class PydanticKind:
     def rebuild(self, parts: Any) -> Any:
         fields = _model_fields(self._cls)
         check_fields(self._name, parts, {*fields, _BESIDE})
-        beside = parts.get(_BESIDE)
-        if type(beside) is not list or len(beside) != 3 or not _are_names(beside[0]):
-            raise changed(self._name, "it was stored as another kind of class")
-        were_set, extra, private = beside
+        stored = parts.get(_BESIDE)
+        if type(stored) is not list or len(stored) != 3 or not _are_names(stored[0]):
+            raise make_change_error(self._name, "it was stored as another kind of class")
+        were_set, extra, private = stored
         held = {
             name: parts[name] if name in parts else self._default(name, field, parts) for name, field in fields.items()
         }
@@ -64,7 +64,7 @@ class PydanticKind:
 
     def _default(self, name: str, field: Any, parts: dict[str, Any]) -> Any:
         if field.is_required():
-            raise changed(self._name, f"its field {name!r} was not stored and has no default")
+            raise make_change_error(self._name, f"its field {name!r} was not stored and has no default")
         if getattr(field, "default_factory_takes_validated_data", False):
             return field.get_default(call_default_factory=True, validated_data=parts)
         return field.get_default(call_default_factory=True)
@@ -74,7 +74,7 @@ class PydanticKind:
         if extra is None:
             return {} if allowed else None
         if type(extra) is not dict or (extra and not allowed):
-            raise changed(self._name, "it no longer allows extra attributes")
+            raise make_change_error(self._name, "it no longer allows extra attributes")
         return extra
 
     def _checked_private(self, private: Any) -> dict[str, Any] | None:
@@ -83,7 +83,7 @@ class PydanticKind:
             return None
         stored = {} if private is None else private
         if type(stored) is not dict or not stored.keys() <= declared.keys():
-            raise changed(self._name, "a stored private attribute is gone")
+            raise make_change_error(self._name, "a stored private attribute is gone")
         if private is not None:
             return stored
         # A model that had no private attributes when it was stored gets the defaults of those it has now.

@@ -13,7 +13,7 @@ import ormsgpack
 from holdfast.codec.builtin_types import BUILTIN_TYPES, path_encoder
 from holdfast.codec.class_kinds import CustomKind, Kind, kind_of
 from holdfast.codec.nested_classes import classes_in_fields
-from holdfast.codec.placeholders import Ref, Typed
+from holdfast.codec.placeholders import RedactedObject, Ref, TypedObject
 from holdfast.codec.unknown_types import UNKNOWN
 from holdfast.errors import UnknownTypeError, UsageError
 
@@ -24,7 +24,8 @@ _Class = TypeVar("_Class", bound=type[Any])
 _MAX_NAME = 200
 # These are ours or have a meaning in the format; some never reach a hook that could tell them
 # apart.
-_RESERVED = BUILTIN_TYPES | UNKNOWN | {memoryview, ormsgpack.Ext, ormsgpack.Fragment, Ref, Typed, object, type}
+_HOLDFASTS = {Ref, TypedObject, RedactedObject}
+_RESERVED = BUILTIN_TYPES | UNKNOWN | _HOLDFASTS | {memoryview, ormsgpack.Ext, ormsgpack.Fragment, object, type}
 
 
 class RegisteredType:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from holdfast.codec.builtin_types import hashes_are_spread
 from holdfast.codec.registry import RegisteredType
-from holdfast.codec.unsupported import Refused
+from holdfast.codec.unsupported import Refusal
 from holdfast.errors import HoldfastError, UnknownTypeError
 
 MAX_PATTERN = 4096  # characters of a regular expression: compiling one takes time and memory beyond its length
@@ -66,7 +66,7 @@ def _deque(parts: Any) -> collections.deque[Any]:
     return collections.deque(expect(members, list), expect(most, int, type(None)))
 
 
-def _ordered(parts: Any) -> collections.OrderedDict[Any, Any]:
+def _make_ordered_dict(parts: Any) -> collections.OrderedDict[Any, Any]:
     pairs = [expect(pair, tuple, list) for pair in expect(parts, list)]
     members_of([key for key, _ in pairs])
     return collections.OrderedDict(pairs)
@@ -82,7 +82,7 @@ def _take_default(value: collections.defaultdict[Any, Any]) -> list[Any]:
         return [None, dict(value)]
     name = getattr(factory, "__name__", "")
     if FACTORIES.get(name) is not factory:
-        raise Refused(
+        raise Refusal(
             "a defaultdict can't be stored exactly if its factory is code of your own",
             f"Store dict(x), or use a factory among {', '.join(FACTORIES)}",
         )
@@ -107,7 +107,7 @@ def pattern_problem(pattern: str | bytes) -> str | None:
     return None
 
 
-def compiled(pattern: Any, flags: Any = 0) -> re.Pattern[Any]:
+def compile_pattern(pattern: Any, flags: Any = 0) -> re.Pattern[Any]:
     problem = pattern_problem(expect(pattern, str, bytes))
     if problem is not None:
         raise ValueError(f"it is a regular expression {problem}, which is not compiled")
@@ -117,14 +117,14 @@ def compiled(pattern: Any, flags: Any = 0) -> re.Pattern[Any]:
 def _take_pattern(value: re.Pattern[Any]) -> list[Any]:
     problem = pattern_problem(value.pattern)
     if problem is not None:
-        raise Refused(
+        raise Refusal(
             f"a regular expression {problem} can't be stored", "Store its text, and compile it where it is used"
         )
     return [value.pattern, int(value.flags & ~re.DEBUG)]
 
 
 def _pattern(parts: Any) -> re.Pattern[Any]:
-    return compiled(*expect(parts, list, tuple))
+    return compile_pattern(*expect(parts, list, tuple))
 
 
 def _take_view(value: memoryview) -> bytes | bytearray:
@@ -132,9 +132,9 @@ def _take_view(value: memoryview) -> bytes | bytearray:
         is_plain = value.format == "B" and value.ndim == 1 and value.c_contiguous
         readonly = value.readonly
     except ValueError as error:  # it was released
-        raise Refused(f"a memoryview can't be read ({error})", "Store bytes(x) while it is in use") from error
+        raise Refusal(f"a memoryview can't be read ({error})", "Store bytes(x) while it is in use") from error
     if not is_plain:
-        raise Refused("a memoryview of something else than bytes can't be stored exactly", "Store bytes(x)")
+        raise Refusal("a memoryview of something else than bytes can't be stored exactly", "Store bytes(x)")
     return bytes(value) if readonly else bytearray(value)
 
 
@@ -153,7 +153,7 @@ _ADDRESSES = tuple(f"{version}{what}" for version in ("IPv4", "IPv6") for what i
 # By the class's module and name: how a value is taken apart, and how it is rebuilt.
 _STORED: dict[tuple[str, str], tuple[Take, Build]] = {
     ("collections", "deque"): (lambda value: [list(value), value.maxlen], _deque),
-    ("collections", "OrderedDict"): (lambda value: list(value.items()), _ordered),
+    ("collections", "OrderedDict"): (lambda value: list(value.items()), _make_ordered_dict),
     ("collections", "Counter"): (dict, _counter),
     ("collections", "defaultdict"): (_take_default, _default),
     ("re", "Pattern"): (_take_pattern, _pattern),
@@ -190,7 +190,7 @@ def entry_of(cls: type[Any]) -> RegisteredType | None:
     if known is None:
         module, name = cls.__module__, cls.__qualname__
         if (module, name) in _STORED or (module == "ipaddress" and name in _ADDRESSES):
-            known = _known_entry(module, name)
+            known = _find_entry(module, name)
         elif module.partition(".")[0] in _LIBRARIES:
             known = _library_entry(cls)
         if known is None or known.cls is not cls:  # a class that only has the same name
@@ -206,8 +206,8 @@ def entry_named(name: str) -> RegisteredType | None:
         return known
     library, _, own = name.partition(":")
     if library == "python":
-        module = next((module for module, one in _STORED if one == own), "ipaddress" if own in _ADDRESSES else None)
-        known = None if module is None else _known_entry(module, own)
+        module = next((module for module, item in _STORED if item == own), "ipaddress" if own in _ADDRESSES else None)
+        known = None if module is None else _find_entry(module, own)
     elif library in _LIBRARIES:
         from holdfast.codec import array_types
 
@@ -225,7 +225,7 @@ def is_standard(name: str) -> bool:
     return name.startswith((_PREFIX, *(f"{library}:" for library in _LIBRARIES)))
 
 
-def _known_entry(module: str, name: str) -> RegisteredType:
+def _find_entry(module: str, name: str) -> RegisteredType:
     if module == "ipaddress":
         import ipaddress
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.codec.codec import Codec
-from holdfast.codec.placeholders import Typed
+from holdfast.codec.placeholders import TypedObject
 from holdfast.codec.registry import RegisteredType, TypeRegistry
 from holdfast.errors import CorruptError
 
@@ -14,27 +14,27 @@ NO_TYPE = "\0"  # no class can be registered under this name, nor is data with i
 
 
 class _LeftApart:
-    """A kind whose objects stay `Typed`."""
+    """A kind whose objects stay `TypedObject`."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def take_apart(self, value: Any) -> Any:
-        raise NotImplementedError  # codecs encode a Typed by themselves
+        raise NotImplementedError  # codecs encode a TypedObject by themselves
 
-    def rebuild(self, parts: Any) -> Typed:
-        return Typed(self._name, parts)
+    def rebuild(self, parts: Any) -> TypedObject:
+        return TypedObject(self._name, parts)
 
 
 class StoredTypes(TypeRegistry):
-    """A registry in which every name is known: each object is decoded as a `Typed`."""
+    """A registry in which every name is known: each object is decoded as a `TypedObject`."""
 
     def named(self, name: str) -> RegisteredType:
         known = self.by_name.get(name)
         if known is None:
             if name == NO_TYPE:
                 raise CorruptError("The data is damaged: an object has no name")
-            known = self.by_name[name] = RegisteredType(Typed, name, _LeftApart(name))
+            known = self.by_name[name] = RegisteredType(TypedObject, name, _LeftApart(name))
         return known
 
 
@@ -44,9 +44,9 @@ def stored_codec(codec: Codec) -> Codec:
 
 
 def put_together(codec: Codec, value: Any, path: str) -> Any:
-    """Return the value with each `Typed` rebuilt as its object; containers without any are unchanged."""
+    """Return the value with each object rebuilt from its parts; other containers are unchanged."""
     kind = type(value)
-    if kind is Typed:
+    if kind is TypedObject:
         return codec.rebuild(value.name, put_together(codec, value.fields, path), path)
     if kind is list:
         items = [put_together(codec, item, path) for item in value]

@@ -7,7 +7,7 @@ import struct
 from datetime import timedelta, timezone, tzinfo
 from typing import TYPE_CHECKING
 
-from holdfast.codec.unsupported import Refused
+from holdfast.codec.unsupported import Refusal
 from holdfast.errors import CorruptError, UnknownTypeError
 
 # Imported on demand: few values have a zone, and `import holdfast` stays light.
@@ -38,7 +38,7 @@ def encode_zone(zone: tzinfo | None) -> bytes:
 
     if type(zone) is zoneinfo.ZoneInfo:
         return b"\x03" + _checked_key(zone).encode("ascii")
-    raise Refused(
+    raise Refusal(
         f"a time zone of type {type(zone).__module__}.{type(zone).__qualname__} can't be stored exactly",
         "Use datetime.timezone or zoneinfo.ZoneInfo, for instance x.astimezone(zoneinfo.ZoneInfo('Europe/Paris'))",
     )
@@ -50,12 +50,12 @@ def _checked_key(zone: zoneinfo.ZoneInfo) -> str:
     remedy = "Use zoneinfo.ZoneInfo(key) with an IANA key"
     key = zone.key
     if key is None or not _KEY.fullmatch(key):
-        raise Refused(f"a ZoneInfo with the key {key!r} can't be found again", remedy)
+        raise Refusal(f"a ZoneInfo with the key {key!r} can't be found again", remedy)
     try:
         if zoneinfo.ZoneInfo(key) is not zone:
             zone.__reduce__()  # fails for a zone read from a file, whose key may name another zone
     except Exception as error:
-        raise Refused(f"the ZoneInfo {key!r} can't be found again by its key", remedy) from error
+        raise Refusal(f"the ZoneInfo {key!r} can't be found again by its key", remedy) from error
     return key
 
 

@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Literal, NamedTuple
 
-from holdfast.codec.placeholders import Typed
-from holdfast.codec.unsupported import Refused
+from holdfast.codec.placeholders import TypedObject
+from holdfast.codec.unsupported import Refusal
 from holdfast.errors import HoldfastWarning, UnknownTypeError, UsageError
 
 OnUnknownType = Literal["raise", "plain"]
@@ -160,9 +160,9 @@ def unknown_value(name: str, parts: Any) -> UnknownValue | None:
         return None
     make: Callable[[Any], UnknownValue] = _BY_PARTS.get(type(parts), UnknownObject)
     if type(parts) is dict and next(reversed(parts), None) == _BESIDE:
-        beside = parts.pop(_BESIDE)
+        stored = parts.pop(_BESIDE)
         value = make(parts)
-        value._beside = (beside,)  # type: ignore[attr-defined]  # it is an UnknownDict
+        value._beside = (stored,)  # type: ignore[attr-defined]  # it is an UnknownDict
     else:
         value = make(parts)
     value.type_name = name
@@ -185,15 +185,15 @@ def checked_choice(given: object) -> OnUnknownType:
 def _hash_of(contents: Iterable[Any]) -> int:
     """Return a hash of the parts that can't change, more or less: equal ones have equal hashes."""
     hashes = []
-    for one in contents:
+    for content in contents:
         try:
-            hashes.append(hash(one))
+            hashes.append(hash(content))
         except TypeError:
             continue
     return hash(frozenset(hashes))
 
 
-class Met(NamedTuple):
+class UnknownOccurrence(NamedTuple):
     """An object of an unknown type that a decoder has found, and why it is unknown."""
 
     value: UnknownValue
@@ -209,32 +209,32 @@ class LocatedValue(NamedTuple):
 
 
 def warn_of(
-    met: list[Met],
+    met: list[UnknownOccurrence],
     places: Iterable[LocatedValue],
     take_apart: Callable[[Any], Any],
     text: Callable[[str, list[Any]], str],
 ) -> None:
     """Warn once for each type that was found, with the path of its first object."""
-    first: dict[str, Met] = {}
-    for one in met:
-        first.setdefault(one.value.type_name, one)
-    wanted = {id(one.value): one for one in first.values()}
+    first: dict[str, UnknownOccurrence] = {}
+    for occurrence in met:
+        first.setdefault(occurrence.value.type_name, occurrence)
+    wanted = {id(occurrence.value): occurrence for occurrence in first.values()}
     paths: dict[int, str] = {}
-    for place in _all_below(places, take_apart):
+    for place in _walk_levels(places, take_apart):
         if id(place.value) in wanted and id(place.value) not in paths:
             paths[id(place.value)] = text(place.start, [*place.steps])
             if len(paths) == len(wanted):
                 break
-    for identity, one in wanted.items():
+    for identity, occurrence in wanted.items():
         warnings.warn(
-            f"{paths.get(identity, 'a value')} came back as plain data, an {type(one.value).__name__}. {one.error}. "
-            f"Saved again as it is, it stays a {one.value.type_name!r}",
+            f"{paths.get(identity, 'a value')} came back as plain data, an {type(occurrence.value).__name__}. "
+            f"{occurrence.error}. Saved again as it is, it stays a {occurrence.value.type_name!r}",
             HoldfastWarning,
             stacklevel=4,
         )
 
 
-def _all_below(places: Iterable[LocatedValue], take_apart: Callable[[Any], Any]) -> Iterator[LocatedValue]:
+def _walk_levels(places: Iterable[LocatedValue], take_apart: Callable[[Any], Any]) -> Iterator[LocatedValue]:
     """Yield values level by level: one near the top is found without a search of every long list."""
     waiting = deque(places)
     for _ in range(_MOST_VISITED):
@@ -267,15 +267,15 @@ def _contents(value: Any, take_apart: Callable[[Any], Any]) -> list[tuple[Any, A
         return []
     try:
         taken = take_apart(value)
-    except (UsageError, Refused):
+    except (UsageError, Refusal):
         return []
-    fields = taken.fields if type(taken) is Typed else taken
+    fields = taken.fields if type(taken) is TypedObject else taken
     if type(fields) is dict:
         return [*_attributes(fields.get(_BESIDE)), *(item for item in fields.items() if item[0] != _BESIDE)]
     return _contents(fields, take_apart) if type(fields) is list else []
 
 
-def _attributes(beside: Any) -> list[tuple[str, Any]]:
+def _attributes(stored: Any) -> list[tuple[str, Any]]:
     """Return the attributes of a pydantic model besides its fields."""
-    attributes = [own for own in beside if type(own) is dict] if type(beside) is list else []
+    attributes = [own for own in stored if type(own) is dict] if type(stored) is list else []
     return [item for own in attributes for item in own.items()]

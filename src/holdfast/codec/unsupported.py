@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any
 
 
-class Refused(Exception):  # noqa: N818 - a signal inside the codec, always turned into an UnsupportedValueError
+class Refusal(Exception):  # noqa: N818 - a signal inside the codec, always turned into an UnsupportedValueError
     """A value can't be stored exactly. The caller that knows its path adds it."""
 
     def __init__(self, problem: str, remedy: str) -> None:
@@ -38,51 +38,51 @@ _REMEDY_BY_NAME = {
 _LIVE = "It lives only in this process: leave it out of the state and create it again after a restore"
 
 
-def refusal(value: object) -> Refused:
+def refusal(value: object) -> Refusal:
     """Return the refusal of `value`, whose type is neither supported nor registered."""
     cls = type(value)
     name = _full_name(cls)
     problem = f"{_article(name)} can't be stored exactly"
     register = f"Register it: holdfast.register({cls.__name__})"
     if name in _REMEDY_BY_NAME:
-        return Refused(problem, _REMEDY_BY_NAME[name])
+        return Refusal(problem, _REMEDY_BY_NAME[name])
     if cls.__module__ == "numpy.dtypes":
-        return Refused(problem, "Store x.str")
+        return Refusal(problem, "Store x.str")
     if cls.__module__.partition(".")[0] == "numpy":
-        return Refused(problem, "Store x.item()" if getattr(value, "shape", None) == () else "Store x.tolist()")
+        return Refusal(problem, "Store x.item()" if getattr(value, "shape", None) == () else "Store x.tolist()")
     if hasattr(cls, "get_secret_value"):
-        return Refused(
+        return Refusal(
             f"{_article(name)} is a secret, and is never stored in clear",
             "Leave it out of the state: store what it is called where it comes from, and read it there after a restore",
         )
     if name == "pandas.DataFrame" or (cls.__module__.startswith("pandas.") and cls.__name__ == "DataFrame"):
-        return Refused(problem, f"{register[:-1]}, encode=..., decode=...): the documentation of types has a recipe")
+        return Refusal(problem, f"{register[:-1]}, encode=..., decode=...): the documentation of types has a recipe")
     if isinstance(value, (types.FunctionType, types.BuiltinFunctionType, types.MethodType)):
-        return Refused(problem, "Functions are code, not data: store a name and look the function up by it")
+        return Refusal(problem, "Functions are code, not data: store a name and look the function up by it")
     if isinstance(value, (types.GeneratorType, types.AsyncGeneratorType)):
-        return Refused(problem, "Store what it yields: list(x)")
+        return Refusal(problem, "Store what it yields: list(x)")
     if isinstance(value, types.CoroutineType):
-        return Refused(problem, "Store its result: await it first")
+        return Refusal(problem, "Store its result: await it first")
     if isinstance(value, type):
-        return Refused(problem, "Classes are code, not data: store a name and look the class up by it")
+        return Refusal(problem, "Classes are code, not data: store a name and look the class up by it")
     if isinstance(value, BaseException):
-        return Refused(problem, "Store its text: repr(x)")
+        return Refusal(problem, "Store its text: repr(x)")
     if isinstance(value, types.ModuleType):
-        return Refused(problem, "Leave it out of the state and import it where it is needed")
+        return Refusal(problem, "Leave it out of the state and import it where it is needed")
     if isinstance(value, io.IOBase):
-        return Refused(problem, "Store its path or its contents; open files can't be restored")
+        return Refusal(problem, "Store its path or its contents; open files can't be restored")
     if isinstance(value, Enum) or has_fields(cls):
         instead = ", or store x.model_dump()" if hasattr(cls, "__pydantic_core_schema__") else ""
-        return Refused(f"{problem}: its class is not registered", register + instead)
+        return Refusal(f"{problem}: its class is not registered", register + instead)
     for base in (str, bytes, bytearray, bool, int, float, complex, list, tuple, dict, set, frozenset):
         if isinstance(value, base):
-            return Refused(
+            return Refusal(
                 f"{problem}: it is a subclass of {base.__name__}, whose type would be lost",
                 f"Store {base.__name__}(x), or register it: holdfast.register({cls.__name__}, encode=..., decode=...)",
             )
     if hasattr(cls, "__next__") or hasattr(cls, "__await__"):
-        return Refused(problem, _LIVE)
-    return Refused(
+        return Refusal(problem, _LIVE)
+    return Refusal(
         problem,
         f"Store plain data instead, or register it: holdfast.register({cls.__name__}, encode=..., decode=...)",
     )
