@@ -21,7 +21,7 @@ def inflater() -> Inflater:
     return zstandard.ZstdDecompressor()
 
 
-def raw(content: bytes) -> bytes:
+def frame_raw(content: bytes) -> bytes:
     return RAW + content
 
 
@@ -30,19 +30,19 @@ def deflater() -> zstandard.ZstdCompressor:
     return zstandard.ZstdCompressor(level=_LEVEL, write_checksum=False)
 
 
-def compressed(content: bytes, deflate: zstandard.ZstdCompressor | None = None) -> bytes:
+def compress(content: bytes, deflate: zstandard.ZstdCompressor | None = None) -> bytes:
     """Return the content as zstd, or raw if zstd is not smaller."""
     packed: bytes = (deflate or deflater()).compress(content)
     return ZSTD + packed if len(packed) < len(content) else RAW + content
 
 
-def all_compressed(contents: Sequence[bytes], deflate: zstandard.ZstdCompressor) -> list[bytes]:
+def compress_all(contents: Sequence[bytes], deflate: zstandard.ZstdCompressor) -> list[bytes]:
     """Return the same as `compressed` for each of them, in one call of the compressor if it has one.
 
     That is a tenth less work, and other threads run meanwhile.
     """
     if not any(contents) or not hasattr(deflate, "multi_compress_to_buffer"):  # as for zstandard's backend in Python
-        return [compressed(content, deflate) for content in contents]
+        return [compress(content, deflate) for content in contents]
     packed = deflate.multi_compress_to_buffer([*contents])
     parts = map(packed.__getitem__, range(len(packed)))
     return [
@@ -73,7 +73,7 @@ def content(frame: bytes, inflate: Inflater | None = None, *, limit: int = MAX_C
     raise NewerVersionError(f"a frame of kind {kind[0]} was written by a newer holdfast. Upgrade to read it")
 
 
-def checked(hash_: bytes, framed: bytes, inflate: Inflater) -> bytes:
+def unframe(hash_: bytes, framed: bytes, inflate: Inflater) -> bytes:
     """Return the content of a blob of a snapshot. Raise `CorruptError` if it has another hash."""
     inflated = content(framed, inflate, limit=MAX_OF_SNAPSHOT)
     if hashlib.sha256(inflated).digest() != hash_:

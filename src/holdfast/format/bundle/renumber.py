@@ -18,10 +18,10 @@ from holdfast.backends.port import Span
 from holdfast.errors import CorruptError
 from holdfast.format.state.manifest import Manifest, Tail
 
-Stretch = tuple[int, int]  # [first, end)
+ElementRange = tuple[int, int]  # [first, end)
 
 
-def moved(manifest: Manifest, span: Callable[[Span], list[Span]], tail: Callable[[Tail], Tail]) -> Manifest:
+def move_manifest(manifest: Manifest, span: Callable[[Span], list[Span]], tail: Callable[[Tail], Tail]) -> Manifest:
     """Return the manifest with other positions for the same content."""
     skeleton = manifest.skeleton
     return Manifest(
@@ -29,7 +29,9 @@ def moved(manifest: Manifest, span: Callable[[Span], list[Span]], tail: Callable
             span=span(skeleton.span)[0] if skeleton.span else None, tail=tail(skeleton.tail) if skeleton.tail else None
         ),
         tuple(
-            entry._replace(spans=tuple(_joined(new for old in entry.spans for new in span(old))), tail=tail(entry.tail))
+            entry._replace(
+                spans=tuple(_join_spans(new for old in entry.spans for new in span(old))), tail=tail(entry.tail)
+            )
             for entry in manifest.lists
         ),
         manifest.blobs,
@@ -41,7 +43,7 @@ def tails(manifest: Manifest) -> list[Tail]:
     return own + [entry.tail for entry in manifest.lists]
 
 
-def _joined(spans: Iterable[Span]) -> list[Span]:
+def _join_spans(spans: Iterable[Span]) -> list[Span]:
     found: list[Span] = []
     for span in spans:
         if found and (found[-1].log, found[-1].end) == (span.log, span.first):
@@ -51,14 +53,14 @@ def _joined(spans: Iterable[Span]) -> list[Span]:
     return found
 
 
-class Stretches:
+class ElementRanges:
     """A set of numbers, as ordered ranges that neither overlap nor touch."""
 
     def __init__(self) -> None:
         self._firsts: list[int] = []
         self._ends: list[int] = []
 
-    def __iter__(self) -> Iterator[Stretch]:
+    def __iter__(self) -> Iterator[ElementRange]:
         return zip(self._firsts, self._ends, strict=True)
 
     def __len__(self) -> int:
@@ -78,7 +80,7 @@ class Stretches:
 class Ranks:
     """A completed set that tells at once how many of its numbers are lower than another."""
 
-    def __init__(self, stretches: Stretches) -> None:
+    def __init__(self, stretches: ElementRanges) -> None:
         self._firsts: list[int] = []
         self._ends: list[int] = []
         self._before: list[int] = []
@@ -90,7 +92,7 @@ class Ranks:
             count += end - first
         self.count = count
 
-    def below(self, number: int) -> int:
+    def count_below(self, number: int) -> int:
         at = bisect_left(self._firsts, number) - 1
         return self._before[at] + min(self._ends[at], number) - self._firsts[at] if at >= 0 else 0
 
@@ -102,15 +104,15 @@ class Numbering:
     """
 
     def __init__(self) -> None:
-        self._logs: dict[int, Stretches] = {}  # in the order in which they were first named
+        self._logs: dict[int, ElementRanges] = {}  # in the order in which they were first named
         self._numbers: dict[int, int] = {}
         self._ranks: dict[int, Ranks] = {}
 
     def note(self, manifest: Manifest) -> None:
         for span in manifest.spans():
-            self._logs.setdefault(span.log, Stretches()).add(span.first, span.end)
+            self._logs.setdefault(span.log, ElementRanges()).add(span.first, span.end)
         for tail in tails(manifest):
-            self._logs.setdefault(tail.log, Stretches())  # it may have no element that is referred to
+            self._logs.setdefault(tail.log, ElementRanges())  # it may have no element that is referred to
 
     def settle(self) -> None:
         """Complete the numbering after the last manifest was noted."""
@@ -121,22 +123,22 @@ class Numbering:
     def lengths(self) -> tuple[int, ...]:
         return tuple(ranks.count for ranks in self._ranks.values())
 
-    def sources(self) -> Iterator[tuple[int, int, list[Stretch]]]:
+    def sources(self) -> Iterator[tuple[int, int, list[ElementRange]]]:
         """Yield each log of the bundle: its number, the store's number, and the ranges to copy."""
         for log, stretches in self._logs.items():
             yield self._numbers[log], log, list(stretches)
 
-    def moved(self, manifest: Manifest) -> Manifest:
-        return moved(manifest, self._span, self._tail)
+    def move(self, manifest: Manifest) -> Manifest:
+        return move_manifest(manifest, self._span, self._tail)
 
     def _span(self, span: Span) -> list[Span]:
-        first = self._ranks[span.log].below(span.first)
+        first = self._ranks[span.log].count_below(span.first)
         return [Span(self._numbers[span.log], first, first + span.end - span.first)]
 
     def _tail(self, tail: Tail) -> Tail:
         # As if everything were sealed: sealing depends on how the store was written, not on its
         # content.
-        end = self._ranks[tail.log].below(tail.end)
+        end = self._ranks[tail.log].count_below(tail.end)
         return Tail(self._numbers[tail.log], end, end, 0)
 
 
@@ -193,7 +195,7 @@ class Placement:
             else:
                 pieces.insert(index, new)
 
-    def missing(self, log: int, wanted: Stretches) -> list[Stretch]:
+    def find_missing(self, log: int, wanted: ElementRanges) -> list[ElementRange]:
         return [part for first, end in wanted for part in self._without_place(log, first, end)]
 
     def end_of(self, log: int, number: int) -> tuple[int, int] | None:
@@ -208,8 +210,8 @@ class Placement:
         """Note where the first element of an empty log may go."""
         self._empty[log] = to
 
-    def moved(self, manifest: Manifest) -> Manifest:
-        return moved(manifest, self._spans, self._tail)
+    def move(self, manifest: Manifest) -> Manifest:
+        return move_manifest(manifest, self._spans, self._tail)
 
     def _spans(self, span: Span) -> list[Span]:
         found, number = [], span.first
@@ -245,7 +247,7 @@ class Placement:
         index = bisect_right(pieces, number, key=lambda piece: piece.first) - 1
         return pieces[index] if index >= 0 and number < pieces[index].end else None
 
-    def _without_place(self, log: int, first: int, end: int) -> Iterator[Stretch]:
+    def _without_place(self, log: int, first: int, end: int) -> Iterator[ElementRange]:
         pieces = self._pieces.get(log, [])
         index = max(bisect_right(pieces, first, key=lambda piece: piece.first) - 1, 0)
         for piece in pieces[index:]:

@@ -71,12 +71,12 @@ class TreeEntry(NamedTuple):
     heads: tuple[HeadEntry, ...]
     logs: tuple[int, ...]  # how many elements each has
     rows: int
-    graves: int
+    tombstones: int
     blobs: int
     records: int
 
 
-class GraveEntry(NamedTuple):
+class TombstoneEntry(NamedTuple):
     """The remains of an expired and collected checkpoint; `checksum` is the beginning of its checksum."""
 
     id: bytes
@@ -99,7 +99,7 @@ class BundleCounts(NamedTuple):
     blobs: int = 0
     rows: int = 0
 
-    def plus(self, other: BundleCounts) -> BundleCounts:
+    def add(self, other: BundleCounts) -> BundleCounts:
         return BundleCounts(*(a + b for a, b in zip(self, other, strict=True)))
 
 
@@ -121,7 +121,7 @@ def read_head(data: bytes) -> SectionHead:
 def check(head: SectionHead, payload: bytes) -> bytes:
     size = len(payload).to_bytes(4, "little")
     if len(payload) != head.size or zlib.crc32(payload, zlib.crc32(head.kind + size)) != head.crc:
-        raise damaged("the CRC of a section does not match")
+        raise make_damage_error("the CRC of a section does not match")
     return payload
 
 
@@ -137,10 +137,10 @@ def check_preamble(data: bytes) -> None:
             "export again with this one"
         )
     if version != VERSION:
-        raise damaged("it has no version")
+        raise make_damage_error("it has no version")
 
 
-def damaged(why: str) -> CorruptError:
+def make_damage_error(why: str) -> CorruptError:
     return CorruptError(
         f"the file is damaged or incomplete: {why}. Nothing of it was taken over; copy it again, or export again"
     )
@@ -149,107 +149,107 @@ def damaged(why: str) -> CorruptError:
 # -- contents --------------------------------------------------------------------------------------------------------
 
 
-def packed(value: Any) -> bytes:
-    return frame.compressed(ormsgpack.packb(value))
+def pack(value: Any) -> bytes:
+    return frame.compress(ormsgpack.packb(value))
 
 
-def unpacked(payload: bytes) -> Any:
+def unpack(payload: bytes) -> Any:
     try:
         return ormsgpack.unpackb(frame.content(payload))
     except ValueError as error:
-        raise damaged(f"a section can't be read ({error})") from error
+        raise make_damage_error(f"a section can't be read ({error})") from error
 
 
 def header(trees: int) -> bytes:
-    return section(HEADER, packed([trees]))
+    return section(HEADER, pack([trees]))
 
 
 def trailer(counts: BundleCounts, digest: bytes) -> bytes:
-    return section(TRAILER, packed([*counts, digest]))
+    return section(TRAILER, pack([*counts, digest]))
 
 
 def read_header(payload: bytes) -> int:
-    match unpacked(payload):
+    match unpack(payload):
         case [int(trees)] if trees >= 0:
             return trees
-    raise damaged("its header can't be read")
+    raise make_damage_error("its header can't be read")
 
 
 def read_trailer(payload: bytes) -> tuple[BundleCounts, bytes]:
-    match unpacked(payload):
+    match unpack(payload):
         case [*counts, bytes(digest)] if len(counts) == len(BundleCounts._fields):
             return BundleCounts(*counts), digest
-    raise damaged("its trailer can't be read")
+    raise make_damage_error("its trailer can't be read")
 
 
 def tree(entry: TreeEntry) -> bytes:
-    return section(TREE, packed([entry.tree, [list(head) for head in entry.heads], entry.logs, *entry[3:]]))
+    return section(TREE, pack([entry.tree, [list(head) for head in entry.heads], entry.logs, *entry[3:]]))
 
 
 def read_tree(payload: bytes) -> TreeEntry:
     try:
-        id_, heads, logs, *counts = unpacked(payload)
+        id_, heads, logs, *counts = unpack(payload)
         entry = TreeEntry(id_, tuple(HeadEntry(*head) for head in heads), tuple(logs), *counts)
     except (ValueError, TypeError) as error:
-        raise damaged("a tree can't be read") from error
+        raise make_damage_error("a tree can't be read") from error
     sound = _is_id(entry.tree) and all(type(number) is int and number >= 0 for number in (*logs, *entry[3:]))
     for head in entry.heads:
         sound = sound and type(head.session) is bytes and (head.checkpoint is None or _is_id(head.checkpoint))
         sound = sound and type(head.sequence) is int and head.sequence > 0
     names = [head.session for head in entry.heads] if sound else []
     if not sound or names != sorted(set(names)) or not names:
-        raise damaged("a tree has no id, or sessions that are none")
+        raise make_damage_error("a tree has no id, or sessions that are none")
     return entry
 
 
 def rows(entries: Iterable[RowEntry]) -> Iterator[bytes]:
     for batch in batches(entries, lambda row: len(row.key) + len(row.content) + 16):
-        yield section(ROWS, packed([list(row) for row in batch]))
+        yield section(ROWS, pack([list(row) for row in batch]))
 
 
 def read_rows(payload: bytes) -> list[RowEntry]:
     try:
-        entries = [RowEntry(*row) for row in unpacked(payload)]
+        entries = [RowEntry(*row) for row in unpack(payload)]
     except TypeError as error:
-        raise damaged("rows can't be read") from error
+        raise make_damage_error("rows can't be read") from error
     if not all(list(map(type, row)) == [str, bytes, bytes, bool] for row in entries):
-        raise damaged("rows can't be read")
+        raise make_damage_error("rows can't be read")
     return entries
 
 
-def graves(entries: Iterable[GraveEntry]) -> Iterator[bytes]:
-    for batch in batches(entries, lambda grave: 80 + len(grave.session)):
-        yield section(GRAVES, packed([list(grave) for grave in batch]))
+def pack_tombstones(entries: Iterable[TombstoneEntry]) -> Iterator[bytes]:
+    for batch in batches(entries, lambda tombstone: 80 + len(tombstone.session)):
+        yield section(GRAVES, pack([list(tombstone) for tombstone in batch]))
 
 
-def read_graves(payload: bytes) -> list[GraveEntry]:
+def read_tombstones(payload: bytes) -> list[TombstoneEntry]:
     try:
-        entries = [GraveEntry(*grave) for grave in unpacked(payload)]
+        entries = [TombstoneEntry(*tombstone) for tombstone in unpack(payload)]
     except TypeError as error:
-        raise damaged("graves can't be read") from error
-    for grave in entries:
-        types = list(map(type, grave._replace(parent=grave.parent or b"")))
-        if types != [bytes, bytes, int, bytes, int, str, bytes] or not _is_sound(grave):
-            raise damaged("graves can't be read")
+        raise make_damage_error("tombstones can't be read") from error
+    for tombstone in entries:
+        types = list(map(type, tombstone._replace(parent=tombstone.parent or b"")))
+        if types != [bytes, bytes, int, bytes, int, str, bytes] or not _is_sound(tombstone):
+            raise make_damage_error("tombstones can't be read")
     return entries
 
 
-def _is_sound(grave: GraveEntry) -> bool:
+def _is_sound(tombstone: TombstoneEntry) -> bool:
     """Return whether it can be packed here as well."""
-    are_ids = _is_id(grave.id) and (grave.parent is None or _is_id(grave.parent))
-    in_range = 0 < grave.sequence < 1 << 62 and abs(grave.when_us) < 1 << 62
-    return are_ids and in_range and len(grave.checksum) == CHECKSUM_SIZE
+    are_ids = _is_id(tombstone.id) and (tombstone.parent is None or _is_id(tombstone.parent))
+    in_range = 0 < tombstone.sequence < 1 << 62 and abs(tombstone.when_us) < 1 << 62
+    return are_ids and in_range and len(tombstone.checksum) == CHECKSUM_SIZE
 
 
 def records(datas: Iterable[bytes]) -> Iterator[bytes]:
     for batch in batches(datas, len):
-        yield section(RECORDS, packed(list(batch)))
+        yield section(RECORDS, pack(list(batch)))
 
 
 def read_records(payload: bytes) -> list[bytes]:
-    datas = unpacked(payload)
+    datas = unpack(payload)
     if type(datas) is not list or not all(type(data) is bytes for data in datas):
-        raise damaged("records can't be read")
+        raise make_damage_error("records can't be read")
     return datas
 
 
@@ -260,7 +260,7 @@ def elements(log: int, first: int, count: int, segment: bytes) -> bytes:
 def read_place(payload: bytes) -> tuple[int, int, int]:
     """Return log, first and count of an `E` section, from its first bytes."""
     if len(payload) < PLACE_BYTES:
-        raise damaged("elements can't be read")
+        raise make_damage_error("elements can't be read")
     log, first, count = _PLACE.unpack(payload[:PLACE_BYTES])
     return log, first, count
 

@@ -39,7 +39,7 @@ def key_of(hash_: bytes) -> bytes:
 
 
 def pack(content: bytes, base_hash: bytes, base: bytes) -> bytes:
-    start, end = _around(content, base)
+    start, end = _measure_common_ends(content, base)
     if len(content) - start - end <= FEW_BYTES:
         return b"".join((INSERTED, base_hash, _PLACE.pack(start, end), content[start : len(content) - end]))
     compressor = zstandard.ZstdCompressor(
@@ -48,18 +48,18 @@ def pack(content: bytes, base_hash: bytes, base: bytes) -> bytes:
     return COMPRESSED + base_hash + compressor.compress(content)
 
 
-def _around(content: bytes, base: bytes) -> tuple[int, int]:
+def _measure_common_ends(content: bytes, base: bytes) -> tuple[int, int]:
     """Return how many bytes of the base both begin with, and how many more of it both end with."""
     most = min(len(content), len(base))
-    start = _in_common(most, lambda first, end: content[first:end] == base[first:end])
+    start = _count_equal(most, lambda first, end: content[first:end] == base[first:end])
     here, there = len(content), len(base)
-    end = _in_common(
+    end = _count_equal(
         most - start, lambda first, end: content[here - end : here - first] == base[there - end : there - first]
     )
     return start, end
 
 
-def _in_common(most: int, is_equal: Callable[[int, int], bool]) -> int:
+def _count_equal(most: int, is_equal: Callable[[int, int], bool]) -> int:
     """Return how many are equal before the first that is not, by bisection."""
     known = 0
     while known < most:
@@ -97,7 +97,7 @@ def base_of(hash_: bytes, difference: bytes) -> bytes:
 def unpack(difference: bytes, base: bytes) -> bytes:
     """Return the content. Its claimed size is checked before anything is inflated."""
     if difference[:1] == INSERTED:
-        return _with_inserted(difference, base)
+        return _insert(difference, base)
     packed = memoryview(difference)[1 + HASH_BYTES :]
     try:
         size = zstandard.frame_content_size(packed)
@@ -109,7 +109,7 @@ def unpack(difference: bytes, base: bytes) -> bytes:
     return content
 
 
-def _with_inserted(difference: bytes, base: bytes) -> bytes:
+def _insert(difference: bytes, base: bytes) -> bytes:
     try:
         start, end = _PLACE.unpack_from(difference, 1 + HASH_BYTES)
     except struct.error as error:

@@ -27,7 +27,7 @@ from holdfast.format.files.tree_node import (
     children,
     end_of,
     hash_of,
-    misplaced,
+    make_misplaced_error,
     pack,
     unpack,
     unpack_child,
@@ -90,9 +90,9 @@ async def update(
                     replaced[node.items[0].path] = None
             # A path that was not the first of its node begins none: no need to hash it.
             inside = {item.path for node in run for item in node.items[1:]}
-            for child in _cut(level, _applied(run, pending), nodes, inside):
+            for child in _cut(level, _apply_changes(run, pending), nodes, inside):
                 replaced[child.path] = child
-                if replaced_nodes is not None and (like := old.at(level, child.path, run[0])) is not None:
+                if replaced_nodes is not None and (like := old.find_node(level, child.path, run[0])) is not None:
                     replaced_nodes[child.hash] = like
         pending = replaced
     # The last level had only one node, the old root: its replacements are the whole new tree at
@@ -101,8 +101,8 @@ async def update(
     if not made:
         return Built(_put(0, [], nodes), nodes)
     if len(made) > 1:
-        return _used(_raise(height + 1, made, nodes), nodes, root)
-    return _used(await _lowered(made[0], nodes, load), nodes, root)
+        return _select_used(_raise(height + 1, made, nodes), nodes, root)
+    return _select_used(await _lower_root(made[0], nodes, load), nodes, root)
 
 
 async def entries(root: bytes, load: Load) -> AsyncIterator[FileEntry]:
@@ -168,10 +168,10 @@ async def diff(before: bytes, after: bytes, load: Load) -> AsyncIterator[FileCha
                 await left.open()
             if heights[1] >= heights[0]:
                 await right.open()
-    async for leaf in left.rest():
+    async for leaf in left.iterate_rest():
         for entry in leaf:
             yield FileChange(entry[0], entry, None)
-    async for leaf in right.rest():
+    async for leaf in right.iterate_rest():
         for entry in leaf:
             yield FileChange(entry[0], None, entry)
 
@@ -220,7 +220,7 @@ def _raise(level: int, items: Sequence[Item], nodes: _Made) -> bytes:
         level, items = level + 1, made
 
 
-async def _lowered(made: Item, nodes: _Made, load: Load) -> bytes:
+async def _lower_root(made: Item, nodes: _Made, load: Load) -> bytes:
     """Return the root: the lowest level with a single node. Nodes above it are dropped."""
     assert isinstance(made, Child)
     root = made.hash
@@ -231,7 +231,7 @@ async def _lowered(made: Item, nodes: _Made, load: Load) -> bytes:
         [root] = below
 
 
-def _used(root: bytes, nodes: _Made, old_root: bytes) -> Built:
+def _select_used(root: bytes, nodes: _Made, old_root: bytes) -> Built:
     """Return the tree without intermediate nodes that are not part of it.
 
     Nothing is new if the root is the old one.
@@ -252,10 +252,10 @@ def _used(root: bytes, nodes: _Made, old_root: bytes) -> Built:
 # -- reads of an old tree --------------------------------------------------------------------------------------------
 
 
-Way = list[tuple[list[Item], int]]  # from the root down: the items of each node, and the index of the chosen one
+NodePath = list[tuple[list[Item], int]]  # from the root down: the items of each node, and the index of the chosen one
 
 
-class _Touched:
+class _NodeEdit:
     """A node that changes: its items, the keys of its changes, and whether it continues in the next."""
 
     def __init__(self, items: list[Item]) -> None:
@@ -273,7 +273,7 @@ class _Old:
         self._nodes: dict[bytes, tuple[int, list[Item]]] = {}
         self._places: dict[tuple[int, bytes], bytes] = {}  # hashes by level and first path
 
-    def at(self, level: int, path: bytes, near: _Touched) -> bytes | None:
+    def find_node(self, level: int, path: bytes, near: _NodeEdit) -> bytes | None:
         """Return the hash of the node that begins with this path, else of one that was read near it."""
         found = self._places.get((level, path))
         return found if found is not None or not near.items else self._places.get((level, near.items[0].path))
@@ -281,21 +281,21 @@ class _Old:
     async def height(self) -> int:
         return (await self._node(self._root))[0]
 
-    async def runs(self, level: int, changes: Mapping[bytes, Item | None]) -> list[list[_Touched]]:
+    async def runs(self, level: int, changes: Mapping[bytes, Item | None]) -> list[list[_NodeEdit]]:
         """Return the nodes of a level that the changes fall into, in groups of neighbours.
 
         A node whose first path is removed, and with it the boundary, is in one group with the node
         before it.
         """
-        touched: dict[bytes, _Touched] = {}
+        touched: dict[bytes, _NodeEdit] = {}
         for key in sorted(changes):
-            way = await self._down(self._root, level, partial(_choose_child, key))
+            way = await self._descend(self._root, level, partial(_choose_child, key))
             node = _touch(touched, way)
             node.keys.append(key)
             first = node.items[0].path if node.items else key
-            if changes.get(first, node) is None and (before := await self._before(level, way)) is not None:
+            if changes.get(first, node) is None and (before := await self._find_previous(level, way)) is not None:
                 _touch(touched, before).joined = True
-        runs: list[list[_Touched]] = []
+        runs: list[list[_NodeEdit]] = []
         for _, node in sorted(touched.items()):
             if runs and runs[-1][-1].joined:
                 runs[-1].append(node)
@@ -303,24 +303,24 @@ class _Old:
                 runs.append([node])
         return runs
 
-    async def _before(self, level: int, way: Way) -> Way | None:
+    async def _find_previous(self, level: int, way: NodePath) -> NodePath | None:
         """Return the path to the previous node of the same level."""
         for depth in range(len(way) - 2, -1, -1):
             items, at = way[depth]
             if at > 0:
                 child = items[at - 1]
                 assert isinstance(child, Child)
-                below = await self._down(child.hash, level, lambda items: len(items) - 1)
+                below = await self._descend(child.hash, level, lambda items: len(items) - 1)
                 return [*way[:depth], (items, at - 1), *below]
         return None
 
-    async def _down(self, hash_: bytes, level: int, choose: Callable[[list[Item]], int]) -> Way:
-        way: Way = []
+    async def _descend(self, hash_: bytes, level: int, choose: Callable[[list[Item]], int]) -> NodePath:
+        way: NodePath = []
         expected: tuple[int, bytes] | None = None  # the level and the first path of the node that comes next
         while True:
             here, items = await self._node(hash_)
             if expected is not None and (not items or (here, items[0].path) != expected):
-                raise misplaced(f"the node at {expected[1]!r:.80} does not belong there")
+                raise make_misplaced_error(f"the node at {expected[1]!r:.80} does not belong there")
             at = choose(items) if items else 0
             way.append((items, at))
             if here <= level:
@@ -336,9 +336,9 @@ class _Old:
         return self._nodes[hash_]
 
 
-def _touch(touched: dict[bytes, _Touched], way: Way) -> _Touched:
+def _touch(touched: dict[bytes, _NodeEdit], way: NodePath) -> _NodeEdit:
     items = way[-1][0]
-    return touched.setdefault(items[0].path if items else b"", _Touched(items))
+    return touched.setdefault(items[0].path if items else b"", _NodeEdit(items))
 
 
 def _choose_child(key: bytes, items: Sequence[Item]) -> int:
@@ -351,7 +351,7 @@ def _position(items: Sequence[Item], key: bytes) -> int:
     return bisect_right(items, key, key=lambda item: item.path) - 1
 
 
-def _applied(run: Sequence[_Touched], changes: Mapping[bytes, Item | None]) -> list[Item]:
+def _apply_changes(run: Sequence[_NodeEdit], changes: Mapping[bytes, Item | None]) -> list[Item]:
     """Return the items of neighbouring nodes after the changes that fall into them."""
     items: dict[bytes, Item] = {item.path: item for node in run for item in node.items}
     for key in (key for node in run for key in node.keys):
@@ -385,7 +385,7 @@ async def _leaves(level: int, items: Sequence[Item], end: bytes | None, load: Lo
         waiting += reversed(below)
 
 
-class _Waiting(NamedTuple):
+class _PendingItem(NamedTuple):
     """A pending item: the level of the node (-1 for an entry), and the path before which it ends."""
 
     level: int
@@ -398,7 +398,7 @@ class _Cursor:
 
     def __init__(self, load: Load) -> None:
         self._load = load
-        self._waiting: list[_Waiting] = []  # the next one last
+        self._waiting: list[_PendingItem] = []  # the next one last
 
     async def start(self, root: bytes) -> None:
         level, items = unpack((await self._load([root]))[0])
@@ -421,17 +421,17 @@ class _Cursor:
         node = (await self._load([hash_of(child)]))[0]
         self._put(*unpack_child(level + 1, child, end, node), end)
 
-    async def rest(self) -> AsyncIterator[list[FileEntry]]:
+    async def iterate_rest(self) -> AsyncIterator[list[FileEntry]]:
         """Yield the remaining entries, leaf by leaf; compared with an empty tree, all of them."""
         while self._waiting:
             level, item, end = self._waiting.pop()
-            beside = [item]
+            siblings = [item]
             while self._waiting and self._waiting[-1].level == level:
                 _, item, end = self._waiting.pop()
-                beside.append(item)
-            async for leaf in _leaves(level + 1, beside, end, self._load):
+                siblings.append(item)
+            async for leaf in _leaves(level + 1, siblings, end, self._load):
                 yield leaf
 
     def _put(self, level: int, items: Sequence[Item], end: bytes | None) -> None:
         last = len(items) - 1
-        self._waiting += (_Waiting(level - 1, items[at], end_of(items, at, end)) for at in range(last, -1, -1))
+        self._waiting += (_PendingItem(level - 1, items[at], end_of(items, at, end)) for at in range(last, -1, -1))

@@ -45,9 +45,9 @@ def pack(snapshot: Snapshot) -> bytes:
         counts = [snapshot.files, snapshot.directories, snapshot.symlinks, snapshot.size]
         fields |= {"tree": snapshot.tree, "counts": counts}
     if snapshot.skipped:
-        fields["skipped"] = [[one.path, one.reason] for one in snapshot.skipped]
+        fields["skipped"] = [[skipped_path.path, skipped_path.reason] for skipped_path in snapshot.skipped]
     if snapshot.excluded_count:
-        fields["excluded"] = [snapshot.excluded_count, [[one.path, one.rule] for one in snapshot.excluded]]
+        fields["excluded"] = [snapshot.excluded_count, [[path.path, path.rule] for path in snapshot.excluded]]
     if snapshot.notes:
         fields["notes"] = list(snapshot.notes)
     if snapshot.not_taken is not None:
@@ -55,7 +55,7 @@ def pack(snapshot: Snapshot) -> bytes:
     if snapshot.options != DEFAULT_OPTIONS:
         fields["options"] = list(snapshot.options)
     if snapshot.deciding:
-        fields["rules"] = [[one.path, one.content] for one in snapshot.deciding]
+        fields["rules"] = [[rule_file.path, rule_file.content] for rule_file in snapshot.deciding]
     return ormsgpack.packb(fields)
 
 
@@ -94,7 +94,7 @@ def unpack(data: bytes) -> Snapshot:
 
 def pack_chunks(chunks: Iterable[Chunk]) -> bytes:
     """Return the list of chunks: sizes and hashes. Adjacent holes are merged."""
-    return ormsgpack.packb([[chunk.size, chunk.hash] for chunk in _joined(chunks)])
+    return ormsgpack.packb([[chunk.size, chunk.hash] for chunk in _join_chunks(chunks)])
 
 
 def unpack_chunks(data: bytes) -> list[Chunk]:
@@ -113,7 +113,7 @@ def unpack_chunks(data: bytes) -> list[Chunk]:
     return chunks
 
 
-def _joined(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+def _join_chunks(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
     hole = 0
     for chunk in chunks:
         if chunk.hash == HOLE:

@@ -97,7 +97,7 @@ def extent(level: int, items: Sequence[Item], extents: Mapping[bytes, Extent]) -
     """
     if not items:
         if level:
-            raise misplaced("a node above the leaves has no children")
+            raise make_misplaced_error("a node above the leaves has no children")
         return Extent(0, b"", b"")
     if level == 0:
         found = [item for item in items if isinstance(item, FileEntry)]
@@ -107,15 +107,15 @@ def extent(level: int, items: Sequence[Item], extents: Mapping[bytes, Extent]) -
             0, found[0].path, found[-1].path, kinds.count("file"), kinds.count("dir"), kinds.count("symlink"), size
         )
     below = [extents[hash_of(item)] for item in items]
-    for at, (item, its) in enumerate(zip(items, below, strict=True)):
+    for at, (item, child) in enumerate(zip(items, below, strict=True)):
         end = end_of(items, at, None)
-        if its.level != level - 1 or its.first != item.path or (end is not None and its.last >= end):
-            raise misplaced(f"the node at {item.path!r:.80} does not belong there")
+        if child.level != level - 1 or child.first != item.path or (end is not None and child.last >= end):
+            raise make_misplaced_error(f"the node at {item.path!r:.80} does not belong there")
     return Extent(
         level,
         below[0].first,
         below[-1].last,
-        *(sum(column) for column in zip(*(one[3:] for one in below), strict=True)),
+        *(sum(column) for column in zip(*(extent[3:] for extent in below), strict=True)),
     )
 
 
@@ -131,7 +131,7 @@ def unpack_child(level: int, child: Item, end: bytes | None, node: bytes) -> tup
         or items[0].path != child.path
         or (end is not None and items[-1].path >= end)
     ):
-        raise misplaced(f"the node at {child.path!r:.80} does not belong there")
+        raise make_misplaced_error(f"the node at {child.path!r:.80} does not belong there")
     return its_level, items
 
 
@@ -145,7 +145,7 @@ def hash_of(item: Item) -> bytes:
     return item.hash
 
 
-def misplaced(why: str) -> CorruptError:
+def make_misplaced_error(why: str) -> CorruptError:
     return CorruptError(f"the tree of a snapshot is malformed ({why}): run `verify`")
 
 

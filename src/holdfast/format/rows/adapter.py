@@ -25,7 +25,7 @@ class TimedRows(NamedTuple):
     """Rows of the store that gc removes once their time is over."""
 
     space: str
-    is_over: Callable[[RowKey, Row, int], bool]
+    is_expired: Callable[[RowKey, Row, int], bool]
     companions: tuple[str, ...] = ()
     """Spaces with a row of the same key that goes with it."""
 
@@ -41,4 +41,7 @@ class AdapterRows(NamedTuple):
     @property
     def of_no_checkpoint(self) -> tuple[str, ...]:
         """Spaces of rows that belong to the store alone."""
-        return (*(space for one in self.timed for space in (one.space, *one.companions)), *self.local)
+        return (
+            *(space for timed_rows in self.timed for space in (timed_rows.space, *timed_rows.companions)),
+            *self.local,
+        )

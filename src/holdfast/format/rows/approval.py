@@ -74,22 +74,22 @@ def call_digest(
     The order of keys, at any depth, makes no difference. Every value and type does, and so do the
     tool's parameters, where they are known.
     """
-    given = [tool, ordered(codec, dict(identity)), ordered(codec, dict(arguments))]
+    given = [tool, order_keys(codec, dict(identity)), order_keys(codec, dict(arguments))]
     if schema is not None:
         given.append(schema)
     return hashlib.sha256(codec.encode(given, "arguments")).digest()
 
 
-def ordered(codec: Codec, value: Any) -> Any:
+def order_keys(codec: Codec, value: Any) -> Any:
     """Return the value with its dicts, at any depth of dicts, lists and tuples, in one order of keys."""
     kind = type(value)
     if kind is dict:
         keys = sorted(value) if all(type(key) is str for key in value) else sorted(value, key=codec.encode)
-        return {key: ordered(codec, value[key]) for key in keys}
+        return {key: order_keys(codec, value[key]) for key in keys}
     if kind is list:
-        return [ordered(codec, item) for item in value]
+        return [order_keys(codec, item) for item in value]
     if kind is tuple:
-        return tuple(ordered(codec, item) for item in value)
+        return tuple(order_keys(codec, item) for item in value)
     return value
 
 
@@ -171,31 +171,31 @@ def moment(us: int) -> datetime:
 # -- changes -----------------------------------------------------------------------------------------------------------
 
 
-def asked(
-    codec: Codec, tree: bytes, id_: bytes, asked: ApprovalRequest, here: bytes | None, digest: bytes, now_us: int
+def write_request(
+    codec: Codec, tree: bytes, id_: bytes, terms: ApprovalRequest, here: bytes | None, digest: bytes, now_us: int
 ) -> RowWrite:
     """Return a new request of a session whose head is `here`.
 
     Its arguments are packed by themselves: the deciding process can keep them without knowing their
     types.
     """
-    call = asked.call
+    call = terms.call
     fields = {
         "v": VERSION,
-        "session": asked.session_id,
+        "session": terms.session_id,
         "tool": call.tool,
         "call": codec.encode([dict(call.arguments), dict(call.identity)], "arguments"),
         "kind": call.kind,
         "undoable": call.undoable,
         "schema": call.schema,
-        "gate": str(asked.gate),
+        "gate": str(terms.gate),
         "status": str(ApprovalStatus.PENDING),
         "digest": digest,
         "requested": now_us,
-        "expires": now_us + round(asked.seconds * 1e6),
+        "expires": now_us + round(terms.seconds * 1e6),
         "checkpoint": None if here is None else ids.to_text(here),
-        "approvers": asked.approvers,
-        "summary": asked.summary,
+        "approvers": terms.approvers,
+        "summary": terms.summary,
         "decision": None,
         "may_run": None,
         "used_by": None,
@@ -204,7 +204,7 @@ def asked(
     return _put(codec, key(tree, id_, WAITING), fields, ABSENT)
 
 
-def decided(codec: Codec, held: ApprovalRow, decision: Decision, may_run: bytes | None) -> list[RowWrite]:
+def write_decision(codec: Codec, held: ApprovalRow, decision: Decision, may_run: bytes | None) -> list[RowWrite]:
     """Return the writes that move a row from the pending to the decided ones."""
     status = {
         Answer.APPROVE: ApprovalStatus.APPROVED,
@@ -214,20 +214,20 @@ def decided(codec: Codec, held: ApprovalRow, decision: Decision, may_run: bytes 
     changed = None if decision.arguments is None else codec.encode(dict(decision.arguments), "arguments")
     at = (decision.at - _EPOCH) // timedelta(microseconds=1)
     packed = [str(decision.answer), decision.by, at, decision.note, changed]
-    return _moved(codec, held, {"status": str(status), "decision": packed, "may_run": may_run})
+    return _move_row(codec, held, {"status": str(status), "decision": packed, "may_run": may_run})
 
 
-def used(codec: Codec, held: ApprovalRow, by: str, now_us: int) -> RowWrite:
+def write_use(codec: Codec, held: ApprovalRow, by: str, now_us: int) -> RowWrite:
     """Return the write that marks a granted approval as used by the effect `by`."""
     changes = {"status": str(ApprovalStatus.USED), "used_by": by, "ended": now_us}
     return _put(codec, key(held.tree, held.id, DONE), held.fields | changes, held.version, held.value)
 
 
-def voided(codec: Codec, held: ApprovalRow, now_us: int) -> list[RowWrite]:
+def write_void(codec: Codec, held: ApprovalRow, now_us: int) -> list[RowWrite]:
     """Return the writes that make a pending or granted approval void."""
     changes = {"status": str(ApprovalStatus.VOID), "ended": now_us}
     if held.approval.decision is None:
-        return _moved(codec, held, changes)
+        return _move_row(codec, held, changes)
     return [_put(codec, key(held.tree, held.id, DONE), held.fields | changes, held.version, held.value)]
 
 
@@ -246,10 +246,10 @@ def merge_imported(codec: Codec, theirs: ApprovalRow, ours: ApprovalRow | None, 
     is_waiting = fields["status"] == ApprovalStatus.PENDING
     if ours is None:
         return [_put(codec, key(theirs.tree, theirs.id, WAITING if is_waiting else DONE), fields, ABSENT)]
-    return [] if is_waiting else _moved(codec, ours, fields)
+    return [] if is_waiting else _move_row(codec, ours, fields)
 
 
-def _moved(codec: Codec, held: ApprovalRow, changes: Mapping[str, Any]) -> list[RowWrite]:
+def _move_row(codec: Codec, held: ApprovalRow, changes: Mapping[str, Any]) -> list[RowWrite]:
     return [
         RowWrite(key(held.tree, held.id, WAITING), None, held.version, held.value),
         _put(codec, key(held.tree, held.id, DONE), held.fields | dict(changes), ABSENT),
@@ -257,4 +257,4 @@ def _moved(codec: Codec, held: ApprovalRow, changes: Mapping[str, Any]) -> list[
 
 
 def _put(codec: Codec, key: RowKey, fields: Mapping[str, Any], expect: int, was: bytes | None = None) -> RowWrite:
-    return RowWrite(key, rows.protect(key, codec.encode(dict(fields), "approval")), expect, was)
+    return RowWrite(key, rows.protect(key, codec.internal.encode(dict(fields), "approval")), expect, was)

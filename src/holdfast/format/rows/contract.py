@@ -8,8 +8,10 @@ import ormsgpack
 
 from holdfast.backends.port import STORE, Row, RowKey
 from holdfast.format.rows import head
+from holdfast.format.rows.fields import unpack_fields
 
 CONTRACT = "contract"
+LONGEST_VERSION = 10  # digits
 
 
 class StoredContract(NamedTuple):
@@ -27,7 +29,8 @@ def contract_key(name: str, version: int) -> RowKey:
 def split_label(label: str) -> tuple[str, int] | None:
     """Return name and version of a label such as `draft@2`; None if it is none."""
     name, _, version = label.rpartition("@")
-    return (name, int(version)) if name and version.isascii() and version.isdigit() else None
+    is_number = version.isascii() and version.isdigit() and len(version) <= LONGEST_VERSION
+    return (name, int(version)) if name and is_number else None
 
 
 def pack_contract(key: RowKey, contract: StoredContract) -> bytes:
@@ -35,4 +38,4 @@ def pack_contract(key: RowKey, contract: StoredContract) -> bytes:
 
 
 def unpack_contract(key: RowKey, row: Row) -> StoredContract:
-    return StoredContract(*ormsgpack.unpackb(head.content(key, row)))
+    return StoredContract(*unpack_fields(key, row, (str, bytes, int)))

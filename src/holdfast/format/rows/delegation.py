@@ -12,8 +12,20 @@ import ormsgpack
 
 from holdfast.backends.port import ABSENT, Row, RowKey, RowWrite
 from holdfast.format.rows import head, inbox
+from holdfast.format.rows.fields import (
+    OPTIONAL_BYTES,
+    OPTIONAL_INT,
+    OPTIONAL_STR,
+    check_fields,
+    make_damage_error,
+    unpack_fields,
+    unpack_name,
+)
 
 DELEGATION, WAIT = "delegation", "wait"
+ID_BYTES = 16
+_DELEGATION = (bytes, bytes, bytes, OPTIONAL_BYTES, int, OPTIONAL_STR, OPTIONAL_STR)
+_WAIT = (bytes, str, list, int, OPTIONAL_INT)
 
 
 class DelegationRow(NamedTuple):
@@ -47,8 +59,11 @@ def delegation_key(child: str, tree: bytes) -> RowKey:
 
 
 def unpack_delegation(key: RowKey, row: Row) -> DelegationRow:
-    session, agent, *others = ormsgpack.unpackb(head.content(key, row))
-    return DelegationRow(head.session_name(key.key), head.session_name(session), head.session_name(agent), *others)
+    session, agent, offer, *others = unpack_fields(key, row, _DELEGATION)
+    if len(offer) != ID_BYTES:
+        raise make_damage_error(key)
+    child = unpack_name(key, key.key)
+    return DelegationRow(child, unpack_name(key, session), unpack_name(key, agent), offer, *others)
 
 
 class WaitRow(NamedTuple):
@@ -61,7 +76,7 @@ class WaitRow(NamedTuple):
     until_us: int | None
 
     def pack(self, key: RowKey) -> bytes:
-        names = [head.session_key(one) for one in self.targets]
+        names = [head.session_key(target) for target in self.targets]
         fields = [head.session_key(self.session), self.kind, names, self.since_us, self.until_us]
         return head.protect(key, ormsgpack.packb(fields))
 
@@ -73,5 +88,7 @@ def wait_key(session: str, place: str, tree: bytes) -> RowKey:
 
 
 def unpack_wait(key: RowKey, row: Row) -> WaitRow:
-    session, kind, names, since_us, until_us = ormsgpack.unpackb(head.content(key, row))
-    return WaitRow(head.session_name(session), kind, tuple(map(head.session_name, names)), since_us, until_us)
+    session, kind, names, since_us, until_us = unpack_fields(key, row, _WAIT)
+    check_fields(key, names, (bytes,) * len(names))
+    targets = tuple(unpack_name(key, name) for name in names)
+    return WaitRow(unpack_name(key, session), kind, targets, since_us, until_us)

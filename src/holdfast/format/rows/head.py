@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import ormsgpack
 
-from holdfast.backends.port import STORE, Row, RowKey
+from holdfast.backends.port import STORE, Row, RowKey, UnreadableBytes
 from holdfast.errors import CorruptError
 from holdfast.model.lease import Process
 
@@ -30,11 +30,15 @@ def content(key: RowKey, row: Row) -> bytes:
     """Return the content that was protected under this key. Raise an error if it has changed."""
     inner, crc = row.value[:-4], row.value[-4:]
     if crc != _crc(key, inner):
-        raise CorruptError(f"the {key.space} row of {_shown(key.key)} is damaged. Restore by checkpoint id still works")
+        if isinstance(row.value, UnreadableBytes):
+            raise row.value.error
+        raise CorruptError(
+            f"the {key.space} row of {format_key(key.key)} is damaged. Restore by checkpoint id still works"
+        )
     return inner
 
 
-def _shown(key: bytes) -> str:
+def format_key(key: bytes) -> str:
     """Return a key as text, in hexadecimal if it is not text."""
     text = key.decode("utf-8", "replace")
     return repr(text[:60]) if text.isprintable() and "\ufffd" not in text else key[:30].hex()
@@ -83,7 +87,7 @@ class LeaseRow(NamedTuple):
     process: Process
 
     @classmethod
-    def of_cancellation(cls, made: Cancellation) -> LeaseRow:
+    def from_cancellation(cls, made: Cancellation) -> LeaseRow:
         """Return the lease that keeps all writers out. A name has no line break; the reason follows it."""
         return cls(END_OF_TIME_US, session_key(f"{made.by}\n{made.reason}"), Process(CANCELLED, 0, made.at_us))
 

@@ -55,20 +55,20 @@ def unpack_hold(key: RowKey, row: Row | None) -> Hold:
     return Hold(pinned_at_us, note, tuple(tags))
 
 
-def until_key(stored: StoredRecord) -> RowKey:
+def extension_key(stored: StoredRecord) -> RowKey:
     """Return the key of the row that extends a checkpoint beyond its own time to live.
 
     Checkpoints that can't be read without each other share one key, that of the first, and live as
     long as the youngest.
     """
-    return RowKey(UNTIL, stored.kept_with or stored.id, stored.tree)
+    return RowKey(UNTIL, stored.depends_on or stored.id, stored.tree)
 
 
 def extended_until(stored: StoredRecord) -> list[RowWrite]:
     """Return the writes that keep a new checkpoint's companions until its own end."""
-    if stored.kept_with is None or stored.expires_at_us is None:
+    if stored.depends_on is None or stored.expires_at_us is None:
         return []
-    key = until_key(stored)
+    key = extension_key(stored)
     return [RowWrite(key, head.protect(key, ormsgpack.packb(stored.expires_at_us)))]
 
 

@@ -21,5 +21,5 @@ def key(reference: str) -> RowKey:
 
 
 def mark(reference: str) -> RowWrite:
-    its = key(reference)
-    return RowWrite(its, head.protect(its, _CONTENT))
+    row_key = key(reference)
+    return RowWrite(row_key, head.protect(row_key, _CONTENT))

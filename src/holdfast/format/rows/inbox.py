@@ -15,13 +15,16 @@ import ormsgpack
 
 from holdfast.backends.port import Row, RowKey, RowWrite
 from holdfast.format.rows import head
+from holdfast.format.rows.fields import OPTIONAL_BYTES, check_fields, unpack_fields, unpack_name
 from holdfast.format.state.record import StoredRecord
 
 INBOX = "inbox"
 WAITING, DONE = b"\x00", b"\x01"
+_CLAIM = (bytes, int, int, bytes, OPTIONAL_BYTES)
+_FOLLOW_UP = (bytes, int, bytes, bool)
 
 
-class Claimed(NamedTuple):
+class LastClaim(NamedTuple):
     """The last claim: in force while the session's lease has this token and has not run out.
 
     `moved_from` is the session's head before, if it was not at the handoff.
@@ -46,7 +49,7 @@ class FollowUp(NamedTuple):
     passed_on: bool
 
 
-Entry = Claimed | FollowUp | None  # None: offered
+Entry = LastClaim | FollowUp | None  # None: offered
 
 
 def prefix(agent_id: str, part: bytes = b"") -> bytes:
@@ -77,10 +80,14 @@ def pack(key: RowKey, entry: Entry) -> bytes:
 
 
 def unpack(key: RowKey, row: Row) -> Entry:
-    fields = ormsgpack.unpackb(head.content(key, row))
+    fields = unpack_fields(key, row, (), at_least=True)
     if not fields:
         return None
-    return FollowUp(*fields) if key.key[-17:-16] == DONE else Claimed(*fields)
+    is_done = key.key[-17:-16] == DONE
+    check_fields(key, fields, _FOLLOW_UP if is_done else _CLAIM)
+    entry = FollowUp(*fields) if is_done else LastClaim(*fields)
+    unpack_name(key, entry.by if isinstance(entry, FollowUp) else entry.holder)  # raises an error if it is no text
+    return entry
 
 
 def changes(

@@ -86,7 +86,7 @@ class LedgerEntry:
     def key(self) -> RowKey:
         return key(self.id, self.tree)
 
-    def now(self, what: str, at_us: int, by: str, note: str | None = None, **changes: Any) -> LedgerEntry:
+    def change(self, what: str, at_us: int, by: str, note: str | None = None, **changes: Any) -> LedgerEntry:
         """Return the entry with these changes, and one more line in its history."""
         return replace(self, history=(*self.history, (what, at_us, by, note)), **changes)
 
@@ -95,7 +95,7 @@ class LedgerEntry:
         expect, was = (ABSENT, None) if following is None else (following.version, following.value)
         return RowWrite(self.key, self.pack(), expect, was)
 
-    def stored(self, following: LedgerEntry | None) -> LedgerEntry:
+    def follow_row(self, following: LedgerEntry | None) -> LedgerEntry:
         """Return the entry with the row that `write` makes."""
         return replace(self, version=1 if following is None else following.version + 1, value=self.pack())
 
@@ -223,13 +223,13 @@ def key_digest(key: str) -> bytes:
 
 def loose_digest(codec: Codec, identified: Mapping[str, Any]) -> bytes:
     """Return the digest without values that usually differ in every call: UUIDs, times, and such texts."""
-    return digest(codec, _without_volatile(dict(identified)))
+    return digest(codec, _drop_volatile(dict(identified)))
 
 
 def canonical(codec: Codec, value: Any) -> Any:
     """Return the value with its dicts, at any depth of dicts, lists and tuples, in one order of keys."""
     if type(value) is dict:
-        return {one: canonical(codec, value[one]) for one in sorted(value, key=codec.encode)}
+        return {name: canonical(codec, value[name]) for name in sorted(value, key=codec.encode)}
     if type(value) in (list, tuple):
         return type(value)(canonical(codec, item) for item in value)
     return value
@@ -241,11 +241,11 @@ _VOLATILE = re.compile(
 )
 
 
-def _without_volatile(value: Any) -> Any:
+def _drop_volatile(value: Any) -> Any:
     if type(value) is dict:
-        return {name: _without_volatile(item) for name, item in value.items()}
+        return {name: _drop_volatile(item) for name, item in value.items()}
     if type(value) in (list, tuple):
-        return type(value)(_without_volatile(item) for item in value)
+        return type(value)(_drop_volatile(item) for item in value)
     if isinstance(value, uuid.UUID | datetime | date | time):
         return None
     return None if isinstance(value, str) and _VOLATILE.fullmatch(value) else value

@@ -2,7 +2,7 @@
 
 A tombstone that can no longer be undone need not be a record. Garbage collection packs those of a
 tree into rows of the space `graves`, up to `PER_PACK` in each, as columns: values that are equal in
-all of them take no space. Compressed, a grave is only the random part of an id and the beginning of
+all of them take no space. Compressed, a tombstone is only the random part of an id and the beginning of
 a checksum: about 17 bytes.
 
 A row's key is four bytes and the greatest id in it. The packs of a tree that begin with the same
@@ -11,7 +11,7 @@ only one that may hold it. The four bytes are the tag of the tree (`model/ids.py
 id too, so that an id is found without knowing its tree. For foreign ids, which carry no tag of
 their tree, they are zeros.
 
-A tree with graves has one more row, whose key is the tag alone: how many there are. Every packing
+A tree with packed tombstones has one more row, whose key is the tag alone: how many there are. Every packing
 rewrites it, so that two concurrent collections can't rearrange the packs of one tree.
 """
 
@@ -51,7 +51,7 @@ class PackedTombstone(NamedTuple):
     why: str
     checksum: bytes  # its first bytes
 
-    def stored(self, tree: bytes) -> StoredRecord:
+    def make_record(self, tree: bytes) -> StoredRecord:
         """Return the tombstone as a record. It no longer has a name, a step or a time of its own."""
         header: dict[str, Any] = {"id": self.id, "seq": self.sequence, "session": head.session_name(self.session)}
         if self.id != tree:
@@ -114,26 +114,26 @@ def tombstone_row(tree: bytes, known: Mapping[RowKey, Row], new: Iterable[Packed
     total = count(tree, known)
     writes: dict[RowKey, bytes | None] = {}
     by_prefix: dict[bytes, list[PackedTombstone]] = {}
-    for grave in new:
-        by_prefix.setdefault(_prefix_in(tree, grave.id), []).append(grave)
-    for prefix, graves in by_prefix.items():
+    for tombstone in new:
+        by_prefix.setdefault(_prefix_in(tree, tombstone.id), []).append(tombstone)
+    for prefix, tombstones in by_prefix.items():
         packs = sorted(key for key in known if is_pack(key) and key.key.startswith(prefix))
-        for pack, added in _by_pack(packs, graves).items():
+        for pack, added in _group_by_pack(packs, tombstones).items():
             before = unpack(pack, known[pack]) if pack is not None else []
-            after = sorted({grave.id: grave for grave in (*before, *added)}.values())
+            after = sorted({tombstone.id: tombstone for tombstone in (*before, *added)}.values())
             total += len(after) - len(before)
             if pack is not None:
                 writes[pack] = None
             for part in _parts(after, is_last=pack is None or pack == packs[-1]):
                 key = _pack_key(tree, part[-1].id)
-                writes[key] = packed(key, part)
+                writes[key] = pack_row(key, part)
     count_row = count_key(tree)
     writes[count_row] = head.protect(count_row, total.to_bytes(8, "big"))
     return _conditional(known, writes)
 
 
 def removal(tree: bytes, known: Mapping[RowKey, Row]) -> list[RowWrite]:
-    """Return the writes that remove the graves of a tree.
+    """Return the writes that remove the packed tombstones of a tree.
 
     If it has none, their absence is still a condition of the commit.
     """
@@ -144,64 +144,66 @@ def _conditional(known: Mapping[RowKey, Row], writes: Mapping[RowKey, bytes | No
     return [RowWrite(key, value, known[key].version if key in known else ABSENT) for key, value in writes.items()]
 
 
-def _by_pack(packs: Sequence[RowKey], graves: Iterable[PackedTombstone]) -> dict[RowKey | None, list[PackedTombstone]]:
+def _group_by_pack(
+    packs: Sequence[RowKey], tombstones: Iterable[PackedTombstone]
+) -> dict[RowKey | None, list[PackedTombstone]]:
     """Return the packs that these belong to: the first that does not end before it, or the last.
 
     None is the key for those without a pack.
     """
     ends = [key.key[len(FOREIGN) :] for key in packs]
     chosen: dict[RowKey | None, list[PackedTombstone]] = {}
-    for grave in graves:
-        pack = packs[min(bisect_left(ends, grave.id), len(packs) - 1)] if packs else None
-        chosen.setdefault(pack, []).append(grave)
+    for tombstone in tombstones:
+        pack = packs[min(bisect_left(ends, tombstone.id), len(packs) - 1)] if packs else None
+        chosen.setdefault(pack, []).append(tombstone)
     return chosen
 
 
 def count(tree: bytes, known: Mapping[RowKey, Row]) -> int:
-    """Return how many graves the tree has; `known` are all its rows."""
+    """Return how many packed tombstones the tree has; `known` are all its rows."""
     key = count_key(tree)
     return int.from_bytes(head.content(key, known[key]), "big") if key in known else 0
 
 
-def _parts(graves: Sequence[PackedTombstone], *, is_last: bool) -> Iterator[Sequence[PackedTombstone]]:
+def _parts(tombstones: Sequence[PackedTombstone], *, is_last: bool) -> Iterator[Sequence[PackedTombstone]]:
     """Yield packs of at most `PER_PACK`.
 
-    New graves go to the last pack of a tree, so those before it are full. Any other pack is split
+    New tombstones go to the last pack of a tree, so those before it are full. Any other pack is split
     evenly, since each part may receive new ones.
     """
-    parts = -(-len(graves) // PER_PACK)
-    size = PER_PACK if is_last else -(-len(graves) // parts)
-    for start in range(0, len(graves), size):
-        yield graves[start : start + size]
+    parts = -(-len(tombstones) // PER_PACK)
+    size = PER_PACK if is_last else -(-len(tombstones) // parts)
+    for start in range(0, len(tombstones), size):
+        yield tombstones[start : start + size]
 
 
 # -- one pack ----------------------------------------------------------------------------------------------------------
 
 
-def packed(key: RowKey, graves: Sequence[PackedTombstone]) -> bytes:
+def pack_row(key: RowKey, tombstones: Sequence[PackedTombstone]) -> bytes:
     """Return the value of a row that holds these, given in the order of their ids."""
-    places = {grave.id: at for at, grave in enumerate(graves)}
+    places = {tombstone.id: at for at, tombstone in enumerate(tombstones)}
     sessions: dict[bytes, int] = {}
     reasons: dict[str, int] = {}
     moments, in_session, sequences, parents, whens, whys = (bytearray() for _ in range(6))
     elsewhere: list[bytes] = []
     moment = when = 0
     last: dict[bytes, int] = {}  # sequence number by session
-    for at, grave in enumerate(graves):
-        now = int.from_bytes(grave.id[:6], "big")
+    for at, tombstone in enumerate(tombstones):
+        now = int.from_bytes(tombstone.id[:6], "big")
         _put(moments, now - moment)
-        _put(in_session, sessions.setdefault(grave.session, len(sessions)))
-        _put(sequences, _zigzag(grave.sequence - last.get(grave.session, 0)))
-        if grave.parent is None:
+        _put(in_session, sessions.setdefault(tombstone.session, len(sessions)))
+        _put(sequences, _zigzag(tombstone.sequence - last.get(tombstone.session, 0)))
+        if tombstone.parent is None:
             _put(parents, 0)
-        elif grave.parent in places:
-            _put(parents, 2 + _zigzag(at - places[grave.parent]))
+        elif tombstone.parent in places:
+            _put(parents, 2 + _zigzag(at - places[tombstone.parent]))
         else:
             _put(parents, 1)
-            elsewhere.append(grave.parent)
-        _put(whens, _zigzag(grave.when_us // 1000 - when))
-        _put(whys, reasons.setdefault(grave.why, len(reasons)))
-        moment, when, last[grave.session] = now, grave.when_us // 1000, grave.sequence
+            elsewhere.append(tombstone.parent)
+        _put(whens, _zigzag(tombstone.when_us // 1000 - when))
+        _put(whys, reasons.setdefault(tombstone.why, len(reasons)))
+        moment, when, last[tombstone.session] = now, tombstone.when_us // 1000, tombstone.sequence
     columns = [
         VERSION,
         key.tree,
@@ -209,24 +211,24 @@ def packed(key: RowKey, graves: Sequence[PackedTombstone]) -> bytes:
         list(reasons),
         *map(bytes, (moments, in_session, sequences, parents, whens, whys)),
         b"".join(elsewhere),
-        *(bytes(grave.id[at] for grave in graves) for at in range(6, 12)),
-        b"".join(grave.id[12:] for grave in graves),
-        b"".join(grave.checksum for grave in graves),
+        *(bytes(tombstone.id[at] for tombstone in tombstones) for at in range(6, 12)),
+        b"".join(tombstone.id[12:] for tombstone in tombstones),
+        b"".join(tombstone.checksum for tombstone in tombstones),
     ]
-    return head.protect(key, frame.compressed(ormsgpack.packb(columns)))
+    return head.protect(key, frame.compress(ormsgpack.packb(columns)))
 
 
 def unpack(key: RowKey, row: Row) -> list[PackedTombstone]:
-    """Return the graves of a row, in the order of their ids."""
+    """Return the tombstones of a row, in the order of their ids."""
     columns = _columns(key, frame.content(head.content(key, row), limit=MAX_CONTENT))
     try:
-        graves = _graves(columns)
+        tombstones = _read_columns(columns)
     except (ValueError, IndexError, TypeError, AttributeError, OverflowError) as error:
-        raise _damaged(key) from error
-    found = [grave.id for grave in graves]
+        raise _make_damage_error(key) from error
+    found = [tombstone.id for tombstone in tombstones]
     if not found or any(a >= b for a, b in pairwise(found)) or key.key[len(FOREIGN) :] != found[-1]:
-        raise _damaged(key)
-    return graves
+        raise _make_damage_error(key)
+    return tombstones
 
 
 def _columns(key: RowKey, content: bytes) -> list[Any]:
@@ -234,19 +236,19 @@ def _columns(key: RowKey, content: bytes) -> list[Any]:
         columns = ormsgpack.unpackb(content)
         version, tree = columns[0], columns[1]
     except (ValueError, IndexError, TypeError, KeyError) as error:
-        raise _damaged(key) from error
+        raise _make_damage_error(key) from error
     if isinstance(version, int) and version > VERSION:
-        raise NewerVersionError("the graves of a tree were packed by a newer holdfast. Upgrade to read them")
+        raise NewerVersionError("the tombstones of a tree were packed by a newer holdfast. Upgrade to read them")
     if version != VERSION or tree != key.tree:
-        raise _damaged(key)
+        raise _make_damage_error(key)
     return columns[2:]  # type: ignore[no-any-return]  # msgpack has no types
 
 
-def _graves(columns: list[Any]) -> list[PackedTombstone]:
-    """Return the graves of these columns. Raise errors of any kind if the columns don't fit together."""
+def _read_columns(columns: list[Any]) -> list[PackedTombstone]:
+    """Return the tombstones of these columns. Raise errors of any kind if the columns don't fit together."""
     sessions, reasons, *varints = columns[:8]
     elsewhere, *middles, noises, checksums = columns[8:]
-    if not all(isinstance(one, bytes) for one in sessions) or not all(isinstance(one, str) for one in reasons):
+    if not all(isinstance(item, bytes) for item in sessions) or not all(isinstance(reason, str) for reason in reasons):
         raise TypeError("a session is bytes, a reason is a text")
     moments, in_session, sequences, parents, whens, whys = map(_numbers, varints)
     count = len(moments)
@@ -260,7 +262,7 @@ def _graves(columns: list[Any]) -> list[PackedTombstone]:
         moment += moments[at]
         found.append(moment.to_bytes(6, "big") + bytes(middle) + noises[4 * at : 4 * at + 4])
     others = iter(elsewhere[at : at + 16] for at in range(0, len(elsewhere), 16))
-    graves: list[PackedTombstone] = []
+    tombstones: list[PackedTombstone] = []
     for at, id_ in enumerate(found):
         session = in_session[at]
         last[session] = last.get(session, 0) + _unzigzag(sequences[at])
@@ -276,10 +278,10 @@ def _graves(columns: list[Any]) -> list[PackedTombstone]:
                 raise ValueError("a parent beyond the first")
             parent = found[place]
         checksum = checksums[CHECKSUM_SIZE * at : CHECKSUM_SIZE * (at + 1)]
-        graves.append(
+        tombstones.append(
             PackedTombstone(id_, sessions[session], last[session], parent, when * 1000, reasons[whys[at]], checksum)
         )
-    return graves
+    return tombstones
 
 
 def _agree(count: int, *columns: Sequence[int]) -> None:
@@ -287,7 +289,7 @@ def _agree(count: int, *columns: Sequence[int]) -> None:
         raise ValueError("columns of different lengths")
 
 
-def _damaged(key: RowKey) -> CorruptError:
+def _make_damage_error(key: RowKey) -> CorruptError:
     return CorruptError(
         "what is known of expired checkpoints of the tree "
         f"{ids.to_text(key.tree) if len(key.tree) == 16 else key.tree!r} "

@@ -13,7 +13,7 @@ import ormsgpack
 from holdfast.backends.port import STORE, RowKey
 from holdfast.codec.codec import Codec
 from holdfast.format.bundle.sections import RowEntry
-from holdfast.format.rows import approval, head, hold, inbox, ledger
+from holdfast.format.rows import approval, head, hold, inbox, ledger, topic
 from holdfast.format.rows.adapter import AdapterRows
 
 # The ledger is about the world: it accompanies its tree, whichever checkpoints are alive. An
@@ -27,6 +27,7 @@ OF_TREE: dict[str, Callable[[bytes, bytes], bytes]] = {
     hold.PIN: lambda key, _: key,
     hold.UNTIL: lambda key, _: key,
     inbox.INBOX: lambda key, _: key[-16:],
+    topic.CONSUMED: lambda key, _: key[:16],
 }
 # Rows of the store.
 OF_STORE: dict[str, Callable[[bytes, bytes], bytes]] = {
@@ -38,11 +39,11 @@ class PortableRows:
     """The portable rows: those of the core, and those that adapters have registered."""
 
     def __init__(self, adapters: Iterable[AdapterRows] = ()) -> None:
-        indexed = [one for rows in adapters for one in rows.indexed]
-        self._indexed = {one.space: one for one in indexed}
-        self._of_index = {one.index_space for one in indexed}
-        self._of_tree = OF_TREE | dict.fromkeys((one.index_space for one in indexed), _first_named)
-        self._of_store = OF_STORE | dict.fromkeys((one.space for one in indexed), _first_named)
+        indexed = [item for rows in adapters for item in rows.indexed]
+        self._indexed = {item.space: item for item in indexed}
+        self._of_index = {item.index_space for item in indexed}
+        self._of_tree = OF_TREE | dict.fromkeys((item.index_space for item in indexed), _first_named)
+        self._of_store = OF_STORE | dict.fromkeys((item.space for item in indexed), _first_named)
         self.spaces_of_tree, self.spaces_of_store = sorted(self._of_tree), sorted(self._of_store)
 
     def checkpoint_of(self, entry: RowEntry) -> bytes | None:
@@ -55,7 +56,7 @@ class PortableRows:
         indexed = self._indexed.get(entry.space)
         return None if indexed is None else indexed.index_key(entry.key)
 
-    def owned(self, of_tree: Iterable[RowEntry], early: Mapping[bytes, Sequence[RowEntry]]) -> list[RowEntry]:
+    def select_owned(self, of_tree: Iterable[RowEntry], early: Mapping[bytes, Sequence[RowEntry]]) -> list[RowEntry]:
         """Return the rows of `early` that belong to checkpoints of this tree, each with its checkpoint's id.
 
         `early` has the rows by their keys in an index.

@@ -63,9 +63,11 @@ class RestoreJournal:
             fields["previous"] = replace(self.previous, previous=None)._fields()
         return fields
 
-    def logged(self) -> dict[str, Any]:
+    def get_logged_part(self) -> dict[str, Any]:
         """Return the part that the operation log keeps: enough to undo it."""
-        return {name: one for name, one in replace(self, previous=None)._fields().items() if name not in _NOT_LOGGED}
+        return {
+            name: value for name, value in replace(self, previous=None)._fields().items() if name not in _NOT_LOGGED
+        }
 
 
 def key(root: bytes, inode: int) -> RowKey:

@@ -16,15 +16,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.codec.codec import Codec
-from holdfast.codec.placeholders import Typed
+from holdfast.codec.placeholders import TypedObject
 from holdfast.codec.standard_types import is_standard
 from holdfast.codec.stored_objects import NO_TYPE, put_together, stored_codec
-from holdfast.format.state.list_alignment import Range, changed
+from holdfast.format.state.list_alignment import Range, find_changed
 from holdfast.format.state.manifest import ListEntry
 from holdfast.model.diff import BESIDE, At, Drop, Edit, Field, Path, Put, Reorder, Splice, path_text
 
 _BY_EQUALITY = frozenset((str, bytes, int, bool, type(None)))  # values of these types can be matched by equality
-_STUB = NO_TYPE  # the name of these Typed, which are compared and never stored
+_STUB = NO_TYPE  # the name of these TypedObject, which are compared and never stored
 _BESIDE_LENGTH = 3  # a pydantic model's parts other than fields: names, extra and private attributes
 
 Part = tuple[bytes, int]  # a digest, and the length of a list or, for a blob, the negated kind
@@ -38,12 +38,12 @@ class Middle(NamedTuple):
     new: Sequence[bytes]
 
 
-def list_stub(entry: ListEntry) -> Typed:
-    return Typed(_STUB, (entry.digest, entry.length))
+def list_stub(entry: ListEntry) -> TypedObject:
+    return TypedObject(_STUB, (entry.digest, entry.length))
 
 
-def blob_stub(kind: int, hash_: bytes) -> Typed:
-    return Typed(_STUB, (hash_, -kind))
+def blob_stub(kind: int, hash_: bytes) -> TypedObject:
+    return TypedObject(_STUB, (hash_, -kind))
 
 
 def is_list(part: Part) -> bool:
@@ -77,13 +77,13 @@ class Differ:
         elif type(old) is not type(new):
             yield Put(path, new, old, replaces=True)
         elif type(old) is dict and _BY_EQUALITY.issuperset(map(type, (*old, *new))):
-            yield from self._of_dicts(old, new, path)
+            yield from self._diff_dicts(old, new, path)
         elif type(old) is list:
             encoded = [[self._encode(item) for item in items] for items in (old, new)]
-            yield from self._of_lists(changed(encoded[0], encoded[1]), old, new, path, 0)
+            yield from self._diff_lists(find_changed(encoded[0], encoded[1]), old, new, path, 0)
         elif (fields := self._fields_of_both(old, new)) is not None:
-            yield from self._of_objects(*fields, path)
-        elif not self._same(old, new):
+            yield from self._diff_objects(*fields, path)
+        elif not self._is_same(old, new):
             yield Put(path, new, old, replaces=True)
 
     def _fields_of_both(self, old: Any, new: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
@@ -92,10 +92,10 @@ class Differ:
         The latter holds for other values, and for objects whose fields are not stored by name or
         are in another order.
         """
-        one, other = self._apart(old), self._apart(new)
-        if one is None or other is None or one.name != other.name or is_standard(one.name):
+        typed_object, other = self._take_apart(old), self._take_apart(new)
+        if typed_object is None or other is None or typed_object.name != other.name or is_standard(typed_object.name):
             return None
-        fields, others = one.fields, other.fields
+        fields, others = typed_object.fields, other.fields
         if (
             type(fields) is not dict
             or type(others) is not dict
@@ -105,14 +105,14 @@ class Differ:
         in_order = [*(name for name in fields if name in others), *(name for name in others if name not in fields)]
         return (fields, others) if in_order == [*others] else None
 
-    def _apart(self, value: Any) -> Typed | None:
+    def _take_apart(self, value: Any) -> TypedObject | None:
         """Return an object as it is stored; None for anything else."""
-        if type(value) is Typed:
+        if type(value) is TypedObject:
             return value
         taken = self._codec.take_apart(value) if self._codec.takes_apart(type(value)) else None
-        return taken if type(taken) is Typed else None
+        return taken if type(taken) is TypedObject else None
 
-    def _of_objects(self, old: dict[str, Any], new: dict[str, Any], path: Path) -> Iterator[Edit]:
+    def _diff_objects(self, old: dict[str, Any], new: dict[str, Any], path: Path) -> Iterator[Edit]:
         for name, item in old.items():
             if name not in new:
                 yield Drop((*path, Field(name)), item)
@@ -126,7 +126,7 @@ class Differ:
             else:
                 yield from self.edits(old[name], item, below)
 
-    def _of_dicts(self, old: dict[Any, Any], new: dict[Any, Any], path: Path) -> Iterator[Edit]:
+    def _diff_dicts(self, old: dict[Any, Any], new: dict[Any, Any], path: Path) -> Iterator[Edit]:
         old_keys = {(type(key), key): key for key in old}  # 1 and True are two keys
         new_keys = {(type(key), key): key for key in new}
         for known, key in old_keys.items():
@@ -141,7 +141,7 @@ class Differ:
         if left + [known for known in new_keys if known not in old_keys] != list(new_keys):
             yield Reorder(path, tuple(new))
 
-    def _of_lists(
+    def _diff_lists(
         self, stretches: Sequence[Range], old: Sequence[Any], new: Sequence[Any], path: Path, first: int
     ) -> Iterator[Edit]:
         """Yield the edits of a list from the end to the front. `first` is the index of the element at 0."""
@@ -169,10 +169,10 @@ class Differ:
                 return False
             old, new = both
         if "id" in old or "id" in new:
-            ids = [one.get("id") for one in (old, new)]
+            ids = [element.get("id") for element in (old, new)]
             if ids != [None, None]:  # None: messages that have no id yet
-                return "id" in old and "id" in new and self._same(*ids)
-        equal = sum(key in new and self._same(item, new[key]) for key, item in old.items() if key != BESIDE)
+                return "id" in old and "id" in new and self._is_same(*ids)
+        equal = sum(key in new and self._is_same(item, new[key]) for key, item in old.items() if key != BESIDE)
         return equal > 0 and 2 * equal >= max(len(old.keys() - {BESIDE}), len(new.keys() - {BESIDE}))
 
     def _stubs(self, old: Any, new: Any, path: Path) -> Iterator[Edit]:
@@ -180,22 +180,24 @@ class Differ:
             if old.fields == new.fields:
                 return
             if is_list(old.fields) and is_list(new.fields):
-                yield from self._of_long_lists(old, new, path)
+                yield from self._diff_long_lists(old, new, path)
                 return
         at_hand = [self._content(value) for value in (old, new)]
         if any(map(is_stub, at_hand)):
             return  # compared again when it has been read
         yield from self.edits(at_hand[0], at_hand[1], path)
 
-    def _of_long_lists(self, old: Typed, new: Typed, path: Path) -> Iterator[Edit]:
+    def _diff_long_lists(self, old: TypedObject, new: TypedObject, path: Path) -> Iterator[Edit]:
         pair = (old.fields, new.fields)
         found = self._middles.get(pair)
         if found is None:
             self.pairs.add(pair)
             return
         for middle in reversed(found):
-            decoded = (_Decoded(self._stored, middle.old), _Decoded(self._stored, middle.new))
-            yield from self._of_lists(changed(middle.old, middle.new), decoded[0], decoded[1], path, middle.first)
+            decoded = (_DecodedList(self._stored, middle.old), _DecodedList(self._stored, middle.new))
+            yield from self._diff_lists(
+                find_changed(middle.old, middle.new), decoded[0], decoded[1], path, middle.first
+            )
 
     def _content(self, value: Any) -> Any:
         """Return the value, or the content of the stub, if it was read."""
@@ -205,24 +207,24 @@ class Differ:
             self.whole.add(value.fields)
         return self._contents.get(value.fields, value)
 
-    def given(self, value: Any, path: Path) -> Any:
+    def fill_stubs(self, value: Any, path: Path) -> Any:
         """Return the value with its stubs replaced by their contents and its objects rebuilt.
 
         A value that is not loaded yet is returned unchanged.
         """
-        filled = self._filled(value)
+        filled = self._fill(value)
         return filled if self.whole or self.pairs else put_together(self._codec, filled, path_text(path))
 
-    def _filled(self, value: Any) -> Any:
-        if type(value) is Typed:
-            return self._content(value) if is_stub(value) else Typed(value.name, self._filled(value.fields))
+    def _fill(self, value: Any) -> Any:
+        if type(value) is TypedObject:
+            return self._content(value) if is_stub(value) else TypedObject(value.name, self._fill(value.fields))
         if type(value) is dict:
-            return {key: self._filled(item) for key, item in value.items()}
+            return {key: self._fill(item) for key, item in value.items()}
         if type(value) is list:
-            return [self._filled(item) for item in value]
+            return [self._fill(item) for item in value]
         return value
 
-    def _same(self, old: Any, new: Any) -> bool:
+    def _is_same(self, old: Any, new: Any) -> bool:
         if type(old) is not type(new):
             return False
         if type(old) in _BY_EQUALITY:
@@ -236,14 +238,14 @@ class Differ:
 
 
 def is_stub(value: Any) -> bool:
-    return type(value) is Typed and value.name == _STUB
+    return type(value) is TypedObject and value.name == _STUB
 
 
 def _is_like(value: Any, other: list[Any]) -> bool:
     return type(value) is list and len(value) == len(other)
 
 
-class _Decoded(Sequence[Any]):
+class _DecodedList(Sequence[Any]):
     """The elements of a list, decoded on access."""
 
     def __init__(self, codec: Codec, elements: Sequence[bytes]) -> None:

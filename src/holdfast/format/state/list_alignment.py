@@ -18,12 +18,12 @@ class Range(NamedTuple):
     new_end: int
 
 
-def changed(old: Sequence[bytes], new: Sequence[bytes]) -> list[Range]:
+def find_changed(old: Sequence[bytes], new: Sequence[bytes]) -> list[Range]:
     """Return the ranges that differ, in order; the elements between them are equal."""
     found: list[Range] = []
     waiting = [Range(0, len(old), 0, len(new))]
     while waiting:
-        stretch = _trimmed(old, new, waiting.pop())
+        stretch = _trim_range(old, new, waiting.pop())
         if stretch.old_first == stretch.old_end and stretch.new_first == stretch.new_end:
             continue
         anchors = _anchors(old, new, stretch)
@@ -38,7 +38,7 @@ def changed(old: Sequence[bytes], new: Sequence[bytes]) -> list[Range]:
     return sorted(found)
 
 
-def _trimmed(old: Sequence[bytes], new: Sequence[bytes], stretch: Range) -> Range:
+def _trim_range(old: Sequence[bytes], new: Sequence[bytes], stretch: Range) -> Range:
     old_first, old_end, new_first, new_end = stretch
     room = min(old_end - old_first, new_end - new_first)
     shared = 0

@@ -29,7 +29,7 @@ def pack(elements: Sequence[bytes], *, seal: bool) -> bytes:
     if len(elements) == 1 and not seal:  # the usual segment of a save
         return frame.RAW + len(elements[0]).to_bytes(4, "little") + elements[0]
     content = struct.pack(f"<{len(elements)}I", *map(len, elements)) + b"".join(elements)
-    return frame.compressed(content) if seal else frame.raw(content)
+    return frame.compress(content) if seal else frame.frame_raw(content)
 
 
 def unpack(segment: Segment) -> list[bytes]:
@@ -114,12 +114,12 @@ def _table(segment: Segment, content: memoryview) -> tuple[memoryview, list[int]
     table_size = 4 * segment.length
     sizes = array("I")
     if len(content) < table_size or segment.length < 0:
-        raise CorruptError("a run is shorter than its table: the store is damaged. Run `verify`")
+        raise CorruptError("a segment is shorter than its table: the store is damaged. Run `verify`")
     sizes.frombytes(content[:table_size])
     if sys.byteorder == "big":
         sizes.byteswap()
     ends = list(accumulate(sizes))
     payload = content[table_size:]
     if (ends[-1] if ends else 0) != len(payload):
-        raise CorruptError("a run does not have the size its table says: the store is damaged. Run `verify`")
+        raise CorruptError("a segment does not have the size its table says: the store is damaged. Run `verify`")
     return payload, ends

@@ -64,7 +64,7 @@ def needs_trimming(segment: SegmentInfo, live: list[tuple[int, int]]) -> bool:
     return alive < TRIM_BELOW * segment.length
 
 
-def trimmed(log: int, segment: Segment, live: list[tuple[int, int]]) -> SegmentDelete:
+def trim_segment(log: int, segment: Segment, live: list[tuple[int, int]]) -> SegmentDelete:
     """Return the change that removes a segment's dead elements."""
     pieces = []
     for first, end in live:

@@ -18,10 +18,11 @@ from typing import Any, NamedTuple
 
 import ormsgpack
 
-from holdfast.backends.port import Labels
+from holdfast.backends.port import Labels, UnreadableBytes
 from holdfast.codec.codec import Codec
-from holdfast.errors import CorruptError, NewerVersionError
+from holdfast.errors import CorruptError, KeyMissingError, NewerVersionError
 from holdfast.format.state import manifest as manifests
+from holdfast.format.state.header_check import find_wrong_field
 from holdfast.format.state.manifest import Manifest
 from holdfast.model import ids, record_version
 from holdfast.model.checkpoint import Checkpoint
@@ -31,6 +32,7 @@ from holdfast.model.state_migration import FIRST_VERSION
 MAGIC = b"HF"
 LIVE, TOMBSTONE = b"HF\x00", b"HF\x01"
 VERSION = int(record_version.ENVELOPE_VERSION)
+SEALED_VERSION = 0x10  # of the envelope around the record of a sealed store: `sealing/envelope.py`
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _CUSTOM = Framework.CUSTOM.value
@@ -63,6 +65,19 @@ class StoredRecord(NamedTuple):
         return self.header.get("parent")
 
     @property
+    def checkpoint_id(self) -> str:
+        """The id as people see it."""
+        return ids.to_text(self.id)
+
+    @property
+    def parent_id(self) -> str | None:
+        return None if self.parent is None else ids.to_text(self.parent)
+
+    @property
+    def tree_id(self) -> str:
+        return ids.to_text(self.tree)
+
+    @property
     def session(self) -> str:
         return self.header["session"]  # type: ignore[no-any-return]  # see id
 
@@ -75,7 +90,7 @@ class StoredRecord(NamedTuple):
         return self.header.get("sv", FIRST_VERSION)  # type: ignore[no-any-return]  # see id
 
     @property
-    def kept_with(self) -> bytes | None:
+    def depends_on(self) -> bytes | None:
         """The checkpoint whose time to live it extends, with all others that name the same (see rows/hold.py)."""
         return self.header.get("with")
 
@@ -120,7 +135,7 @@ def pack_body(codec: Codec, header: dict[str, Any], body: bytes, root: bytes) ->
     try:
         packed = _packb(header)
     except TypeError:
-        packed = _packed(codec, header)
+        packed = _pack_header(codec, header)
     checksum = hashlib.sha256(_LIVE_CHECKED_FIRST + packed + root).digest()
     head = b"".join((_LIVE_FIRST, len(packed).to_bytes(4, "little"), packed, body, root, checksum))
     return head + zlib.crc32(head).to_bytes(4, "big"), StoredRecord(header, body, root, checksum, False)
@@ -131,18 +146,18 @@ def pack_tombstone(codec: Codec, stored: StoredRecord, when_us: int, why: str) -
     kept = ("id", "tree", "parent", "session", "agent", "seq", "step", "name", "at")
     header = {name: stored.header[name] for name in kept if name in stored.header}
     header |= {"sum": stored.checksum, "when": when_us, "why": why}
-    packed = _packed(codec, header)
-    return _joined(TOMBSTONE, packed, b"", stored.root, _checksum(TOMBSTONE[2], VERSION, packed, stored.root))
+    packed = _pack_header(codec, header)
+    return _join_parts(TOMBSTONE, packed, b"", stored.root, _checksum(TOMBSTONE[2], VERSION, packed, stored.root))
 
 
-def _packed(codec: Codec, header: dict[str, Any]) -> bytes:
+def _pack_header(codec: Codec, header: dict[str, Any]) -> bytes:
     try:
         return ormsgpack.packb(header)
     except TypeError:  # a lone surrogate somewhere: the codec can encode it
-        return codec.encode(header, "header")
+        return codec.internal.encode(header, "header")
 
 
-def _joined(prefix: bytes, header: bytes, body: bytes, root: bytes, checksum: bytes) -> bytes:
+def _join_parts(prefix: bytes, header: bytes, body: bytes, root: bytes, checksum: bytes) -> bytes:
     head = b"".join((prefix, _VERSION_BYTE, len(header).to_bytes(4, "little"), header, body, root, checksum))
     return head + zlib.crc32(head).to_bytes(4, "big")
 
@@ -157,8 +172,14 @@ def with_manifest(data: bytes, manifest: Manifest) -> bytes:
 def unpack(codec: Codec, data: bytes, *, expected_id: bytes | None = None) -> StoredRecord:
     """Read a record and check its CRC, its checksum, and that it has the expected id."""
     if data[:2] != MAGIC or len(data) < 76:
+        if isinstance(data, UnreadableBytes):
+            raise data.error
         raise CorruptError("a record does not begin as one: the store is damaged. Run `verify`")
     kind, version = data[2], data[3]
+    if version == SEALED_VERSION:
+        raise KeyMissingError(
+            f"the record of {_name(expected_id)} is sealed: open the store with its keys (`keys=`, or HOLDFAST_KEYS)"
+        )
     if version > VERSION:
         record_version.migrate({}, str(version))  # raises an error that names the version
     if kind > TOMBSTONE[2]:
@@ -176,6 +197,12 @@ def unpack(codec: Codec, data: bytes, *, expected_id: bytes | None = None) -> St
     header = _header(codec, packed)
     if version < VERSION:
         header = record_version.migrate(header, str(version))
+    wrong = find_wrong_field(header)
+    if wrong is not None:
+        raise CorruptError(
+            f"the record of {_name(expected_id)} was not written by holdfast: its header has no valid {wrong!r:.60}. "
+            "Run `verify`"
+        )
     if expected_id is not None and header["id"] != expected_id:
         raise CorruptError(f"the record under {_name(expected_id)} is that of {_name(header['id'])}: run `verify`")
     return StoredRecord(header, body, root, checksum, kind == TOMBSTONE[2])
@@ -228,7 +255,7 @@ def checkpoint(
     }
     if state is not None:
         fields["execution_state"], fields["agent_context"] = state
-    return Checkpoint.assembled(fields)
+    return Checkpoint.assemble(fields)
 
 
 def microseconds(moment: datetime) -> int:

@@ -75,6 +75,7 @@ class RunJournal:
 
 
 STEPS = "steps"
+_TYPES = (str, str, str, bytes, int, int, int, list)  # of the fields of a record
 PATH = ("agent_context", KEY, STEPS)
 """Where a checkpoint has the journal's records."""
 
@@ -104,7 +105,14 @@ def from_context(context: Any, what: str) -> tuple[dict[str, Any], RunJournal, d
     if kept is None:
         return own, RunJournal(), {}
     check(kept, what)
-    return own, RunJournal(kept["steps"], kept["v"]), dict(kept["tools"])
+    steps, tools = kept.get(STEPS), kept.get("tools")
+    if type(steps) is not list or type(tools) is not dict or not all(map(_is_record, steps)):
+        raise CorruptError(f"the journal in {what} is damaged, or something else was saved under {KEY!r}")
+    return own, RunJournal(steps, kept["v"]), dict(tools)
+
+
+def _is_record(entry: Any) -> bool:
+    return type(entry) is list and tuple(map(type, entry)) == _TYPES
 
 
 def check(kept: Any, what: str) -> None:

@@ -42,7 +42,7 @@ def gaps(old: Sequence[Span], new: Sequence[Span]) -> list[Gap]:
     ends = _length(old), _length(new)
     found: list[Gap] = []
     old_first = new_first = 0
-    for match in (*_rising(_matches(old, new)), _Match(*ends, 0)):
+    for match in (*_select_rising(_matches(old, new)), _Match(*ends, 0)):
         if match.old > old_first or match.new > new_first:
             found.append(Gap(old_first, match.old, new_first, match.new))
         old_first, new_first = match.old + match.length, match.new + match.length
@@ -83,7 +83,7 @@ def _matches(old: Sequence[Span], new: Sequence[Span]) -> list[_Match]:
     return sorted(found)
 
 
-def _rising(matches: Sequence[_Match]) -> list[_Match]:
+def _select_rising(matches: Sequence[_Match]) -> list[_Match]:
     """Return the matches that keep their order in both lists and have the most elements together.
 
     Where one overlaps the one before it, its beginning is left out.

@@ -19,7 +19,7 @@ from typing import Any
 import ormsgpack
 
 from holdfast.codec.codec import Codec
-from holdfast.codec.placeholders import Ref, Typed
+from holdfast.codec.placeholders import Ref, TypedObject
 from holdfast.errors import UnsupportedValueError
 from holdfast.format.state.encoded_list import EMPTY, Groups, encode_groups
 from holdfast.format.state.list_digest import Chain, chain_of
@@ -85,16 +85,17 @@ class Image:
         self.size = (proven.size if proven else 0) + sum(map(len, fresh))
 
 
-class Appended:
+class ListAppend:
     """A declared append instead of a list: the parent's list at this path, and these elements after it."""
 
     __slots__ = ("elements",)
+    STANDS_FOR = list
 
     def __init__(self, elements: Sequence[Any]) -> None:
         self.elements = elements
 
 
-def whole(codec: Codec, execution_state: Any, agent_context: Any) -> bytes | None:
+def encode_whole(codec: Codec, execution_state: Any, agent_context: Any) -> bytes | None:
     """Return the skeleton of a state that is too small to be split; None for a larger state.
 
     For callers that expect a small state: of a larger one the beginning is encoded in vain.
@@ -113,7 +114,8 @@ class Split:
     """
 
     def __init__(self, codec: Codec, known: Callable[[Path], KnownList | None], skeleton: bytes = b"") -> None:
-        self.codec = codec
+        self.codec = codec.internal  # for values that are redacted already
+        self._given_codec = codec
         self.lists: list[Image] = []
         self.blobs: list[BlobEntry] = []
         self.blob_contents: dict[bytes, bytes] = {}
@@ -122,7 +124,10 @@ class Split:
 
     def take(self, execution_state: Any, agent_context: Any) -> Split:
         """Split a state."""
-        values = (execution_state, agent_context)
+        values = (
+            self._given_codec.redact(execution_state, ROOTS[0]),
+            self._given_codec.redact(agent_context, ROOTS[1]),
+        )
         self._walked = 0
         self._on_path: set[int] = set()
         self.skeleton = b"\x92" + b"".join(
@@ -138,7 +143,7 @@ class Split:
             if kind == LIST:
                 image = self.lists[index]
                 if image.groups is None:
-                    return Appended(self.codec.decode_joined([(1, element) for element in image.fresh]))
+                    return ListAppend(self.codec.decode_joined([(1, element) for element in image.fresh]))
                 return self.codec.decode_joined(image.groups.pieces())
             return blob_value(kind, self.blob_contents[self.blobs[index].hash])
 
@@ -159,19 +164,19 @@ class Split:
             return self._walk_items(value, enumerate(value), path, list)
         if kind is str or kind is bytes:
             return value if len(value) < BLOB_LENGTH else self._blob(value)
-        if kind is Appended:
-            return self._declared(value, path)
-        if kind is Ref or kind is Typed:
+        if kind is ListAppend:
+            return self._add_declared(value, path)
+        if kind is Ref or kind is TypedObject:
             raise UnsupportedValueError(path_text(path), f"a {kind.__name__} is holdfast's own", "Leave it out")
         if not self.codec.takes_apart(kind):
             return value
         taken = self.codec.take_apart(value, path_text(path))
-        if type(taken) is not Typed:
+        if type(taken) is not TypedObject:
             walked = self._walk(taken, path)
             return value if walked is taken else walked
         if type(taken.fields) is dict:
             fields = self._walk_items(taken.fields, taken.fields.items(), path, dict)
-            return value if fields is taken.fields else Typed(taken.name, fields)
+            return value if fields is taken.fields else TypedObject(taken.name, fields)
         return value
 
     def _walk_items(self, container: Any, items: Any, path: Path, copy: Callable[[Any], Any]) -> Any:
@@ -211,12 +216,12 @@ class Split:
                 groups, chain = proof
                 fresh = self.codec.encode_each(value[groups.length :], text, groups.length)
                 chain.update(b"".join(fresh))
-                return self._made(path, len(value), groups.followed_by(fresh), fresh, known.entry, chain)
+                return self._make_image(path, len(value), groups.followed_by(fresh), fresh, known.entry, chain)
         elements = self.codec.encode_each(value, text, 0)
         if sum(map(len, elements)) < LONG_BYTES:
             return None
         groups = EMPTY.followed_by(elements)
-        return self._made(path, len(value), groups, elements, None, chain_of(groups.stretches))
+        return self._make_image(path, len(value), groups, elements, None, chain_of(groups.stretches))
 
     def _proof(self, known: KnownList, value: list[Any], text: str) -> tuple[Groups, Chain] | None:
         """Return the encodings of the parent's elements and their chain if the value begins with these."""
@@ -228,7 +233,7 @@ class Split:
         groups, chain = encode_groups(value, entry.length, self.codec, text, no_bytes=no_bytes)
         return (groups, chain) if groups.size == entry.size and chain.digest() == entry.digest else None
 
-    def _made(
+    def _make_image(
         self,
         path: Path,
         length: int,
@@ -247,15 +252,15 @@ class Split:
             has_bytes=(proven is not None and proven.has_bytes) or any(map(self.codec.holds_bytes, fresh)),
         )
 
-    def _declared(self, appended: Appended, path: Path) -> Ref:
+    def _add_declared(self, appended: ListAppend, path: Path) -> Ref:
         known = self._known(path)
         assert known is not None, "the operation puts whole lists where they are no logs yet"
         entry = known.entry
-        fresh = self.codec.encode_each(appended.elements, path_text(path), entry.length)
+        fresh = self._given_codec.encode_each(appended.elements, path_text(path), entry.length)
         chain = known.chain.copy() if known.chain else None
         if chain is not None:
             chain.update(b"".join(fresh))
-        self.lists.append(self._made(path, entry.length + len(fresh), None, fresh, entry, chain))
+        self.lists.append(self._make_image(path, entry.length + len(fresh), None, fresh, entry, chain))
         return Ref(LIST, len(self.lists) - 1)
 
     def _blob(self, value: str | bytes) -> Ref:

@@ -29,16 +29,16 @@ class LogBytes:
     def total(self) -> int:
         return self._before[-1]
 
-    def between(self, first: int, end: int) -> int:
-        return self._up_to(end) - self._up_to(first)
+    def measure(self, first: int, end: int) -> int:
+        return self._size_up_to(end) - self._size_up_to(first)
 
-    def _up_to(self, position: int) -> int:
+    def _size_up_to(self, position: int) -> int:
         at = bisect_right(self._firsts, position) - 1
         if at < 0:
             return 0
         segment = self._segments[at]
         within = min(position - segment.first, segment.length)
-        return self._before[at] + segment.size * within // segment.length
+        return self._before[at] + segment.size * within // max(segment.length, 1)  # 0 in a damaged store
 
 
 class Shares:
@@ -56,7 +56,7 @@ class Shares:
         for owner, of_owner in enumerate(marks):
             for log in of_owner.logs():
                 owners.setdefault(log, []).append(owner)
-        for log, of_log in _by_log(segments):
+        for log, of_log in _group_by_log(segments):
             sizes = LogBytes(of_log)
             self._add_log(sizes, {owner: marks[owner].stretches(log) for owner in owners.get(log, ())})
 
@@ -65,13 +65,13 @@ class Shares:
         for owner, of_owner in stretches.items():
             for first, end in of_owner:
                 turns += ((first, 1, owner), (end, -1, owner))
-                self.referred[owner] += sizes.between(first, end)
+                self.referred[owner] += sizes.measure(first, end)
         used = 0
         present: set[int] = set()
         since = 0
         for position, change, owner in sorted(turns):
             if present and position > since:
-                size = sizes.between(since, position)
+                size = sizes.measure(since, position)
                 used += size
                 if len(present) == 1:
                     self.alone[next(iter(present))] += size
@@ -101,7 +101,7 @@ class Shares:
                 self.unused += blob.size
 
 
-def left_after_collection(segments: Iterable[SegmentInfo], blobs: Iterable[BlobInfo], marks: MarkSet) -> int:
+def estimate_remaining(segments: Iterable[SegmentInfo], blobs: Iterable[BlobInfo], marks: MarkSet) -> int:
     """Return about how many bytes of segments and blobs remain after all unmarked ones are collected.
 
     A segment that would be trimmed counts with its share, as if its elements were of equal size.
@@ -116,7 +116,7 @@ def left_after_collection(segments: Iterable[SegmentInfo], blobs: Iterable[BlobI
     return left
 
 
-def _by_log(segments: Iterable[SegmentInfo]) -> Iterable[tuple[int, list[SegmentInfo]]]:
+def _group_by_log(segments: Iterable[SegmentInfo]) -> Iterable[tuple[int, list[SegmentInfo]]]:
     of_log: list[SegmentInfo] = []
     for segment in segments:
         if of_log and of_log[-1].log != segment.log:

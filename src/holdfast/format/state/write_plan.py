@@ -27,7 +27,9 @@ from holdfast.format.state.split import Image, Split
 
 INLINE_BYTES = 256
 INLINE_ALONE_BYTES = 1536  # two such records fit in a page of SQLite's
-Stored = Mapping[Span, Sequence[Segment]]
+MERGED_ELEMENTS = 16  # of a log, if small segments are merged
+_MAX_MERGED_APPEND = 4  # elements: larger appends leave few segments, and a merge costs a read
+StoredSegments = Mapping[Span, Sequence[Segment]]
 
 
 class WritePlan(NamedTuple):
@@ -36,18 +38,19 @@ class WritePlan(NamedTuple):
     blobs: Mapping[bytes, bytes]
 
 
-def wanted(split: Split, parent: Manifest | None) -> list[Span]:
+def list_wanted_spans(split: Split, parent: Manifest | None, *, merge: bool = False) -> list[Span]:
     """Return the spans whose segments the plan needs.
 
     These are the spans of lists that were edited, the open blocks of lists that are appended to and
-    that this process has not seen, and the unsealed ends of logs that are due for sealing.
+    that this process has not seen, and the unsealed ends of logs that are due for sealing. With
+    `merge`, also those of small segments that the plan merges.
     """
     if parent is None:
         return []
     tail = parent.skeleton.tail
     spans: list[Span] = []
     if tail is not None and not _is_inline(split) and _is_due(tail, len(split.skeleton)):
-        spans.append(_unsealed(tail))
+        spans.append(_get_unsealed(tail))
     for image in split.lists:
         entry = image.proven or parent.list_at(image.path)
         if entry is None:
@@ -57,11 +60,13 @@ def wanted(split: Split, parent: Manifest | None) -> list[Span]:
         elif image.chain is None:
             spans += _open_spans(entry)
         if image.proven is None or _is_due(entry.tail, sum(map(len, image.fresh))):
-            spans.append(_unsealed(entry.tail))
+            spans.append(_get_unsealed(entry.tail))
+        elif merge and (small := _get_small(entry.tail, len(image.fresh))) is not None:
+            spans.append(small)
     return spans
 
 
-def to_append(parent: Manifest, paths: Iterable[Path]) -> list[Span]:
+def list_append_spans(parent: Manifest, paths: Iterable[Path]) -> list[Span]:
     """Return the spans whose segments the plan needs for declared appends to these lists."""
     entries = (parent.list_at(path) for path in paths)
     spans = [span for entry in entries if entry is not None for span in _open_spans(entry)]
@@ -79,7 +84,7 @@ def logs_needed(split: Split, parent: Manifest | None, closed: Collection[int]) 
     return 2 * sum(tail is None or tail.end >= MAX_LOG_ELEMENTS // 2 for tail in tails)
 
 
-def of_small(skeleton: bytes, parent: Manifest | None) -> Manifest | None:
+def build_small(skeleton: bytes, parent: Manifest | None) -> Manifest | None:
     """Return the manifest of a state that is only this skeleton; None if it is too large for that.
 
     Such a state needs no reading, no log and no write but the record's.
@@ -93,13 +98,22 @@ class Planner:
     """The planner of one commit.
 
     `take_log` returns the number of a new log. Logs in `closed` take no more elements of this
-    session, because another branch has continued them.
+    session, because another branch has continued them. With `merge`, small segments become one from
+    time to time: where each is encrypted by itself, many cost more than their bytes.
     """
 
-    def __init__(self, stored: Stored, take_log: Callable[[], int], closed: Collection[int] = ()) -> None:
+    def __init__(
+        self,
+        stored: StoredSegments,
+        take_log: Callable[[], int],
+        closed: Collection[int] = (),
+        *,
+        merge: bool = False,
+    ) -> None:
         self._stored = stored
         self._take_log = take_log
         self._closed = closed
+        self._merge = merge
         self._writes: list[SegmentWrite] = []
 
     def plan(self, split: Split, parent: Manifest | None) -> WritePlan:
@@ -107,7 +121,7 @@ class Planner:
         skeleton = self._skeleton(split, parent.skeleton if parent else None)
         inherited = {blob.hash for blob in parent.blobs} if parent else set()
         blobs = {
-            hash_: frame.compressed(content) for hash_, content in split.blob_contents.items() if hash_ not in inherited
+            hash_: frame.compress(content) for hash_, content in split.blob_contents.items() if hash_ not in inherited
         }
         return WritePlan(Manifest(skeleton, lists, tuple(split.blobs)), self._writes, blobs)
 
@@ -115,26 +129,26 @@ class Planner:
 
     def _list(self, image: Image, parent: ListEntry | None) -> ListEntry:
         if image.proven is not None:
-            return self._followed(image, image.proven)
+            return self._follow(image, image.proven)
         assert image.chain is not None
         if parent is not None:
-            spans, tail = self._edited(image, parent)
+            spans, tail = self._plan_edit(image, parent)
         else:
             span, tail = self._append(None, image.fresh)
             spans = [span]
         return _entry(image, image.chain, 0, spans, tail)
 
-    def _followed(self, image: Image, parent: ListEntry) -> ListEntry:
+    def _follow(self, image: Image, parent: ListEntry) -> ListEntry:
         """Return the entry of the parent's elements and those that follow them."""
         if image.chain is None:
-            image.chain = self._taken_up(parent)
+            image.chain = self._resume_chain(parent)
             image.chain.update(b"".join(image.fresh))
         if not image.fresh:
             return parent
         span, tail = self._append(parent.tail, image.fresh)
-        return _entry(image, image.chain, parent.open_from, _joined([*parent.spans, span]), tail)
+        return _entry(image, image.chain, parent.open_from, _join_spans([*parent.spans, span]), tail)
 
-    def _taken_up(self, entry: ListEntry) -> Chain:
+    def _resume_chain(self, entry: ListEntry) -> Chain:
         """Return the chain over a list, from its entry and the elements of its open block."""
         chain = Chain(entry.link)
         pieces = [data for span in _open_spans(entry) for _, data in log_segment.payload(span, self._stored[span])]
@@ -144,7 +158,7 @@ class Planner:
             raise CorruptError("the list to append to is damaged: run `verify`, and save on from an older checkpoint")
         return chain
 
-    def _edited(self, image: Image, parent: ListEntry) -> tuple[list[Span], Tail]:
+    def _plan_edit(self, image: Image, parent: ListEntry) -> tuple[list[Span], Tail]:
         old = self._intact_elements(parent)
         spans: list[Span] = []
         pieces = align(old, image.fresh)
@@ -160,7 +174,7 @@ class Planner:
             else:
                 spans.append(Span(tail.log, placed, placed + len(piece)))
                 placed += len(piece)
-        spans = _joined(spans)
+        spans = _join_spans(spans)
         if len(spans) > MAX_SPANS:
             self._writes = [write for write in self._writes if not fresh or write.log != tail.log]
             span, tail = self._append(None, image.fresh)
@@ -198,29 +212,33 @@ class Planner:
         span = Span(log, end, end + len(elements))
         size = sum(map(len, elements))
         if unsealed_bytes + size < log_segment.SEAL_BYTES:
-            self._writes.append(SegmentWrite(log, end, len(elements), log_segment.pack(elements, seal=False), end))
+            first, small = end, list[bytes]()
+            if self._merge and (found := _get_small(tail, len(elements))) is not None:
+                first, small = self._gather(found)
+            packed = log_segment.pack([*small, *elements], seal=False)
+            self._writes.append(SegmentWrite(log, first, span.end - first, packed, end))
             return span, Tail(log, span.end, unsealed_from, unsealed_bytes + size)
-        first, unsealed = self._gathered(tail)
-        writes, tail = sealed(log, first, end, [*unsealed, *elements])
+        first, unsealed = self._gather(_get_unsealed(tail))
+        writes, tail = seal_elements(log, first, end, [*unsealed, *elements])
         self._writes += writes
         return span, tail
 
-    def _gathered(self, tail: Tail) -> tuple[int, list[bytes]]:
-        """Return the unsealed elements at the end of a log, and the number of their first.
+    def _gather(self, span: Span) -> tuple[int, list[bytes]]:
+        """Return the elements of whole segments at the end of a span, and the number of their first.
 
         Only those without a gap before the end, since garbage collection may have removed older
         ones.
         """
-        first, gathered = tail.end, list[Segment]()
-        for segment in reversed(self._stored.get(_unsealed(tail), ())):
-            if segment.first < tail.unsealed_from or segment.first + segment.length != first:
+        first, gathered = span.end, list[Segment]()
+        for segment in reversed(self._stored.get(span, ())):
+            if segment.first < span.first or segment.first + segment.length != first:
                 break
             first = segment.first
             gathered.append(segment)
         return first, [element for segment in reversed(gathered) for element in log_segment.unpack(segment)]
 
 
-def sealed(log: int, first: int, end: int, elements: Sequence[bytes]) -> tuple[list[SegmentWrite], Tail]:
+def seal_elements(log: int, first: int, end: int, elements: Sequence[bytes]) -> tuple[list[SegmentWrite], Tail]:
     """Return the writes that seal the elements of a log from `first` on, and the new tail.
 
     They are compressed, except for a rest that is too small. `end` is the present end of the log.
@@ -277,11 +295,18 @@ def _is_due(tail: Tail, size: int) -> bool:
     return tail.unsealed_bytes + size >= log_segment.SEAL_BYTES and tail.unsealed_from < tail.end
 
 
-def _unsealed(tail: Tail) -> Span:
+def _get_unsealed(tail: Tail) -> Span:
     return Span(tail.log, tail.unsealed_from, tail.end)
 
 
-def _joined(spans: list[Span]) -> list[Span]:
+def _get_small(tail: Tail, count: int) -> Span | None:
+    """Return the end of a log whose small segments are merged with `count` new elements, if it is time."""
+    start = max(tail.end // MERGED_ELEMENTS * MERGED_ELEMENTS, tail.unsealed_from)
+    is_time = tail.end // MERGED_ELEMENTS < (tail.end + count) // MERGED_ELEMENTS and count <= _MAX_MERGED_APPEND
+    return Span(tail.log, start, tail.end) if is_time and start < tail.end else None
+
+
+def _join_spans(spans: list[Span]) -> list[Span]:
     joined: list[Span] = []
     for span in spans:
         if joined and joined[-1].log == span.log and joined[-1].end == span.first:
