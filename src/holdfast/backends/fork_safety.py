@@ -22,7 +22,7 @@ PATIENCE_SECONDS = (
 )
 
 
-class Guarded(Protocol):
+class LockOwner(Protocol):
     """An owner of a lock: at the moment of a fork, its lock is free and its state is whole."""
 
     @property
@@ -33,7 +33,7 @@ class Guarded(Protocol):
 
 
 _beginning_again: WeakKeyDictionary[object, Callable[[object], None]] = WeakKeyDictionary()
-_guarded: dict[int, ref[Guarded]] = {}  # by identity: copied in one step, even while other threads add to it
+_guarded: dict[int, ref[LockOwner]] = {}  # by identity: copied in one step, even while other threads add to it
 _held: dict[int, list[Lock]] = {}  # by the thread that forks: two may fork at a time
 _left_to_parent: list[object] = []
 
@@ -46,7 +46,7 @@ def begin_again_in_child(owner: T, begin: Callable[[T], None]) -> None:
     _beginning_again[owner] = begin  # type: ignore[assignment]  # each is called with its own owner
 
 
-def hold_while_forking(owner: Guarded) -> None:
+def hold_while_forking(owner: LockOwner) -> None:
     """Hold the owner's lock during a fork, so that no other thread is in the middle of a change.
 
     A fork waits for the lock up to `PATIENCE_SECONDS`.
@@ -64,7 +64,7 @@ def leave_to_parent(*things: object) -> None:
     _left_to_parent.extend(things)
 
 
-def _before() -> None:
+def _hold_locks() -> None:
     held = _held[get_ident()] = []
     for _, known in sorted(_guarded.copy().items()):
         owner = known()
@@ -74,12 +74,12 @@ def _before() -> None:
                 held.append(lock)
 
 
-def _after() -> None:
+def _release_locks() -> None:
     for lock in reversed(_held.pop(get_ident(), [])):
         lock.release()
 
 
-def _after_in_child() -> None:
+def _begin_in_child() -> None:
     _held.clear()
     for known in list(_guarded.values()):
         if (guarded := known()) is not None:
@@ -89,4 +89,4 @@ def _after_in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
-    os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after_in_child)
+    os.register_at_fork(before=_hold_locks, after_in_parent=_release_locks, after_in_child=_begin_in_child)

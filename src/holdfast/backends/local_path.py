@@ -35,12 +35,12 @@ def make_directory(directory: Path) -> None:
 
     The default directory, `.holdfast`, ignores itself in git.
     """
-    for one in (*reversed(directory.parents), directory):
-        if one.is_dir():
+    for parent in (*reversed(directory.parents), directory):
+        if parent.is_dir():
             continue
-        one.mkdir(mode=0o700, exist_ok=True)
-        if one.name == STORE_DIRECTORY:
-            keep_out_of_git(one)
+        parent.mkdir(mode=0o700, exist_ok=True)
+        if parent.name == STORE_DIRECTORY:
+            keep_out_of_git(parent)
 
 
 def keep_out_of_git(directory: Path) -> None:

@@ -51,6 +51,7 @@ class MemoryBackend:
         self._sessions: dict[bytes, dict[int, bytes]] = {}
         self._order: list[bytes | None] = []  # ids by position, the first is 1; None where a record was deleted
         self._positions: dict[bytes, int] = {}
+        self._feeds: dict[bytes, list[int]] = {}  # positions by feed
         self._segments: dict[int, list[Segment]] = {}
         self._blobs: dict[bytes, tuple[bytes, int]] = {}
         self._rows: dict[RowKey, Row] = {}
@@ -68,7 +69,13 @@ class MemoryBackend:
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities(
-            name="memory", durable=False, shared=False, durability="none", location="memory://", timeout=self._timeout
+            name="memory",
+            durable=False,
+            shared=False,
+            durability="none",
+            location="memory://",
+            timeout=self._timeout,
+            feeds=True,
         )
 
     # -- writing -----------------------------------------------------------------------------------------------------
@@ -138,6 +145,8 @@ class MemoryBackend:
             if record.replaces is None:
                 self._order.append(record.id)
                 self._positions[record.id] = len(self._order)
+                if record.feed is not None:
+                    self._feeds.setdefault(record.feed, []).append(len(self._order))
             self._records[record.id] = Record(record.id, record.session, record.sequence, record.data)
             self._sessions.setdefault(record.session, {})[record.sequence] = record.id
         for id_, data in commit.delete_records:
@@ -234,11 +243,15 @@ class MemoryBackend:
             start = 0 if after is None else bisect_right(order, after)
             return [self._records[id_] for id_ in order[start : start + limit]]
 
-    def changes(self, after: int, limit: int) -> list[Change]:
+    def changes(self, after: int, limit: int, feed: bytes | None = None) -> list[Change]:
         with self._lock:
             self._check_open()
             found: list[Change] = []
-            for position in range(after + 1, len(self._order) + 1):
+            positions: Sequence[int] = range(after + 1, len(self._order) + 1)
+            if feed is not None:
+                known = self._feeds.get(feed, [])
+                positions = known[bisect_right(known, after) :]
+            for position in positions:
                 id_ = self._order[position - 1]
                 if len(found) == limit:
                     break
@@ -250,8 +263,8 @@ class MemoryBackend:
         with self._lock:
             self._check_open()
             last = len(self._order) if before is None else min(before - 1, len(self._order))
-            there = ((position, self._order[position - 1]) for position in range(last, 0, -1))
-            found = (Change(position, self._records[id_]) for position, id_ in there if id_ is not None)
+            positions = ((position, self._order[position - 1]) for position in range(last, 0, -1))
+            found = (Change(position, self._records[id_]) for position, id_ in positions if id_ is not None)
             return list(islice(found, limit))
 
     def last_change(self) -> int:

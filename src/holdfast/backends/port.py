@@ -30,7 +30,8 @@ A position is never given twice, not even after the record with the highest one 
 reader has seen a position (or `last_change` has named it), no record appears at a lower one. A
 commit that could see another one's effects has the higher positions, so within a session they rise
 with the sequence numbers; the records of one commit have theirs in its order. There may be gaps. A
-replaced record keeps its position; that of a deleted record disappears. Where writers exclude each
+replaced record keeps its position; that of a deleted record disappears. A *feed* is the part of this
+order that has the records written with its name; a record keeps its feed, too. Where writers exclude each
 other, a counter is enough. Where they don't, a position that is drawn before its transaction
 commits may become visible after higher ones. Then `changes` and `last_change` must stop below the
 lowest position that is drawn and not decided. Readers may have to wait; they never skip a record.
@@ -49,6 +50,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from holdfast.backends.process_lock import ProcessLock
+
 T = TypeVar("T")
 
 STORE = b""
@@ -65,9 +68,35 @@ class RowKey(NamedTuple):
     tree: bytes = STORE
 
 
+class UnreadableBytes(bytes):
+    """The bytes of a record or row of a sealed store that can't be opened: none. `error` says why.
+
+    What reads them raises it, so that one such item does not hide the others.
+    """
+
+    error: Exception
+
+    @classmethod
+    def because(cls, error: Exception) -> UnreadableBytes:
+        made = cls()
+        made.error = error
+        return made
+
+
 class Row(NamedTuple):
     value: bytes
     version: int  # 1 for the first value, incremented by every write
+
+
+def check_readable(page: list[tuple[RowKey, Row]]) -> list[tuple[RowKey, Row]]:
+    """Return scanned rows, for callers that go by their keys.
+
+    Raise the error of a row that can't be opened: its key is not known, either.
+    """
+    for _, row in page:
+        if isinstance(row.value, UnreadableBytes):
+            raise row.value.error
+    return page
 
 
 class RowWrite(NamedTuple):
@@ -110,6 +139,7 @@ class RecordWrite(NamedTuple):
     expires_at_us: int | None = None  # a hint for stores with a native TTL
     replaces: bytes | None = None
     spans: Sequence[Span] = ()  # a hint: the spans that reading its state needs; see `AsyncBackend`
+    feed: bytes | None = None  # of a new record: the feed that `changes` finds it by, too
 
 
 class Record(NamedTuple):
@@ -196,7 +226,8 @@ class Commit:
     require_rows: Sequence[tuple[RowKey, int]] = ()  # (key, version or ABSENT), of rows of the tree
     delete_records: Sequence[tuple[bytes, bytes]] = ()  # (id, data): deleted if it has this data, else left alone
     delete_segments: Sequence[SegmentDelete] = ()
-    delete_blobs: Mapping[bytes, int] = field(default_factory=dict)  # hash → deleted if last written before this (µs)
+    # address of a blob → deleted if last written before this (µs)
+    delete_blobs: Mapping[bytes, int] = field(default_factory=dict)
 
 
 class CommitConflict(Exception):  # noqa: N818 - a signal between layers, not an error people see
@@ -226,6 +257,9 @@ class Capabilities:
     # commit waits until everything that was committed in its tree is durable
     directory: str | None = None  # of a store on this machine: its processes lock it to take turns
     timeout: float = 30.0  # seconds that a call waits for other writers before it raises `StoreBusyError`
+    feeds: bool = False  # `changes` takes a feed; else its readers filter all changes
+    splits: bool = False  # rows of the store (`STORE`) are committed before those of the commit's tree, not with them
+    sealed: bool = False  # what it stores is encrypted. Rows whose keys are hidden are scanned in an order of their own
 
 
 class Usage(NamedTuple):
@@ -306,11 +340,12 @@ class BlockingBackend(Protocol):
         This serves to walk the whole store.
         """
 
-    def changes(self, after: int, limit: int) -> list[Change]:
+    def changes(self, after: int, limit: int, feed: bytes | None = None) -> list[Change]:
         """Return records in the order in which they became visible, at most `limit`.
 
         They begin at the first position greater than `after` (0 for the beginning). Readers poll
-        this: an empty answer must be cheap.
+        this: an empty answer must be cheap. With `feed`, only its records are returned, in a time
+        that does not depend on the others. It is given only if `Capabilities.feeds` is True.
         """
 
     def recent(self, before: int | None, limit: int) -> list[Change]:
@@ -353,12 +388,13 @@ class AsyncBackend(Protocol):
     - `async def record_and_segments(id_) -> tuple[Record | None, dict[Span, list[Segment]]]`
       returns the record and, in the same round trip, the segments of the `spans` that it was
       written with. The caller asks for missing ones with `segments`.
-    - `def without_loop() -> AsyncBackend` returns the same store for callers without an event loop.
-      Its coroutines never suspend, and any thread may step them; closing one closes both. Without
-      this method an event loop in a thread of its own serves these callers (`bridge/blocking.py`).
+    - `def without_loop() -> AsyncBackend | None` returns the same store for callers without an event
+      loop. Its coroutines never suspend, and any thread may step them; closing one closes both.
+      Without this method, or if it returns None, an event loop in a thread of its own serves these
+      callers (`bridge/blocking.py`).
     - Three methods serve a store that detects expired records by `RecordWrite.expires_at_us`. `def
       ask_to_collect(collect)` receives a callback, which the store calls now and then, from its
-      event loop, when garbage collection may be due. The callback asks `async def
+      event loop or a caller's thread, when garbage collection may be due. The callback asks `async def
       take_turn_to_collect() -> bool`, collects if it is its turn, and then calls `async def
       was_collected() -> None`.
     - Three methods describe a server: `async def find_damage() -> list[str]` returns
@@ -394,7 +430,7 @@ class AsyncBackend(Protocol):
 
     async def page_records(self, after: bytes | None, limit: int) -> list[Record]: ...
 
-    async def changes(self, after: int, limit: int) -> list[Change]: ...
+    async def changes(self, after: int, limit: int, feed: bytes | None = None) -> list[Change]: ...
 
     async def recent(self, before: int | None, limit: int) -> list[Change]: ...
 
@@ -435,7 +471,7 @@ class Backend(Protocol):
         It spares conflicts and excludes no writer for good: a holder that is stuck is passed over.
         """
 
-    def process_lock(self, seconds: float, waited: float) -> AbstractAsyncContextManager[bool]:
+    def process_lock(self, seconds: float, waited: float) -> ProcessLock:
         """Return a lock between this machine's processes that write to the store, for those that use it.
 
         It is False if others hold it for long, or where there is no such lock. `seconds` are left
@@ -488,6 +524,12 @@ class Backend(Protocol):
 
     async def blobs(self, hashes: Sequence[bytes]) -> list[bytes | None]: ...
 
+    def address(self, hash_: bytes) -> bytes:
+        """Return the address of a blob, by which `page_blobs` lists it and `delete_blobs` deletes it.
+
+        It is its hash, except on a sealed store.
+        """
+
     async def rows(self, keys: Sequence[RowKey]) -> list[Row | None]: ...
 
     async def scan(
@@ -497,7 +539,7 @@ class Backend(Protocol):
 
     async def page_records(self, after: bytes | None, limit: int) -> list[Record]: ...
 
-    async def changes(self, after: int, limit: int) -> list[Change]: ...
+    async def changes(self, after: int, limit: int, feed: bytes | None = None) -> list[Change]: ...
 
     async def recent(self, before: int | None, limit: int) -> list[Change]: ...
 

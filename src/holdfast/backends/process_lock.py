@@ -25,9 +25,9 @@ class ProcessLock:
     """The lock as an `async with` block: True if no other process has the turn."""
 
     def __init__(
-        self, directory: str, seconds: float, waited: float, sleep: Callable[[float], Awaitable[None]]
+        self, directory: str | None, seconds: float, waited: float, sleep: Callable[[float], Awaitable[None]]
     ) -> None:
-        """Prepare to wait: `seconds` are left, and `waited` have passed."""
+        """Prepare to wait: `seconds` are left, and `waited` have passed. Without a directory there is no lock."""
         self._directory = directory
         self._deadline = time.monotonic() + seconds * PATIENCE
         self._began = time.monotonic() - waited
@@ -35,6 +35,8 @@ class ProcessLock:
         self._descriptor: int | None = None
 
     async def __aenter__(self) -> bool:
+        if self._directory is None:
+            return False
         try:
             import fcntl
 
@@ -53,13 +55,17 @@ class ProcessLock:
         except OSError:  # a file system without locks
             return False
         except BaseException:
-            self._let_go()
+            self.release()
             raise
 
     async def __aexit__(self, *_: object) -> None:
-        self._let_go()
+        self.release()
 
-    def _let_go(self) -> None:
+    def release(self) -> None:
+        """Give it back. Who may be interrupted by Ctrl-C calls this after the block once more.
+
+        The signal may come as `__aexit__` begins, and a lock that is kept delays every later save.
+        """
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             import fcntl

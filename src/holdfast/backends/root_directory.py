@@ -112,7 +112,7 @@ class RootDirectory:
     def __init__(self, path: str) -> None:
         self.path = path
 
-    def at(self, path: str) -> str:
+    def resolve(self, path: str) -> str:
         """Return the whole path, for messages."""
         return f"{self.path}/{path}"
 
@@ -151,8 +151,8 @@ class RootDirectory:
         if not stat.S_ISREG(found.st_mode):
             os.close(descriptor)
             if stat.S_ISDIR(found.st_mode):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.at(path))
-            raise self._oddity(path, found.st_mode)
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.resolve(path))
+            raise self._make_oddity_error(path, found.st_mode)
         return descriptor, found
 
     def info(self, path: str) -> os.stat_result:
@@ -160,7 +160,7 @@ class RootDirectory:
         with self.parent(path) as (directory, name):
             found = os.stat(name, dir_fd=directory, follow_symlinks=False) if name else os.fstat(directory)
         if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
-            raise self._oddity(path, found.st_mode)
+            raise self._make_oddity_error(path, found.st_mode)
         return found
 
     def _refuse_oddity(self, directory: int, path: str, error: OSError, whole: str | None = None) -> None:
@@ -176,11 +176,12 @@ class RootDirectory:
             except OSError:
                 return
             if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-                raise self._oddity(whole or part, mode) from error
+                raise self._make_oddity_error(whole or part, mode) from error
 
-    def _oddity(self, path: str, mode: int) -> CorruptError:
+    def _make_oddity_error(self, path: str, mode: int) -> CorruptError:
         kind = _KINDS.get(stat.S_IFMT(mode), "something else")
         return CorruptError(
-            f"{self.at(path)} is {kind}: below its root a store has regular files and directories only. It was not "
-            "followed, and nothing was read or written through it. Put back what belongs there, or don't use this store"
+            f"{self.resolve(path)} is {kind}: below its root a store has regular files and directories only. It was "
+            "not followed, and nothing was read or written through it. Put back what belongs there, or don't use "
+            "this store"
         )

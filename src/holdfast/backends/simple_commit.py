@@ -17,12 +17,16 @@ USE_SIMPLE = True
 """The switch of a fast path of ARCHITECTURE.md (`benchmarks/fast_paths.py` measures both ways)."""
 
 # Any other field makes a commit not simple, including fields that are added later.
-_others = attrgetter(*(one.name for one in fields(Commit) if one.name not in {"tree", "record", "segments", "rows"}))
+_others = attrgetter(
+    *(field.name for field in fields(Commit) if field.name not in {"tree", "record", "segments", "rows"})
+)
 
 
 def is_plain(commit: Commit) -> bool:
     record, segments, rows = commit.record, commit.segments, commit.rows
-    if not USE_SIMPLE or record is None or record.replaces is not None or not rows or any(_others(commit)):
+    if not USE_SIMPLE or record is None or not rows or any(_others(commit)):
+        return False
+    if record.replaces is not None or record.feed is not None:
         return False
     row = rows[0]
     if row.value is None or row.expect <= ABSENT or (len(rows) > 1 and not _is_beside(row, rows[1:])):
@@ -37,5 +41,5 @@ def _is_beside(row: RowWrite, more: Sequence[RowWrite]) -> bool:
     """Return whether `more` is one other row that is put unconditionally."""
     if len(more) != 1:
         return False
-    beside = more[0]
-    return beside.value is not None and beside.expect == ANY_VERSION and beside.was is None and beside.key != row.key
+    extra = more[0]
+    return extra.value is not None and extra.expect == ANY_VERSION and extra.was is None and extra.key != row.key

@@ -27,12 +27,20 @@ from holdfast.testing.contract_blobs import BlobContract
 from holdfast.testing.contract_changes import ChangeContract
 from holdfast.testing.contract_commits import CommitContract
 from holdfast.testing.contract_concurrency import SharingContract
+from holdfast.testing.contract_feeds import FeedContract
 from holdfast.testing.contract_records import RecordContract
 from holdfast.testing.contract_rows import RowContract
-from holdfast.testing.contract_segments import RunContract
+from holdfast.testing.contract_segments import SegmentContract
 
 
 class BackendContract(
-    RowContract, RunContract, RecordContract, BlobContract, CommitContract, ChangeContract, SharingContract
+    RowContract,
+    SegmentContract,
+    RecordContract,
+    BlobContract,
+    CommitContract,
+    ChangeContract,
+    FeedContract,
+    SharingContract,
 ):
     """The contract suite: subclass it, name the class `Test…`, define `open_backend`."""

@@ -58,7 +58,9 @@ class BlobContract(Harness):
         self.write(blobs=(b"one",))
         time.sleep(0.005)
         blobs = {hash_bytes(data): data for data in (b"one", b"two")}
-        self.refused(Commit(TREE, blobs=blobs, require=[(bytes(16), b"")]), "require", "blobs of a refused commit")
+        self.assert_refused(
+            Commit(TREE, blobs=blobs, require=[(bytes(16), b"")]), "require", "blobs of a refused commit"
+        )
 
     def test_deleting_depends_on_when_it_was_written(self) -> None:
         self.write(blobs=(b"one", b"two"))

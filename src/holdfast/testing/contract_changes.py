@@ -216,7 +216,7 @@ class ChangeContract(Harness):
             check_equal(
                 [sequence for session, sequence in met if session == b"s%d" % number],
                 list(range(1, PER_SESSION + 1)),
-                "who goes on from the last position it was given meets every record once, each session's in order",
+                "a reader that continues from the last position meets every record once, each session's in order",
             )
 
     def _another_handle(self) -> BlockingBackend:

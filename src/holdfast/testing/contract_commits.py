@@ -33,7 +33,7 @@ class CommitContract(Harness):
             self.commit(make_full_commit(number))
         found = self.dump()
         check_equal(sorted(got.sequence for got in found.records.values()), [1, 2, 3], "records")
-        check_equal(sorted(found.segments), [1, 1003], "runs written and runs deleted")
+        check_equal(sorted(found.segments), [1, 1003], "segments written and segments deleted")
         check_equal(self.segments_of(1), [(0, 1), (1, 1), (2, 1)], "the log was appended to")
         check_equal(list(found.blobs.values()), [b"blob 3"], "blobs written and blobs deleted")
         check_equal(found.rows[RowKey("head", b"run-001", TREE)], (b"3", 3), "the head")
@@ -43,27 +43,31 @@ class CommitContract(Harness):
         self.commit(make_full_commit(1))
         good = make_full_commit(2)
         wrong_row = replace(good, rows=[*good.rows, RowWrite(RowKey("lease", b"1", TREE), b"y", ABSENT)])
-        self.refused(wrong_row, "row", "one row of several has another version")
-        self.refused(replace(good, rows=[head(b"2", 7), *good.rows[1:]]), "row", "the head has another version")
-        self.refused(
+        self.assert_refused(wrong_row, "row", "one row of several has another version")
+        self.assert_refused(replace(good, rows=[head(b"2", 7), *good.rows[1:]]), "row", "the head has another version")
+        self.assert_refused(
             replace(good, segments=[*good.segments, append(1001, 0, b"x")]),
             "segment",
             "one log of several has another tail",
         )
-        self.refused(
+        self.assert_refused(
             replace(good, segments=[*good.segments[1:], SegmentWrite(1, 0, 1, b"x", tail=2)]),
             "segment",
             "sealing with another tail",
         )
-        self.refused(replace(good, record=record(1)), "record", "the id is taken")
-        self.refused(replace(good, record=record(2)._replace(sequence=1)), "record", "the sequence number is taken")
-        self.refused(
+        self.assert_refused(replace(good, record=record(1)), "record", "the id is taken")
+        self.assert_refused(
+            replace(good, record=record(2)._replace(sequence=1)), "record", "the sequence number is taken"
+        )
+        self.assert_refused(
             replace(good, record=record(1, b"new")._replace(replaces=b"old")), "replace", "the record has other bytes"
         )
-        self.refused(
+        self.assert_refused(
             replace(good, require=[*good.require, (record_id(1, TREE), b"tombstone")]), "require", "another prefix"
         )
-        self.refused(replace(good, require=[(record_id(9, TREE), b"")]), "require", "a required record is missing")
+        self.assert_refused(
+            replace(good, require=[(record_id(9, TREE), b"")]), "require", "a required record is missing"
+        )
         self.commit(good)
         check_equal(len(self.dump().records), 2, "the same commit with its conditions met is done")
 
@@ -73,12 +77,12 @@ class CommitContract(Harness):
         check_equal(
             self.backend.rows([store_row, RowKey("head", b"run-001", TREE)]), [(b"1", 1), (b"1", 1)], "both rows"
         )
-        self.refused(
+        self.assert_refused(
             Commit(TREE, record(2), rows=[head(b"2", 1), RowWrite(store_row, b"2", ABSENT)]),
             "row",
             "a STORE row whose condition fails refuses the rest",
         )
-        self.refused(
+        self.assert_refused(
             Commit(TREE, rows=[RowWrite(store_row, b"2", 1), RowWrite(RowKey("head", b"x"), None, 4)]),
             "row",
             "STORE rows are written together or not at all",
@@ -129,7 +133,7 @@ class CommitContract(Harness):
         check_equal(outcomes, [None] * 7, "later commits see the effects of earlier ones")
         found = self.dump()
         check_equal([got.data for got in found.records.values()], [b"again"], "the record")
-        check_equal([segment.data for segment in found.segments[1]], [b"b", b"d"], "the runs")
+        check_equal([segment.data for segment in found.segments[1]], [b"b", b"d"], "the segments")
         check_equal(list(found.blobs), [hash_bytes(b"b")], "the blob")
         check_equal([row.value for row in found.rows.values()], [b"2"], "the row")
 
@@ -149,7 +153,7 @@ class CommitContract(Harness):
         check_equal(
             found.sessions, {b"run-001": [(2, record_id(1, TREE)), (1, record_id(2, TREE))]}, "the records, by number"
         )
-        check_equal([segment.data for segment in found.segments[1]], [b"b", b"c"], "the runs")
+        check_equal([segment.data for segment in found.segments[1]], [b"b", b"c"], "the segments")
         check_equal([row.value for row in found.rows.values()], [b"2"], "the row")
 
     def test_many_commits_at_once(self) -> None:

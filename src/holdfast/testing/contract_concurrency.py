@@ -169,7 +169,7 @@ class SharingContract(Harness):
             check_equal(
                 segment.first,
                 at,
-                f"the runs of a log don't overlap and leave no hole, at any moment: {segments!r:.300}",
+                f"the segments of a log don't overlap and leave no hole, at any moment: {segments!r:.300}",
             )
             at += segment.length
         check(at >= number, f"{rule} its run: {segments!r:.300}")
@@ -197,7 +197,7 @@ class SharingContract(Harness):
         changed = before.differences(self.dump())
         check(not changed, f"what was committed is there after closing and opening again: {changed}")
         self.commit(make_full_commit(6))
-        check_equal(len(self.dump().records), 6, "and the store goes on where it was")
+        check_equal(len(self.dump().records), 6, "and the store continues where it was")
 
     def test_calls_after_close_raise(self) -> None:
         self.commit(make_full_commit(1))
@@ -233,7 +233,7 @@ class SharingContract(Harness):
             self.commit(make_full_commit(number))
         used, found = self.backend.usage(), self.dump()
         check_equal(used.records, len(found.records), "usage counts records")
-        check_equal(used.segments, sum(map(len, found.segments.values())), "usage counts runs")
+        check_equal(used.segments, sum(map(len, found.segments.values())), "usage counts segments")
         check_equal(used.blobs, len(found.blobs), "usage counts blobs")
         check_equal(used.rows, len(found.rows), "usage counts rows")
         sizes = (used.record_bytes, used.segment_bytes, used.blob_bytes, used.row_bytes)

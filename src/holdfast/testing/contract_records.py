@@ -20,11 +20,11 @@ class RecordContract(Harness):
         return [as_read(record(number)) for number in numbers]
 
     def test_a_record_is_found_by_id(self) -> None:
-        one, two = self.write_records(1, 2)
+        item, two = self.write_records(1, 2)
         missing = record_id(3, TREE)
         check_equal(
-            self.backend.records([two.id, missing, one.id, two.id]),
-            [two, None, one, two],
+            self.backend.records([two.id, missing, item.id, two.id]),
+            [two, None, item, two],
             "records: one answer for each id, in order, None where there is none",
         )
         check_equal(self.backend.records([]), [], "records of no ids")
@@ -53,14 +53,14 @@ class RecordContract(Harness):
     def test_a_taken_id_is_refused(self) -> None:
         self.write_records(1)
         rule = "a new record's id must not be taken"
-        self.refused(Commit(TREE, record(1)), "record", rule + ", not even by the same content")
-        self.refused(Commit(TREE, record(1)._replace(sequence=9)), "record", rule)
-        self.refused(Commit(TREE, record(1)._replace(session=b"other")), "record", rule)
+        self.assert_refused(Commit(TREE, record(1)), "record", rule + ", not even by the same content")
+        self.assert_refused(Commit(TREE, record(1)._replace(sequence=9)), "record", rule)
+        self.assert_refused(Commit(TREE, record(1)._replace(session=b"other")), "record", rule)
 
     def test_a_taken_sequence_number_is_refused(self) -> None:
         self.write_records(1)
         rule = "a new record's sequence number must not be taken in its session"
-        self.refused(Commit(TREE, record(2)._replace(sequence=1)), "record", rule)
+        self.assert_refused(Commit(TREE, record(2)._replace(sequence=1)), "record", rule)
         self.write(record=record(2, session=b"other")._replace(sequence=1))
         check_equal(
             [[got.id for got in self.backend.session_records(session)] for session in (b"run-001", b"other")],
@@ -85,10 +85,10 @@ class RecordContract(Harness):
     def test_replacing_other_bytes_is_refused(self) -> None:
         self.write_records(1)
         for known in (b"", b"record", b"record 1 ", b"something else"):
-            self.refused(
+            self.assert_refused(
                 Commit(TREE, record(1, b"new")._replace(replaces=known)), "replace", f"the data is not {known!r}"
             )
-        self.refused(Commit(TREE, record(2)._replace(replaces=b"")), "replace", "there is no record of that id")
+        self.assert_refused(Commit(TREE, record(2)._replace(replaces=b"")), "replace", "there is no record of that id")
 
     def test_replacing_an_empty_record(self) -> None:
         self.write(record=record(1, b""))
@@ -111,9 +111,13 @@ class RecordContract(Harness):
         good, bad = (record(n, b"new")._replace(replaces=b"record 1") for n in (1, 2))
         missing = record(9, b"new")._replace(replaces=b"record 9")
         for wrong in (bad, missing):
-            self.refused(Commit(TREE, more_records=[good, wrong]), "replace", "one of them has other bytes, or none")
-        also = record(3, b"new")._replace(replaces=b"other")
-        self.refused(Commit(TREE, record(4), more_records=[good, also]), "replace", "nor is the new record written")
+            self.assert_refused(
+                Commit(TREE, more_records=[good, wrong]), "replace", "one of them has other bytes, or none"
+            )
+        another = record(3, b"new")._replace(replaces=b"other")
+        self.assert_refused(
+            Commit(TREE, record(4), more_records=[good, another]), "replace", "nor is the new record written"
+        )
 
     def test_several_records_in_one_commit(self) -> None:
         self.write_records(1)
@@ -129,9 +133,11 @@ class RecordContract(Harness):
         self.write_records(1, 2)
         taken, number = record(1), record(9)._replace(sequence=2)
         for wrong in (taken, number):
-            self.refused(Commit(TREE, record(3), more_records=[record(4), wrong]), "record", "an id or number is taken")
+            self.assert_refused(
+                Commit(TREE, record(3), more_records=[record(4), wrong]), "record", "an id or number is taken"
+            )
         for wrong in (record(2, b"new")._replace(replaces=b"other"), record(9)._replace(replaces=b"record 9")):
-            self.refused(
+            self.assert_refused(
                 Commit(TREE, more_records=[record(4), wrong]), "replace", "one of them has other bytes, or none"
             )
 
@@ -141,40 +147,43 @@ class RecordContract(Harness):
         for prefix in (b"", b"rec", b"record 1"):
             self.commit(Commit(TREE, rows=[head(prefix, -1)], require=[(id_, prefix)]))
         for prefix in (b"x", b"record 2", b"record 1 and more"):
-            self.refused(
+            self.assert_refused(
                 Commit(TREE, record(2), rows=[head(b"x", -1)], require=[(id_, b""), (id_, prefix)]),
                 "require",
                 f"the record's data does not begin with {prefix!r}",
             )
-        self.refused(Commit(TREE, record(2), require=[(record_id(9, TREE), b"")]), "require", "no record of that id")
+        self.assert_refused(
+            Commit(TREE, record(2), require=[(record_id(9, TREE), b"")]), "require", "no record of that id"
+        )
 
     def test_requiring_an_empty_record(self) -> None:
         self.write(record=record(1, b""))
         self.commit(Commit(TREE, rows=[head(b"x", -1)], require=[(record_id(1, TREE), b"")]))
-        self.refused(Commit(TREE, require=[(record_id(1, TREE), b"x")]), "require", "the record is empty")
+        self.assert_refused(Commit(TREE, require=[(record_id(1, TREE), b"x")]), "require", "the record is empty")
 
     def test_deleting_a_record(self) -> None:
-        one, two, three = self.write_records(1, 2, 3)
-        self.commit(Commit(TREE, delete_records=[(two.id, two.data), (one.id, one.data)]))
-        check_equal(self.backend.records([one.id, two.id, three.id]), [None, None, three], "a deleted record is gone")
+        item, two, three = self.write_records(1, 2, 3)
+        self.commit(Commit(TREE, delete_records=[(two.id, two.data), (item.id, item.data)]))
+        check_equal(self.backend.records([item.id, two.id, three.id]), [None, None, three], "a deleted record is gone")
         check_equal(self.backend.session_records(b"run-001"), [three], "a deleted record is gone from its session")
         check_equal(self.backend.page_records(None, 10), [three], "a deleted record is not walked over")
         check_equal(self.backend.find_ids(two.id.hex()), [], "a deleted record is not found by its digits")
 
     def test_deleting_what_is_no_longer_so_leaves_it_alone(self) -> None:
-        one, two = self.write_records(1, 2)
+        item, two = self.write_records(1, 2)
         before = self.dump()
         self.commit(
             Commit(
-                TREE, delete_records=[(one.id, b"other"), (one.id, b""), (two.id, b"record"), (record_id(9, TREE), b"")]
+                TREE,
+                delete_records=[(item.id, b"other"), (item.id, b""), (two.id, b"record"), (record_id(9, TREE), b"")],
             )
         )
         changed = before.differences(self.dump())
         check(not changed, f"deletions of records with other data, or of none, do nothing: {changed}")
 
     def test_what_was_deleted_is_free_again(self) -> None:
-        (one,) = self.write_records(1)
-        self.commit(Commit(TREE, delete_records=[(one.id, one.data)]))
+        (item,) = self.write_records(1)
+        self.commit(Commit(TREE, delete_records=[(item.id, item.data)]))
         self.write(record=record(1, b"again"))
         check_equal(
             self.backend.session_records(b"run-001"), [as_read(record(1, b"again"))], "its id and number are free"
@@ -225,19 +234,19 @@ class RecordContract(Harness):
         check_equal(
             [got.id for got in self.backend.page_records(None, 9)], sorted(ids), "they are walked over in order"
         )
-        self.refused(Commit(TREE, RecordWrite(ids[1], b"t", 0, b"")), "record", "such an id is taken once")
+        self.assert_refused(Commit(TREE, RecordWrite(ids[1], b"t", 0, b"")), "record", "such an id is taken once")
 
     def test_find_ids_by_their_last_digits(self) -> None:
         self.write_records(0x1A, 0x2A, 0x3B)
-        one, two, three = (record_id(number, TREE) for number in (0x1A, 0x2A, 0x3B))
-        check_equal(sorted(self.backend.find_ids("a")), [one, two], "ids whose hex digits end in a")
+        item, two, three = (record_id(number, TREE) for number in (0x1A, 0x2A, 0x3B))
+        check_equal(sorted(self.backend.find_ids("a")), [item, two], "ids whose hex digits end in a")
         check_equal(self.backend.find_ids("3b"), [three], "ids whose hex digits end in 3b")
         check_equal(self.backend.find_ids("0000002a"), [two], "the eight digits of a short id")
         check_equal(self.backend.find_ids(three.hex()), [three], "the whole id")
         check_equal(self.backend.find_ids("4"), [], "no such id")
         check_equal(len(self.backend.find_ids("", limit=2)), 2, "every id ends in nothing; at most `limit`")
         check_equal(len(self.backend.find_ids("a", limit=1)), 1, "at most `limit`")
-        for digits in ("%", "_", "*", "?", ".", "0" * 33 + one.hex(), "../", "'", "x", "é"):
+        for digits in ("%", "_", "*", "?", ".", "0" * 33 + item.hex(), "../", "'", "x", "é"):
             check_equal(self.backend.find_ids(digits), [], f"{digits!r} is no hex digit, and matches none")
 
     def test_walking_over_all_records(self) -> None:

@@ -35,22 +35,24 @@ class RowContract(Harness):
 
     def test_absent_is_refused_if_the_row_is_there(self) -> None:
         self.write(rows=(head(b"a", ABSENT),))
-        self.refused(Commit(TREE, rows=[head(b"b", ABSENT)]), "row", "expect=ABSENT on a row that is there")
+        self.assert_refused(Commit(TREE, rows=[head(b"b", ABSENT)]), "row", "expect=ABSENT on a row that is there")
 
     def test_a_version_is_refused_if_it_is_another(self) -> None:
-        self.refused(Commit(TREE, rows=[head(b"b", 1)]), "row", "expect=1 on a row that is not there")
+        self.assert_refused(Commit(TREE, rows=[head(b"b", 1)]), "row", "expect=1 on a row that is not there")
         self.write(rows=(head(b"a", ABSENT),))
         self.write(rows=(head(b"b", 1),))
-        self.refused(Commit(TREE, rows=[head(b"c", 1)]), "row", "expect=1 on a row of version 2")
-        self.refused(Commit(TREE, rows=[head(b"c", 3)]), "row", "expect=3 on a row of version 2")
+        self.assert_refused(Commit(TREE, rows=[head(b"c", 1)]), "row", "expect=1 on a row of version 2")
+        self.assert_refused(Commit(TREE, rows=[head(b"c", 3)]), "row", "expect=3 on a row of version 2")
 
     def test_a_value_is_refused_if_it_was_another(self) -> None:
-        self.refused(
+        self.assert_refused(
             Commit(TREE, rows=[RowWrite(KEY, b"b", ANY_VERSION, b"a")]), "row", "was=a on a row that is not there"
         )
         self.write(rows=(head(b"a", ABSENT),))
-        self.refused(Commit(TREE, rows=[RowWrite(KEY, b"c", 1, b"b")]), "row", "was=b on a row of version 1 that is a")
-        self.refused(Commit(TREE, rows=[RowWrite(KEY, b"c", 1, b"")]), "row", "was=nothing on a row that is a")
+        self.assert_refused(
+            Commit(TREE, rows=[RowWrite(KEY, b"c", 1, b"b")]), "row", "was=b on a row of version 1 that is a"
+        )
+        self.assert_refused(Commit(TREE, rows=[RowWrite(KEY, b"c", 1, b"")]), "row", "was=nothing on a row that is a")
         self.write(rows=(RowWrite(KEY, b"b", 1, b"a"),))
         check_equal(self.row(), Row(b"b", 2), "a row that is as expected is written")
         self.write(rows=(RowWrite(KEY, b"c", 2, b"b"), RowWrite(RowKey("head", b"other", TREE), b"x", ABSENT)))
@@ -61,10 +63,14 @@ class RowContract(Harness):
         self.commit(Commit(TREE, rows=[head(b"a", ABSENT)], require_rows=[(other, ABSENT)]))
         check_equal(self.row(), Row(b"a", 1), "a row that was required to be absent is absent")
         check_equal(self.row(other), None, "a required row is not written")
-        self.refused(Commit(TREE, record(1), require_rows=[(KEY, ABSENT)]), "row", "a row that must be absent is there")
-        self.refused(Commit(TREE, record(1), require_rows=[(KEY, 2)]), "row", "a required row has another version")
-        self.refused(Commit(TREE, record(1), require_rows=[(other, 1)]), "row", "a required row is not there")
-        self.refused(
+        self.assert_refused(
+            Commit(TREE, record(1), require_rows=[(KEY, ABSENT)]), "row", "a row that must be absent is there"
+        )
+        self.assert_refused(
+            Commit(TREE, record(1), require_rows=[(KEY, 2)]), "row", "a required row has another version"
+        )
+        self.assert_refused(Commit(TREE, record(1), require_rows=[(other, 1)]), "row", "a required row is not there")
+        self.assert_refused(
             Commit(TREE, record(1), rows=[head(b"b", 1)], require_rows=[(KEY, 1), (other, 1)]),
             "row",
             "one of several required rows is not as required",
@@ -93,12 +99,14 @@ class RowContract(Harness):
 
     def test_deleting_a_row(self) -> None:
         self.write(rows=(head(b"a", ABSENT),))
-        self.refused(Commit(TREE, rows=[head(None, 2)]), "row", "deleting version 2 of a row of version 1")
-        self.refused(Commit(TREE, rows=[head(None, ABSENT)]), "row", "deleting with expect=ABSENT a row that is there")
+        self.assert_refused(Commit(TREE, rows=[head(None, 2)]), "row", "deleting version 2 of a row of version 1")
+        self.assert_refused(
+            Commit(TREE, rows=[head(None, ABSENT)]), "row", "deleting with expect=ABSENT a row that is there"
+        )
         self.write(rows=(head(None, 1),))
         check_equal(self.row(), None, "a deleted row is None")
         check_equal(self.backend.scan("head"), [], "a deleted row is not scanned")
-        self.refused(Commit(TREE, rows=[head(None, 1)]), "row", "deleting version 1 of a row that was deleted")
+        self.assert_refused(Commit(TREE, rows=[head(None, 1)]), "row", "deleting version 1 of a row that was deleted")
 
     def test_deleting_what_is_not_there_with_any_version_is_no_conflict(self) -> None:
         self.write(rows=(head(None, ANY_VERSION),))
@@ -108,7 +116,9 @@ class RowContract(Harness):
     def test_a_deleted_row_can_be_written_again(self) -> None:
         self.write(rows=(head(b"a", ABSENT),))
         self.write(rows=(head(None, 1),))
-        self.refused(Commit(TREE, rows=[head(b"b", 1)]), "row", "a version of before the deletion matches nothing")
+        self.assert_refused(
+            Commit(TREE, rows=[head(b"b", 1)]), "row", "a version of before the deletion matches nothing"
+        )
         self.write(rows=(head(b"b", ABSENT),))
         row = self.row()
         check(row is not None and row.value == b"b" and row.version >= 1, f"a row written again is there, not {row!r}")

@@ -146,7 +146,7 @@ class Harness:
             Commit(tree, record, segments=segments, rows=rows, blobs={hash_bytes(data): data for data in blobs})
         )
 
-    def refused(self, commit: Commit, kind: str, rule: str) -> None:
+    def assert_refused(self, commit: Commit, kind: str, rule: str) -> None:
         """Assert that the commit is refused with this kind of conflict, and has changed nothing at all."""
         before = self.dump()
         outcome = self.backend.commit_all([commit])[0]

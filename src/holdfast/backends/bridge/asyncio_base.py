@@ -79,7 +79,7 @@ class AsyncioBridge(Bridge):
             timer.cancel()
         return not self._is_closed
 
-    def _count(self) -> None:
+    def count_commit(self) -> None:
         self.committed += 1
         if self._listeners:
             self._notify_waiters()

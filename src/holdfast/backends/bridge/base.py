@@ -17,7 +17,7 @@ The first two take the same blocking backend. All three commit together what arr
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
 from holdfast.backends.port import (
@@ -53,6 +53,19 @@ class Bridge:
         capabilities: Capabilities = self.backend.capabilities
         return capabilities
 
+    @property
+    def inner(self) -> Bridge:
+        """Return the bridge that reaches the backend: this one, unless it wraps another."""
+        return self
+
+    def over(self, inner: Bridge) -> Bridge:
+        """Return what this bridge makes of its backend, over another bridge to the same one."""
+        return inner
+
+    def address(self, hash_: bytes) -> bytes:
+        """Return the address of a blob, by which `page_blobs` lists it and `delete_blobs` deletes it."""
+        return hash_
+
     async def _call(self, method: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         raise NotImplementedError
 
@@ -65,9 +78,8 @@ class Bridge:
     def fair_lock(self, key: bytes, seconds: float) -> AbstractAsyncContextManager[bool]:
         raise NotImplementedError
 
-    def process_lock(self, seconds: float, waited: float) -> AbstractAsyncContextManager[bool]:
-        directory = self.capabilities.directory
-        return nullcontext(False) if directory is None else ProcessLock(directory, seconds, waited, self.sleep)
+    def process_lock(self, seconds: float, waited: float) -> ProcessLock:
+        return ProcessLock(self.capabilities.directory, seconds, waited, self.sleep)
 
     async def run_on_store_thread(self, call: Callable[[], T]) -> T:
         return await self._call(call)
@@ -121,8 +133,10 @@ class Bridge:
     async def page_records(self, after: bytes | None, limit: int) -> list[Record]:
         return await self._call(self.backend.page_records, after, limit)
 
-    async def changes(self, after: int, limit: int) -> list[Change]:
-        return await self._call(self.backend.changes, after, limit)
+    async def changes(self, after: int, limit: int, feed: bytes | None = None) -> list[Change]:
+        if feed is None:
+            return await self._call(self.backend.changes, after, limit)
+        return await self._call(self.backend.changes, after, limit, feed)
 
     async def recent(self, before: int | None, limit: int) -> list[Change]:
         return await self._call(self.backend.recent, before, limit)

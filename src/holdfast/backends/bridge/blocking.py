@@ -24,34 +24,40 @@ LAST_SECONDS = 5
 
 def blocking(backend: AsyncBackend) -> BlockingBackend:
     """Return the same backend with blocking verbs, for any thread."""
-    without_loop = getattr(backend, "without_loop", None)
-    return (
-        in_a_loop(backend)
-        if without_loop is None
-        else cast("BlockingBackend", _SteppedBackend(backend, without_loop()))
-    )
+    find = getattr(backend, "without_loop", None)
+    without_loop = None if find is None else find()
+    if without_loop is None:
+        return run_in_loop(backend)
+    return cast("BlockingBackend", _SteppedBackend(backend, without_loop))
 
 
-def in_a_loop(backend: AsyncBackend) -> BlockingBackend:
+def run_in_loop(backend: AsyncBackend) -> BlockingBackend:
     """Return the same backend in an event loop of its own, even if it could do without."""
-    return cast("BlockingBackend", _LoopThreadBackend(backend))
+    return cast("BlockingBackend", _LoopThreadBackend(backend, backend))
 
 
-def awaited(backend: object) -> AsyncBackend | None:
+def get_awaited_backend(backend: object) -> AsyncBackend | None:
     """Return the backend that this one makes blocking; None if it wraps none."""
-    return backend._backend if isinstance(backend, _Blocking) else None
+    return backend._backend if isinstance(backend, _BlockingBackend) else None
 
 
-class _Blocking:
+class _BlockingBackend:
     """A blocking backend: each verb blocks until its coroutine is done."""
 
-    def __init__(self, backend: AsyncBackend) -> None:
+    def __init__(self, backend: AsyncBackend, target: AsyncBackend) -> None:
         self._backend = backend
+        self._target = target  # whose verbs are called
         self._loop = _LoopThread()
+        self._capabilities: tuple[Capabilities | None, Capabilities | None] = None, None
 
     @property
     def capabilities(self) -> Capabilities:
-        return replace(self._backend.capabilities, awaitable=False)
+        found = self._target.capabilities
+        before, blocking = self._capabilities
+        if blocking is None or before is not found:
+            blocking = replace(found, awaitable=False)
+            self._capabilities = found, blocking
+        return blocking
 
     def listen(self, tell: Callable[[], None]) -> Callable[[], object]:
         """Call `tell` once other processes may have committed; return a function that cancels this."""
@@ -67,7 +73,7 @@ class _Blocking:
         return self._loop.begin(listen()).cancel
 
 
-class _LoopThreadBackend(_Blocking):
+class _LoopThreadBackend(_BlockingBackend):
     """A backend in an event loop of its own, in a daemon thread that starts with the first call."""
 
     def __getattr__(self, verb: str) -> Callable[..., Any]:
@@ -85,18 +91,19 @@ class _LoopThreadBackend(_Blocking):
         self._loop.stop()
 
 
-class _SteppedBackend(_Blocking):
+class _SteppedBackend(_BlockingBackend):
     """A backend whose verbs are stepped on the caller's thread.
 
     Only waiting for notifications needs a loop in a thread.
     """
 
     def __init__(self, backend: AsyncBackend, without_loop: AsyncBackend) -> None:
-        super().__init__(backend)
-        self._without_loop = without_loop
+        super().__init__(backend, without_loop)
 
     def __getattr__(self, verb: str) -> Callable[..., Any]:
-        method = getattr(self._without_loop, verb)
+        method = getattr(self._target, verb)
+        if verb == "ask_to_collect":  # the one that is no coroutine
+            return method  # type: ignore[no-any-return]  # verbs have no types here
 
         def call(*args: Any, **kwargs: Any) -> Any:
             return run_inline(method(*args, **kwargs))
@@ -109,7 +116,7 @@ class _SteppedBackend(_Blocking):
         if self._loop.is_running:
             self._loop.run(self._backend.close())
         else:
-            run_inline(self._without_loop.close())
+            run_inline(self._target.close())
         self._loop.stop()
 
 
@@ -139,7 +146,7 @@ class _LoopThread:
 
     def begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         with self._starting:  # so that a call comes before a `stop`, or after it in a new loop
-            return asyncio.run_coroutine_threadsafe(coroutine, self._running())
+            return asyncio.run_coroutine_threadsafe(coroutine, self._start_loop())
 
     def stop(self) -> None:
         with self._starting:
@@ -147,7 +154,7 @@ class _LoopThread:
                 self._loop.call_soon_threadsafe(self._loop.stop)
             self._loop = None
 
-    def _running(self) -> asyncio.AbstractEventLoop:
+    def _start_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             thread = threading.Thread(target=_serve, args=(self._loop,), name="holdfast", daemon=True)

@@ -173,7 +173,7 @@ class AsyncBridge(AsyncioBridge):
             lane.is_alone = lane.is_idle
             if lane.waiting:
                 self._start(lane, asyncio.get_running_loop())
-        self._count()
+        self.count_commit()
         if outcome is not None:
             raise outcome
 
@@ -196,7 +196,7 @@ class AsyncBridge(AsyncioBridge):
                         future.set_result(None)
                     else:
                         future.set_exception(outcome)
-                self._count()
+                self.count_commit()
         except BaseException:  # only when the loop shuts down in the middle of it
             for _, future in lane.waiting:
                 future.cancel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -68,7 +69,7 @@ class InlineBridge(Bridge):
         self._leading_turns = threading.Lock()
         self._turns: WeakValueDictionary[bytes, ThreadKeyLock] = WeakValueDictionary()
         self._fair_turns: WeakValueDictionary[bytes, ThreadQueue] = WeakValueDictionary()
-        self._listeners: set[threading.Event] = set()
+        self._listeners: set[threading.Event | _Relay] = set()
 
     async def _call(self, method: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         return method(*args, **kwargs)
@@ -107,6 +108,16 @@ class InlineBridge(Bridge):
                 stop()
         return not self._is_closed
 
+    @contextmanager
+    def relayed_to(self, hear: Callable[[], None]) -> Iterator[None]:
+        """Call a function, of any thread, after each commit that is made through this bridge."""
+        relay = _Relay(hear)
+        self._listeners.add(relay)
+        try:
+            yield
+        finally:
+            self._listeners.discard(relay)
+
     def _hear(self) -> None:
         self.committed += 1
         self._notify_waiters()
@@ -141,6 +152,13 @@ class InlineBridge(Bridge):
             self.committed += 1
             if self._listeners:
                 self._notify_waiters()
+
+
+class _Relay:
+    """A listener that passes the news on."""
+
+    def __init__(self, hear: Callable[[], None]) -> None:
+        self.set = hear
 
 
 def drain(queue: SimpleQueue[Any]) -> list[Any]:

@@ -120,7 +120,7 @@ class ThreadBridge(AsyncioBridge):
             calls = [job for job in jobs if job.call is not None]
             if commits:
                 _deliver(self._commit(commits))
-                self._count()
+                self.count_commit()
             self._carry_out(calls)
             if None in waiting:
                 return

@@ -99,6 +99,7 @@ class FilesBackend:
             location=self._root,
             directory=self._root,
             timeout=self._lock.timeout,
+            feeds=True,
         )
 
     def _open(self) -> None:
@@ -213,12 +214,12 @@ class FilesBackend:
     def page_records(self, after: bytes | None, limit: int) -> list[Record]:
         return self._read(lambda view: queries.page_records(view, after, limit))
 
-    def changes(self, after: int, limit: int) -> list[Change]:
+    def changes(self, after: int, limit: int, feed: bytes | None = None) -> list[Change]:
         self._check_open()
-        with self._translated("read"):
+        with self._translate_errors("read"):
             if not change_log.has_news(self._disk, after):
                 return []
-        return self._read(lambda view: change_log.changes(view, after, limit))
+        return self._read(lambda view: change_log.changes(view, after, limit, feed))
 
     def recent(self, before: int | None, limit: int) -> list[Change]:
         return self._read(lambda view: change_log.recent(view, before, limit))
@@ -260,16 +261,16 @@ class FilesBackend:
         A pending commit is seen as if it were carried out: the next writer carries it out.
         """
         self._check_open()
-        with self._translated("read"):
+        with self._translate_errors("read"):
             return self._lock.hold(lambda: query(self._journal.view()), exclusive=False)
 
     def _write(self, change: Callable[[], T]) -> T:
         self._check_open()
-        with self._translated("written"):
+        with self._translate_errors("written"):
             return self._lock.hold(change, exclusive=True)
 
     @contextmanager
-    def _translated(self, attempted: str) -> Iterator[None]:
+    def _translate_errors(self, attempted: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -305,7 +306,7 @@ def _is_store(disk: Disk) -> bool:
         number, kind = int(about["format"]), about["layout"]
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise CorruptError(
-            f'{disk.at(layout.ABOUT)} is damaged: it should be {{"format": {layout.FORMAT}, "layout": "files"}}. '
+            f'{disk.resolve(layout.ABOUT)} is damaged: it should be {{"format": {layout.FORMAT}, "layout": "files"}}. '
             "If nothing else is, write that into it"
         ) from error
     if number > layout.FORMAT:

@@ -53,7 +53,7 @@ def _place(left_out: int, position: int) -> int:
     return (position - left_out) * SIZE if left_out else (position - 1) * SIZE
 
 
-def _left_out(file: FileReader) -> int:
+def _count_dropped(file: FileReader) -> int:
     """Return how many entries were dropped because the first records were deleted."""
     first = file.read_at(SIZE, 0)
     id_ = first[:ID_SIZE]
@@ -75,20 +75,20 @@ class _BuiltOrder(NamedTuple):
 
 
 @contextmanager
-def _opened(view: StoreView) -> Iterator[FileReader]:
+def _open_order(view: StoreView) -> Iterator[FileReader]:
     """Yield the order, from its file or rebuilt."""
-    with view.reading(layout.ORDER) as file:
-        yield _BuiltOrder(_built(view)) if file is None else file
+    with view.open_to_read(layout.ORDER) as file:
+        yield _BuiltOrder(_build_order(view)) if file is None else file
 
 
 def last_position(view: StoreView) -> int:
     """Return the position of the newest record, 0 if there was none."""
-    with _opened(view) as file:
+    with _open_order(view) as file:
 
         def is_free(at: int) -> bool:
             return file.read_at(SIZE, at * SIZE) == FREE
 
-        left_out = _left_out(file)
+        left_out = _count_dropped(file)
         used = bisect_left(range(file.size // SIZE), True, key=is_free)
         return used - 1 + left_out if left_out else used
 
@@ -100,15 +100,24 @@ def has_news(disk: Disk, after: int) -> bool:
     """
     if disk.info(layout.JOURNAL) is not None:
         return True
-    with disk.reading(layout.ORDER) as file:
+    with disk.open_to_read(layout.ORDER) as file:
         if file is None:  # then the records must be read
             return True
-        left_out = _left_out(file)
+        left_out = _count_dropped(file)
         return file.read_at(SIZE, _place(left_out, max(after, left_out) + 1)) not in (b"", FREE)
 
 
-def changes(view: StoreView, after: int, limit: int) -> list[Change]:
-    return _records_of(view, _entries(view, after), limit)
+def changes(view: StoreView, after: int, limit: int, feed: bytes | None = None) -> list[Change]:
+    return _records_of(view, _entries(view, after) if feed is None else _feed_entries(view, feed, after), limit)
+
+
+def _feed_entries(view: StoreView, feed: bytes, after: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the entries of a feed after a position: the names of links to its records."""
+    first = layout.feed_folder(feed, after + 1).rpartition("/")[2]
+    folder = layout.feed_folder(feed)
+    for part in sorted(name for name in view.names(folder) if name >= first):
+        entries = (layout.feed_entry_in(name) for name in view.names(f"{folder}/{part}"))
+        yield from sorted(entry for entry in entries if entry is not None and entry[0] > after)
 
 
 def recent(view: StoreView, before: int | None, limit: int) -> list[Change]:
@@ -119,8 +128,8 @@ def recent(view: StoreView, before: int | None, limit: int) -> list[Change]:
 
 def _entries_backwards(view: StoreView, end: int) -> Iterator[tuple[int, bytes]]:
     """Yield the entries below position `end`, the last one first, read in pages."""
-    with _opened(view) as file:
-        first_left = _left_out(file) + 1
+    with _open_order(view) as file:
+        first_left = _count_dropped(file) + 1
     while end > first_left:
         start = max(end - ROOM_AT_ONCE, first_left)
         page = list(islice(_entries(view, start - 1), end - start))
@@ -154,7 +163,7 @@ def make_room(disk: Disk, last: int) -> None:
     """Allocate space for entries up to this position, so that writing them takes no more."""
     info = disk.info(layout.ORDER)
     size = info.size if info else 0
-    missing = _place(_left_out_of(disk), last + 1) - size
+    missing = _place(_read_dropped(disk), last + 1) - size
     if missing > 0:
         begun = size % SIZE  # a partial entry of an interrupted writer
         rounds = -(-missing // (ROOM_AT_ONCE * SIZE))
@@ -165,7 +174,7 @@ def make_room(disk: Disk, last: int) -> None:
 
 def put(disk: Disk, first: int, ids: Sequence[bytes]) -> None:
     """Write the entries of these records, from this position on."""
-    with _opened(disk) as file:
+    with _open_order(disk) as file:
         at, data = entries(file, first, ids)
     disk.write_at(layout.ORDER, at, data)
 
@@ -173,12 +182,12 @@ def put(disk: Disk, first: int, ids: Sequence[bytes]) -> None:
 def entries(file: FileReader, first: int, ids: Sequence[bytes]) -> tuple[int, bytes]:
     """Return the offset of these records' entries in the order, and their bytes."""
     data = b"".join(entry(first + number, id_) for number, id_ in enumerate(ids))
-    return _place(_left_out(file), first), data
+    return _place(_count_dropped(file), first), data
 
 
-def _left_out_of(disk: Disk) -> int:
-    with _opened(disk) as file:
-        return _left_out(file)
+def _read_dropped(disk: Disk) -> int:
+    with _open_order(disk) as file:
+        return _count_dropped(file)
 
 
 def shorten(disk: Disk) -> None:
@@ -187,7 +196,7 @@ def shorten(disk: Disk) -> None:
     The caller holds the exclusive lock, and no journal is pending. Readers without a lock find the
     old file or the new one.
     """
-    before = left_out = _left_out_of(disk)
+    before = left_out = _read_dropped(disk)
     for position, id_ in _entries(disk, before):
         if disk.info(layout.record_path(id_)) is not None:
             break
@@ -202,12 +211,12 @@ def shorten(disk: Disk) -> None:
 
 def build(disk: Disk) -> None:
     """Create the order of a store that has none."""
-    built = _built(disk)
+    built = _build_order(disk)
     if built:
         _replace(disk, built)
 
 
-def _built(view: StoreView) -> bytes:
+def _build_order(view: StoreView) -> bytes:
     """Build the order from the records; empty if there are none.
 
     Records that know their position keep it. The others come first, in the order of their ids,
@@ -234,7 +243,7 @@ def _built(view: StoreView) -> bytes:
     last = max(places)
     if last > MOST_DELETED + DELETED_BETWEEN * len(places):
         raise CorruptError(
-            f"{view.at(layout.record_path(places[last]))} says that it is record {last:,} of a store that has "
+            f"{view.resolve(layout.record_path(places[last]))} says that it is record {last:,} of a store that has "
             f"{len(places):,}, and "
             f"there is no file {layout.ORDER!r}: it was not written by holdfast. Put both back from a backup"
         )
@@ -250,8 +259,8 @@ def _replace(disk: Disk, content: bytes) -> None:
 
 
 def _entries(view: StoreView, after: int) -> Iterator[tuple[int, bytes]]:
-    with _opened(view) as file:
-        left_out = _left_out(file)
+    with _open_order(view) as file:
+        left_out = _count_dropped(file)
         position = max(after, left_out)
         while True:
             page = file.read_at(ROOM_AT_ONCE * SIZE, _place(left_out, position + 1))
@@ -263,8 +272,9 @@ def _entries(view: StoreView, after: int) -> Iterator[tuple[int, bytes]]:
                 id_ = data[:ID_SIZE]
                 if data[ID_SIZE:] != _checksum(position, id_):
                     raise CorruptError(
-                        f"the file {view.at(layout.ORDER)} is damaged: its entry {position} is not what was written. "
-                        "Move the file away while no process uses the store: it is built again from the records"
+                        f"the file {view.resolve(layout.ORDER)} is damaged: its entry {position} is not what was "
+                        "written. Move the file away while no process uses the store: it is built again from the "
+                        "records"
                     )
                 yield position, id_
             if len(page) < ROOM_AT_ONCE * SIZE:

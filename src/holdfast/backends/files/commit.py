@@ -110,14 +110,20 @@ def _write_record(view: Changes, write: RecordWrite) -> None:
     position = view.add_record(write.id) if write.replaces is None else None
     view.put(path, envelope.record_file(write, known, position))
     view.twin(in_session, path)
+    if position is not None and write.feed is not None:
+        view.twin(layout.feed_path(write.feed, position, write.id), path)
 
 
 def _delete_record(view: Changes, id_: bytes, data: bytes) -> None:
     path = layout.record_path(id_)
-    known = record_at(view, path)
-    if known is not None and known.data == data:
+    raw = view.read(path)
+    known = None if raw is None else envelope.read_record(raw, path)
+    if known is not None and known.record.data == data:
         view.remove(path)
-        view.remove(layout.session_path(known.session, known.sequence))
+        view.remove(layout.session_path(known.record.session, known.record.sequence))
+        feed, position = envelope.feed_of(known.about), known.about.get(envelope.POSITION)
+        if feed is not None and isinstance(position, int):
+            view.remove(layout.feed_path(feed, position, id_))
 
 
 def _write_blob(view: Changes, hash_: bytes, data: bytes, now: int) -> None:

@@ -88,8 +88,8 @@ class Disk:
         self.tree = RootDirectory(root)
         self._durable = durable
 
-    def at(self, path: str) -> str:
-        return self.tree.at(path)
+    def resolve(self, path: str) -> str:
+        return self.tree.resolve(path)
 
     # -- reading: a missing file is None, or empty ---------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class Disk:
         try:
             if found.st_size > most:
                 raise CorruptError(
-                    f"{self.at(path)} has {found.st_size:,} bytes, where a store has {most:,} at most: it was not "
+                    f"{self.resolve(path)} has {found.st_size:,} bytes, where a store has {most:,} at most: it was not "
                     "read. It is damaged; restore a backup, or don't use this store"
                 )
             return _read_whole(descriptor, found.st_size)
@@ -138,7 +138,7 @@ class Disk:
             return False
 
     @contextlib.contextmanager
-    def reading(self, path: str) -> Iterator[FileReader | None]:
+    def open_to_read(self, path: str) -> Iterator[FileReader | None]:
         try:
             descriptor, found = self.tree.open_file(path)
         except FileNotFoundError:
@@ -198,8 +198,8 @@ class Disk:
     def twin(self, path: str, other: str) -> None:
         """Give a file a second name, or a copy where the file system has no hard links."""
         try:
-            with self.tree.parent(path) as (directory, name), self.tree.parent(other) as (beside, second):
-                os.link(name, second, src_dir_fd=directory, dst_dir_fd=beside, follow_symlinks=False)
+            with self.tree.parent(path) as (directory, name), self.tree.parent(other) as (target_directory, second):
+                os.link(name, second, src_dir_fd=directory, dst_dir_fd=target_directory, follow_symlinks=False)
         except OSError as error:
             if error.errno not in _NO_HARD_LINKS:
                 raise
@@ -218,8 +218,8 @@ class Disk:
             self._rename(path, target)
 
     def _rename(self, path: str, target: str) -> None:
-        with self.tree.parent(path) as (directory, name), self.tree.parent(target) as (beside, second):
-            os.replace(name, second, src_dir_fd=directory, dst_dir_fd=beside)
+        with self.tree.parent(path) as (directory, name), self.tree.parent(target) as (target_directory, second):
+            os.replace(name, second, src_dir_fd=directory, dst_dir_fd=target_directory)
 
     def touch(self, path: str, time_us: int) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -287,7 +287,7 @@ class Disk:
         finally:
             os.close(directory)
 
-    def used(self, folder: str) -> int:
+    def measure_usage(self, folder: str) -> int:
         """Return the bytes that a folder takes on the disk, each file counted once despite several names."""
         total, seen = 0, set()
         top = self.tree.open_folder(folder, READABLE_DIRECTORY)

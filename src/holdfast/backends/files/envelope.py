@@ -22,6 +22,7 @@ from holdfast.errors import CorruptError
 
 VERSION = 1
 POSITION = "position"
+FEED = "feed"
 # Errors of a foreign second line: a missing part, one of another type, or an endless number.
 _INCOMPLETE = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 
@@ -42,17 +43,17 @@ def unwrap(kind: str, raw: bytes, path: str, *, content_covered: bool = True) ->
     first, _, rest = raw.partition(b"\n")
     words = first.split(b" ")
     if len(words) != 5 or words[0] != b"holdfast" or words[1] != kind.encode() or words[3] != b"crc32":
-        raise _damaged(path, f"it does not begin as a {kind} does")
+        raise _make_damage_error(path, f"it does not begin as a {kind} does")
     line, newline, content = rest.partition(b"\n")
     covered = rest if content_covered else line + newline
     if words[2] != b"%d" % VERSION or words[4] != b"%08x" % zlib.crc32(covered):
-        raise _damaged(path, "its checksum is another")
+        raise _make_damage_error(path, "its checksum is another")
     try:
         about = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise _damaged(path, "its second line is not JSON") from error
+        raise _make_damage_error(path, "its second line is not JSON") from error
     if not isinstance(about, dict):
-        raise _damaged(path, "its second line is not an object")
+        raise _make_damage_error(path, "its second line is not an object")
     return about, content
 
 
@@ -69,9 +70,9 @@ def read_row(raw: bytes, path: str) -> tuple[RowKey, Row]:
         row = Row(value, int(about["version"]))
         place = layout.row_path(key)
     except _INCOMPLETE as error:
-        raise _damaged(path, "its second line is incomplete") from error
+        raise _make_damage_error(path, "its second line is incomplete") from error
     if place != path:
-        raise _damaged(path, f"it holds the row {key.space}/{about['key']:.80}, which belongs elsewhere")
+        raise _make_damage_error(path, f"it holds the row {key.space}/{about['key']:.80}, which belongs elsewhere")
     return key, row
 
 
@@ -91,6 +92,8 @@ def record_file(write: RecordWrite, known: RecordFile | None, position: int | No
     place = {"id": write.id.hex(), "session": quote_from_bytes(session), "sequence": sequence}
     if position is not None:
         place[POSITION] = position
+        if write.feed is not None:
+            place[FEED] = quote_from_bytes(write.feed)
     return wrap("record", {**about, **place}, write.data, cover_content=False)
 
 
@@ -101,11 +104,17 @@ def read_record(raw: bytes, path: str) -> RecordFile:
         id_, session = bytes.fromhex(about["id"]), unquote_to_bytes(about["session"])
         record = Record(id_, session, int(about["sequence"]), data)
     except _INCOMPLETE as error:
-        raise _damaged(path, "its second line is incomplete") from error
+        raise _make_damage_error(path, "its second line is incomplete") from error
     if path not in (layout.record_path(id_), layout.session_path(session, record.sequence)):
-        raise _damaged(path, f"it holds the record {about['id']}, which belongs elsewhere")
+        raise _make_damage_error(path, f"it holds the record {about['id']}, which belongs elsewhere")
     return RecordFile(record, about)
 
 
-def _damaged(path: str, why: str) -> CorruptError:
+def feed_of(about: dict[str, Any]) -> bytes | None:
+    """Return the feed that a record was written with."""
+    feed = about.get(FEED)
+    return unquote_to_bytes(feed) if isinstance(feed, str) else None
+
+
+def _make_damage_error(path: str, why: str) -> CorruptError:
     return CorruptError(f"{path} is damaged: {why}. Put the file back from a backup; the rest of the store is unharmed")

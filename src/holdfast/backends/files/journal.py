@@ -30,7 +30,7 @@ from collections.abc import Callable
 
 from holdfast.backends.files import change_log, layout
 from holdfast.backends.files.disk import Disk
-from holdfast.backends.files.journal_plan import JournalPlan, not_ours, read_plan
+from holdfast.backends.files.journal_plan import JournalPlan, make_foreign_error, read_plan
 from holdfast.backends.files.pending_view import PendingView
 from holdfast.backends.files.write_set import (
     Change,
@@ -69,15 +69,15 @@ class CommitJournal:
             return None
         plan = read_plan(raw)
         for source, path in plan.moves:
-            there = self._disk.info(path)  # raises if a link is on the way
-            if self._disk.info(source) is None and there is None:
+            info = self._disk.info(path)  # raises if a link is on the way
+            if self._disk.info(source) is None and info is None:
                 raise _incomplete(source, path)
         for path in (*(path for path, _ in plan.touches), *plan.removals):
             self._disk.info(path)
         if plan.ids:
             last = change_log.last_position(self._disk)
             if plan.first > last + 1 or plan.first + len(plan.ids) - 1 < last:
-                raise not_ours("gives records places that do not follow the others'")
+                raise make_foreign_error("gives records places that do not follow the others'")
         return plan
 
     def clear(self) -> None:
@@ -97,7 +97,7 @@ class CommitJournal:
                 ids = tuple(changes.new_records)
                 plan = plan._replace(first=last - len(ids) + 1, ids=ids)
             self.reached("staged")
-            self._disk.create(JOURNAL_STAGED, plan.packed())
+            self._disk.create(JOURNAL_STAGED, plan.pack())
             self._disk.sync_folder(layout.STAGED)
             self.reached("prepared")
             self._disk.move(JOURNAL_STAGED, layout.JOURNAL)

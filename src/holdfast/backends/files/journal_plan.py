@@ -24,7 +24,7 @@ class JournalPlan(NamedTuple):
     first: int = 0  # position of the first of `ids`
     ids: tuple[bytes, ...] = ()  # new records, in their order
 
-    def packed(self) -> bytes:
+    def pack(self) -> bytes:
         """Return the bytes of the journal."""
         plan: dict[str, Any] = {"moves": self.moves, "touches": self.touches, "removals": self.removals}
         if self.ids:
@@ -40,11 +40,11 @@ def read_plan(raw: bytes) -> JournalPlan:
     except (KeyError, TypeError, ValueError):
         plan = None
     if plan is None or not _is_ours(plan):
-        raise not_ours("names files that are not the store's own")
+        raise make_foreign_error("names files that are not the store's own")
     return plan
 
 
-def not_ours(why: str) -> CorruptError:
+def make_foreign_error(why: str) -> CorruptError:
     return CorruptError(
         f"the journal {why}: it was not written by holdfast, and nothing of it was done. "
         "Move the file 'journal' away to open the store without the commit it stands for"

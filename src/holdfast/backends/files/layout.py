@@ -21,10 +21,11 @@ SESSIONS = "sessions"
 LOGS = "logs"
 BLOBS = "blobs"
 ROWS = "rows"
-CONTENT = (RECORDS, SESSIONS, LOGS, BLOBS, ROWS)
+FEEDS = "feeds"
+POSITIONS_IN_A_FOLDER = 1000  # of a feed
 
 RECORD_END = ".record"
-RUN_END = ".run"
+SEGMENT_END = ".run"
 ROW_END = ".row"
 
 _STORE_NAME = "_store"
@@ -60,12 +61,29 @@ def session_path(session: bytes, sequence: int) -> str:
     return f"{session_folder(session)}/{sequence:010d}{RECORD_END}"
 
 
+def feed_folder(feed: bytes, position: int | None = None) -> str:
+    """Return the folder of a feed, or its part that has a position."""
+    folder = f"{FEEDS}/{name_of(feed)}"
+    return folder if position is None else f"{folder}/{position // POSITIONS_IN_A_FOLDER:010d}"
+
+
+def feed_path(feed: bytes, position: int, id_: bytes) -> str:
+    return f"{feed_folder(feed, position)}/{position:013d}-{id_.hex()}{RECORD_END}"
+
+
+def feed_entry_in(name: str) -> tuple[int, bytes] | None:
+    """Return the position and id in the name of a feed's entry."""
+    digits, dash, rest = name.partition("-")
+    position, id_ = number_in(digits), bytes_in(rest, RECORD_END)
+    return None if not dash or position is None or id_ is None or len(id_) != ID_BYTES else (position, id_)
+
+
 def log_folder(log: int) -> str:
     return f"{LOGS}/{log:010d}"
 
 
 def run_path(log: int, first: int, length: int) -> str:
-    return f"{log_folder(log)}/{first:010d}-{length}{RUN_END}"
+    return f"{log_folder(log)}/{first:010d}-{length}{SEGMENT_END}"
 
 
 def blob_path(hash_: bytes) -> str:
@@ -108,7 +126,7 @@ def tree_in(name: str) -> bytes | None:
 
 def run_in(folder: str, name: str) -> SegmentName | None:
     first, dash, rest = name.partition("-")
-    begin, length = number_in(first), number_in(rest, RUN_END)
+    begin, length = number_in(first), number_in(rest, SEGMENT_END)
     if not dash or begin is None or length is None:
         return None
     return SegmentName(begin, length, f"{folder}/{name}")
@@ -143,8 +161,15 @@ def is_content_path(path: str) -> bool:
             return log is not None and segment is not None and run_path(log, segment.first, segment.length) == path
         case "blobs", [_, _]:
             return is_blob_path(path)
+        case "feeds", [feed, folder, name]:
+            entry = feed_entry_in(name)
+            return entry is not None and is_name(feed) and _is_feed_entry(folder, name, *entry)
         case "rows", [space, folder, name]:
             tree = tree_in(folder)
             of_tree = tree is not None and folder == (_STORE_NAME if tree == STORE else tree.hex())
             return is_name(space) and of_tree and name.endswith(ROW_END) and is_name(name.removesuffix(ROW_END))
     return False
+
+
+def _is_feed_entry(folder: str, name: str, position: int, id_: bytes) -> bool:
+    return feed_path(b"", position, id_).split("/")[2:] == [folder, name]

@@ -34,7 +34,7 @@ class StoreLock:
     def __init__(self, tree: RootDirectory, name: str, timeout: float) -> None:
         self._tree = tree
         self._name = name
-        self._path = tree.at(name)
+        self._path = tree.resolve(name)
         self.timeout = timeout
         self._mutex = threading.Lock()
         self._line: deque[object] = deque()  # threads that wait for the mutex, in order of arrival
@@ -77,9 +77,9 @@ class StoreLock:
         if self._closed:  # by another thread, while this one waited
             raise StoreError(f"{self._path} was closed: open the store again to go on")
         while True:
-            descriptor = self._opened(exclusive)
+            descriptor = self._open_file(exclusive)
             if descriptor is None:
-                found = self._without_lock(work)
+                found = self._try_without_lock(work)
                 if found is None:
                     continue
                 return found[0]
@@ -91,7 +91,7 @@ class StoreLock:
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
             self._let_go()  # the store was replaced meanwhile, and has another lock
 
-    def _without_lock(self, work: Callable[[], T]) -> tuple[T] | None:
+    def _try_without_lock(self, work: Callable[[], T]) -> tuple[T] | None:
         """Run `work` without a lock file, and so without a writer; return None if there is one now."""
         try:
             found = work()
@@ -123,7 +123,7 @@ class StoreLock:
         wait = SHORTEST_WAIT
         while (is_behind := self._line[0] is not ticket) or self._mutex.locked():
             if time.monotonic() > deadline:
-                raise self._too_long()
+                raise self._make_busy_error()
             time.sleep(wait)
             wait = min(wait * 1.5, LONGEST_WAIT) if is_behind else SHORTEST_WAIT
 
@@ -139,7 +139,7 @@ class StoreLock:
                 if error.errno not in (errno.EAGAIN, errno.EACCES):
                     raise
             if time.monotonic() > deadline:
-                raise self._too_long()
+                raise self._make_busy_error()
             time.sleep(wait)
             wait = min(wait * 1.5, LONGEST_WAIT)
 
@@ -148,7 +148,7 @@ class StoreLock:
             self._closed = True
             self._let_go()
 
-    def _opened(self, exclusive: bool) -> int | None:
+    def _open_file(self, exclusive: bool) -> int | None:
         """Return the open file; None if it is missing and not to be created."""
         if exclusive and not self._is_writable:
             self._let_go()
@@ -170,7 +170,7 @@ class StoreLock:
             self._descriptor = None
             self._is_writable = False
 
-    def _too_long(self) -> StoreBusyError:
+    def _make_busy_error(self) -> StoreBusyError:
         return StoreBusyError(
             f"{self._path} was held by others for {self.timeout:g} seconds: a process that uses this store is stuck "
             f"(`fuser {self._path}` names it). Nothing was changed; try again when it has ended"

@@ -53,8 +53,8 @@ class PendingView:
                 path, _, name = path.rpartition("/")  # noqa: PLW2901 - upward
                 self._added[path].add(name)
 
-    def at(self, path: str) -> str:
-        return self._disk.at(path)
+    def resolve(self, path: str) -> str:
+        return self._disk.resolve(path)
 
     def read(self, path: str) -> bytes | None:
         return None if path in self._removed else self._disk.read(self._sources.get(path, path))
@@ -68,12 +68,12 @@ class PendingView:
         return found._replace(time_us=self._times[path]) if found is not None and path in self._times else found
 
     @contextmanager
-    def reading(self, path: str) -> Iterator[FileReader | None]:
-        with self._disk.reading(self._sources.get(path, path)) as file:
+    def open_to_read(self, path: str) -> Iterator[FileReader | None]:
+        with self._disk.open_to_read(self._sources.get(path, path)) as file:
             if file is not None and path == layout.ORDER and self._plan.ids:
                 yield _PatchedReader(file, *change_log.entries(file, self._plan.first, self._plan.ids))
             else:
                 yield file
 
-    def used(self, folder: str) -> int:
-        return self._disk.used(folder)
+    def measure_usage(self, folder: str) -> int:
+        return self._disk.measure_usage(folder)

@@ -144,7 +144,7 @@ def usage(view: StoreView) -> Usage:
         segment_bytes=sizes[layout.LOGS],
         blob_bytes=sizes[layout.BLOBS],
         row_bytes=sizes[layout.ROWS],
-        total_bytes=view.used(""),
+        total_bytes=view.measure_usage(""),
     )
 
 
@@ -181,7 +181,7 @@ def _row_place(view: StoreView, folder: str, name: str) -> tuple[bytes, bytes, s
 
 
 def _files(view: StoreView, folder: str) -> Iterator[str]:
-    ends = {layout.RECORDS: layout.RECORD_END, layout.LOGS: layout.RUN_END, layout.ROWS: layout.ROW_END}
+    ends = {layout.RECORDS: layout.RECORD_END, layout.LOGS: layout.SEGMENT_END, layout.ROWS: layout.ROW_END}
     depth = 2 if folder == layout.ROWS else 1
     folders = [folder]
     for _ in range(depth):

@@ -50,11 +50,11 @@ class StoreView(View, Protocol):
     @property
     def root(self) -> str: ...
 
-    def at(self, path: str) -> str: ...
+    def resolve(self, path: str) -> str: ...
 
-    def reading(self, path: str) -> AbstractContextManager[FileReader | None]: ...
+    def open_to_read(self, path: str) -> AbstractContextManager[FileReader | None]: ...
 
-    def used(self, folder: str) -> int: ...
+    def measure_usage(self, folder: str) -> int: ...
 
 
 class Changes:
@@ -86,7 +86,7 @@ class Changes:
         changed = self._by_folder.get(folder)
         if not changed:
             return names
-        return [name for name in names if name not in changed] + [name for name, there in changed.items() if there]
+        return [name for name in names if name not in changed] + [name for name, exists in changed.items() if exists]
 
     def info(self, path: str) -> FileInfo | None:
         match self.by_path.get(path):

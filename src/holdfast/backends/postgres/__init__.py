@@ -11,7 +11,6 @@ Start with `backend.py`.
     connection_port.py   the interface of a connection, for event loops and for threads
     pool.py              connections, some for each event loop (async_connection.py is one)
     sync_connection.py   connections for threads without an event loop
-    fair_semaphore.py    the limit of connections in use
     notify.py            hints of new commits, by NOTIFY
     timeouts.py          silent servers
     schema.py            the schema, its version, its migrations

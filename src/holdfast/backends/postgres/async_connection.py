@@ -54,7 +54,7 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
     async def run(self, query: bytes) -> None:
         await self.execute(query)
 
-    async def aside(self, call: Callable[[], T]) -> T:
+    async def run_in_thread(self, call: Callable[[], T]) -> T:
         return await asyncio.to_thread(call)
 
     async def ask_to_cancel(self, seconds: float) -> None:
@@ -66,7 +66,7 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
         wait = super().wait
 
         async def answered(seconds: float) -> Any:
-            return await wait(steps.within(seconds), *args, **kwargs)
+            return await wait(steps.run_within(seconds), *args, **kwargs)
 
         try:
             return await answered(quiet_seconds(self.timeout))

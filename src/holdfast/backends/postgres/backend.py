@@ -19,6 +19,7 @@ import psycopg
 from holdfast.backends import fork_safety
 from holdfast.backends.port import (
     MAX_LOG_ELEMENTS,
+    STORE,
     BlobInfo,
     Capabilities,
     Change,
@@ -44,11 +45,11 @@ from holdfast.backends.postgres.commit import (
 )
 from holdfast.backends.postgres.connection_port import Links, PostgresConnection
 from holdfast.backends.postgres.dsn import Location
-from holdfast.backends.postgres.errors import CANCELLED, TRY_AGAIN, not_confirmed, outcome_unknown, translate
-from holdfast.backends.postgres.notify import NotifyListener, ThreadHints
+from holdfast.backends.postgres.errors import CANCELLED, TRY_AGAIN, make_unconfirmed_error, outcome_unknown, translate
+from holdfast.backends.postgres.notify import NotifyListener, ThreadNotifications
 from holdfast.backends.postgres.pool import PostgresPool
-from holdfast.backends.postgres.schema import prepare, quoted
-from holdfast.backends.postgres.simple_commit import DISAPPOINTMENTS, SimpleBatch, way_of
+from holdfast.backends.postgres.schema import prepare, quote_name
+from holdfast.backends.postgres.simple_commit import FALLBACK_ERRORS, SimpleBatch, way_of
 from holdfast.backends.postgres.sync_connection import BlockingConnections
 from holdfast.backends.postgres.timeouts import NoAnswerError
 from holdfast.backends.server_clock import StoreClock, since_start_us
@@ -93,7 +94,7 @@ class PostgresBackend:
         location = Location(dsn, schema, timeout)
         self._where = location.shown
         self._schema = schema
-        self._quoted = quoted(schema)
+        self._quoted = quote_name(schema)
         self._durability = durability
         self._timeout = timeout
         self._reached_by = location.conninfo, self._where, max_connections, timeout
@@ -106,7 +107,7 @@ class PostgresBackend:
         self._make = make
         self._is_prepared = False
         self._clock = StoreClock()
-        self._hints: NotifyListener | ThreadHints = NotifyListener(self._of_loops, schema)
+        self._hints: NotifyListener | ThreadNotifications = NotifyListener(self._of_loops, schema)
         self._sealed = 0
         self._queries: dict[str, bytes] = {}
         self._statements: dict[str, bytes] = {}
@@ -122,7 +123,7 @@ class PostgresBackend:
                 other = self._without_loop = copy.copy(self)
                 connections = BlockingConnections(*self._reached_by)
                 other._connections = connections
-                other._hints = ThreadHints(connections, self._schema)
+                other._hints = ThreadNotifications(connections, self._schema)
                 self._to_close.append(connections)
             return self._without_loop
 
@@ -133,6 +134,7 @@ class PostgresBackend:
             durability=self._durability,
             location=self._where,
             awaitable=True,
+            feeds=True,
             timeout=self._timeout,
             now_us=self._clock.now_us,
             # A server that was restarted, or configured to stop waiting, shows commits that its standby may not
@@ -146,7 +148,7 @@ class PostgresBackend:
         outcomes: list[BaseException | None] = []
         for batch, locks in batches(commits, self._schema):
             outcomes += await self._carry_out(batch, locks)
-        if any(commit.record is not None for commit in commits):
+        if any(map(_is_news, commits)):
             self._hints.tell()
         return outcomes
 
@@ -165,12 +167,12 @@ class PostgresBackend:
                     connection.notices.clear()
                     outcomes = way.outcomes(await self._answer(connection, way, locks))
                     if connection.notices.are_unconfirmed:
-                        outcomes = [outcome or not_confirmed(self._where) for outcome in outcomes]
+                        outcomes = [outcome or make_unconfirmed_error(self._where) for outcome in outcomes]
                     if not are_plain:
                         outcomes = await self._looked_after(connection, commits, outcomes)
                 return outcomes
             except psycopg.Error as error:
-                if way.is_hopeful and error.sqlstate in DISAPPOINTMENTS:
+                if way.is_hopeful and error.sqlstate in FALLBACK_ERRORS:
                     way = SimpleBatch(commits)
                     continue
                 if error.sqlstate in TRY_AGAIN and attempt + 1 < ATTEMPTS:
@@ -254,7 +256,7 @@ class PostgresBackend:
             if connection.closed:
                 self._connections.drop_idle()
             return outcome_unknown(error, self._where)
-        return not_confirmed(self._where) if connection.notices.are_unconfirmed else None
+        return make_unconfirmed_error(self._where) if connection.notices.are_unconfirmed else None
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -328,8 +330,11 @@ class PostgresBackend:
     async def page_records(self, after: bytes | None, limit: int) -> list[Record]:
         return [Record(*row) for row in await self._read(queries.PAGE_RECORDS, after or b"", limit)]
 
-    async def changes(self, after: int, limit: int) -> list[Change]:
-        rows = await self._read(queries.CHANGES, after, limit)
+    async def changes(self, after: int, limit: int, feed: bytes | None = None) -> list[Change]:
+        if feed is None:
+            rows = await self._read(queries.CHANGES, after, limit)
+        else:
+            rows = await self._read(queries.CHANGES_OF_FEED, feed, after, limit)
         return [Change(position, Record(*columns)) for position, *columns in rows]
 
     async def recent(self, before: int | None, limit: int) -> list[Change]:
@@ -359,7 +364,7 @@ class PostgresBackend:
         The schema is not prepared: that may be what fails.
         """
         try:
-            async with self._connections.one() as connection:
+            async with self._connections.acquire() as connection:
                 return await server_state.examine(connection, self._schema)
         except psycopg.Error as error:
             raise translate(error, self._where, "examined") from error
@@ -394,11 +399,11 @@ class PostgresBackend:
 
     def _connection(self) -> AbstractAsyncContextManager[PostgresConnection]:
         is_ready = self._is_prepared and not self._clock.is_due
-        return self._connections.one() if is_ready else self._prepared_connection()
+        return self._connections.acquire() if is_ready else self._prepared_connection()
 
     @asynccontextmanager
     async def _prepared_connection(self) -> AsyncIterator[PostgresConnection]:
-        async with self._connections.one() as connection:
+        async with self._connections.acquire() as connection:
             if not self._is_prepared:
                 try:
                     with self._taking_long(connection):
@@ -460,6 +465,12 @@ class PostgresBackend:
         finally:
             other.finish()
         return not found or bool(found[0][0])
+
+
+def _is_news(commit: Commit) -> bool:
+    """Return whether a commit has a checkpoint, or a row of the whole store, such as a hint."""
+    is_row = any(write.key.tree == STORE and write.value is not None for write in commit.rows)
+    return commit.record is not None or is_row
 
 
 def _begin_again(backend: PostgresBackend) -> None:

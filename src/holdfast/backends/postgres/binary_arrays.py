@@ -62,13 +62,15 @@ def array(type_: int, elements: Sequence[bytes | None]) -> bytes:
     if nulls == count:
         return header + _NULL * count
     if nulls:
-        return header + b"".join([_NULL if one is None else _LENGTH(len(one)) + one for one in elements])
-    there = cast("Sequence[bytes]", elements)
-    lengths = set(map(len, there))
+        return header + b"".join(
+            [_NULL if element is None else _LENGTH(len(element)) + element for element in elements]
+        )
+    values = cast("Sequence[bytes]", elements)
+    lengths = set(map(len, values))
     if len(lengths) == 1:  # ids, mostly
         length = _LENGTH(lengths.pop())
-        return header + length + length.join(there)
-    return header + b"".join(chain.from_iterable(zip(map(_LENGTH, map(len, there)), there, strict=True)))
+        return header + length + length.join(values)
+    return header + b"".join(chain.from_iterable(zip(map(_LENGTH, map(len, values)), values, strict=True)))
 
 
 def _header(type_: int, length: int, *, has_nulls: bool = False) -> bytes:

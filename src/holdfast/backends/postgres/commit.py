@@ -66,7 +66,9 @@ class Function(NamedTuple):
 class CommitPlan(Protocol):
     """A batch of commits, ready to be sent to a function; `outcomes` reads the result."""
 
-    function: Function
+    @property
+    def function(self) -> Function: ...
+
     is_hopeful: bool
     """Whether the function refuses all if anything is unusual. Then another plan decides."""
 
@@ -75,10 +77,12 @@ class CommitPlan(Protocol):
     def outcomes(self, answer: bytes) -> list[BaseException | None]: ...
 
 
-class GeneralCommit:
-    """Commits of any kind, for `carry_out`."""
+_TYPES = (BIGINTS, BIGINTS, BYTEAS, TEXTS, BOOL)
 
-    function = Function("carry_out", (BIGINTS, BIGINTS, BYTEAS, TEXTS, BOOL))
+
+class GeneralCommit:
+    """Commits of any kind, for `carry_out`, or `carry_out_with_feeds` if new records have feeds."""
+
     is_hopeful = False
 
     def __init__(self, commits: Sequence[Commit]) -> None:
@@ -87,8 +91,15 @@ class GeneralCommit:
         self.words: list[str] = []
         self._word_numbers: dict[str, int] = {}
         self._conditions: dict[int, tuple[str, object]] = {}  # by their index in the program
+        self._feeds: dict[bytes, bytes] = {}  # by the ids of new records
         for commit in commits:
             self._add(commit)
+
+    @property
+    def function(self) -> Function:
+        if self._feeds:
+            return Function("carry_out_with_feeds", (*_TYPES, BYTEAS, BYTEAS))
+        return Function("carry_out", _TYPES)
 
     def arguments(self, locks: Sequence[int], *, fast: bool) -> list[bytes | None]:
         return [
@@ -97,6 +108,7 @@ class GeneralCommit:
             bytes_array(self.bytes),
             text_array(self.words),
             boolean(fast),
+            *((bytes_array([*self._feeds]), bytes_array([*self._feeds.values()])) if self._feeds else ()),
         ]
 
     def outcomes(self, answer: bytes) -> list[BaseException | None]:
@@ -151,6 +163,8 @@ class GeneralCommit:
         if record.replaces is not None:
             self.ints += (REPLACE, self._byte(record.id), self._byte(record.data))
             return
+        if record.feed is not None:
+            self._feeds[record.id] = record.feed
         expires = NOTHING if record.expires_at_us is None else record.expires_at_us
         self.ints += (RECORD, self._byte(record.id), self._byte(record.session), record.sequence)
         self.ints.append(self._byte(record.data))
@@ -158,7 +172,7 @@ class GeneralCommit:
         if labels is None:
             self.ints += (NOTHING, expires, NOTHING, 0, 0, 0, 0, 0)
             return
-        self.ints += (labels.created_at_us, expires, labels.step_index, *map(self._byte_or_none, shown(labels)))
+        self.ints += (labels.created_at_us, expires, labels.step_index, *map(self._byte_or_none, list_columns(labels)))
 
     def _add_row(self, row: RowWrite) -> None:
         key = self._row_key(row.key)
@@ -293,7 +307,7 @@ def _tail(segment: SegmentWrite) -> tuple[int, int, int]:
     return base, base + segment.tail, base + segment.first if segment.first < segment.tail else NOTHING
 
 
-def shown(labels: Labels) -> tuple[bytes | None, ...]:
+def list_columns(labels: Labels) -> tuple[bytes | None, ...]:
     return (
         labels.parent,
         _label(labels.agent_id),

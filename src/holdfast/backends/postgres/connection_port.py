@@ -40,18 +40,18 @@ class PostgresConnection(Protocol):
     def finish(self) -> None:
         """Close it."""
 
-    async def aside(self, call: Callable[[], T]) -> T:
+    async def run_in_thread(self, call: Callable[[], T]) -> T:
         """Run another blocking call in the way this connection is used."""
 
 
 class Links(Protocol):
     """The connections of one store."""
 
-    def one(self) -> AbstractAsyncContextManager[PostgresConnection]:
+    def acquire(self) -> AbstractAsyncContextManager[PostgresConnection]:
         """Lend a live connection. Waits for one if all are in use."""
 
     async def connect(self) -> PostgresConnection:
-        """Open a new connection, besides those that `one` lends."""
+        """Open a new connection, besides those that `acquire` lends."""
 
     def drop_idle(self) -> None:
         """Close the idle connections: after a failure they may lead to a server that is gone."""

@@ -93,7 +93,7 @@ def outcome_unknown(error: BaseException, where: str) -> StoreError:
     )
 
 
-def not_confirmed(where: str) -> StoreError:
+def make_unconfirmed_error(where: str) -> StoreError:
     return StoreError(
         f"the server {where} has stopped to wait for its synchronous standby: the commit is on the server, and may be "
         "lost when a "

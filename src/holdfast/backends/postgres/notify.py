@@ -50,7 +50,7 @@ class _Channel:
     async def _is_heard(self) -> bool:
         """Send a hint if there is a listener; return whether there is one. Errors are dropped."""
         with suppress(psycopg.Error, HoldfastError):
-            async with self._links.one() as connection:
+            async with self._links.acquire() as connection:
                 [[is_heard]] = await connection.fetch(HINT, (self._lock, self._channel))
                 return bool(is_heard)
         return False
@@ -87,11 +87,11 @@ class NotifyListener(_Channel):
         """Return when another process may have committed; never, where hints don't arrive."""
         if self._are_heard:
             try:
-                async with self._connections.ear() as ear:
+                async with self._connections.lend_listener() as ear:
                     if ear.connection is None:
                         await self._listen(ear)
                     if ear.connection is not None:
-                        await ear.heard()
+                        await ear.wait_until_notified()
                         return
             except psycopg.Error as error:
                 raise translate(error, "the server", "listened to") from error
@@ -118,7 +118,7 @@ class NotifyListener(_Channel):
         ear.take(connection)
 
 
-class ThreadHints(_Channel):
+class ThreadNotifications(_Channel):
     """The hints of callers without an event loop.
 
     A committer checks once in a while whether there is a listener, over a connection that is at

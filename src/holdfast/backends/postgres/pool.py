@@ -19,11 +19,11 @@ from weakref import WeakKeyDictionary, WeakSet
 import psycopg
 from psycopg import AsyncRawCursor
 
+from holdfast.backends.fair_semaphore import LoopPlaces
 from holdfast.backends.postgres.async_connection import Connection
 from holdfast.backends.postgres.binary_arrays import CONTEXT
 from holdfast.backends.postgres.dsn import SHORTEST_CONNECT_SECONDS
 from holdfast.backends.postgres.errors import translate
-from holdfast.backends.postgres.fair_semaphore import LoopPlaces
 from holdfast.errors import StoreBusyError, StoreError
 
 LINGER_SECONDS = 5.0
@@ -43,7 +43,7 @@ class PostgresPool:
         self._used_last: Callable[[], _Pool | None] = lambda: None  # weak: a loop that is gone takes its pool with it
         _everywhere.add(self)
 
-    def one(self) -> _Loan:
+    def acquire(self) -> _Loan:
         """Lend a live connection for an `async with` block. Waits for one if all are in use."""
         return _Loan(self)
 
@@ -72,7 +72,7 @@ class PostgresPool:
             ) from error
 
     @asynccontextmanager
-    async def ear(self) -> AsyncIterator[NotifyConnection]:
+    async def lend_listener(self) -> AsyncIterator[NotifyConnection]:
         """Lend this loop's listening connection, to one caller at a time. `limit` does not count it."""
         ear = self._pool().ear
         async with ear.turn:
@@ -191,7 +191,7 @@ class NotifyConnection:
     def take(self, connection: Connection) -> None:
         self._held.append(connection)
 
-    async def heard(self) -> None:
+    async def wait_until_notified(self) -> None:
         """Return when the server has sent something."""
         assert self.connection is not None
         loop, pgconn = asyncio.get_running_loop(), self.connection.pgconn

@@ -32,6 +32,15 @@ CHANGES = (
     "WHERE position > $1 AND position < (SELECT {s}.decided_below()) ORDER BY position LIMIT $2"
 )
 
+# The limit applies to the index of feeds, whose entries are deleted with their records.
+CHANGES_OF_FEED = (
+    f"SELECT position, {_COLUMNS} FROM (SELECT position AS place FROM {{s}}.feed "
+    "WHERE feed = $1 AND position > $2 AND position < (SELECT {s}.decided_below()) ORDER BY position LIMIT $3"
+    ") AS entry CROSS JOIN LATERAL (SELECT * FROM {s}.record WHERE position = place OFFSET 0) AS record "
+    "CROSS JOIN LATERAL (SELECT session.id FROM {s}.session WHERE session.n = record.session OFFSET 0) AS session "
+    "ORDER BY position"
+)
+
 RECENT = f"SELECT position, {_COLUMNS} {_RECORDS} WHERE position < $1 ORDER BY position DESC LIMIT $2"
 
 LAST_CHANGE = (
@@ -115,7 +124,7 @@ def scan(
     if prefix:
         indexed, rest = prefix[:INDEXED], prefix[INDEXED:]
         conditions += [f"key >= {value(indexed)}", f"substr(key, 1, {len(indexed)}) = {value(indexed)}"]
-        end = _after_all_that_begin_with(indexed)
+        end = _end_of_prefix(indexed)
         if end is not None:
             conditions.append(f"key < {value(end)}")
         if rest:
@@ -130,7 +139,7 @@ def scan(
     return query, values
 
 
-def _after_all_that_begin_with(prefix: bytes) -> bytes | None:
+def _end_of_prefix(prefix: bytes) -> bytes | None:
     """Return the least bytes greater than all that begin with the prefix; None if there are none."""
     shortened = prefix.rstrip(b"\xff")
     return shortened[:-1] + bytes((shortened[-1] + 1,)) if shortened else None

@@ -14,10 +14,10 @@ from holdfast.backends.postgres.connection_port import PostgresConnection
 from holdfast.errors import NewerVersionError, StoreError
 
 MIGRATIONS = Path(__file__).with_name("migrations")
-SCHEMA = 5
+SCHEMA = 6
 
 
-def quoted(schema: str) -> str:
+def quote_name(schema: str) -> str:
     """Return the schema's name as an SQL identifier, with any characters."""
     return sql.Identifier(schema).as_string(None)
 
@@ -70,26 +70,26 @@ async def _version(connection: PostgresConnection, schema: str) -> int:
     )
     if not found:
         return 0
-    rows = await connection.fetch(f"SELECT version FROM {quoted(schema)}.store".encode())
+    rows = await connection.fetch(f"SELECT version FROM {quote_name(schema)}.store".encode())
     return rows[0][0] if rows else 0
 
 
 async def _create_schema(connection: PostgresConnection, schema: str) -> None:
     """Create the schema itself, unless a role with more rights has created it for us."""
     if not await connection.fetch(b"SELECT 1 FROM pg_namespace WHERE nspname = $1", (schema,)):
-        await connection.run(f"CREATE SCHEMA {quoted(schema)}".encode())
+        await connection.run(f"CREATE SCHEMA {quote_name(schema)}".encode())
 
 
 async def _migrate(connection: PostgresConnection, schema: str, number: int) -> None:
-    script = await connection.aside(partial(_script, number))  # reading a file blocks
-    await connection.run(script.replace("{schema}", quoted(schema)).encode())
+    script = await connection.run_in_thread(partial(_script, number))  # reading a file blocks
+    await connection.run(script.replace("{schema}", quote_name(schema)).encode())
     if number == 1:
         await connection.run(
-            f"INSERT INTO {quoted(schema)}.store (version, base_position, base_transaction) "
+            f"INSERT INTO {quote_name(schema)}.store (version, base_position, base_transaction) "
             "VALUES (1, 0, pg_current_xact_id()::text::bigint - 1)".encode()
         )
     else:
-        await connection.run(f"UPDATE {quoted(schema)}.store SET version = {number}".encode())
+        await connection.run(f"UPDATE {quote_name(schema)}.store SET version = {number}".encode())
 
 
 def _script(number: int) -> str:
@@ -103,20 +103,20 @@ async def _positions_go_on(connection: PostgresConnection, schema: str) -> bool:
     """
     rows = await connection.fetch(
         f"SELECT base_position + ((pg_snapshot_xmax(pg_current_snapshot())::text::bigint - base_transaction) << 20) "
-        f"> {_highest(schema)} FROM {quoted(schema)}.store".encode()
+        f"> {_highest(schema)} FROM {quote_name(schema)}.store".encode()
     )
     return bool(rows and rows[0][0])
 
 
 async def _move_positions(connection: PostgresConnection, schema: str) -> None:
     await connection.run(
-        f"UPDATE {quoted(schema)}.store SET base_position = {_highest(schema)} + 1, "
+        f"UPDATE {quote_name(schema)}.store SET base_position = {_highest(schema)} + 1, "
         "base_transaction = pg_current_xact_id()::text::bigint - 1".encode()
     )
 
 
 def _highest(schema: str) -> str:
     return (
-        f"greatest(coalesce((SELECT max(position) FROM {quoted(schema)}.record), 0), "
-        f"coalesce((SELECT max(position) FROM {quoted(schema)}.deleted), 0))"
+        f"greatest(coalesce((SELECT max(position) FROM {quote_name(schema)}.record), 0), "
+        f"coalesce((SELECT max(position) FROM {quote_name(schema)}.deleted), 0))"
     )

@@ -34,13 +34,13 @@ from holdfast.backends.postgres.commit import (
     boolean,
     integers,
     key_columns,
-    shown,
+    list_columns,
 )
 from holdfast.backends.simple_commit import RUNS
 
 # Optimism failed. HF003: raised by the functions; 23505: an id, number or segment exists; 21000: an
 # unconditional row is put twice.
-DISAPPOINTMENTS = ("HF003", "23505", "21000")
+FALLBACK_ERRORS = ("HF003", "23505", "21000")
 
 _ROW = (TEXT, BYTEA, BYTEA, BYTEA, BIGINT, BYTEA, BYTEA)
 _RECORD = (BYTEA, BYTEA, BIGINT, BYTEA, BIGINT, BIGINT, BIGINT, *(BYTEA,) * 5)
@@ -96,10 +96,10 @@ class SingleSave:
             None if labels is None else _bigint(labels.created_at_us),
             None if expires is None else _bigint(expires),
             None if labels is None else _bigint(labels.step_index),
-            *(_NO_LABELS if labels is None else shown(labels)),
+            *(_NO_LABELS if labels is None else list_columns(labels)),
             *(_run(segments[0]) if segments else _NO_RUN),
             *(_run(segments[1]) if len(segments) > 1 else _NO_RUN),
-            *(_beside(commit.rows[1]) if len(commit.rows) > 1 else _NO_BESIDE),
+            *(_list_row_columns(commit.rows[1]) if len(commit.rows) > 1 else _NO_BESIDE),
         ]
 
     def outcomes(self, answer: bytes) -> list[BaseException | None]:
@@ -109,7 +109,9 @@ class SingleSave:
 class BatchSave:
     """Commits that change one row each, no two the same."""
 
-    function = Function("save_many", (BIGINTS, BOOL, *(_ARRAYS[one] for one in (*_ROW, *_RECORD, *_RUN, *_BESIDE))))
+    function = Function(
+        "save_many", (BIGINTS, BOOL, *(_ARRAYS[number] for number in (*_ROW, *_RECORD, *_RUN, *_BESIDE)))
+    )
     is_hopeful = True
 
     def __init__(self, commits: Sequence[Commit]) -> None:
@@ -118,7 +120,7 @@ class BatchSave:
     def arguments(self, locks: Sequence[int], *, fast: bool) -> list[bytes | None]:
         commits = self._commits
         segments = [_segment_numbers(segment) for commit in commits for segment in commit.segments]
-        besides = [_beside(commit.rows[1]) for commit in commits if len(commit.rows) > 1]
+        besides = [_list_row_columns(commit.rows[1]) for commit in commits if len(commit.rows) > 1]
         return [
             ints_array(locks),
             boolean(fast),
@@ -152,7 +154,9 @@ class SimpleBatch:
 
     def outcomes(self, answer: bytes) -> list[BaseException | None]:
         answers = integers(answer)
-        return [_conflict(commit, one) if one else None for commit, one in zip(self._commits, answers, strict=True)]
+        return [
+            _conflict(commit, number) if number else None for commit, number in zip(self._commits, answers, strict=True)
+        ]
 
     def _add(self, commit: Commit) -> None:
         record, row = commit.record, commit.rows[0]
@@ -161,7 +165,7 @@ class SimpleBatch:
         created, step, texts = (
             (NOTHING, NOTHING, _NO_LABELS)
             if labels is None
-            else (labels.created_at_us, labels.step_index, shown(labels))
+            else (labels.created_at_us, labels.step_index, list_columns(labels))
         )
         expires = NOTHING if record.expires_at_us is None else record.expires_at_us
         self._ints += (record.sequence, created, expires, step, row.expect)
@@ -179,9 +183,9 @@ class SimpleBatch:
             self._bytes += (None,) * 5
             self._words.append("")
         else:
-            beside = commit.rows[1]
-            self._bytes += _beside(beside)[1:]
-            self._words.append(beside.key.space)
+            extra = commit.rows[1]
+            self._bytes += _list_row_columns(extra)[1:]
+            self._words.append(extra.key.space)
 
 
 def _conflict(commit: Commit, answer: int) -> CommitConflict:
@@ -199,7 +203,7 @@ def _row_and_record(commit: Commit) -> tuple[bytes | int | None, ...]:
     expires = NOTHING if record.expires_at_us is None else record.expires_at_us
     created, step, texts = NOTHING, NOTHING, _NO_LABELS
     if labels is not None:
-        created, step, texts = labels.created_at_us, labels.step_index, shown(labels)
+        created, step, texts = labels.created_at_us, labels.step_index, list_columns(labels)
     return (
         key.space.encode(), indexed, rest_hash, key.tree, row.expect, row.was, row.value,
         record.id, record.session, record.sequence, record.data, created, expires, step, *texts,
@@ -216,7 +220,7 @@ def _segment_numbers(segment: SegmentWrite) -> tuple[int, int, int, bytes]:
     return base + segment.first, base, segment.length, segment.data
 
 
-def _beside(row: RowWrite) -> tuple[bytes | None, ...]:
+def _list_row_columns(row: RowWrite) -> tuple[bytes | None, ...]:
     key = row.key
     return (key.space.encode(), *key_columns(key.key), key.tree, key.key[INDEXED:], row.value)
 

@@ -19,10 +19,10 @@ import psycopg
 from psycopg import Connection, RawCursor, pq
 
 from holdfast.backends.bridge.step import run_inline
+from holdfast.backends.fair_semaphore import ThreadPlaces
 from holdfast.backends.postgres.binary_arrays import CONTEXT
 from holdfast.backends.postgres.connection_port import Rows, leave_to_parent, raw_value
 from holdfast.backends.postgres.errors import translate
-from holdfast.backends.postgres.fair_semaphore import ThreadPlaces
 from holdfast.backends.postgres.notices import Notices
 from holdfast.backends.postgres.timeouts import SilentError, Steps, insist, quiet_seconds
 from holdfast.errors import StoreBusyError, StoreError
@@ -56,7 +56,7 @@ class BlockingConnection(Connection[tuple[Any, ...]]):
         wait = super().wait
 
         async def answered(seconds: float) -> Any:
-            return wait(steps.within(seconds), *args, **kwargs)
+            return wait(steps.run_within(seconds), *args, **kwargs)
 
         try:
             return run_inline(answered(quiet_seconds(self.timeout)))
@@ -79,7 +79,7 @@ class BlockingConnection(Connection[tuple[Any, ...]]):
     async def run(self, query: bytes) -> None:
         self.execute(query)
 
-    async def aside(self, call: Callable[[], T]) -> T:
+    async def run_in_thread(self, call: Callable[[], T]) -> T:
         return call()
 
     def leave_to_parent(self) -> None:
@@ -113,7 +113,7 @@ class BlockingConnections:
         """Return whether the next caller probably need neither wait nor connect."""
         return bool(self._idle)
 
-    def one(self) -> _Loan:
+    def acquire(self) -> _Loan:
         return _Loan(self)
 
     def take(self) -> BlockingConnection:

@@ -74,7 +74,7 @@ class Steps:
         self._steps = steps
         self._wanted: Any = None  # the event that it waits for, None before it has begun
 
-    def within(self, seconds: float) -> Generator[Any, Any, Any]:
+    def run_within(self, seconds: float) -> Generator[Any, Any, Any]:
         """Run the same generator; raise `SilentError` when nothing was ready for `seconds`."""
         until = monotonic() + seconds
         try:

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from holdfast.backends.port import Change
 from holdfast.backends.redis import keys
-from holdfast.backends.redis.queries import Reading
+from holdfast.backends.redis.queries import StoreQueries
 from holdfast.backends.redis.script_calls import Calls, Durability, NotReplicatedError, ScriptCall, script
 from holdfast.errors import StoreError
 
@@ -27,7 +27,7 @@ class Positions:
     def __init__(
         self,
         calls: Calls,
-        reading: Reading,
+        reading: StoreQueries,
         durability: Durability | None = None,
         patience: float = PATIENCE_SECONDS,
     ) -> None:
@@ -45,12 +45,12 @@ class Positions:
             [notes] = await self._calls.read_all([call], self._durability)
         except StoreError as error:
             if isinstance(error.__cause__, NotReplicatedError):  # unused positions: no reader needs to wait for them
-                await self.decided(error.__cause__.answer)
+                await self.close_notes(error.__cause__.answer)
             raise
         drawn: list[Note] = notes
         return drawn
 
-    async def decided(self, notes: Sequence[Note]) -> None:
+    async def close_notes(self, notes: Sequence[Note]) -> None:
         """Close the notes of commits that are done or refused. If that fails, they become overdue."""
         if notes:
             with suppress(StoreError):
@@ -62,7 +62,7 @@ class Positions:
             _, last, shard, _ = note.split(b":")
             call = ScriptCall(int(shard), script("close_below"), [int(last)])
             await self._calls.read_all([call], self._durability)
-        await self.decided(notes)
+        await self.close_notes(notes)
 
     async def last(self) -> int:
         """Return the position up to which everything is decided."""
@@ -74,12 +74,13 @@ class Positions:
             settled, *_ = await self._calls.read("settled", [])
         return int(settled)
 
-    async def changes(self, after: int, limit: int) -> list[Change]:
+    async def changes(self, after: int, limit: int, feed: bytes | None = None) -> list[Change]:
+        of: bytes | bool = False if feed is None else feed
         if self._reading.shards == 1:
-            answers = [await self._calls.read("changes", [b"%d" % after, False, limit])]
+            answers = [await self._calls.read("changes", [b"%d" % after, False, limit, of])]
         else:
             last = await self.last()
             if last <= after:
                 return []
-            answers = await self._reading.everywhere("changes", [b"%d" % after, b"%d" % last, limit])
+            answers = await self._reading.call_everywhere("changes", [b"%d" % after, b"%d" % last, limit, of])
         return sorted(Change(*keys.record_of(*found)) for answer in answers for found in answer)[:limit]

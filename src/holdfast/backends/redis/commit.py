@@ -43,8 +43,8 @@ async def carry_out(calls: Calls, parts: Sequence[ShardCommit], shards: int, dur
     ]
     answers: list[Any] = [None] * len(parts)
     for (_, group), answer in zip(groups, await calls.carry_out(script_calls, durability), strict=True):
-        for at, one in zip(group, _split(answer, len(group)), strict=True):
-            answers[at] = one
+        for at, item in zip(group, _split(answer, len(group)), strict=True):
+            answers[at] = item
     return answers
 
 
@@ -52,8 +52,8 @@ def _split(answer: Any, count: int) -> list[Any]:
     """Return the answers to the commits of one call."""
     if isinstance(answer, NotReplicatedError):
         return [
-            one if isinstance(one, Exception) else NotReplicatedError(answer.confirmed, answer.wanted, one)
-            for one in answer.answer
+            error if isinstance(error, Exception) else NotReplicatedError(answer.confirmed, answer.wanted, error)
+            for error in answer.answer
         ]
     return [answer] * count if isinstance(answer, Exception) else answer
 
@@ -72,9 +72,10 @@ def _arguments(part: ShardCommit) -> list[Any]:
                 write.session,
                 write.sequence,
                 write.data,
-                _or_false(write.replaces),
+                _replace_none(write.replaces),
                 keys.spans_of(write.spans),
                 False if write.expires_at_us is None else b"%d" % write.expires_at_us,
+                _replace_none(write.feed),
             )
             for write in record_writes(commit)
         ],
@@ -84,7 +85,7 @@ def _arguments(part: ShardCommit) -> list[Any]:
         list(commit.require),
         [(key.space, keys.place(key), version) for key, version in commit.require_rows],
         list(commit.delete_records),
-        [_deleted(delete) for delete in commit.delete_segments],
+        [_list_deleted(delete) for delete in commit.delete_segments],
         list(commit.delete_blobs.items()),
         part.position or False,
         list(part.claims),
@@ -112,7 +113,7 @@ def outcome(commit: Commit, answer: Any, location: str, *, before: bool = False)
             f"{AGAIN}"
         )
     if isinstance(answer, ResponseError):
-        return errors.not_written(answer, location, before=before)
+        return errors.make_write_error(answer, location, before=before)
     kind, at = answer[0].decode(), answer[1] - 1
     match kind:
         case "row":
@@ -149,16 +150,16 @@ def _row(write: RowWrite) -> tuple[Any, ...]:
         key.space,
         keys.place(key),
         keys.place_in_tree(key),
-        _or_false(write.value),
+        _replace_none(write.value),
         write.expect,
-        _or_false(write.was),
+        _replace_none(write.was),
     )
 
 
-def _deleted(delete: SegmentDelete) -> tuple[Any, ...]:
+def _list_deleted(delete: SegmentDelete) -> tuple[Any, ...]:
     return b"%d" % delete.log, delete.first, delete.length, delete.pieces
 
 
-def _or_false(value: bytes | None) -> bytes | bool:
+def _replace_none(value: bytes | None) -> bytes | bool:
     """Return False for None, which a Lua table can't hold."""
     return False if value is None else value

@@ -53,6 +53,7 @@ class RedisConnection(asyncio.Protocol):
         self._connection = connection
         self._timeout = timeout
         self._loop = asyncio.get_running_loop()
+        # Private: redis-py has no public name for the errors that it makes of a server's answers.
         self._reader = hiredis.Reader(
             protocolError=InvalidResponse, replyError=connection._parser.parse_error, notEnoughData=NOT_YET
         )
@@ -93,7 +94,7 @@ class RedisConnection(asyncio.Protocol):
             if self._timer is None:
                 self._timer = self._loop.call_later(self._timeout, self._look_at_the_clock)
         self._requests.append(_Request(len(commands), future))
-        self._transport.write(packed(commands))
+        self._transport.write(pack_commands(commands))
         return future
 
     def close(self, reason: str = "it was closed") -> None:
@@ -180,6 +181,6 @@ class DriverClient:
         await self._client.aclose()
 
 
-def packed(commands: Sequence[Command]) -> bytes:
+def pack_commands(commands: Sequence[Command]) -> bytes:
     """Return the commands in Redis's wire format."""
     return _packed(commands[0]) if len(commands) == 1 else b"".join(map(_packed, commands))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.backends.redis.queries import Reading
+from holdfast.backends.redis.queries import StoreQueries
 from holdfast.backends.redis.script_calls import Calls
 from holdfast.errors import StoreError
 
@@ -12,7 +12,7 @@ LOGS_AT_ONCE = 500
 SHOWN = 5
 
 
-async def find_damage(calls: Calls, reading: Reading) -> list[str]:
+async def find_damage(calls: Calls, reading: StoreQueries) -> list[str]:
     """Return damage as sentences, none if all is well. Each count is atomic, even among writers."""
     problems: list[str] = []
     for shard in range(reading.shards):

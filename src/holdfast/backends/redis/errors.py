@@ -65,14 +65,14 @@ def describe(error: BaseException) -> str:
     lacking = _NO_RIGHT.search(text)
     if lacking or word == "NOPERM":
         right = lacking.group(1) if lacking and lacking.group(1) else ""
-        return f"{text}: {_lacking(right)}"
+        return f"{text}: {_describe_missing(right)}"
     for mark, advice in _ADVICE:
         if word == mark or mark in text:
             return f"{text}: {advice}"
     return text
 
 
-def not_reached(error: BaseException, where: str) -> StoreError:
+def make_unreached_error(error: BaseException, where: str) -> StoreError:
     found = describe(error)
     advice = (
         ""
@@ -82,14 +82,14 @@ def not_reached(error: BaseException, where: str) -> StoreError:
     return StoreError(f"the store {where} can't be reached: {found}{advice}")
 
 
-def not_read(error: BaseException, where: str) -> StoreError | CorruptError:
+def make_read_error(error: BaseException, where: str) -> StoreError | CorruptError:
     text = str(error)
     if text.startswith(f"{_OURS}DAMAGED"):
         return CorruptError(f"the store {where} is damaged: {describe(error)}. Run `verify`")
     return StoreError(f"the store {where} can't be read: {describe(error)}")
 
 
-def not_written(error: RedisError, where: str, *, before: bool = False) -> StoreError:
+def make_write_error(error: RedisError, where: str, *, before: bool = False) -> StoreError:
     """Return why a commit was refused, and which part of it may be there.
 
     With `before`, rows of the store were written before it, in another shard.
@@ -109,7 +109,7 @@ def _describe_ours(said: str) -> str:
     match what:
         case "RIGHT":
             command, _, key = detail.partition(" ")
-            return f"this user has no permission for `{command}` on {key}: {_lacking(command)}"
+            return f"this user has no permission for `{command}` on {key}: {_describe_missing(command)}"
         case "KIND":
             return f"the key {detail}. Another program has written it: use a `prefix` of your own, and delete that key"
         case "GONE":
@@ -128,6 +128,6 @@ def _describe_ours(said: str) -> str:
             return f"{detail} can't be read: the store is damaged. Run `holdfast verify`"
 
 
-def _lacking(command: str) -> str:
+def _describe_missing(command: str) -> str:
     grant = f": ACL SETUSER NAME +{command.replace(' ', '|')}" if command else ""
     return f"docs/redis.md lists the rights that a user needs{grant}"

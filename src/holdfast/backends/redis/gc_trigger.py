@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Callable
 
-from holdfast.backends.redis.queries import Reading
+from holdfast.backends.redis.queries import StoreQueries
 from holdfast.backends.redis.script_calls import Calls
 
 LOOK_EVERY_SECONDS = 60.0
@@ -46,7 +46,7 @@ class Overdue:
         if collect is not None:
             collect()
 
-    async def take_turn(self, reading: Reading) -> bool:
+    async def take_turn(self, reading: StoreQueries) -> bool:
         """Return whether enough has expired, and no other client collects it."""
         over, records = await self._count(reading)
         if not over:
@@ -56,11 +56,11 @@ class Overdue:
             return False
         return bool(await self._calls.read("take_turn", [int(TURN_SECONDS * 1000)]))
 
-    async def note_held(self, reading: Reading) -> None:
+    async def note_held(self, reading: StoreQueries) -> None:
         """Note the expired records that a collection left: they are held, and no reason for the next one."""
         over, _ = await self._count(reading)
         await self._calls.read("held", [over])
 
-    async def _count(self, reading: Reading) -> tuple[int, int]:
-        answers = await reading.everywhere("overdue", [])
+    async def _count(self, reading: StoreQueries) -> tuple[int, int]:
+        answers = await reading.call_everywhere("overdue", [])
         return sum(over for over, _ in answers), sum(records for _, records in answers)

@@ -34,12 +34,12 @@ def base(prefix: str, shard: int) -> bytes:
 
 def place(key: RowKey) -> bytes:
     """Return bytes that sort as (key, tree) does, byte for byte."""
-    return _escaped(key.key) + _END + key.tree
+    return _escape_key(key.key) + _END + key.tree
 
 
 def place_in_tree(key: RowKey) -> bytes:
     """Return bytes that sort as (tree, key) does, trees of one length together."""
-    return _of_tree(key.tree) + _escaped(key.key) + _END
+    return _prefix_tree(key.tree) + _escape_key(key.key) + _END
 
 
 def key_of(space: str, found: bytes) -> RowKey:
@@ -53,11 +53,11 @@ def bounds(tree: bytes | None, prefix: bytes, after: bytes | None) -> tuple[byte
 
     They are in the form of ZRANGEBYLEX; with `tree`, in the order of that tree.
     """
-    head = b"" if tree is None else _of_tree(tree)
-    low = head + _escaped(prefix)
-    high = _next(low)
+    head = b"" if tree is None else _prefix_tree(tree)
+    low = head + _escape_key(prefix)
+    high = _find_next(low)
     if after is not None:
-        low = max(low, head + _escaped(after) + _AFTER_END)
+        low = max(low, head + _escape_key(after) + _AFTER_END)
     return b"[" + low, b"+" if high is None else b"(" + high
 
 
@@ -65,18 +65,18 @@ def row_of(stored: bytes | None, key: RowKey) -> Row:
     if stored is None:
         raise CorruptError(f"a row of {key.space!r} is named and not there: the store is damaged. Run `verify`")
     version, _, value = stored.partition(b":")
-    return Row(value, _whole(version))
+    return Row(value, _parse_number(version))
 
 
-def _escaped(key: bytes) -> bytes:
+def _escape_key(key: bytes) -> bytes:
     return key.replace(b"\x00", b"\x00\xff")
 
 
-def _of_tree(tree: bytes) -> bytes:
+def _prefix_tree(tree: bytes) -> bytes:
     return bytes((len(tree),)) + tree
 
 
-def _next(prefix: bytes) -> bytes | None:
+def _find_next(prefix: bytes) -> bytes | None:
     """Return the lowest bytes above all that begin with `prefix`; None if there are none."""
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes((kept[-1] + 1,)) if kept else None
@@ -90,7 +90,7 @@ def record_of(id_: bytes, stored: bytes, session: bytes | None) -> tuple[int, Re
     parts = stored.split(b":", 3)  # session, sequence, position (and after it spans), data
     if len(parts) != 4 or session is None:
         raise CorruptError(f"record {ids.to_text(id_)} has no place in a session: the store is damaged. Run `verify`")
-    return _whole(parts[2].partition(b";")[0]), Record(id_, session, _whole(parts[1]), parts[3])
+    return _parse_number(parts[2].partition(b";")[0]), Record(id_, session, _parse_number(parts[1]), parts[3])
 
 
 def spans_of(spans: Sequence[Span]) -> bytes:
@@ -100,7 +100,7 @@ def spans_of(spans: Sequence[Span]) -> bytes:
     return b"".join([b";%d,%d,%d" % span for span in spans])
 
 
-def _whole(digits: bytes) -> int:
+def _parse_number(digits: bytes) -> int:
     try:
         return int(digits)
     except ValueError as error:

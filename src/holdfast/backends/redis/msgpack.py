@@ -38,4 +38,5 @@ def _pack_all(items: Any, parts: list[bytes]) -> None:
         else:
             size = len(item)
             parts.append(_FEW[size] if size < 16 else _LONG(b"\xdd", size))
-            _pack_all(item, parts)
+            if size:
+                _pack_all(item, parts)

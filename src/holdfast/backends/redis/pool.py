@@ -12,7 +12,7 @@ import os
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -27,11 +27,11 @@ from holdfast.backends.redis import connection as fast_path
 from holdfast.backends.redis import errors
 from holdfast.backends.redis.connection import Command, DriverClient, LostError, RedisConnection
 from holdfast.backends.redis.pubsub import ChannelListener
+from holdfast.backends.redis.sync_connection import BlockingPool, Node
 from holdfast.errors import StoreError
 
 __all__ = ["Command", "LostError", "Node", "RedisPool"]
 
-Node = tuple[str, int]
 L = TypeVar("L", bound=RedisConnection)
 
 
@@ -51,15 +51,15 @@ class _Links:
         self._driver: DriverClient | None = None
         self._is_closed = False
 
-    def idle(self) -> RedisConnection | None:
+    def get_idle(self) -> RedisConnection | None:
         for link in reversed(self._links):
             if link.load == 0 and link.is_usable:
                 return link
         return None
 
-    async def one(self, settings: dict[str, Any]) -> RedisConnection:
+    async def acquire(self, settings: dict[str, Any]) -> RedisConnection:
         while True:
-            link = self.idle()
+            link = self.get_idle()
             if link is not None:
                 return link
             self._links = [link for link in self._links if link.is_usable]
@@ -74,7 +74,7 @@ class _Links:
         try:
             task = asyncio.current_task()
             cancelled = task.cancelling() if task else 0
-            link = RedisConnection(await _connected(settings), settings["socket_timeout"])
+            link = RedisConnection(await _connect_client(settings), settings["socket_timeout"])
             self._links.append(link)
             self._refuse_if_closed(link)
             _end_if_cancelled(task, cancelled)
@@ -90,13 +90,13 @@ class _Links:
             self._driver = DriverClient(settings, self._limit)
         return await self._driver.ask(commands)
 
-    async def ear(self, settings: dict[str, Any], channel: bytes) -> ChannelListener:
+    async def get_listener(self, settings: dict[str, Any], channel: bytes) -> ChannelListener:
         """Return the one listening connection, which the limit does not count."""
         async with self._listening:
             if self._ear is None or not self._ear.is_usable:
                 task = asyncio.current_task()
                 cancelled = task.cancelling() if task else 0
-                self._ear = ChannelListener(await _connected(settings), channel)
+                self._ear = ChannelListener(await _connect_client(settings), channel)
                 self._refuse_if_closed(self._ear)
                 _end_if_cancelled(task, cancelled)
             return self._ear
@@ -122,7 +122,7 @@ class _Links:
                     await link.wait_closed()
 
 
-async def _connected(settings: dict[str, Any]) -> Any:
+async def _connect_client(settings: dict[str, Any]) -> Any:
     given = dict(settings)
     connection = given.pop("connection_class", Connection)(**given)
     try:
@@ -209,9 +209,20 @@ class RedisPool:
         self._lock = threading.Lock()
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Loop] = WeakKeyDictionary()
 
+    def without_loop(self) -> BlockingPool:
+        """Return connections to the same nodes for callers without an event loop."""
+        return BlockingPool(self._settings, self._where, self._limit, self.timeout)
+
     @property
     def is_closed(self) -> bool:
         return self._is_closed
+
+    def limited_to(self, seconds: float) -> AbstractAsyncContextManager[object]:
+        """Limit how long the calls in an `async with` block may take."""
+        return asyncio.timeout(seconds)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
 
     async def talk(self, node: Node, commands: Sequence[Command]) -> list[Any]:
         """Send commands together, over one connection, and return a reply each.
@@ -221,34 +232,34 @@ class RedisPool:
         links = await self._links(node)
         if not fast_path.USE_PIPELINE:
             return await links.ask_driver(self._settings_of(node), commands)
-        link = links.idle()
+        link = links.get_idle()
         while link is not None and link.has_news():  # let the loop read it: probably the end
             await asyncio.sleep(0)
-            link = links.idle()
+            link = links.get_idle()
         if link is None:
-            link = await self._reached(links.one(self._settings_of(node)))
+            link = await self._reach(links.acquire(self._settings_of(node)))
         return await link.ask(commands)
 
-    async def ear(self, node: Node, channel: bytes) -> ChannelListener:
+    async def get_listener(self, node: Node, channel: bytes) -> ChannelListener:
         """Return the listener to a channel of a server."""
         links = await self._links(node)
-        return await self._reached(links.ear(self._settings_of(node), channel))
+        return await self._reach(links.get_listener(self._settings_of(node), channel))
 
     def _settings_of(self, node: Node) -> dict[str, Any]:
         return {**self._settings, "host": node[0], "port": node[1]}
 
-    async def _reached(self, connecting: Awaitable[L]) -> L:
+    async def _reach(self, connecting: Awaitable[L]) -> L:
         try:
             return await connecting
         except (RedisError, OSError) as error:
-            raise errors.not_reached(error, self._where) from error
+            raise errors.make_unreached_error(error, self._where) from error
 
     async def close(self) -> None:
         with self._lock:
             self._is_closed = True
             loops = list(self._loops.items())
             self._loops.clear()
-        here = asyncio.get_running_loop()
+        here = asyncio._get_running_loop()  # none, if a client without a loop closes both
         for loop, of_loop in loops:
             if of_loop.guard is None or loop.is_closed():
                 continue
@@ -256,7 +267,12 @@ class RedisPool:
                 await of_loop.guard.aclose()
             elif loop.is_running():
                 with suppress(RuntimeError):  # it ended just now, and disconnected
-                    await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(of_loop.guard.aclose(), loop))
+                    closing = asyncio.run_coroutine_threadsafe(of_loop.guard.aclose(), loop)
+                    if here is not None:
+                        await asyncio.wrap_future(closing)
+                    else:
+                        with suppress(TimeoutError):
+                            closing.result(_LET_GO_SECONDS)
 
     async def _links(self, node: Node) -> _Links:
         if self._is_closed:

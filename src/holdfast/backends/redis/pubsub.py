@@ -11,7 +11,7 @@ from typing import Any
 
 from redis.exceptions import InvalidResponse
 
-from holdfast.backends.redis.connection import NOT_YET, LostError, RedisConnection, packed
+from holdfast.backends.redis.connection import NOT_YET, LostError, RedisConnection, pack_commands
 
 LINGER_SECONDS = 5.0  # it stays open after the last waiter: a follower waits again and again
 
@@ -25,7 +25,7 @@ class ChannelListener(RedisConnection):
         self._is_news = False
         self._waiting: set[asyncio.Future[None]] = set()
         self._letting_go: asyncio.TimerHandle | None = None
-        self._transport.write(packed([("SSUBSCRIBE", channel)]))
+        self._transport.write(pack_commands([("SSUBSCRIBE", channel)]))
 
     async def wait_for_notify(self) -> None:
         """Return when a message came since the last time, and as soon as it listens.

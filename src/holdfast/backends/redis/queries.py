@@ -22,13 +22,13 @@ OVERHEAD = {"record": 350, "run": 200, "blob": 250, "row": 220}
 _HEX = frozenset("0123456789abcdef")
 
 
-class Reading:
+class StoreQueries:
     def __init__(self, calls: Calls, shards: int) -> None:
         self._calls = calls
         self.shards = shards
         self._shard_of: dict[int | bytes, int] = {}  # of logs and blobs, where they were seen last
 
-    async def everywhere(self, name: str, asked: Sequence[Any]) -> list[Any]:
+    async def call_everywhere(self, name: str, asked: Sequence[Any]) -> list[Any]:
         """Return the answer of each shard."""
         return await self._calls.read_all([ScriptCall(shard, script(name), asked) for shard in range(self.shards)])
 
@@ -77,8 +77,8 @@ class Reading:
         while limit is None or len(found) < limit:
             size = PAGE if limit is None else min(PAGE, limit - len(found))
             below = b"+inf" if before is None else b"(%d" % before
-            answers = await self.everywhere("session", [session, below, size])
-            page = sorted(self._shown(answers), key=lambda item: item.sequence, reverse=True)[:size]
+            answers = await self.call_everywhere("session", [session, below, size])
+            page = sorted(self._make_records(answers), key=lambda item: item.sequence, reverse=True)[:size]
             found += page
             if len(page) < size:
                 break
@@ -103,16 +103,16 @@ class Reading:
         return found[:limit]
 
     async def page_records(self, after: bytes | None, limit: int) -> list[Record]:
-        answers = await self.everywhere("page_records", [_above(after), limit])
-        return sorted(self._shown(answers), key=lambda record: record.id)[:limit]
+        answers = await self.call_everywhere("page_records", [_format_lower_bound(after), limit])
+        return sorted(self._make_records(answers), key=lambda record: record.id)[:limit]
 
     async def recent(self, before: int | None, limit: int) -> list[Change]:
-        answers = await self.everywhere("recent", [b"+inf" if before is None else b"(%d" % before, limit])
-        found = [Change(*layout.record_of(*one)) for answer in answers for one in answer]
+        answers = await self.call_everywhere("recent", [b"+inf" if before is None else b"(%d" % before, limit])
+        found = [Change(*layout.record_of(*item)) for answer in answers for item in answer]
         return sorted(found, key=lambda change: change.position, reverse=True)[:limit]
 
     @staticmethod
-    def _shown(answers: list[Any]) -> list[Record]:
+    def _make_records(answers: list[Any]) -> list[Record]:
         return [layout.record_of(*found)[1] for answer in answers for found in answer]
 
     # -- segments and blobs
@@ -174,7 +174,7 @@ class Reading:
 
     async def page_segments(self, after: tuple[int, int] | None, limit: int) -> list[SegmentInfo]:
         log, first = after or (0, -1)
-        answers = await self.everywhere("page_runs", [b"%d" % log, b"%d" % first, limit])
+        answers = await self.call_everywhere("page_runs", [b"%d" % log, b"%d" % first, limit])
         return sorted(SegmentInfo(int(found[0]), *found[1:]) for answer in answers for found in answer)[:limit]
 
     async def page_blobs(self, after: bytes | None, limit: int) -> list[BlobInfo]:
@@ -183,7 +183,7 @@ class Reading:
         Several shards have a blob if trees in them wrote it. The last bits of the time name the
         shard that it is from; a deletion by that time means the copy of that shard.
         """
-        answers = await self.everywhere("page_blobs", [_above(after), limit])
+        answers = await self.call_everywhere("page_blobs", [_format_lower_bound(after), limit])
         newest: dict[bytes, BlobInfo] = {}
         for answer in answers:
             for hash_, size, written in answer:
@@ -254,5 +254,5 @@ class Reading:
         )
 
 
-def _above(after: bytes | None) -> bytes:
+def _format_lower_bound(after: bytes | None) -> bytes:
     return b"-" if after is None else b"(" + after

@@ -22,10 +22,11 @@ from redis.exceptions import (
     TryAgainError,
 )
 
+from holdfast.backends.redis import connection, keys
 from holdfast.backends.redis import errors as failures
-from holdfast.backends.redis import keys
 from holdfast.backends.redis.msgpack import pack
 from holdfast.backends.redis.pool import Command, LostError, Node, RedisPool
+from holdfast.backends.redis.sync_connection import BlockingPool
 from holdfast.errors import StoreError
 
 
@@ -88,9 +89,9 @@ class Calls:
     """Calls scripts in the shards of one store."""
 
     def __init__(
-        self, connections: RedisPool, prefix: str, seeds: Sequence[Node], where: str, *, is_cluster: bool
+        self, connections: RedisPool | BlockingPool, prefix: str, seeds: Sequence[Node], where: str, *, is_cluster: bool
     ) -> None:
-        self._connections = connections
+        self.connections = connections
         self._prefix = prefix
         self._seeds = seeds
         self._where = where
@@ -99,6 +100,12 @@ class Calls:
         self.mark = b""  # of the store that was opened: scripts that write compare it (scripts/guard.lua)
         self._slots: dict[int, Node] = {}  # the node of each slot, as far as known
         self._met: dict[Node, None] = {}  # all known nodes of the cluster
+
+    def without_loop(self) -> Calls | None:
+        """Return calls from threads without an event loop; None on a cluster: its nodes work at once."""
+        if self._is_cluster or not connection.USE_PIPELINE or not isinstance(self.connections, RedisPool):
+            return None
+        return Calls(self.connections.without_loop(), self._prefix, self._seeds, self._where, is_cluster=False)
 
     @property
     def base(self) -> str:
@@ -112,13 +119,13 @@ class Calls:
 
     async def read_all(self, calls: Sequence[ScriptCall], durability: Durability | None = None) -> list[Any]:
         """Call several scripts as `read` does. With `durability`, replicas have what they wrote."""
-        until = time.monotonic() + self._connections.timeout
+        until = time.monotonic() + self.connections.timeout
         answers = await self.carry_out(calls, durability)
         lost = [at for at, answer in enumerate(answers) if isinstance(answer, (LostError, StoreError))]
         seconds = until - time.monotonic()
         if lost and seconds > 0:  # a server that was silent all the time is not asked again
             with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
+                async with self.connections.limited_to(seconds):
                     again = await self.carry_out([calls[at] for at in lost], durability)
                 for at, answer in zip(lost, again, strict=True):
                     answers[at] = answer
@@ -128,7 +135,7 @@ class Calls:
             if isinstance(answer, LostError):
                 raise StoreError(f"the store {self._where} does not answer: {answer}") from answer
             if isinstance(answer, ResponseError):
-                raise failures.not_read(answer, self._where) from answer
+                raise failures.make_read_error(answer, self._where) from answer
             if isinstance(answer, NotReplicatedError):
                 raise StoreError(
                     f"the store {self._where}: {answer.confirmed} of {answer.wanted} replicas answer in time. No "
@@ -163,7 +170,7 @@ class Calls:
                 for start in range(0, len(these), MOST_AT_ONCE):
                     part = these[start : start + MOST_AT_ONCE]
                     try:
-                        replies = await self._on_node(node, [calls[at] for at in part], durability)
+                        replies = await self._call_on_node(node, [calls[at] for at in part], durability)
                     except StoreError as error:  # could not be sent; answers of other nodes count
                         replies = [error] * len(part)
                     for at, reply in zip(part, replies, strict=True):
@@ -171,10 +178,10 @@ class Calls:
                         if isinstance(reply, NOT_HERE_NOW):
                             again.append(at)
 
-            if len(by_node) == 1:  # without a task in between
-                await on_node(*next(iter(by_node.items())))
-            else:
+            if len(by_node) > 1:
                 await asyncio.gather(*(on_node(node, these) for node, these in by_node.items()))
+            for node, these in by_node.items() if len(by_node) == 1 else ():  # without a task in between
+                await on_node(node, these)
             if again or any(isinstance(answer, LOOK_AGAIN) for answer in answers):
                 self._slots.clear()
             if not again:
@@ -187,14 +194,18 @@ class Calls:
                     )
                 break
             left = sorted(again)
-            await asyncio.sleep(min(0.01 * attempt, LONGEST_PAUSE))
+            await self.sleep(min(0.01 * attempt, LONGEST_PAUSE))
         return answers
+
+    async def sleep(self, seconds: float) -> None:
+        await self.connections.sleep(seconds)
 
     async def wait_for_notify(self) -> None:
         """Return when another client may have made a record visible; never, if we may not listen."""
+        assert isinstance(self.connections, RedisPool), "an event loop listens"
         while self._may_listen:
             node = await self._node_of(keys.FIRST_SHARD)
-            ear = await self._connections.ear(node, keys.base(self._prefix, keys.FIRST_SHARD) + b":news")
+            ear = await self.connections.get_listener(node, keys.base(self._prefix, keys.FIRST_SHARD) + b":news")
             try:
                 await ear.wait_for_notify()
             except LostError as error:
@@ -206,7 +217,7 @@ class Calls:
                 return
         await asyncio.get_running_loop().create_future()
 
-    async def _on_node(self, node: Node, calls: Sequence[ScriptCall], durability: Durability | None) -> list[Any]:
+    async def _call_on_node(self, node: Node, calls: Sequence[ScriptCall], durability: Durability | None) -> list[Any]:
         """Call scripts over one connection. A script that the server does not know is sent with its source."""
         commands = [self._command(call, with_source=False) for call in calls]
         replies = await self._talk(node, commands, durability)
@@ -223,11 +234,11 @@ class Calls:
 
     async def _talk(self, node: Node, commands: list[Command], durability: Durability | None) -> list[Any]:
         if durability is None or not durability.replicas:
-            return await self._connections.talk(node, commands)
+            return await self.connections.talk(node, commands)
         # WAIT covers the writes of its own connection, so it uses the same one; inside a script it would
         # not wait.
         wait: Command = ("WAIT", durability.replicas, durability.wait_ms)
-        *replies, confirmed = await self._connections.talk(node, [*commands, wait])
+        *replies, confirmed = await self.connections.talk(node, [*commands, wait])
         if isinstance(confirmed, int) and confirmed >= durability.replicas:
             return replies
         by = confirmed if isinstance(confirmed, int) else 0
@@ -265,9 +276,9 @@ class Calls:
         failures: list[Exception] = []
         for node in [*self._seeds, *self._met]:
             try:
-                info, slots = await self._connections.talk(node, [("CLUSTER", "INFO"), ("CLUSTER", "SLOTS")])
+                info, slots = await self.connections.talk(node, [("CLUSTER", "INFO"), ("CLUSTER", "SLOTS")])
             except StoreError as error:
-                if self._connections.is_closed:
+                if self.connections.is_closed:
                     raise
                 failures.append(error)
                 continue

@@ -7,7 +7,7 @@ import time
 from typing import NamedTuple
 
 from holdfast.backends.port import Finding
-from holdfast.backends.redis.queries import Reading
+from holdfast.backends.redis.queries import StoreQueries
 from holdfast.backends.redis.script_calls import Calls
 from holdfast.errors import StoreError
 
@@ -41,10 +41,10 @@ class ServerState(NamedTuple):
         return self.policy is not None and self.policy.startswith("allkeys")
 
 
-async def ask_servers(reading: Reading) -> list[ServerState]:
+async def ask_servers(reading: StoreQueries) -> list[ServerState]:
     """Return the state of each shard's node."""
     states = []
-    for policy, evicted, role, file in await reading.everywhere("server", []):
+    for policy, evicted, role, file in await reading.call_everywhere("server", []):
         states.append(
             ServerState(
                 None if policy is None else policy.decode(),
@@ -64,7 +64,7 @@ class EvictionWatch:
         self._next_look = 0.0
         self._is_told = False
 
-    async def check(self, reading: Reading) -> None:
+    async def check(self, reading: StoreQueries) -> None:
         """Raise `StoreError` if a server evicts keys when its memory is full.
 
         Where that can't be asked, a warning is logged once.
@@ -94,11 +94,11 @@ CANT_CHECK = (
 )
 
 
-async def examine(calls: Calls, reading: Reading) -> list[Finding]:
+async def examine(calls: Calls, reading: StoreQueries) -> list[Finding]:
     """Return the findings of `holdfast doctor`."""
     findings = [
-        _rights("rights to read", "reading", await _missing(calls, _READS)),
-        _rights("rights to save", "saving", await _missing(calls, _WRITES)),
+        _rights("rights to read", "reading", await _find_missing(calls, _READS)),
+        _rights("rights to save", "saving", await _find_missing(calls, _WRITES)),
     ]
     states = await ask_servers(reading)
     policies = sorted({state.policy or "" for state in states})
@@ -122,7 +122,7 @@ async def examine(calls: Calls, reading: Reading) -> list[Finding]:
     return findings
 
 
-async def _missing(calls: Calls, commands: tuple[tuple[str, ...], ...]) -> list[str]:
+async def _find_missing(calls: Calls, commands: tuple[tuple[str, ...], ...]) -> list[str]:
     asked = [[[word.replace("{}", calls.base) for word in command] for command in commands]]
     return sorted({name.decode() for name in await calls.read("rights", asked)})
 

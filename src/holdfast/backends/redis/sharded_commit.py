@@ -17,7 +17,6 @@ row of the store.
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Sequence
 from contextlib import suppress
@@ -30,7 +29,7 @@ from holdfast.backends.redis import keys
 from holdfast.backends.redis.change_positions import Note, Positions
 from holdfast.backends.redis.commit import ShardCommit
 from holdfast.backends.redis.pool import LostError
-from holdfast.backends.redis.queries import Reading
+from holdfast.backends.redis.queries import StoreQueries
 from holdfast.backends.redis.script_calls import Calls, Durability, ScriptCall, script
 from holdfast.errors import StoreError
 
@@ -64,7 +63,7 @@ class _Work:
 
 class ShardedCommits:
     def __init__(
-        self, calls: Calls, reading: Reading, positions: Positions, durability: Durability, location: str
+        self, calls: Calls, reading: StoreQueries, positions: Positions, durability: Durability, location: str
     ) -> None:
         self._calls = calls
         self._reading = reading
@@ -74,7 +73,7 @@ class ShardedCommits:
         self._shards = reading.shards
 
     async def commit_all(self, batch: Sequence[Commit]) -> list[BaseException | None]:
-        all_work = [await self._planned(commit) for commit in batch]
+        all_work = [await self._plan(commit) for commit in batch]
         work = [item for item in all_work if item.before is not None]
         parts = [ShardCommit(item.before, keys.FIRST_SHARD) for item in work if item.before is not None]
         for item, part, answer in zip(work, parts, await self._send(parts), strict=True):
@@ -97,7 +96,7 @@ class ShardedCommits:
 
     # -- the parts of a commit ---------------------------------------------------------------------------------------
 
-    async def _planned(self, commit: Commit) -> _Work:
+    async def _plan(self, commit: Commit) -> _Work:
         shard = keys.shard_of(commit.tree, self._shards)
         main = commit
         work = _Work(commit, shard, main)
@@ -114,7 +113,7 @@ class ShardedCommits:
                 work.after[keys.FIRST_SHARD] = Commit(STORE, rows=gone)
         if commit.delete_segments and commit.tree == STORE:
             main = replace(main, delete_segments=())
-            for of_shard, deletes in (await self._located(commit.delete_segments)).items():
+            for of_shard, deletes in (await self._locate(commit.delete_segments)).items():
                 work.after[of_shard] = replace(work.after.get(of_shard, Commit(STORE)), delete_segments=deletes)
         if commit.delete_blobs:
             main = replace(main, delete_blobs={})
@@ -126,9 +125,9 @@ class ShardedCommits:
         work.main = main
         return work
 
-    async def _located(self, deletes: Sequence[SegmentDelete]) -> dict[int, list[SegmentDelete]]:
+    async def _locate(self, deletes: Sequence[SegmentDelete]) -> dict[int, list[SegmentDelete]]:
         """Return the shards that have these logs."""
-        answers = await self._reading.everywhere("where", [[b"%d" % delete.log for delete in deletes]])
+        answers = await self._reading.call_everywhere("where", [[b"%d" % delete.log for delete in deletes]])
         found: dict[int, list[SegmentDelete]] = {}
         for shard, answer in enumerate(answers):
             for delete, is_here in zip(deletes, answer, strict=True):
@@ -163,7 +162,7 @@ class ShardedCommits:
             await self._answer(work)
         finally:
             lost = [item.note for item in new if item.note and isinstance(item.answer, (LostError, type(None)))]
-            await self._positions.decided([item.note for item in new if item.note and item.note not in lost])
+            await self._positions.close_notes([item.note for item in new if item.note and item.note not in lost])
             with suppress(StoreError):
                 await self._positions.refuse(lost)
         for item in work:
@@ -202,7 +201,7 @@ class ShardedCommits:
                 own = keys.shard_of(id_, self._shards)
                 if own != item.shard or every:
                     try:
-                        item.claims[id_] = await self._claimed(id_, own, item.shard)
+                        item.claims[id_] = await self._make_claim(id_, own, item.shard)
                     except (CommitConflict, StoreError) as reason:
                         item.end(reason)
                         break
@@ -212,7 +211,7 @@ class ShardedCommits:
         [answer] = await self._calls.read_all([ScriptCall(shard, script(name), asked)], self._durability)
         return answer
 
-    async def _claimed(self, id_: bytes, own: int, shard: int) -> int:
+    async def _make_claim(self, id_: bytes, own: int, shard: int) -> int:
         """Return the claim to write a record of that id in a shard; raise `CommitConflict` if it is taken."""
         instead: bytes | bool = False
         for attempt in range(ATTEMPTS):
@@ -226,7 +225,7 @@ class ShardedCommits:
                 [found] = await self._calls.read("records", [[id_]], int(noted))
                 if isinstance(found, list):
                     raise CommitConflict("record", id_)
-                await asyncio.sleep(random.random() * 0.005 * attempt)  # noqa: S311 - so that writers don't meet again
+                await self._calls.sleep(random.random() * 0.005 * attempt)  # noqa: S311 - writers part
             elif await self._note("bar", [id_, claim], int(noted)):
                 raise CommitConflict("record", id_)
             else:

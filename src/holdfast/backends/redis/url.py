@@ -54,9 +54,11 @@ def open_url(url: str, **options: Any) -> RedisBackend:
         try:
             options.setdefault(name, _IN_URL[name](value))
         except ValueError as error:
-            raise UsageError(f"{name}={value!r} in {_shown(url)!r} is no number") from error
+            raise UsageError(f"{name}={value!r} in {_hide_credentials(url)!r} is no number") from error
         except KeyError as error:
-            raise UsageError(f"{name}={value!r} in {_shown(url)!r} must be one of {', '.join(_YES_OR_NO)}") from error
+            raise UsageError(
+                f"{name}={value!r} in {_hide_credentials(url)!r} must be one of {', '.join(_YES_OR_NO)}"
+            ) from error
     return open_redis(plain + (question + urlencode(left) if left else ""), **options)
 
 
@@ -95,7 +97,9 @@ def open_redis(
     read_all()
     scheme, _, rest = url.partition("://")
     if scheme not in SCHEMES:
-        raise UsageError(f"{_shown(url)!r} is not a Redis store: the URL begins with {', '.join(SCHEMES)} and '://'")
+        raise UsageError(
+            f"{_hide_credentials(url)!r} is not a Redis store: the URL begins with {', '.join(SCHEMES)} and '://'"
+        )
     plain, is_cluster = SCHEMES[scheme]
     credentials, at, places = rest.rpartition("@")
     places, slash, path = places.partition("/")
@@ -104,15 +108,15 @@ def open_redis(
         settings: dict[str, Any] = dict(parse_url(f"{plain}://{credentials}{at}{first}{slash}{path}"))
         nodes: list[Node] = [_node(settings), *(_node(dict(parse_url(f"{plain}://{other}"))) for other in others)]
     except ValueError as error:
-        raise UsageError(f"{_shown(url)!r} is not a Redis store: {error}") from error
+        raise UsageError(f"{_hide_credentials(url)!r} is not a Redis store: {error}") from error
     if others and not is_cluster:
-        raise UsageError(f"{_shown(url)!r} names several servers: for a cluster write 'redis+cluster://'")
+        raise UsageError(f"{_hide_credentials(url)!r} names several servers: for a cluster write 'redis+cluster://'")
     with suppress(ImportError):  # older redis-py versions, which know theirs without a lookup
         from redis.driver_info import DriverInfo
 
         # Else each connection would look it up among the installed packages, on the event loop.
         settings.setdefault("driver_info", DriverInfo())
-    where = f"{_shown(url)}?prefix={prefix}"
+    where = f"{_hide_credentials(url)}?prefix={prefix}"
     connections = RedisPool(settings, where, max_connections, timeout)
     return RedisBackend(
         Calls(connections, prefix, nodes, where, is_cluster=is_cluster),
@@ -129,7 +133,7 @@ def _node(settings: dict[str, Any]) -> Node:
     return settings.get("host", "localhost"), settings.get("port", 6379)
 
 
-def _shown(url: str) -> str:
+def _hide_credentials(url: str) -> str:
     """Return the URL without name and password."""
     try:
         parts = urlsplit(url)

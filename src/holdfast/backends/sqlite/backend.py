@@ -98,11 +98,11 @@ class SqliteBackend:
         is_empty = self._files.make()
         with _registering:
             _backends.add(self)
-        with self._writing, self._translated("opened"):
+        with self._writing, self._translate_errors("opened"):
             with contextlib.suppress(HotJournalError):
-                self._connected("_writer")  # now, not in the first save
+                self._get_connection("_writer")  # now, not in the first save
             if is_empty:
-                self._connected_to_write()
+                self._get_writing_connection()
 
     @property
     def capabilities(self) -> Capabilities:
@@ -112,6 +112,7 @@ class SqliteBackend:
             location=str(self._path),
             directory=str(self._path.parent),
             timeout=self._timeout,
+            feeds=True,
         )
 
     # -- writing -----------------------------------------------------------------------------------------------------
@@ -137,7 +138,7 @@ class SqliteBackend:
 
     def _transaction(self, commits: Sequence[Commit]) -> list[BaseException | None]:
         """Return the outcome of each commit: a `StoreError` if its file is no longer at its path."""
-        connection = self._connected_to_write()
+        connection = self._get_writing_connection()
         try:
             outcomes = sqlite_commit.commit_group(connection, commits)
         except sqlite3.IntegrityError:
@@ -266,11 +267,16 @@ class SqliteBackend:
 
         return self._read(read)
 
-    def changes(self, after: int, limit: int) -> list[Change]:
+    def changes(self, after: int, limit: int, feed: bytes | None = None) -> list[Change]:
         def read(connection: sqlite3.Connection) -> list[Change]:
+            if feed is not None and schema.version_of(connection) < schema.FEEDS_SINCE:
+                return []
             # `n` is the key that the table is stored by: without news, this reads its last page only.
-            rows = connection.execute(
-                f"{record_queries.CHANGES} WHERE record.n > ? ORDER BY record.n LIMIT ?", (after, limit)
+            query, values = f"{record_queries.CHANGES} WHERE record.n > ? ORDER BY record.n LIMIT ?", (after, limit)
+            rows = (
+                connection.execute(query, values)
+                if feed is None
+                else connection.execute(record_queries.OF_FEED, (feed, *values))
             )
             typed = (check_types(row, (int, *RECORD_TYPES)) for row in rows)
             return [_change(row) for row in check_order(typed, FIRST, after)]
@@ -340,19 +346,19 @@ class SqliteBackend:
         self.rows([RowKey("", b"")])
         self.records([b""])
         self.segments([Span(0, 0, 0)])
-        with self._writing, self._translated("opened"):
+        with self._writing, self._translate_errors("opened"):
             self._limits["_writer"].begin()
             try:
-                connection = self._connected("_writer")
+                connection = self._get_connection("_writer")
             except HotJournalError:
                 return
             if schema.is_current(connection):  # else the first save upgrades it: until then nothing is changed
                 sqlite_commit.prepare(connection)
 
     def compact(self) -> None:
-        with self._writing, self._translated("compacted"):
+        with self._writing, self._translate_errors("compacted"):
             self._limits["_writer"].begin(writing=True)
-            connection = self._connected_to_write()
+            connection = self._get_writing_connection()
             free = connection.execute("PRAGMA freelist_count").fetchone()[0]
             if free:
                 connection.execute("VACUUM")
@@ -372,14 +378,14 @@ class SqliteBackend:
         for no writer. Nor does a signal handler that reads in the middle of a commit.
         """
         if self._is_shared() or self._writing.locked():
-            with self._reading, self._translated("read"):
+            with self._reading, self._translate_errors("read"):
                 try:
                     return self._ask(query, "_reader")
                 except BaseException:  # as below
                     self._discard("_reader")
                     raise
         # By `with`, and not by a non-blocking acquire: no signal comes between taking and releasing it.
-        with self._writing, self._translated("read"):
+        with self._writing, self._translate_errors("read"):
             try:
                 return self._ask(query, "_writer")
             except BaseException:
@@ -392,15 +398,15 @@ class SqliteBackend:
         limit = self._limits[role]
         limit.begin()
         try:
-            connection = self._connected(role)
+            connection = self._get_connection(role)
         except HotJournalError:
             with contextlib.closing(rolled_back_copy(self._real, limit.attach)) as copy:
                 return query(copy)
         self._files.check_sometimes()
         if self._version != schema.SCHEMA and self._version != schema.version_of(connection):
             self._discard(role)  # a writer has upgraded it
-            connection = self._connected(role)
-        if self._version == schema.SCHEMA:
+            connection = self._get_connection(role)
+        if self._version >= schema.READ_IN_PLACE:
             return query(connection)
         with contextlib.closing(schema.upgraded_copy(connection, limit.attach)) as copy:
             return query(copy)
@@ -412,7 +418,7 @@ class SqliteBackend:
             self._only_thread = me if self._only_thread == 0 else None
         return self._only_thread is None
 
-    def _connected(self, role: str, *, writing: bool = False) -> sqlite3.Connection:
+    def _get_connection(self, role: str, *, writing: bool = False) -> sqlite3.Connection:
         """Return the connection of a role; open one if there is none.
 
         Unless it is for writing, raise `HotJournalError` if that would change the file.
@@ -457,9 +463,9 @@ class SqliteBackend:
             self._close(connection)
         raise StoreError(f"the store {self._path} can't be opened: another program replaces the file again and again")
 
-    def _connected_to_write(self) -> sqlite3.Connection:
+    def _get_writing_connection(self) -> sqlite3.Connection:
         """Return the writer's connection, to a file that is set up for writing."""
-        connection = self._connected("_writer", writing=True)
+        connection = self._get_connection("_writer", writing=True)
         if not self._is_set_up:
             try:
                 schema.set_up(connection, self._timeout)
@@ -510,8 +516,8 @@ class SqliteBackend:
             if last is not None:
                 last.close()
 
-    def _translated(self, doing: str) -> _Translated:
-        return _Translated(self, doing)
+    def _translate_errors(self, doing: str) -> _ErrorTranslation:
+        return _ErrorTranslation(self, doing)
 
     def _translate(self, error: Exception, doing: str) -> Exception:
         return translate(error, self._path, doing, self._timeout)
@@ -560,7 +566,7 @@ def _change(row: tuple[Any, ...]) -> Change:
     return Change(position, Record(*columns))
 
 
-class _Translated:
+class _ErrorTranslation:
     """A `with` block that translates errors of sqlite3 into ours."""
 
     def __init__(self, backend: SqliteBackend, doing: str) -> None:

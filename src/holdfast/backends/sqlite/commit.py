@@ -22,7 +22,7 @@ from holdfast.backends.port import (
 )
 from holdfast.backends.sqlite import record_queries
 
-PUT_RUN = "INSERT INTO run VALUES (?, ?, ?)"
+PUT_SEGMENT = "INSERT INTO run VALUES (?, ?, ?)"
 PUT_BLOB = (
     "INSERT INTO blob (hash, written_at_us, data) VALUES (?, ?, ?) ON CONFLICT (hash) DO UPDATE SET data = "
     "excluded.data, "
@@ -31,7 +31,7 @@ PUT_BLOB = (
 )
 PUT_RECORD = (
     "INSERT INTO record (n, id, session, sequence, data, agent_id, framework, step_index, step_name, parent, "
-    "created_at_us, expires_at_us, handoff_target) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "created_at_us, expires_at_us, handoff_target, feed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 PUT_ROW = (
     "INSERT INTO row (space, key, tree, version, value) VALUES (?, ?, ?, ?, ?) "
@@ -48,7 +48,7 @@ def prepare(connection: sqlite3.Connection) -> None:
     last_record(connection)
     connection.execute(record_queries.IS_TAKEN, (b"", 0, 0)).fetchone()
     connection.execute(record_queries.BEGINNING_OF_ID, (b"", 0)).fetchone()
-    for statement in (PUT_RUN, PUT_RECORD, PUT_ROW):
+    for statement in (PUT_SEGMENT, PUT_RECORD, PUT_ROW):
         connection.executemany(statement, ())
 
 
@@ -166,7 +166,7 @@ def _write_run(connection: sqlite3.Connection, segment: SegmentWrite) -> None:
     k = segment.log * MAX_LOG_ELEMENTS + segment.first
     if segment.first < segment.tail:
         connection.execute("DELETE FROM run WHERE k >= ? AND k < ?", (k, k - segment.first + segment.tail))
-    connection.execute(PUT_RUN, (k, segment.length, segment.data))
+    connection.execute(PUT_SEGMENT, (k, segment.length, segment.data))
 
 
 def _check_record(connection: sqlite3.Connection, record: RecordWrite) -> int | None:
@@ -197,9 +197,9 @@ def _write_record(connection: sqlite3.Connection, record: RecordWrite, n: int, s
 
 def record_columns(record: RecordWrite, n: int, session: int) -> tuple[object, ...]:
     """Return the values of `PUT_RECORD`."""
-    id_, _, sequence, data, labels, expires_at_us, _, _ = record
+    id_, _, sequence, data, labels, expires_at_us, _, _, feed = record
     if labels is None:
-        return (n, id_, session, sequence, data, None, None, None, None, None, None, expires_at_us, None)
+        return (n, id_, session, sequence, data, None, None, None, None, None, None, expires_at_us, None, feed)
     agent_id, framework, step_index, step_name, parent, created_at_us, target = labels
     if not agent_id.isascii():
         agent_id = _label(agent_id)
@@ -209,7 +209,7 @@ def record_columns(record: RecordWrite, n: int, session: int) -> tuple[object, .
         target = _label(target)
     return (
         n, id_, session, sequence, data, agent_id, framework, step_index, step_name, parent, created_at_us,
-        expires_at_us, target,
+        expires_at_us, target, feed,
     )  # fmt: skip
 
 
@@ -243,4 +243,4 @@ def _delete_run(connection: sqlite3.Connection, delete: SegmentDelete) -> None:
     deleted = connection.execute("DELETE FROM run WHERE k = ? AND length = ?", (base + delete.first, delete.length))
     if deleted.rowcount:
         for first, length, data in delete.pieces:
-            connection.execute(PUT_RUN, (base + first, length, data))
+            connection.execute(PUT_SEGMENT, (base + first, length, data))

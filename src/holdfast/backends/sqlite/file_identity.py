@@ -81,7 +81,7 @@ class StoreFiles:
         self._refuse_super_journal(f"{self._real}-journal")
         found = _identity(self._name)
         if found is None or (self._identity is not None and found != self._identity):
-            raise self._moved(found)
+            raise self._make_moved_error(found)
         if 0 < self.path.stat().st_size < SMALLEST_FILE:
             # SQLite would treat it as empty, and a new store would overwrite the rest of another.
             raise CorruptError(
@@ -106,7 +106,7 @@ class StoreFiles:
         """Remember the WAL files of a connection: they stay until the last connection is closed."""
         wal, shm = _identity(self._wal_name), _identity(f"{self._real}-shm")
         if self._wal not in (None, wal):
-            raise self._moved_beside("-wal")
+            raise self._make_moved_beside_error("-wal")
         self._wal, self._shm = wal, shm
 
     def forget_wal(self) -> None:
@@ -161,7 +161,7 @@ class StoreFiles:
         except OSError:
             pass
         found = _identity(self._name)
-        raise self._moved(found) if found != self._identity else self._moved_beside("-wal")
+        raise self._make_moved_error(found) if found != self._identity else self._make_moved_beside_error("-wal")
 
     def check_sometimes(self) -> None:
         """Check all files for a reader, but only if that was not done for a while."""
@@ -173,9 +173,9 @@ class StoreFiles:
         self._looked_at = now
         self.check()
         if self._shm is not None and _identity(f"{self._real}-shm") != self._shm:
-            raise self._moved_beside("-shm")
+            raise self._make_moved_beside_error("-shm")
 
-    def _moved(self, found: Identity | None) -> StoreError:
+    def _make_moved_error(self, found: Identity | None) -> StoreError:
         if found is None:
             what = "is gone: it was deleted, renamed or moved while this client had it open"
             then = (
@@ -190,7 +190,7 @@ class StoreFiles:
         )
         return StoreError(self._gone)
 
-    def _moved_beside(self, suffix: str) -> StoreError:
+    def _make_moved_beside_error(self, suffix: str) -> StoreError:
         self._gone = (
             f"the file {self._real}{suffix} was deleted or replaced while this client had the store {self.path} open: "
             "what is saved "

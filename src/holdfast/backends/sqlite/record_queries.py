@@ -30,6 +30,11 @@ BY_ID = (
 CHANGES = (
     "SELECT record.n, record.id, session.id, sequence, data FROM record JOIN session ON session.n = record.session"
 )
+OF_FEED = (
+    "SELECT record.n, record.id, session.id, record.sequence, record.data FROM record AS entry "
+    "LEFT JOIN record ON record.n = entry.n AND +record.feed = entry.feed "
+    "LEFT JOIN session ON session.n = record.session WHERE entry.feed = ?1 AND entry.n > ?2 ORDER BY entry.n LIMIT ?3"
+)
 # ?1: from which byte on, ?2: these bytes, ?3: all the digits. Four bytes or more are found through an index.
 IDS_BY_SHORT_ENDING = "SELECT id FROM record WHERE substr(id, ?1) = ?2 AND lower(hex(id)) LIKE '%' || ?3 LIMIT ?4"
 IDS_BY_ENDING = IDS_BY_SHORT_ENDING.replace("WHERE", "WHERE substr(id, 13) = substr(?2, -4) AND")

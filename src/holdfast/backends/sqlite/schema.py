@@ -12,7 +12,10 @@ from holdfast.backends.sqlite import schema_objects
 from holdfast.errors import NewerVersionError, UsageError
 
 APPLICATION_ID = 0x686F6C64  # "hold"
-SCHEMA = 5
+SCHEMA = 6
+READ_IN_PLACE = 5
+"""The oldest schema that is read without a copy: what it lacks is only `FEEDS_SINCE`."""
+FEEDS_SINCE = 6
 
 
 def prepare(connection: sqlite3.Connection, path: Path, timeout: float) -> None:
@@ -61,7 +64,7 @@ def _configure(connection: sqlite3.Connection) -> None:
 
 def _refuse_other_program(path: Path, version: int, owner: int, objects: list[schema_objects.SchemaObject]) -> None:
     """Raise `UsageError` unless the database is empty, and of no other program."""
-    tables = sorted(one.name for one in objects if one.type == "table")
+    tables = sorted(object_.name for object_ in objects if object_.type == "table")
     if objects:
         named = f" (its tables: {', '.join(tables[:6])}{', …' if len(tables) > 6 else ''})" if tables else ""
         raise UsageError(

@@ -30,6 +30,7 @@ DIGESTS = {
     3: "2acf3f979dd7cce689f7d8da43ebedd85b7e8c1c88ad77264da6911eb14e2c28",
     4: "8907a0009fad158a132b99def5a32cf4c3077527d00cecdf4274cfd83db55099",
     5: "0e7426f724fe6ce36371a7ea645ca30b4204dac54a815b2bb6c0edfe7893f2df",
+    6: "535cec8a98d5a72fff47e3bea35ee4744e67d83f2b1f781716bdec6dcb9e8168",
 }
 RESTORE = "Don't use a file from a source that you don't trust; restore a backup of your own. Nothing was changed"
 # Indexes of columns, or made by SQLite itself: VACUUM would compute any expression.
@@ -56,59 +57,61 @@ def read_objects(connection: sqlite3.Connection, path: Path) -> list[SchemaObjec
     """Return the objects of a file; raise `CorruptError` for too many, or for tables that share pages."""
     rows = connection.execute(_SCHEMA_QUERY).fetchall()
     if len(rows) > MOST_OBJECTS:
-        raise CorruptError(f"{_refused(path)}: it has more than {MOST_OBJECTS} tables, indexes, views and triggers")
+        raise CorruptError(
+            f"{_describe_refusal(path)}: it has more than {MOST_OBJECTS} tables, indexes, views and triggers"
+        )
     if not all(type(value) is str for row in rows for value in row[:3]):
-        raise CorruptError(f"{_refused(path)}: the list of its tables has rows of wrong types")
+        raise CorruptError(f"{_describe_refusal(path)}: the list of its tables has rows of wrong types")
     roots = [row[4] for row in rows if row[4]]
     if len(set(roots)) != len(roots):
-        raise CorruptError(f"{_refused(path)}: two of its tables or indexes are stored in one place")
-    return [SchemaObject(kind, name, table, _normalized(sql)) for kind, name, table, sql, _ in rows]
+        raise CorruptError(f"{_describe_refusal(path)}: two of its tables or indexes are stored in one place")
+    return [SchemaObject(kind, name, table, _normalize_sql(sql)) for kind, name, table, sql, _ in rows]
 
 
 def check_objects(found: list[SchemaObject], version: int, path: Path) -> None:
     """Raise `CorruptError` unless the objects are those of a schema version, plus harmless tables."""
     if digest_of(found) == DIGESTS.get(version):
         return
-    ours = {one.name: one for one in expected_objects(version)}
-    there = {one.name: one for one in found}
-    missing = [one for one in ours.values() if one.name not in there]
+    ours = {object_.name: object_ for object_ in expected_objects(version)}
+    by_name = {object_.name: object_ for object_ in found}
+    missing = [object_ for object_ in ours.values() if object_.name not in by_name]
     if len(missing) == len(ours):
         raise CorruptError(
-            f"{_refused(path)}: it says that it is one of schema {version}, and has none of its tables. Restore a "
-            "backup, or give holdfast a path where there is no file"
+            f"{_describe_refusal(path)}: it says that it is one of schema {version}, and has none of its tables. "
+            "Restore a backup, or give holdfast a path where there is no file"
         )
-    for one in found:
-        expected = ours.get(one.name)
+    for object_ in found:
+        expected = ours.get(object_.name)
         if expected is None:
-            _check_foreign(one, there, ours.keys(), path)
-        elif expected != one:
-            what = f"is a {one.type}" if one.type != expected.type else "is defined differently"
+            _check_foreign(object_, by_name, ours.keys(), path)
+        elif expected != object_:
+            what = f"is a {object_.type}" if object_.type != expected.type else "is defined differently"
             raise CorruptError(
-                f"{_refused(path)}: {one.name!r} {what}, where schema {version} has {expected}. {RESTORE}"
+                f"{_describe_refusal(path)}: {object_.name!r} {what}, where schema {version} has {expected}. {RESTORE}"
             )
     if missing:
-        names = ", ".join(str(one) for one in missing)
-        raise CorruptError(f"{_refused(path)}: these are missing: {names}. {RESTORE}")
+        names = ", ".join(str(object_) for object_ in missing)
+        raise CorruptError(f"{_describe_refusal(path)}: these are missing: {names}. {RESTORE}")
 
 
-def _check_foreign(one: SchemaObject, there: dict[str, SchemaObject], ours: Iterable[str], path: Path) -> None:
+def _check_foreign(one: SchemaObject, by_name: dict[str, SchemaObject], ours: Iterable[str], path: Path) -> None:
     """Raise `CorruptError` if a foreign object could run something, or change holdfast's data."""
     if one.type == "table" and one.sql is not None and one.sql.upper().startswith("CREATE TABLE "):
         return
-    if one.type == "index" and one.table not in ours and one.table in there and _PLAIN_INDEX.fullmatch(one.sql or ""):
+    if one.type == "index" and one.table not in ours and one.table in by_name and _PLAIN_INDEX.fullmatch(one.sql or ""):
         return
     kind = "virtual table" if one.type == "table" else one.type
     on = "" if one.table == one.name else f" on {one.table!r:.80}"
     raise CorruptError(
-        f"{_refused(path)}: it has the {kind} {one.name!r:.80}{on}, which holdfast did not make, and which SQLite "
-        "would run. If you "
+        f"{_describe_refusal(path)}: it has the {kind} {one.name!r:.80}{on}, which holdfast did not make, and which "
+        "SQLite would run. If you "
         f'made it, remove it: sqlite3 FILE "DROP {one.type.upper()} ..."; else don\'t use the file. Nothing was changed'
     )
 
 
 def digest_of(objects: Iterable[SchemaObject]) -> str:
     """Return a digest of objects in the order of their names."""
-    return hashlib.sha256(repr([tuple(one) for one in objects]).encode("utf-8", "replace")).hexdigest()
+    return hashlib.sha256(repr([tuple(object_) for object_ in objects]).encode("utf-8", "replace")).hexdigest()
 
 
 @cache
@@ -138,9 +141,9 @@ def migration(number: int) -> list[str]:
     return statements
 
 
-def _normalized(sql: object) -> str | None:
+def _normalize_sql(sql: object) -> str | None:
     return " ".join(sql.split()) if isinstance(sql, str) else None
 
 
-def _refused(path: Path) -> str:
+def _describe_refusal(path: Path) -> str:
     return f"the file {path} is not a store as holdfast makes it"

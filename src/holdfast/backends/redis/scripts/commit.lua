@@ -135,6 +135,12 @@ end
 
 local function check_records(records, delete_records, numbers, has_position)
   check_kind("zset", ORDER)
+  for _, record in ipairs(records) do
+    if record[8] then
+      check_kind("hash", FEEDS)
+      check_kind("zset", FEED .. record[8])
+    end
+  end
   check_kind("zset", DUE)
   if not has_position then
     check_kind("counter", LAST)
@@ -215,7 +221,7 @@ local is_news = false
 
 local function put_records(records, numbers, position)
   for _, record in ipairs(records) do
-    local id, session, sequence, data, replaces, spans, due = unpack(record)
+    local id, session, sequence, data, replaces, spans, due, feed = unpack(record, 1, 8)
     if due then
       call("ZADD", DUE, due, id)
     elseif replaces then
@@ -237,6 +243,10 @@ local function put_records(records, numbers, position)
       call("HSET", RECORDS, id, number .. ":" .. digits(sequence) .. ":" .. digits(here) .. spans .. ":" .. data)
       call("ZADD", IDS, 0, id)
       call("ZADD", ORDER, here, id)
+      if feed then
+        call("ZADD", FEED .. feed, here, id)
+        call("HSET", FEEDS, id, feed)
+      end
       is_news = true
     end
   end
@@ -255,6 +265,7 @@ local function put_rows(rows, versions)
         call("ZADD", OF_TREE .. space, 0, of_tree)
       end
       call("HSET", ROWS .. space, place, digits(version + 1) .. ":" .. value)
+      is_news = is_news or string.byte(of_tree) == 0 -- a row of the whole store, such as a hint for workers
     elseif version > 0 then
       call("HDEL", ROWS .. space, place)
       call("ZREM", PLACES .. space, place)
@@ -273,6 +284,11 @@ local function delete_record(id, data)
   call("ZREM", IDS, id)
   call("ZREM", ORDER, id)
   call("ZREM", DUE, id)
+  local feed = call("HGET", FEEDS, id)
+  if feed then
+    call("ZREM", FEED .. feed, id)
+    call("HDEL", FEEDS, id)
+  end
   call("ZREM", SESSION .. number, id)
   if call("EXISTS", SESSION .. number) == 0 then
     local session = call("HGET", NAMES, number)
