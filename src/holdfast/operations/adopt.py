@@ -13,7 +13,7 @@ from holdfast.operations import lease as leasing
 from holdfast.operations import lookup
 from holdfast.operations import operation_log as log
 from holdfast.operations.context import StoreContext
-from holdfast.operations.fork import MAX_ATTEMPTS, _same
+from holdfast.operations.fork import MAX_ATTEMPTS, _copy_fields
 from holdfast.operations.new_checkpoint import build_commit
 
 
@@ -24,31 +24,31 @@ async def adopt(
 
     The previous head of the session stays as a branch.
     """
-    line = await lookup.load_tip(ctx, rows.session_key(fork_session))
-    if line.tip is None:
+    tip = await lookup.load_tip(ctx, rows.session_key(fork_session))
+    if tip.checkpoint is None:
         raise CheckpointNotFoundError(
             f"there is no session {fork_session!r:.200}. `sessions` lists those that are there"
         )
-    fork = line.tip
+    fork = tip.checkpoint
     parent = session_id if session_id is not None else await parent_session(ctx, fork_session, fork)
     if parent == fork_session:
         raise UsageError(
-            f"session {parent!r:.60} can't adopt itself: name the fork, and the session that goes on with it"
+            f"session {parent!r:.60} can't adopt itself: name the fork, and the session that continues with it"
         )
     session = rows.session_key(parent)
     adopted = ctx.codec.decode(fork.header["meta"]) if "meta" in fork.header else {}
     adopted = {**adopted, "adopted_from": ids.to_text(fork.id), "adopted_session": fork_session}
-    fields = _same(fork) | {"session": parent, "name": "adopted", "meta": ctx.codec.encode(adopted, "metadata")}
+    fields = _copy_fields(fork) | {"session": parent, "name": "adopted", "meta": ctx.codec.encode(adopted, "metadata")}
     for _ in range(MAX_ATTEMPTS):
-        line = await lookup.load_tip(ctx, session)
-        if line.tree is not None and line.tree != fork.tree:
+        tip = await lookup.load_tip(ctx, session)
+        if tip.tree is not None and tip.tree != fork.tree:
             raise UsageError(
                 f"session {parent!r:.60} is no relative of {fork_session!r:.60}: only a fork of it, or of one that it "
                 "was forked from, can be adopted"
             )
-        leasing.refuse(ctx, parent, line.head, None)
-        commit, stored, _ = build_commit(ctx, line, fork, fields, fork.manifest())
-        moved = [LoggedChange(operation_log.HEAD, session, line.head.checkpoint, stored.id)]
+        leasing.refuse(ctx, parent, tip.head, None)
+        commit, stored, _ = build_commit(ctx, tip, fork, fields, fork.manifest())
+        moved = [LoggedChange(operation_log.HEAD, session, tip.head.checkpoint, stored.id)]
         commit.rows = [*commit.rows, *log.writes(ctx, origin, stored.tree, "adopt", moved, parent)]
         ctx.memory.drop(session)
         try:

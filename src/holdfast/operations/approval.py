@@ -14,6 +14,7 @@ from datetime import datetime
 from itertools import count
 from typing import Any
 
+from holdfast import telemetry
 from holdfast.backends.port import Commit, CommitConflict, Row, RowKey, RowWrite
 from holdfast.errors import (
     ApprovalError,
@@ -29,8 +30,9 @@ from holdfast.format.rows import head
 from holdfast.format.rows.approval import ApprovalRequest, ApprovalRow
 from holdfast.model import ids
 from holdfast.model.approval import Answer, Approval, ApprovalStatus, Call, Decision
-from holdfast.operations import lookup
+from holdfast.operations import due, lookup
 from holdfast.operations.context import StoreContext
+from holdfast.operations.gc_rows import gc_rows
 from holdfast.operations.tombstones import TombstoneReader
 from holdfast.operations.wait import NotedWait
 
@@ -43,7 +45,7 @@ _log = logging.getLogger("holdfast")
 # -- request -----------------------------------------------------------------------------------------------------------
 
 
-async def request(ctx: StoreContext, asked: ApprovalRequest) -> ApprovalRow:
+async def request(ctx: StoreContext, terms: ApprovalRequest) -> ApprovalRow:
     """Request approval of that call on that occasion, or return the existing one.
 
     A pending or granted one is found again; so is a rejection, if the occasion has a key of its own
@@ -51,42 +53,42 @@ async def request(ctx: StoreContext, asked: ApprovalRequest) -> ApprovalRow:
     longer counts. If the same occasion requests another call now, the approval of the earlier one
     is void.
     """
-    session = head.session_key(asked.session_id)
-    line = await lookup.revalidated_tip(ctx, session)
-    if line.tree is None:
+    session = head.session_key(terms.session_id)
+    tip = await lookup.revalidated_tip(ctx, session)
+    if tip.tree is None:
         raise CheckpointNotFoundError(
-            f"there is no session {asked.session_id!r:.200} that could ask: save to it first, or take its `lease`"
+            f"there is no session {terms.session_id!r:.200} that could ask: save to it first, or take its `lease`"
         )
-    tree, here = line.tree, line.tip.id if line.tip else None
-    call = asked.call
+    tree, here = tip.tree, tip.checkpoint.id if tip.checkpoint else None
+    call = terms.call
     digest = entries.call_digest(ctx.codec, call.tool, call.identity, call.arguments, call.schema)
     for _ in range(MAX_ATTEMPTS):
-        also: list[RowWrite] = []
-        async for id_, held in _of_occasion(ctx, tree, asked, digest):
+        extra_rows: list[RowWrite] = []
+        async for id_, held in _scan_occasion(ctx, tree, terms, digest):
             if held is None:
-                write = entries.asked(ctx.codec, tree, id_, asked, here, digest, ctx.now_us())
+                write = entries.write_request(ctx.codec, tree, id_, terms, here, digest, ctx.now_us())
                 with suppress(CommitConflict):  # another caller has made the request, or has decided
-                    await ctx.backend.commit(Commit(tree=tree, rows=[write, *also]))
+                    await ctx.backend.commit(Commit(tree=tree, rows=[write, *extra_rows]))
                 break  # read again
             approval = held.approval
-            is_same = approval.digest == digest or (asked.by_identity and approval.call.schema == call.schema)
+            is_same = approval.digest == digest or (terms.by_identity and approval.call.schema == call.schema)
             if is_same and approval.status in (*entries.OPEN, ApprovalStatus.REJECTED):
                 is_here = approval.checkpoint_id == (here and ids.to_text(here))
-                is_occasion = bool(asked.request_key) or approval.status is not ApprovalStatus.REJECTED
+                is_occasion = bool(terms.request_key) or approval.status is not ApprovalStatus.REJECTED
                 if is_here or (is_occasion and await _is_on_path(ctx, held, here)):
                     return held
             if approval.status in entries.OPEN:
-                also = entries.voided(ctx.codec, held, ctx.now_us())
-    raise ConflictError(f"session {asked.session_id!r:.60} asks for {call.tool!r:.60} too often at once: try again")
+                extra_rows = entries.write_void(ctx.codec, held, ctx.now_us())
+    raise ConflictError(f"session {terms.session_id!r:.60} asks for {call.tool!r:.60} too often at once: try again")
 
 
-async def _of_occasion(
-    ctx: StoreContext, tree: bytes, asked: ApprovalRequest, digest: bytes
+async def _scan_occasion(
+    ctx: StoreContext, tree: bytes, terms: ApprovalRequest, digest: bytes
 ) -> AsyncIterator[tuple[bytes, ApprovalRow | None]]:
     """Yield all requests of that occasion, the first one first; and the next id, which is free."""
     for start in count(0, PAGE):
         numbers = range(start, start + PAGE)
-        page = [entries.id_of(tree, asked.session_id, asked.request_key or digest, number) for number in numbers]
+        page = [entries.id_of(tree, terms.session_id, terms.request_key or digest, number) for number in numbers]
         keys = [entries.key(tree, id_, part) for id_ in page for part in (entries.WAITING, entries.DONE)]
         found = list(zip(keys, await ctx.backend.rows(keys), strict=True))
         for id_, *both in zip(page, found[::2], found[1::2], strict=True):
@@ -113,7 +115,7 @@ async def wait(
         seen = backend.committed  # before reading: any later commit ends the wait
         now = await read(ctx, held.tree, held.id)
         if now is None:
-            raise _not_found(held.approval.approval_id)
+            raise _make_not_found_error(held.approval.approval_id)
         if not now.approval.is_pending:
             await noted.end()
             return now
@@ -135,30 +137,31 @@ async def find(ctx: StoreContext, id_: bytes) -> ApprovalRow:
     for part in (entries.WAITING, entries.DONE):  # in this order: a row only moves from the first to the second
         for key, row in await ctx.backend.scan(entries.APPROVAL, prefix=part + id_, limit=1):
             return entries.unpack(ctx.codec, key, row, ctx.now_us())
-    raise _not_found(ids.to_text(id_))
+    raise _make_not_found_error(ids.to_text(id_))
 
 
-async def listed(ctx: StoreContext, session_id: str | None = None, *, pending: bool = True) -> list[Approval]:
+async def list_approvals(ctx: StoreContext, session_id: str | None = None, *, pending: bool = True) -> list[Approval]:
     """Return the pending approvals of all sessions or of one, oldest first; all with `pending=False`."""
     tree = None
     if session_id is not None:
         tree = await lookup.find_tree(ctx, head.session_key(session_id))
         if tree is None:
             return []
-    found = [held.approval for held in await _all(ctx, tree, entries.WAITING if pending else b"")]
+    found = [held.approval for held in await _load_all(ctx, tree, entries.WAITING if pending else b"")]
     return sorted(
         (
-            one
-            for one in found
-            if (session_id is None or one.session_id == session_id) and (one.is_pending or not pending)
+            approval
+            for approval in found
+            if (session_id is None or approval.session_id == session_id) and (approval.is_pending or not pending)
         ),
-        key=lambda one: (one.requested_at, one.approval_id),
+        key=lambda approval: (approval.requested_at, approval.approval_id),
     )
 
 
 # -- decision ----------------------------------------------------------------------------------------------------------
 
 
+@telemetry.trace_operation(telemetry.DECIDE)
 async def decide(
     ctx: StoreContext,
     id_: bytes,
@@ -180,7 +183,7 @@ async def decide(
         if made is not None:
             if (made.answer, made.by, made.note, made.arguments) == (answer, by, note, arguments):
                 return approval
-            raise ConflictError(f"{_decided(approval)}. A decision is final; ask again for another one")
+            raise ConflictError(f"{_describe_decision(approval)}. A decision is final; ask again for another one")
         if not approval.is_pending:
             raise _refusal(approval)
         decision = Decision(answer=answer, by=by, at=entries.moment(ctx.now_us()), note=note, arguments=arguments)
@@ -188,8 +191,12 @@ async def decide(
         if arguments is not None:
             call = approval.call
             may_run = entries.call_digest(codec, call.tool, identity_with(call, arguments), arguments, call.schema)
+        rows = [
+            *entries.write_decision(codec, held, decision, may_run),
+            *await due.hint(ctx, held.tree, approval.session_id),
+        ]
         try:
-            await ctx.backend.commit(Commit(tree=held.tree, rows=entries.decided(codec, held, decision, may_run)))
+            await ctx.backend.commit(Commit(tree=held.tree, rows=rows))
         except CommitConflict:
             continue  # another decision was first: report that one
         return (await find(ctx, id_)).approval
@@ -227,14 +234,14 @@ async def use(ctx: StoreContext, held: ApprovalRow, *, session_id: str, digest: 
             "identity and all arguments must be those that were approved. Ask for this call",
             approval.approval_id,
         )
-    line = await lookup.revalidated_tip(ctx, head.session_key(session_id))
-    if not await _is_on_path(ctx, held, line.tip.id if line.tip else None):
+    tip = await lookup.revalidated_tip(ctx, head.session_key(session_id))
+    if not await _is_on_path(ctx, held, tip.checkpoint.id if tip.checkpoint else None):
         raise ApprovalError(
             f"approval {approval.short_id} was asked for at checkpoint {approval.checkpoint_id}, which session "
             f"{session_id!r:.60} has left since: what was approved there is not approved here. Ask again",
             approval.approval_id,
         )
-    return entries.used(ctx.codec, held, by, ctx.now_us())
+    return entries.write_use(ctx.codec, held, by, ctx.now_us())
 
 
 async def use_alone(ctx: StoreContext, id_: bytes, call: Call, *, session_id: str, by: str) -> Approval:
@@ -251,7 +258,7 @@ async def use_alone(ctx: StoreContext, id_: bytes, call: Call, *, session_id: st
     raise ConflictError(f"approval {ids.to_text(id_)} is being used by too many at once: try again")
 
 
-def granted(approval: Approval) -> Approval:
+def check_granted(approval: Approval) -> Approval:
     """Return the approval if its call may be carried out now; else raise an error that says why not."""
     if approval.is_granted:
         return approval
@@ -270,27 +277,27 @@ async def void_after(
     """
     voided: list[Approval] = []
     writes: list[RowWrite] = []
-    for held in await _all(ctx, tree, b""):
+    for held in await _load_all(ctx, tree, b""):
         approval = held.approval
         if approval.session_id == session_id and approval.status in entries.OPEN:
             if await _is_on_path(ctx, held, to):
                 continue
             voided.append(approval)
-            writes += entries.voided(ctx.codec, held, ctx.now_us())
+            writes += entries.write_void(ctx.codec, held, ctx.now_us())
     return voided, writes
 
 
 async def withdraw(ctx: StoreContext, held: ApprovalRow) -> None:
     """Void an open approval, unless another caller has used or voided it by now."""
     try:
-        await ctx.backend.commit(Commit(tree=held.tree, rows=entries.voided(ctx.codec, held, ctx.now_us())))
+        await ctx.backend.commit(Commit(tree=held.tree, rows=entries.write_void(ctx.codec, held, ctx.now_us())))
     except CommitConflict:
         return
 
 
 async def withdraw_all(ctx: StoreContext, tree: bytes, session_id: str) -> int:
     """Void the open approvals of a session that is over, and return their number."""
-    found = [held for held in await _all(ctx, tree, b"") if held.approval.session_id == session_id]
+    found = [held for held in await _load_all(ctx, tree, b"") if held.approval.session_id == session_id]
     still_open = [held for held in found if held.approval.status in entries.OPEN]
     for held in still_open:
         await withdraw(ctx, held)
@@ -299,19 +306,7 @@ async def withdraw_all(ctx: StoreContext, tree: bytes, session_id: str) -> int:
 
 async def gc_approvals(ctx: StoreContext) -> None:
     """Remove the approvals of trees that were collected. Part of `gc`."""
-    alive: set[bytes] = set()
-    after: bytes | None = None
-    while page := await ctx.backend.scan(entries.APPROVAL, after=after, limit=PAGE):
-        for key, row in page:
-            # The head is read after the approval: a session that makes a request has a head before.
-            if key.tree not in alive and await ctx.backend.scan(head.HEAD, tree=key.tree, limit=1):
-                alive.add(key.tree)
-            if key.tree not in alive:
-                try:
-                    await ctx.backend.commit(Commit(tree=key.tree, rows=[RowWrite(key, None, row.version)]))
-                except CommitConflict:
-                    continue
-        after = page[-1][0].key
+    await gc_rows(ctx, entries.APPROVAL)
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------
@@ -326,7 +321,7 @@ async def read(ctx: StoreContext, tree: bytes, id_: bytes) -> ApprovalRow | None
     return None
 
 
-async def _all(ctx: StoreContext, tree: bytes | None, prefix: bytes) -> list[ApprovalRow]:
+async def _load_all(ctx: StoreContext, tree: bytes | None, prefix: bytes) -> list[ApprovalRow]:
     found: list[ApprovalRow] = []
     page: list[tuple[RowKey, Row]]
     after: bytes | None = None
@@ -347,10 +342,10 @@ async def _is_on_path(ctx: StoreContext, held: ApprovalRow, tip: bytes | None) -
     anchor = ids.from_text(held.approval.checkpoint_id)
     if tip == anchor:
         return True
-    graveyard = TombstoneReader(ctx)
-    first = await lookup.find_record(ctx, anchor, held.tree, graveyard)
+    tombstone_reader = TombstoneReader(ctx)
+    first = await lookup.find_record(ctx, anchor, held.tree, tombstone_reader)
     while tip is not None and first is not None:
-        stored = await lookup.find_record(ctx, tip, held.tree, graveyard)
+        stored = await lookup.find_record(ctx, tip, held.tree, tombstone_reader)
         if stored is None or (stored.session == first.session and stored.sequence <= first.sequence):
             return stored is not None and stored.id == anchor
         tip = stored.parent
@@ -360,7 +355,7 @@ async def _is_on_path(ctx: StoreContext, held: ApprovalRow, tip: bytes | None) -
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 
-def _not_found(approval_id: str) -> CheckpointNotFoundError:
+def _make_not_found_error(approval_id: str) -> CheckpointNotFoundError:
     return CheckpointNotFoundError(
         f"there is no approval {approval_id}: it was never asked for here, or its session was collected. "
         "`approvals(pending=False)`, or `holdfast approvals --all`, lists those that are there"
@@ -368,16 +363,16 @@ def _not_found(approval_id: str) -> CheckpointNotFoundError:
 
 
 def _pending(approval: Approval) -> ApprovalPendingError:
-    asked = f" by {approval.approvers!r:.60}" if approval.approvers else ""
+    approvers = f" by {approval.approvers!r:.60}" if approval.approvers else ""
     return ApprovalPendingError(
-        f"{approval.call.tool!r:.60} of session {approval.session_id!r:.60} waits for approval{asked}, until "
+        f"{approval.call.tool!r:.60} of session {approval.session_id!r:.60} waits for approval{approvers}, until "
         f"{_time(approval.expires_at)}: `holdfast approve {approval.short_id}`, or `holdfast reject "
         f"{approval.short_id}`, then run the session again",
         approval.approval_id,
     )
 
 
-def _decided(approval: Approval) -> str:
+def _describe_decision(approval: Approval) -> str:
     made = approval.decision
     assert made is not None
     past = {Answer.APPROVE: "approved", Answer.REJECT: "rejected", Answer.MODIFY: "approved with other arguments"}

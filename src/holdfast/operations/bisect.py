@@ -22,7 +22,7 @@ async def bisect(
 
     With `make_directory`, the predicate also gets the files of each.
     """
-    search = Search((await resolve.line_of_session(ctx, session_id))[::-1])
+    search = Search((await resolve.load_branch(ctx, session_id))[::-1])
     while (candidate := search.next()) is not None:
         id_ = ids.from_text(candidate.checkpoint_id)
         checkpoint = await restore.restore(ctx, id_)

@@ -7,7 +7,7 @@ can't delegate anything more.
 
 from __future__ import annotations
 
-from holdfast.backends.port import RowWrite
+from holdfast.backends.port import RowWrite, check_readable
 from holdfast.errors import CheckpointNotFoundError
 from holdfast.format.rows import head as rows
 from holdfast.format.rows import inbox as entries
@@ -44,11 +44,11 @@ async def cancel(ctx: StoreContext, session_id: str, *, by: str, reason: str, dr
             continue  # rows of a stranger may form a circle
         seen.add(name)
         cancellation = Cancellation(by, reason, ctx.now_us())
-        status, holder, line = await _end(ctx, name, offered, cancellation, dry_run=dry_run)
-        made.append(await _report(ctx, line, name, offered, depth, status, holder, dry_run=dry_run))
-        if line.tree is not None:
-            children = await delegation.of_session(ctx, line.tree, name)
-            left += [(one.child, one, depth + 1) for one in reversed(children)]
+        status, holder, tip = await _end(ctx, name, offered, cancellation, dry_run=dry_run)
+        made.append(await _report(ctx, tip, name, offered, depth, status, holder, dry_run=dry_run))
+        if tip.tree is not None:
+            children = await delegation.list_children(ctx, tip.tree, name)
+            left += [(child.child, child, depth + 1) for child in reversed(children)]
     return CancelReport(session_id=session_id, by=by, reason=reason, dry_run=dry_run, sessions=tuple(made))
 
 
@@ -58,51 +58,53 @@ async def _end(
     """End one session; return how it was before, its holder, and its tip then."""
     session = rows.session_key(name)
     for _ in range(leasing.MAX_ATTEMPTS):
-        line = await lookup.load_tip(ctx, session)
+        tip = await lookup.load_tip(ctx, session)
         entry = await delegation.entry_of(ctx, offered) if offered is not None else None
-        held = line.head.lease
+        held = tip.head.lease
         if held is not None and held.cancellation is not None:
-            return CANCELLED, None, line
+            return CANCELLED, None, tip
         if isinstance(entry, FollowUp):
-            return ANSWERED, None, line
+            return ANSWERED, None, tip
         status, holder = IDLE, None
         if held is not None and leasing.is_alive(ctx, held):
             status, holder = RUNNING, rows.session_name(held.holder)
-        elif offered is not None and line.head.checkpoint in (None, offered.offer):
+        elif offered is not None and tip.head.checkpoint in (None, offered.offer):
             status = UNCLAIMED
         if dry_run:
-            return status, holder, line
-        fence = max(line.head.fence + 1, ctx.now_us())
-        head = line.head._replace(fence=fence, lease=rows.LeaseRow.of_cancellation(made))
-        also = await _end_offers(ctx, line, name, offered, made)
+            return status, holder, tip
+        fence = max(tip.head.fence + 1, ctx.now_us())
+        head = tip.head._replace(fence=fence, lease=rows.LeaseRow.from_cancellation(made))
+        extra_rows = await _end_offers(ctx, tip, name, offered, made)
         new_tree = offered.offer if offered is not None else None
         ctx.memory.drop(session)
-        if await leasing.moved(ctx, session, line, head, also=also, new_tree=new_tree):
+        if await leasing.move_head(ctx, session, tip, head, extra_rows=extra_rows, new_tree=new_tree):
             ctx.memory.drop(session)
-            return status, holder, line
-    raise leasing.overtaken(name)
+            return status, holder, tip
+    raise leasing.make_overtaken_error(name)
 
 
 async def _end_offers(
-    ctx: StoreContext, line: SessionTip, name: str, offered: DelegationRow | None, made: Cancellation
+    ctx: StoreContext, tip: SessionTip, name: str, offered: DelegationRow | None, made: Cancellation
 ) -> list[RowWrite]:
     """Return the changes that take the open handoffs of a session out of all inboxes."""
     follow_up = FollowUp(b"", made.at_us, rows.session_key(made.by), False)
-    if line.tree is None:  # delegated, and not made yet: it never will be
+    if tip.tree is None:  # delegated, and not made yet: it never will be
         return [] if offered is None else entries.end(offered.agent, offered.offer, offered.offer, follow_up)
-    waiting = [key for key, _ in await ctx.backend.scan(entries.INBOX, tree=line.tree) if entries.is_waiting(key)]
+    offers = check_readable(await ctx.backend.scan(entries.INBOX, tree=tip.tree))
+    waiting = [key for key, _ in offers if entries.is_waiting(key)]
     found = await ctx.backend.records([entries.handoff_id(key) for key in waiting]) if waiting else []
     writes: list[RowWrite] = []
     for data in found:
         stored = record.unpack(ctx.codec, data.data, expected_id=data.id) if data is not None else None
         if stored is not None and not stored.is_tombstone and stored.session == name:
             writes += entries.end(stored.header["to"], stored.id, stored.tree, follow_up)
+            writes += await delegation.wake_joiner(ctx, stored)
     return writes
 
 
 async def _report(
     ctx: StoreContext,
-    line: SessionTip,
+    tip: SessionTip,
     name: str,
     offered: DelegationRow | None,
     depth: int,
@@ -111,13 +113,17 @@ async def _report(
     *,
     dry_run: bool,
 ) -> CancelledSession:
-    found = [] if line.tree is None else [one for one in await ledger.of_tree(ctx, line.tree) if one.session == name]
+    found = (
+        []
+        if tip.tree is None
+        else [ledger_entry for ledger_entry in await ledger.load_entries(ctx, tip.tree) if ledger_entry.session == name]
+    )
     agent = offered.agent if offered is not None else None
-    if agent is None and line.tip is not None:
-        agent = line.tip.header["agent"]
+    if agent is None and tip.checkpoint is not None:
+        agent = tip.checkpoint.header["agent"]
     voided = 0
-    if line.tree is not None and status != ANSWERED and not dry_run:
-        voided = await approval.withdraw_all(ctx, line.tree, name)
+    if tip.tree is not None and status != ANSWERED and not dry_run:
+        voided = await approval.withdraw_all(ctx, tip.tree, name)
     return CancelledSession(
         session_id=name,
         parent_id=offered.session if offered is not None else None,
@@ -125,7 +131,9 @@ async def _report(
         agent_id=agent,
         status=status,
         holder=holder,
-        effects=tuple(one.effect(ctx.codec) for one in found if one.state is EffectState.DONE),
-        unknown=tuple(one.effect(ctx.codec) for one in found if one.state in IN_DOUBT),
+        effects=tuple(
+            ledger_entry.effect(ctx.codec) for ledger_entry in found if ledger_entry.state is EffectState.DONE
+        ),
+        unknown=tuple(ledger_entry.effect(ctx.codec) for ledger_entry in found if ledger_entry.state in IN_DOUBT),
         approvals_voided=voided,
     )

@@ -18,6 +18,8 @@ from holdfast.errors import (
     UnsupportedValueError,
 )
 from holdfast.format.rows import head
+from holdfast.format.rows import run as run_rows
+from holdfast.format.rows.run import CallRow, RunRow
 from holdfast.format.state import run_journal
 from holdfast.format.state.record import StoredRecord
 from holdfast.model import ids
@@ -27,6 +29,7 @@ from holdfast.operations.context import StoreContext
 from holdfast.operations.record_pages import PAGE, record_pages
 
 Progress = Callable[[int, int], None]
+FindLimit = Callable[[str, str], object]
 
 # The first match counts.
 _REASONS: tuple[tuple[type[HoldfastError], str], ...] = (
@@ -48,8 +51,13 @@ async def check(
     agent_id: str | None = None,
     every: bool = False,
     progress: Progress | None = None,
+    find_limit: FindLimit | None = None,
 ) -> MigrationReport:
-    """Restore and migrate each session's head or, with `every`, each live checkpoint, one by one."""
+    """Restore and migrate each session's head or, with `every`, each live checkpoint, one by one.
+
+    With `find_limit`, which knows the named functions of this process, runs that workers are still
+    to carry out are checked, too.
+    """
     only = head.session_key(session_id) if session_id is not None else None
     candidates = _checkpoints(ctx, only) if every else _heads(ctx, only)
     total = await _count(ctx, only, every=every) if progress is not None else 0
@@ -70,7 +78,45 @@ async def check(
                 raise  # it says nothing about the checkpoint
             except HoldfastError as error:
                 problems.append(_problem(session, found.id, error, found))
+    if find_limit is not None:
+        async for session, run, call in _open_runs(ctx, only):
+            if agent_id in (None, call.agent):
+                problems += _run_problems(ctx, session, run, call, find_limit)
     return MigrationReport(checked=checked, migrating=migrating, problems=tuple(problems))
+
+
+async def _open_runs(ctx: StoreContext, only: bytes | None) -> AsyncIterator[tuple[bytes, RunRow, CallRow]]:
+    """Yield the runs that workers are still to carry out, with their calls."""
+    after: bytes | None = None
+    while page := await ctx.backend.scan(run_rows.RUN, prefix=only or b"", after=after, limit=PAGE):
+        wanted = [(key, row) for key, row in page if only in (None, key.key)]
+        calls = await ctx.backend.rows([run_rows.call_key(key.key, key.tree) for key, _ in wanted])
+        for (key, row), call in zip(wanted, calls, strict=True):
+            run = run_rows.unpack_run(key, row)
+            if call is not None and run.function is not None and run.state not in run_rows.OVER:
+                yield key.key, run, run_rows.unpack_call(run_rows.call_key(key.key, key.tree), call)
+        after = page[-1][0].key
+
+
+def _run_problems(
+    ctx: StoreContext, session: bytes, run: RunRow, call: CallRow, find_limit: FindLimit
+) -> list[MigrationProblem]:
+    """Return why a run can't be carried out with this code: its function is not known, or its arguments."""
+    found: list[tuple[str, str]] = []
+    if find_limit(run.function or "", run.version) is None:
+        version = f", version {run.version!r:.60}," if run.version else ""
+        found.append(("unknown_function", f"no function is named {run.function!r:.60}{version} in this code"))
+    try:
+        ctx.codec.decode(call.arguments, path="arguments")
+    except HoldfastError as error:
+        found.append((_reason(error), str(error)))
+    name = head.session_name(session)
+    return [
+        MigrationProblem(
+            session_id=name, checkpoint_id="", agent_id=call.agent, state_version=0, reason=reason, message=message
+        )
+        for reason, message in found
+    ]
 
 
 async def _would_migrate(ctx: StoreContext, stored: StoredRecord) -> bool:
@@ -79,7 +125,7 @@ async def _would_migrate(ctx: StoreContext, stored: StoredRecord) -> bool:
     run_journal.check_context(state[1], f"checkpoint {ids.to_text(stored.id)}")
     if steps:
         # It will be saved again: the result of a migration must be storable.
-        made, context = state_version.migrated(steps, state)
+        made, context = state_version.migrate(steps, state)
         run_journal.check_context(context, f"checkpoint {ids.to_text(stored.id)}, migrated,")
         ctx.codec.encode(made, "execution_state")
         ctx.codec.encode(context, "agent_context")
@@ -93,38 +139,38 @@ is nothing to resume."""
 
 async def _heads(ctx: StoreContext, only: bytes | None) -> Candidates:
     if only is not None:
-        yield only, None, await _attempted(_head(ctx, only))
+        yield only, None, await _attempt_read(_head(ctx, only))
         return
     after: bytes | None = None
     while page := await ctx.backend.scan(head.HEAD, after=after, limit=PAGE):
         for key, _ in page:
-            yield key.key, None, await _attempted(_head(ctx, key.key))
+            yield key.key, None, await _attempt_read(_head(ctx, key.key))
         after = page[-1][0].key
 
 
 async def _head(ctx: StoreContext, session: bytes) -> StoredRecord | None:
-    return (await lookup.load_tip(ctx, session)).tip
+    return (await lookup.load_tip(ctx, session)).checkpoint
 
 
 async def _checkpoints(ctx: StoreContext, only: bytes | None) -> Candidates:
     if only is None:
         async for page in record_pages(ctx):
             for found in page:
-                yield found.session, found.id, await _attempted(_live(ctx, found))
+                yield found.session, found.id, await _attempt_read(_get_live(ctx, found))
         return
     before: int | None = None
     while page := await ctx.backend.session_records(only, before=before, limit=PAGE):
         for found in page:
-            yield only, found.id, await _attempted(_live(ctx, found))
+            yield only, found.id, await _attempt_read(_get_live(ctx, found))
         before = page[-1].sequence
 
 
-async def _live(ctx: StoreContext, found: Record) -> StoredRecord | None:
+async def _get_live(ctx: StoreContext, found: Record) -> StoredRecord | None:
     stored = lookup.listed_record(ctx, found)
     return None if await lookup.is_expired(ctx, stored) else stored
 
 
-async def _attempted(reading_it: Coroutine[Any, Any, StoredRecord | None]) -> StoredRecord | HoldfastError | None:
+async def _attempt_read(reading_it: Coroutine[Any, Any, StoredRecord | None]) -> StoredRecord | HoldfastError | None:
     try:
         return await reading_it
     except StoreError:
@@ -146,6 +192,10 @@ async def _count(ctx: StoreContext, only: bytes | None, *, every: bool) -> int:
     return count
 
 
+def _reason(error: HoldfastError) -> str:
+    return next(reason for kind, reason in _REASONS if isinstance(error, kind))
+
+
 def _problem(
     session: bytes, id_: bytes | None, error: HoldfastError, stored: StoredRecord | None = None
 ) -> MigrationProblem:
@@ -154,6 +204,6 @@ def _problem(
         checkpoint_id=ids.to_text(id_) if id_ else "",
         agent_id=stored.header["agent"] if stored else "",
         state_version=stored.state_version if stored else 0,
-        reason=next(reason for kind, reason in _REASONS if isinstance(error, kind)),
+        reason=_reason(error),
         message=str(error),
     )

@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from holdfast import telemetry
 from holdfast.backends.port import RowWrite
 from holdfast.errors import ConflictError, LeaseHeldError, StoreError, UsageError
 from holdfast.format.rows import head as rows
 from holdfast.format.rows import inbox as entries
-from holdfast.format.rows.inbox import Claimed, FollowUp
+from holdfast.format.rows.inbox import FollowUp, LastClaim
 from holdfast.format.state.record import StoredRecord
 from holdfast.model import ids
 from holdfast.operations import inbox, lookup
@@ -33,6 +34,7 @@ class GrantedClaim:
     moved_from: bytes | None
 
 
+@telemetry.trace_operation(telemetry.CLAIM)
 async def claim(
     ctx: StoreContext,
     id_: bytes,
@@ -48,7 +50,7 @@ async def claim(
     Afterwards the session's head is the handoff. If the session was saved to since the handoff was
     made, the head moves back, and those checkpoints stay as a branch. The same `claim_id` again,
     while that claim lives, renews it and returns it: so a claim with an unclear outcome can be
-    repeated. A delegation's head stays where it is: the next worker goes on after the last one.
+    repeated. A delegation's head stays where it is: the next worker continues after the last one.
     """
     handoff = await lookup.live_record(ctx, id_)
     target = handoff.header.get("to")
@@ -62,22 +64,22 @@ async def claim(
     session = rows.session_key(handoff.session)
     deadline = ctx.now_us() + round(wait * 1e6)
     for _ in range(leasing.MAX_ATTEMPTS):
-        line, entry, version = await _when_free(ctx, session, handoff, claim_id, deadline)
+        tip, entry, version = await _wait_until_free(ctx, session, handoff, claim_id, deadline)
         is_delegation = "origin" in handoff.header
-        stays = line.head.checkpoint if is_delegation else id_
-        moved_from = line.head.checkpoint if line.head.checkpoint != stays else None
-        if entry is not None and _is_in_force(ctx, line.head, entry):  # it is this very claim: renewed
+        stays = tip.head.checkpoint if is_delegation else id_
+        moved_from = tip.head.checkpoint if tip.head.checkpoint != stays else None
+        if entry is not None and _is_in_force(ctx, tip.head, entry):  # it is this very claim: renewed
             token, moved_from = entry.token, moved_from or entry.moved_from
-            head = line.head._replace(lease=leasing.for_seconds(ctx, holder, seconds))
+            head = tip.head._replace(lease=leasing.make_lease(ctx, holder, seconds))
         else:
-            head = leasing.granted(ctx, handoff.session, line.head, holder=holder, seconds=seconds)
+            head = leasing.grant(ctx, handoff.session, tip.head, holder=holder, seconds=seconds)
             token = head.fence
         assert head.lease is not None
         waiting = entries.key(handoff, entries.WAITING)
-        noted = Claimed(claim_id, token, ctx.now_us(), head.lease.holder, moved_from)
+        noted = LastClaim(claim_id, token, ctx.now_us(), head.lease.holder, moved_from)
         write = RowWrite(waiting, entries.pack(waiting, noted), version)
         try:
-            is_done = await leasing.moved(ctx, session, line, head._replace(checkpoint=stays), also=[write])
+            is_done = await leasing.move_head(ctx, session, tip, head._replace(checkpoint=stays), extra_rows=[write])
         except StoreError as error:
             error.claim_id = ids.to_text(claim_id)
             raise
@@ -85,37 +87,37 @@ async def claim(
             expires_at_us = head.lease.expires_at_us
             return GrantedClaim(handoff=handoff, token=token, expires_at_us=expires_at_us, moved_from=moved_from)
         handoff = await lookup.live_record(ctx, id_)
-    raise leasing.overtaken(handoff.session)
+    raise leasing.make_overtaken_error(handoff.session)
 
 
-async def _when_free(
+async def _wait_until_free(
     ctx: StoreContext, session: bytes, handoff: StoredRecord, claim_id: bytes, deadline: int
-) -> tuple[SessionTip, Claimed | None, int]:
+) -> tuple[SessionTip, LastClaim | None, int]:
     """Return the session's tip, the last claim and its row's version, once the handoff is free.
 
     Raises an error that names the claimant if the handoff is not free before the deadline.
     """
     while True:
-        line = await lookup.revalidated_tip(ctx, session)
-        leasing.refuse_cancelled(handoff.session, line.head)
+        tip = await lookup.revalidated_tip(ctx, session)
+        leasing.refuse_cancelled(handoff.session, tip.head)
         # Read after the head: if another claims it in between, the head's row has changed.
         entry, version = await inbox.entry_of(ctx, handoff)
         if isinstance(entry, FollowUp):
-            raise _over(handoff, entry)
-        is_claimed = entry is not None and _is_in_force(ctx, line.head, entry)
-        if leasing.allows(ctx, line.head, None) or (is_claimed and entry is not None and entry.claim_id == claim_id):
-            return line, entry, version
+            raise _make_ended_error(handoff, entry)
+        is_claimed = entry is not None and _is_in_force(ctx, tip.head, entry)
+        if leasing.allows(ctx, tip.head, None) or (is_claimed and entry is not None and entry.claim_id == claim_id):
+            return tip, entry, version
         if not await leasing.look_again(ctx, deadline):
             if is_claimed and entry is not None:
-                raise _claimed(handoff, entry, line.head)
-            leasing.refuse(ctx, handoff.session, line.head, None)
+                raise _make_claimed_error(handoff, entry, tip.head)
+            leasing.refuse(ctx, handoff.session, tip.head, None)
 
 
-def _is_in_force(ctx: StoreContext, head: rows.Head, entry: Claimed) -> bool:
+def _is_in_force(ctx: StoreContext, head: rows.Head, entry: LastClaim) -> bool:
     return head.fence == entry.token and head.lease is not None and leasing.is_alive(ctx, head.lease)
 
 
-def _claimed(handoff: StoredRecord, entry: Claimed, head: rows.Head) -> LeaseHeldError:
+def _make_claimed_error(handoff: StoredRecord, entry: LastClaim, head: rows.Head) -> LeaseHeldError:
     assert head.lease is not None
     holder = rows.session_name(entry.holder)
     until = datetime.fromtimestamp(head.lease.expires_at_us / 1e6, UTC)
@@ -126,7 +128,7 @@ def _claimed(handoff: StoredRecord, entry: Claimed, head: rows.Head) -> LeaseHel
     return LeaseHeldError(message, holder, until)
 
 
-def _over(handoff: StoredRecord, entry: FollowUp) -> ConflictError:
+def _make_ended_error(handoff: StoredRecord, entry: FollowUp) -> ConflictError:
     if not entry.next:
         return ConflictError(
             f"handoff {ids.to_text(handoff.id)} was cancelled by {rows.session_name(entry.by)!r:.60} on "

@@ -41,7 +41,7 @@ class Contention:
         return session in self._windows
 
     @contextmanager
-    def in_line(self, session: bytes) -> Iterator[None]:
+    def count_waiting(self, session: bytes) -> Iterator[None]:
         """Count a save as waiting in the queue."""
         with self._lock:
             self._waiting[session] = self._waiting.get(session, 0) + 1

@@ -15,7 +15,9 @@ from holdfast.model.state_migration import Migrations
 from holdfast.operations.session_cache import TipCache
 
 if TYPE_CHECKING:
+    from holdfast.format.rows.contract import StoredContract
     from holdfast.operations.adapter import Adapter
+    from holdfast.operations.read_topic import Backlog
 
 LOGS_RESERVED_AT_ONCE = 256
 LOGS_TURN = b"\xfflogs"  # no session: these are UTF-8
@@ -84,7 +86,10 @@ class StoreContext:
     load_adapters: Callable[[], tuple[Adapter, ...]] = tuple
     # By directory, the checkpoint of the last snapshot that this client took of it.
     last_snapshots: dict[bytes, bytes] = field(default_factory=dict)
+    topics: dict[str, Backlog] = field(default_factory=dict)  # that this client has registered
+    contracts: dict[tuple[str, int], StoredContract] = field(default_factory=dict)  # versions never change
+    compatible: dict[tuple[bytes, str], bool] = field(default_factory=dict)  # by a reader's hash, and a writer's schema
 
-    def over(self, backend: Backend) -> StoreContext:
+    def read_from(self, backend: Backend) -> StoreContext:
         """Return the same context, reading from the result of `Backend.batch_reads`."""
         return self if backend is self.backend else replace(self, backend=backend)

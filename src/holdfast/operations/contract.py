@@ -7,7 +7,6 @@ schema is a conflict.
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 
 from holdfast.backends.port import ABSENT, Commit, CommitConflict, RowWrite
 from holdfast.errors import ContractConflictError, CorruptError
@@ -15,7 +14,8 @@ from holdfast.format.rows import contract as rows
 from holdfast.format.rows import head
 from holdfast.format.rows.contract import StoredContract
 from holdfast.model.contract_list import RegisteredContract
-from holdfast.model.contract_schema import check_schema, find_differences, hash_schema
+from holdfast.model.contract_schema import Schema, check_schema, find_differences, hash_schema
+from holdfast.model.moment import moment_of
 from holdfast.operations.context import StoreContext
 
 PAGE = 500
@@ -29,6 +29,7 @@ async def register(ctx: StoreContext, name: str, version: int, schema: str, hash
         made = StoredContract(schema, hash_, ctx.now_us())
         try:
             await ctx.backend.commit(Commit(tree=key.tree, rows=[RowWrite(key, rows.pack_contract(key, made), ABSENT)]))
+            ctx.contracts[name, version] = made
         except CommitConflict:  # another program registers it at this moment
             known = await find(ctx, name, version)
     if known is not None and known.hash != hash_:
@@ -50,9 +51,27 @@ def _find_differences(registered: str, declared: str) -> tuple[str, ...]:
 
 
 async def find(ctx: StoreContext, name: str, version: int) -> StoredContract | None:
-    key = rows.contract_key(name, version)
-    [row] = await ctx.backend.rows([key])
-    return None if row is None else rows.unpack_contract(key, row)
+    """Return a registered version, which is read once by a client: it never changes."""
+    known = ctx.contracts.get((name, version))
+    if known is None:
+        key = rows.contract_key(name, version)
+        [row] = await ctx.backend.rows([key])
+        if row is None:
+            return None
+        known = ctx.contracts[name, version] = rows.unpack_contract(key, row)
+    return known
+
+
+def read_schema(stored: StoredContract, name: str, version: int) -> Schema:
+    """Return a registered schema as a value; raise `CorruptError` if it is none."""
+    try:
+        schema = json.loads(stored.schema)
+    except (ValueError, RecursionError) as error:
+        raise CorruptError(
+            f"the schema of contract {name}@{version} in the store is no JSON, or nested too deeply: it was not "
+            "written by holdfast"
+        ) from error
+    return check_schema(schema, name)
 
 
 async def list_contracts(ctx: StoreContext) -> list[RegisteredContract]:
@@ -64,16 +83,16 @@ async def list_contracts(ctx: StoreContext) -> list[RegisteredContract]:
             label = rows.split_label(head.session_name(key.key))
             if label is None:
                 raise CorruptError(f"the store has a contract with the name {key.key!r:.60}, which is none")
-            found.append(_listed(*label, rows.unpack_contract(key, row)))
+            found.append(_make_registered(*label, rows.unpack_contract(key, row)))
         after = page[-1][0].key
-    return sorted(found, key=lambda one: (one.name, one.version))
+    return sorted(found, key=lambda contract: (contract.name, contract.version))
 
 
-def _listed(name: str, version: int, stored: StoredContract) -> RegisteredContract:
-    schema = check_schema(json.loads(stored.schema), name)
+def _make_registered(name: str, version: int, stored: StoredContract) -> RegisteredContract:
+    schema = read_schema(stored, name, version)
     if hash_schema(schema) != stored.hash:
         raise CorruptError(
             f"the schema of contract {name}@{version} differs from its hash: it was changed in the store"
         )
-    at = datetime.fromtimestamp(stored.at_us / 1e6, UTC)
+    at = moment_of(stored.at_us)
     return RegisteredContract(name=name, version=version, schema=schema, hash=stored.hash.hex(), registered_at=at)

@@ -11,14 +11,14 @@ from holdfast.codec.registry import RegisteredType, TypeRegistry
 from holdfast.errors import UsageError
 from holdfast.format.state import assemble
 from holdfast.format.state.manifest import Manifest, Path
-from holdfast.format.state.split import ROOTS, Appended, path_text
+from holdfast.format.state.split import ROOTS, ListAppend, path_text
 from holdfast.operations.context import StoreContext
 from holdfast.operations.lookup import load_state
 from holdfast.operations.session_cache import SessionTip
 from holdfast.operations.validate import SaveRequest
 
 
-async def with_appends(ctx: StoreContext, request: SaveRequest, line: SessionTip) -> tuple[Any, Any]:
+async def apply_appends(ctx: StoreContext, request: SaveRequest, tip: SessionTip) -> tuple[Any, Any]:
     """Return the execution state and the context with their declared appends.
 
     Where the parent's list is stored as a log, only the new elements are written. A list that is
@@ -26,29 +26,29 @@ async def with_appends(ctx: StoreContext, request: SaveRequest, line: SessionTip
     """
     assert request.append is not None
     roots = {ROOTS[0]: request.execution_state, ROOTS[1]: request.agent_context}
-    parent = _Parent(ctx, line)
+    parent = _Parent(ctx, tip)
     for path, elements in request.append.items():
-        appended = _appended(request, line, await parent.state(path), path, elements)
+        appended = _append_elements(request, tip, await parent.state(path), path, elements)
         roots[_root(path)] = _put(roots[_root(path)], path, appended)
     return roots[ROOTS[0]], roots[ROOTS[1]]
 
 
-async def with_appends_again(
-    ctx: StoreContext, request: SaveRequest, line: SessionTip, state: tuple[Any, Any]
+async def reapply_appends(
+    ctx: StoreContext, request: SaveRequest, tip: SessionTip, state: tuple[Any, Any]
 ) -> tuple[Any, Any]:
     """Return a state that was split for another parent, with its declared appends after this tip's lists."""
     assert request.append is not None
     roots = dict(zip(ROOTS, state, strict=True))
-    parent = _Parent(ctx, line)
+    parent = _Parent(ctx, tip)
     for path, given in request.append.items():
-        value = _at(roots[_root(path)], path)
-        elements = value.elements if isinstance(value, Appended) else value[len(value) - len(given) :]
-        appended = _appended(request, line, await parent.state(path), path, elements)
+        value = _get_at(roots[_root(path)], path)
+        elements = value.elements if isinstance(value, ListAppend) else value[len(value) - len(given) :]
+        appended = _append_elements(request, tip, await parent.state(path), path, elements)
         roots[_root(path)] = _put(roots[_root(path)], path, appended, replace=True)
     return roots[ROOTS[0]], roots[ROOTS[1]]
 
 
-def as_stored(ctx: StoreContext, request: SaveRequest, stored_state: tuple[Any, Any]) -> tuple[Any, Any] | None:
+def load_whole_lists(ctx: StoreContext, request: SaveRequest, stored_state: tuple[Any, Any]) -> tuple[Any, Any] | None:
     """Return the execution state and the context with whole stored lists instead of their appends.
 
     None if these lists don't end in the appended elements. The parent is not needed for this: it
@@ -58,7 +58,7 @@ def as_stored(ctx: StoreContext, request: SaveRequest, stored_state: tuple[Any, 
     roots = {ROOTS[0]: request.execution_state, ROOTS[1]: request.agent_context}
     stored = dict(zip(ROOTS, stored_state, strict=True))
     for path, elements in request.append.items():
-        whole = _at(stored[_root(path)], path)
+        whole = _get_at(stored[_root(path)], path)
         if type(whole) is not list or len(whole) < len(elements):
             return None
         codec = ctx.codec
@@ -75,9 +75,9 @@ class _Parent:
     If it has only long lists, only the skeleton is read, unless they were appended to before.
     """
 
-    def __init__(self, ctx: StoreContext, line: SessionTip) -> None:
+    def __init__(self, ctx: StoreContext, tip: SessionTip) -> None:
         self._ctx = ctx
-        self._line = line
+        self._tip = tip
         self._roots: dict[str, Any] | None = None
         self._outlines: dict[str, Any] | None = None
 
@@ -86,7 +86,7 @@ class _Parent:
 
         Objects in it may be represented by their types' names.
         """
-        manifest, known = self._line.manifest, self._line.known(path)
+        manifest, known = self._tip.manifest, self._tip.find_list(path)
         if manifest is None or (known is not None and known.was_appended_to):
             return None
         if known is not None:
@@ -102,7 +102,7 @@ class _Parent:
         span = manifest.skeleton.span
         found: Sequence[Segment] = ()
         if span is not None:
-            at_hand = (self._line.at_hand or {}).get(span)
+            at_hand = (self._tip.at_hand or {}).get(span)
             found = (await self._ctx.backend.segments([span]))[0] if at_hand is None else at_hand
         codec = Codec(_NamedTypes(), self._ctx.codec.limits)
         state, context = codec.decode(assemble.skeleton_of(manifest, found), lambda _kind, _index: None)
@@ -139,14 +139,16 @@ def _root(path: Path) -> str:
     return str(path[0])
 
 
-def _appended(request: SaveRequest, line: SessionTip, parent_state: Any, path: Path, elements: Sequence[Any]) -> Any:
-    older = _at(parent_state, path)
+def _append_elements(
+    request: SaveRequest, tip: SessionTip, parent_state: Any, path: Path, elements: Sequence[Any]
+) -> Any:
+    older = _get_at(parent_state, path)
     _refuse(path, older)
-    if line.known(path) is not None:
-        return Appended(list(elements))
+    if tip.find_list(path) is not None:
+        return ListAppend(list(elements))
     if older is None:
         if path in request.lists_of_parent:
-            raise _no_list(line, path)
+            raise _make_no_list_error(tip, path)
         return list(elements)
     if type(older) is not list:
         raise UsageError(
@@ -156,9 +158,9 @@ def _appended(request: SaveRequest, line: SessionTip, parent_state: Any, path: P
     return [*older, *elements]
 
 
-def _no_list(line: SessionTip, path: Path) -> UsageError:
+def _make_no_list_error(tip: SessionTip, path: Path) -> UsageError:
     keys = ".".join(map(str, path[1:]))
-    why = "there is no parent yet" if line.tip is None else "the parent has no list there"
+    why = "there is no parent yet" if tip.checkpoint is None else "the parent has no list there"
     return UsageError(
         f"append to {path_text(path)}: {why}, so there is nothing to append to. `append={{'+{keys}': [...]}}` makes "
         "a new list; so does the list in execution_state"
@@ -180,7 +182,7 @@ class _InTheWay(NamedTuple):
     path: Path
 
 
-def _at(state: Any, path: Path) -> Any:
+def _get_at(state: Any, path: Path) -> Any:
     """Return the value at that path, None if there is none, or the obstacle."""
     for depth, key in enumerate(path[1:], start=1):
         if state is None:

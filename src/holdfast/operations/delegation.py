@@ -7,41 +7,114 @@ entry in the inbox ends with the answer, or with a cancellation.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from holdfast import telemetry
 from holdfast.backends.port import Commit, CommitConflict, Row, RowKey, RowWrite
 from holdfast.errors import ConflictError, CorruptError, RunCancelledError
 from holdfast.format.rows import delegation as rows
 from holdfast.format.rows import head
 from holdfast.format.rows import inbox as entries
+from holdfast.format.rows import run as runs
 from holdfast.format.rows.delegation import DelegationRow
-from holdfast.format.rows.inbox import Entry, FollowUp
+from holdfast.format.rows.inbox import Entry, FollowUp, LastClaim
+from holdfast.format.rows.run import CallRow, DueRow, RunRow
 from holdfast.format.state.record import StoredRecord
 from holdfast.model import ids
 from holdfast.model.lease import LeaseTerms
+from holdfast.operations import due, lookup
 from holdfast.operations import lease as leasing
-from holdfast.operations import ledger, lookup
 from holdfast.operations import restore as restoring
 from holdfast.operations import save as saving
 from holdfast.operations.context import StoreContext
+from holdfast.operations.gc_rows import gc_rows
 from holdfast.operations.validate import SaveRequest
 
 PAGE = 500
+LONGEST_REASON = 1_000
 DONE, FAILED, CANCELLED = "done", "failed", "cancelled"
 
 
 # -- children --------------------------------------------------------------------------------------------------------
 
 
-async def of_session(ctx: StoreContext, tree: bytes, session_id: str) -> list[DelegationRow]:
+async def list_children(ctx: StoreContext, tree: bytes, session_id: str) -> list[DelegationRow]:
     """Return the children that a session has delegated, oldest first."""
     found: list[DelegationRow] = []
     after: bytes | None = None
     while page := await ctx.backend.scan(rows.DELEGATION, tree=tree, after=after, limit=PAGE):
         found += [rows.unpack_delegation(key, row) for key, row in page]
         after = page[-1][0].key
-    return sorted((one for one in found if one.session == session_id), key=lambda one: (one.at_us, one.offer))
+    return sorted((item for item in found if item.session == session_id), key=lambda item: (item.at_us, item.offer))
+
+
+class DelegatedCall(NamedTuple):
+    """A named function that carries out delegated work: its version, and the encoded arguments."""
+
+    function: str
+    version: str
+    arguments: bytes
+    at_us: int
+
+    def rows(self, stored: StoredRecord) -> list[RowWrite]:
+        """Return the rows of the run, for the commit of the offer."""
+        session, tree, at_us = head.session_key(stored.session), stored.tree, self.at_us
+        run = RunRow(
+            runs.READY, 0, at_us, function=self.function, version=self.version, due_us=at_us, started_us=at_us,
+            digest=due.digest(self.function, self.arguments),
+        )  # fmt: skip
+        call = CallRow(self.function, self.arguments, is_delegated=True, trace=telemetry.traceparent())
+        hint = DueRow(at_us, session, tree, self.function, self.version)
+        return [run.write(session, tree), call.write(session, tree), hint.write()]
+
+
+class OpenOffer(NamedTuple):
+    """The inbox entry of an offer that a worker is to carry out; `version` is that of its row."""
+
+    agent: str
+    tree: bytes
+    entry: Entry
+    version: int
+
+    @property
+    def is_ended(self) -> bool:
+        return isinstance(self.entry, FollowUp)
+
+    def claim(self, taken: head.Head, at_us: int) -> RowWrite:
+        """Return the write that says that a worker has it, for the commit that takes the lease."""
+        assert taken.lease is not None
+        key = entries.key_of(self.agent, self.tree, self.tree, entries.WAITING)
+        claim = LastClaim(uuid.uuid4().bytes, taken.fence, at_us, taken.lease.holder, None)
+        return RowWrite(key, entries.pack(key, claim), self.version)
+
+    async def cancel(self, ctx: StoreContext, by: str) -> list[RowWrite]:
+        """Return the writes that end it without an answer."""
+        follow_up = FollowUp(b"", ctx.now_us(), head.session_key(by[:LONGEST_REASON].replace("\n", " ")), False)
+        stored = await lookup.find_record(ctx, self.tree, self.tree)
+        hints = [] if stored is None else await wake_joiner(ctx, stored)
+        return [*entries.end(self.agent, self.tree, self.tree, follow_up), *hints]
+
+
+async def offer_of(ctx: StoreContext, agent: str, tree: bytes) -> OpenOffer:
+    """Return the entry of the offer whose tree this is."""
+    waiting, done = (entries.key_of(agent, tree, tree, part) for part in (entries.WAITING, entries.DONE))
+    [waits, ended] = await ctx.backend.rows([waiting, done])
+    if ended is not None:
+        return OpenOffer(agent, tree, entries.unpack(done, ended), ended.version)
+    return OpenOffer(
+        agent, tree, None if waits is None else entries.unpack(waiting, waits), waits.version if waits else 0
+    )
+
+
+async def wake_joiner(ctx: StoreContext, offered: StoredRecord) -> Sequence[RowWrite]:
+    """Return the hint at the run that has delegated this work, for the commit that ends it."""
+    origin = offered.header.get("origin")
+    if origin is None:
+        return ()
+    tree = await lookup.find_tree(ctx, head.session_key(origin[0]))
+    return () if tree is None else await due.hint(ctx, tree, origin[0])
 
 
 async def declare(
@@ -49,32 +122,35 @@ async def declare(
 ) -> list[DelegationRow]:
     """Write the rows of children under the lease, and return them; rows that are there are kept."""
     session = head.session_key(lease.session_id)
-    keys = [rows.delegation_key(one.child, tree) for one in wanted]
+    keys = [rows.delegation_key(item.child, tree) for item in wanted]
     for _ in range(leasing.MAX_ATTEMPTS):
-        line = await ledger.line_under(ctx, lease)
+        tip = await leasing.held_tip(ctx, lease)
         found = await ctx.backend.rows(keys)
         known = [
             None if row is None else rows.unpack_delegation(key, row) for key, row in zip(keys, found, strict=True)
         ]
-        missing = [one for one, there in zip(wanted, known, strict=True) if there is None]
+        missing = [item for item, known_row in zip(wanted, known, strict=True) if known_row is None]
         if not missing:
-            return [one for one in known if one is not None]
+            return [item for item in known if item is not None]
         commit = Commit(
             tree=tree,
-            rows=[one.write(tree) for one in missing],
-            require_rows=[(head.head_key(session, tree), line.version)],
+            rows=[item.write(tree) for item in missing],
+            require_rows=[(head.head_key(session, tree), tip.version)],
         )
         try:
             await ctx.backend.commit(commit)
         except CommitConflict:  # the head moved, the lease is lost, or another life has written them
             ctx.memory.drop(session)
             continue
-        return [there or one for one, there in zip(wanted, known, strict=True)]
-    raise leasing.overtaken(lease.session_id)
+        return [known_row or item for item, known_row in zip(wanted, known, strict=True)]
+    raise leasing.make_overtaken_error(lease.session_id)
 
 
-async def offer(ctx: StoreContext, row: DelegationRow, agent_id: str, item: Any) -> None:
-    """Make a child with its offer, unless it is there. One that was cancelled before stays unmade."""
+async def offer(ctx: StoreContext, row: DelegationRow, agent_id: str, item: Any, call: DelegatedCall | None) -> None:
+    """Make a child with its offer, unless it is there. One that was cancelled before stays unmade.
+
+    With the call of a named function it is a run that workers carry out, too.
+    """
     tree = await lookup.find_tree(ctx, head.session_key(row.child))
     if tree is not None:
         if tree != row.offer:
@@ -93,6 +169,7 @@ async def offer(ctx: StoreContext, row: DelegationRow, agent_id: str, item: Any)
         handoff_target=row.agent,
         handoff_schema=row.schema,
         origin=(row.session, row.checkpoint, row.returns),
+        extra_rows=None if call is None else call.rows,
     )
     try:
         await saving.save(ctx, request)
@@ -127,13 +204,16 @@ async def answer(
     agent_id: str,
     made: DelegationAnswer,
     checkpoint_id: bytes,
+    *,
+    extra_rows: Sequence[RowWrite] = (),
 ) -> StoredRecord:
     """Save the answer as the last checkpoint of the child, and end its offer, in one commit."""
+    hints = await wake_joiner(ctx, offered)
 
     def end(stored: StoredRecord) -> list[RowWrite]:
         by = head.session_key(lease.holder)
         follow_up = FollowUp(stored.id, stored.header["at"], by, False)
-        return entries.end(offered.header["to"], offered.id, offered.tree, follow_up)
+        return [*entries.end(offered.header["to"], offered.id, offered.tree, follow_up), *hints, *extra_rows]
 
     state = made.value if made.status == DONE else {"error": list(made.error)}
     request = SaveRequest(
@@ -145,7 +225,7 @@ async def answer(
         checkpoint_id=checkpoint_id,
         lease=lease,
         answer=(made.status, made.label),
-        beside=end,
+        extra_rows=end,
     )
     return await saving.save(ctx, request)
 
@@ -167,7 +247,7 @@ async def load_answer(ctx: StoreContext, ended: FollowUp) -> DelegationAnswer:
     if not ended.next:
         return DelegationAnswer(CANCELLED, error=("RunCancelledError", f"cancelled by {by}"))
     stored = await lookup.live_record(ctx, ended.next)
-    checkpoint = await restoring.loaded(ctx, stored, migrate=False)
+    checkpoint = await restoring.load_checkpoint(ctx, stored, migrate=False)
     match stored.header.get("answer"), checkpoint.execution_state:
         case ["done", str() | None as label], state:
             return DelegationAnswer(DONE, state, label)
@@ -185,16 +265,4 @@ async def load_answer(ctx: StoreContext, ended: FollowUp) -> DelegationAnswer:
 async def gc_delegations(ctx: StoreContext) -> None:
     """Remove the children's rows and the waits of trees that were collected. Part of `gc`."""
     for space in (rows.DELEGATION, rows.WAIT):
-        alive: set[bytes] = set()
-        after: bytes | None = None
-        while page := await ctx.backend.scan(space, after=after, limit=PAGE):
-            for key, row in page:
-                # The head is read after the row: a session that writes one has a head before.
-                if key.tree not in alive and await ctx.backend.scan(head.HEAD, tree=key.tree, limit=1):
-                    alive.add(key.tree)
-                if key.tree not in alive:
-                    try:
-                        await ctx.backend.commit(Commit(tree=key.tree, rows=[RowWrite(key, None, row.version)]))
-                    except CommitConflict:
-                        continue
-            after = page[-1][0].key
+        await gc_rows(ctx, space)

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.backends.port import Span
 from holdfast.codec.codec import Codec
-from holdfast.codec.placeholders import Typed
+from holdfast.codec.placeholders import TypedObject
 from holdfast.codec.stored_objects import put_together, stored_codec
 from holdfast.errors import CorruptError, HoldfastError
 from holdfast.format.state import log_segment, record, run_journal, split
@@ -52,7 +52,7 @@ async def diff(ctx: StoreContext, a: bytes, b: bytes) -> Diff:
         b=shown[1],
         edits=edits,
         objects=_CodecObjects(ctx.codec) if any(Field in map(type, edit.path) for edit in edits) else None,
-        recorded=await _recorded(ctx, edits, [stored.tree for stored in records]),
+        recorded=await _find_recorded(ctx, edits, [stored.tree for stored in records]),
         files=await _files(ctx, *records),
         view=_view(ctx, shown),
     )
@@ -62,10 +62,12 @@ def _view(ctx: StoreContext, checkpoints: Sequence[Checkpoint]) -> StateView | N
     """Return the view of checkpoints that one adapter has made."""
     if any(checkpoint.framework is Framework.CUSTOM for checkpoint in checkpoints):
         return None
-    return next((one.view for one in ctx.load_adapters() if all(map(one.view.is_made_by, checkpoints))), None)
+    return next(
+        (adapter.view for adapter in ctx.load_adapters() if all(map(adapter.view.is_made_by, checkpoints))), None
+    )
 
 
-async def _recorded(ctx: StoreContext, edits: Sequence[Edit], trees: Sequence[bytes]) -> tuple[RecordedCall, ...]:
+async def _find_recorded(ctx: StoreContext, edits: Sequence[Edit], trees: Sequence[bytes]) -> tuple[RecordedCall, ...]:
     """Return the records that only one of two runs' journals has, from the edits of the journal."""
     went, came = list[Any](), list[Any]()
     for edit in edits:
@@ -76,20 +78,20 @@ async def _recorded(ctx: StoreContext, edits: Sequence[Edit], trees: Sequence[by
             went += _entries(edit.was)
             came += _entries(edit.value) if isinstance(edit, Put) else ()
     last = [{entry[0]: run_journal.JournalRecord(*entry) for entry in entries} for entries in (went, came)]
-    both = {place for place, one in last[0].items() if place in last[1] and _is_same(one, last[1][place])}
+    both = {place for place, value in last[0].items() if place in last[1] and _is_same(value, last[1][place])}
     listed = [
-        (is_new, one)
+        (is_new, item)
         for is_new, of in zip((False, True), last, strict=True)
-        for one in of.values()
-        if one.place not in both
+        for item in of.values()
+        if item.place not in both
     ]
     found = []
-    for is_new, one in listed:
-        is_effect = one.kind == run_journal.EFFECT
-        entry = await ledger.find(ctx, bytes(one.about[0]), trees[is_new]) if is_effect else None
-        name = one.about[1] if is_effect else run_journal.name_of(one.place)
-        status = str(one.about[0]) if one.kind == run_journal.TASK else one.status
-        found.append(RecordedCall(is_new, one.kind, name, status, entry.effect(ctx.codec) if entry else None))
+    for is_new, item in listed:
+        is_effect = item.kind == run_journal.EFFECT
+        entry = await ledger.find(ctx, bytes(item.about[0]), trees[is_new]) if is_effect else None
+        name = item.about[1] if is_effect else run_journal.name_of(item.place)
+        status = str(item.about[0]) if item.kind == run_journal.TASK else item.status
+        found.append(RecordedCall(is_new, item.kind, name, status, entry.effect(ctx.codec) if entry else None))
     return tuple(found)
 
 
@@ -111,7 +113,7 @@ async def _files(ctx: StoreContext, a: StoredRecord, b: StoredRecord) -> tuple[F
         return None
     if references[0] == references[1]:
         return ()
-    before, after = [await snapshot_read.load(ctx, one) for one in references if one is not None]
+    before, after = [await snapshot_read.load(ctx, reference) for reference in references if reference is not None]
     if before.tree is None or after.tree is None:
         return None
     return tuple([change async for change in snapshot_read.diff(ctx, before, after)])
@@ -140,14 +142,14 @@ class _States:
             if content is None:
                 span, stored = next(found)
                 content = b"".join(data for _, data in log_segment.payload(span, stored))
-            skeleton = _with_stubs(ctx, manifest, content)
+            skeleton = _decode_with_stubs(ctx, manifest, content)
             skeletons.append(skeleton or await lookup.load_state(ctx, manifest, verify=True))
         return cls(ctx, manifests, skeletons)
 
     async def edits(self, old: dict[str, Any], new: dict[str, Any]) -> list[Edit]:
         while True:
             differ = Differ(self._ctx.codec, self._middles, self._contents)
-            edits = [_filled(differ, edit) for name in old for edit in differ.edits(old[name], new[name], (name,))]
+            edits = [_fill_edit(differ, edit) for name in old for edit in differ.edits(old[name], new[name], (name,))]
             if not differ.pairs and not differ.whole:
                 return edits
             for pair in differ.pairs:
@@ -186,9 +188,9 @@ class _States:
         ]
 
 
-def _with_stubs(ctx: StoreContext, manifest: Manifest, skeleton: bytes) -> tuple[Any, Any] | None:
+def _decode_with_stubs(ctx: StoreContext, manifest: Manifest, skeleton: bytes) -> tuple[Any, Any] | None:
     """Return the state with stubs for its lists and blobs, and stored objects; None if impossible."""
-    given: list[Typed] = []
+    given: list[TypedObject] = []
 
     def resolve(kind: int, index: int) -> object:
         parts: Sequence[Any] = manifest.lists if kind == split.LIST else manifest.blobs
@@ -211,19 +213,19 @@ def _stubs_in(value: Any) -> int:
         return sum(map(_stubs_in, value.values()))
     if type(value) is list:
         return sum(map(_stubs_in, value))
-    if type(value) is Typed and not is_stub(value):
+    if type(value) is TypedObject and not is_stub(value):
         return _stubs_in(value.fields)
-    return int(type(value) is Typed)
+    return int(type(value) is TypedObject)
 
 
-def _filled(differ: Differ, edit: Edit) -> Edit:
+def _fill_edit(differ: Differ, edit: Edit) -> Edit:
     """Return the edit with values instead of stubs."""
     if isinstance(edit, Put):
-        return edit._replace(value=differ.given(edit.value, edit.path), was=differ.given(edit.was, edit.path))
+        return edit._replace(value=differ.fill_stubs(edit.value, edit.path), was=differ.fill_stubs(edit.was, edit.path))
     if isinstance(edit, Drop):
-        return edit._replace(was=differ.given(edit.was, edit.path))
+        return edit._replace(was=differ.fill_stubs(edit.was, edit.path))
     if isinstance(edit, Splice):
-        removed, added = ([differ.given(one, edit.path) for one in part] for part in (edit.removed, edit.added))
+        removed, added = ([differ.fill_stubs(item, edit.path) for item in part] for part in (edit.removed, edit.added))
         return edit._replace(removed=tuple(removed), added=tuple(added))
     return edit
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import Self
+from typing import Generic, Self, TypeVar
 
 from holdfast.backends.port import Change
-from holdfast.errors import HoldfastError, StoreError, UsageError
+from holdfast.errors import HoldfastError, KeyMissingError, StoreError, UsageError
 from holdfast.format.rows import head, staging
 from holdfast.format.state import record
 from holdfast.model.event import Cursor, Event
@@ -22,19 +22,21 @@ from holdfast.operations.context import StoreContext
 
 PAGE = 200
 SHORTEST_WAIT = 0.05
+GROWTH = 1.3  # of the wait, each time that nothing has come: to a second within four
 ASK_WHY_SECONDS = 2.0  # of waiting: then the store is asked whether it holds events back
 
+E = TypeVar("E")
 _log = logging.getLogger("holdfast")
 
 
-async def now(ctx: StoreContext) -> Cursor:
+async def get_end_cursor(ctx: StoreContext) -> Cursor:
     """Return the cursor after everything that is stored now."""
     last = await ctx.backend.last_change()
     found = await ctx.backend.changes(last - 1, 1) if last else []
     return Cursor.of(last, found[0].record.id) if found and found[0].position == last else Cursor(last)
 
 
-async def checked(ctx: StoreContext, cursor: Cursor) -> Cursor:
+async def check_cursor(ctx: StoreContext, cursor: Cursor) -> Cursor:
     """Return the cursor, if it can be one of this store."""
     position, ending = cursor
     found: list[Change] = []
@@ -50,25 +52,14 @@ async def checked(ctx: StoreContext, cursor: Cursor) -> Cursor:
     return cursor
 
 
-class EventStream:
-    """A stream of events: `async for event in stream`. It can be left and resumed at any time.
+class ChangeStream(Generic[E]):
+    """A stream over changes of the store. It can be left and resumed at any time.
 
     It holds no resources between steps, so it need not be closed. It is for one task at a time.
     """
 
-    def __init__(
-        self,
-        ctx: StoreContext,
-        *,
-        session_id: str | None,
-        agent_id: str | None,
-        after: Cursor | None,
-        follow: bool,
-        longest_wait: float,
-    ) -> None:
+    def __init__(self, ctx: StoreContext, *, after: Cursor | None, follow: bool, longest_wait: float) -> None:
         self._ctx = ctx
-        self._session = None if session_id is None else head.session_key(session_id)
-        self._agent_id = agent_id
         self._after = after
         self._follow = follow
         self._longest_wait = longest_wait
@@ -87,10 +78,16 @@ class EventStream:
         place = self._cursor or self._after
         return place.text if place else None
 
+    @property
+    def position(self) -> int:
+        """The position of the cursor; 0 before the first step of a stream that begins now."""
+        place = self._cursor or self._after
+        return place.position if place else 0
+
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Event:
+    async def __anext__(self) -> E:
         """Return the next event; wait for it if the stream follows.
 
         A record that can't be read raises an error. The stream can be resumed, and has then skipped
@@ -108,8 +105,10 @@ class EventStream:
             seen = backend.committed  # before reading: any later commit ends the wait
             try:
                 if self._cursor is None:
-                    self._cursor = await (now(self._ctx) if self._after is None else checked(self._ctx, self._after))
-                self._read.extend(await backend.changes(self._cursor.position, PAGE))
+                    self._cursor = await (
+                        get_end_cursor(self._ctx) if self._after is None else check_cursor(self._ctx, self._after)
+                    )
+                self._read.extend(await self._page(self._cursor.position))
             except StoreError:
                 if self._follow and self._cursor is not None and not await backend.wait_for_commit(seen, 0):
                     raise StopAsyncIteration from None  # the client was closed meanwhile, by its owner
@@ -122,7 +121,7 @@ class EventStream:
                     raise StopAsyncIteration
                 waited += wait
                 # In small steps at first: a writer that saves now will often save again soon.
-                wait = SHORTEST_WAIT if backend.committed != seen else wait * 2
+                wait = SHORTEST_WAIT if backend.committed != seen else wait * GROWTH
                 wait = min(wait, self._longest_wait)
 
     async def _ask_why(self) -> None:
@@ -132,7 +131,14 @@ class EventStream:
             _log.warning("events of %s: %s", self._ctx.backend.capabilities.location, why)
         self.waits_for = why
 
-    async def _next_read(self) -> Event | None:
+    async def _page(self, after: int) -> list[Change]:
+        return await self._ctx.backend.changes(after, PAGE)
+
+    async def _event(self, change: Change) -> E | None:
+        """Return the event of a change, None if it does not match the stream."""
+        raise NotImplementedError
+
+    async def _next_read(self) -> E | None:
         """Return the event of the next change that was read, None if it does not match the stream.
 
         The stream is past the change then. After a cancellation in here, or a failure to reach the
@@ -141,7 +147,7 @@ class EventStream:
         change = self._read[0]
         try:
             event = await self._event(change)
-        except StoreError:
+        except (StoreError, KeyMissingError):
             raise
         except HoldfastError:  # it is damaged, or too new, and always will be
             self._pass(change)
@@ -152,6 +158,24 @@ class EventStream:
     def _pass(self, change: Change) -> None:
         self._read.popleft()
         self._cursor = Cursor.of(change.position, change.record.id)
+
+
+class EventStream(ChangeStream[Event]):
+    """A stream of events: `async for event in stream`."""
+
+    def __init__(
+        self,
+        ctx: StoreContext,
+        *,
+        session_id: str | None,
+        agent_id: str | None,
+        after: Cursor | None,
+        follow: bool,
+        longest_wait: float,
+    ) -> None:
+        super().__init__(ctx, after=after, follow=follow, longest_wait=longest_wait)
+        self._session = None if session_id is None else head.session_key(session_id)
+        self._agent_id = agent_id
 
     async def _event(self, change: Change) -> Event | None:
         ctx, found = self._ctx, change.record
@@ -169,7 +193,8 @@ class EventStream:
         if await lookup.is_expired(ctx, stored):
             return None
         return Event(
-            kind="checkpoint" if target is None else "handoff",
+            kind="message" if "topic" in stored.header else "checkpoint" if target is None else "handoff",
             checkpoint=record.checkpoint(ctx.codec, stored),
             cursor=Cursor.of(change.position, found.id).text,
+            topic=stored.header.get("topic"),
         )

@@ -34,7 +34,7 @@ async def unexpire(ctx: StoreContext, id_: bytes, *, origin: Origin | None = Non
         return True
 
 
-async def with_heads(
+async def undo_expiry(
     ctx: StoreContext, id_: bytes, moved: Sequence[LoggedChange], origin: Origin
 ) -> tuple[bool, list[str]]:
     """Undo an expiry, and move the heads that it moved back to the checkpoint.
@@ -177,17 +177,17 @@ async def tombstone_all(
         batch = oldest_first[start : start + BURIED_AT_ONCE]
         for _ in range(MAX_ATTEMPTS):
             if keep_heads:
-                batch, heads = await _not_stood_at(ctx, tree, batch)
+                batch, heads = await _drop_heads(ctx, tree, batch)
             if not batch:
                 break
             commit, changes = await tombstone_commit(ctx, tree, batch, why)
             commit.require_rows = [*commit.require_rows, *heads]
             if origin is not None:
-                commit.rows = [*commit.rows, *_logged(ctx, origin, tree, batch, why, changes)]
+                commit.rows = [*commit.rows, *_log_expiry(ctx, origin, tree, batch, why, changes)]
             try:
                 await ctx.backend.commit(commit)
             except CommitConflict:  # a head moved, or another caller expired or pinned one of them: read again
-                batch = await _not_buried(ctx, tree, batch)
+                batch = await _drop_buried(ctx, tree, batch)
             else:
                 buried += [stored.id for _, stored in batch]
                 origin = origin and origin._replace(part=origin.part + 1)
@@ -195,7 +195,7 @@ async def tombstone_all(
     return buried
 
 
-def _logged(
+def _log_expiry(
     ctx: StoreContext, origin: Origin, tree: bytes, batch: Sequence[Found], why: str, moved: Sequence[LoggedChange]
 ) -> list[RowWrite]:
     if why != BY_HAND:  # by a policy: it is collected at once, so that a count is enough
@@ -205,7 +205,7 @@ def _logged(
     return log.writes(ctx, origin, tree, "expire", [*changes, *moved], batch[0][1].session)
 
 
-async def _not_stood_at(
+async def _drop_heads(
     ctx: StoreContext, tree: bytes, batch: Sequence[Found]
 ) -> tuple[list[Found], list[tuple[RowKey, int]]]:
     """Return those that are no session's head, and the heads' rows as conditions for the commit."""
@@ -250,7 +250,7 @@ async def tombstone_commit(
     return commit, moves
 
 
-async def _not_buried(ctx: StoreContext, tree: bytes, batch: Sequence[Found]) -> list[Found]:
+async def _drop_buried(ctx: StoreContext, tree: bytes, batch: Sequence[Found]) -> list[Found]:
     """Return those that are still there, as they are now, without tombstones and held ones."""
     wanted = [found.id for found, _ in batch]
     again = await ctx.backend.records(wanted)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from holdfast import telemetry
 from holdfast.backends.port import ABSENT, Commit, CommitConflict, SegmentWrite
 from holdfast.errors import ConflictError, StoreError, UsageError
 from holdfast.format.rows import head, operation_log
@@ -50,18 +51,18 @@ async def plan_edited_child(
 
 async def _plan_child(ctx: StoreContext, source: StoredRecord, state: Any, context: Any) -> write_plan.WritePlan:
     manifest = source.manifest()
-    line = SessionTip(
-        tree=source.tree, version=ABSENT, head=head.Head(None, 0), head_value=None, tip=source, manifest=manifest
+    tip = SessionTip(
+        tree=source.tree, version=ABSENT, head=head.Head(None, 0), head_value=None, checkpoint=source, manifest=manifest
     )
     tails = [entry.tail for entry in manifest.lists]
     closed = {tail.log for tail in (*tails, manifest.skeleton.tail) if tail is not None}
-    split = Split(ctx.codec, line.known).take(state, context)
-    return await plan_writes(ctx, split, line, closed)
+    split = Split(ctx.codec, tip.find_list).take(state, context)
+    return await plan_writes(ctx, split, tip, closed)
 
 
 MAX_ATTEMPTS = 200
 _NEW = SessionTip(
-    tree=None, version=ABSENT, head=rows.Head(None, 0), head_value=None, tip=None
+    tree=None, version=ABSENT, head=rows.Head(None, 0), head_value=None, checkpoint=None
 )  # of a session that is not there
 _OF_THE_CALLER = ("agent", "fw", "ttl", "meta", "tasks", "ws", "dir", "app", "sv")
 
@@ -98,6 +99,7 @@ async def fork(
     return (await forks(ctx, id_, [way], strict=strict, acknowledge=acknowledge, by=by, origin=origin))[0]
 
 
+@telemetry.trace_operation(telemetry.FORK)
 async def forks(
     ctx: StoreContext,
     id_: bytes,
@@ -110,10 +112,10 @@ async def forks(
 ) -> list[ForkReport]:
     """Make a session for each request, with its edits made. One commit: all of them, or none."""
     source = await lookup.live_record(ctx, id_)
-    left = await left_behind.of_fork(ctx, source.tree, id_)
+    left = await left_behind.find_after_fork(ctx, source.tree, id_)
     contents = await _contents(ctx, source, ways)
     known = [
-        await _repeated(
+        await _find_repeated(
             ctx,
             source,
             way.new_id,
@@ -125,28 +127,28 @@ async def forks(
     found = [stored for stored in known if stored is not None]
     if found and len(found) == len(ways):
         return [_report(stored, source, left) for stored in found]
-    acknowledgements = left_behind.acknowledged(ctx, left, acknowledge, by, "fork")
+    acknowledgements = left_behind.write_acknowledged(ctx, left, acknowledge, by, "fork")
     names = await _names(ctx, source, ways)
-    lines = [_NEW] * len(ways)
+    tips = [_NEW] * len(ways)
     while True:
         made = [
             build_commit(
                 ctx,
-                line,
+                tip,
                 source,
-                {**_same(source), **content.fields, **way.fields, "session": name, "name": "fork"},
+                {**_copy_fields(source), **content.fields, **way.fields, "session": name, "name": "fork"},
                 content.manifest,
                 id_=way.new_id,
                 step_index=source.header.get("step", 0),
                 segments=content.segments,
                 blobs=content.blobs,
             )[:2]
-            for way, content, name, line in zip(ways, contents, names, lines, strict=True)
+            for way, content, name, tip in zip(ways, contents, names, tips, strict=True)
         ]
         reports = [_report(stored, source, left) for _, stored in made]
         if strict:
             left_behind.refuse_unacknowledged(reports[0], acknowledge, "the fork")
-        commit = _together([commit for commit, _ in made])
+        commit = _merge_commits([commit for commit, _ in made])
         begun = [
             LoggedChange(operation_log.SESSION, rows.session_key(stored.session), None, stored.id) for _, stored in made
         ]
@@ -160,11 +162,11 @@ async def forks(
             if conflict.kind == "require":
                 await lookup.live_record(ctx, id_)
             if await _has_taken(ctx, ways, names):
-                names, lines = await _names(ctx, source, ways), [_NEW] * len(ways)
+                names, tips = await _names(ctx, source, ways), [_NEW] * len(ways)
                 continue
-            before, lines = lines, [await _left_behind(ctx, name, source.tree) for name in names]
-            if [line.version for line in lines] == [line.version for line in before]:
-                raise await _taken(ctx, [stored.session for _, stored in made]) from None
+            before, tips = tips, [await _make_first_tip(ctx, name, source.tree) for name in names]
+            if [tip.version for tip in tips] == [tip.version for tip in before]:
+                raise await _make_taken_error(ctx, [stored.session for _, stored in made]) from None
         except StoreError as error:
             error.checkpoint_id = ids.to_text(made[0][1].id)
             raise
@@ -191,7 +193,7 @@ async def _has_taken(ctx: StoreContext, ways: Sequence[ForkRequest], names: Sequ
     return any([await lookup.find_tree(ctx, rows.session_key(name)) is not None for name in made])
 
 
-async def _left_behind(ctx: StoreContext, name: str, tree: bytes) -> SessionTip:
+async def _make_first_tip(ctx: StoreContext, name: str, tree: bytes) -> SessionTip:
     """Return the tip at which a new session begins.
 
     It is empty. If the tree had a session of that name with nothing left of it (its fork was
@@ -201,27 +203,27 @@ async def _left_behind(ctx: StoreContext, name: str, tree: bytes) -> SessionTip:
     if found is None or found[0].checkpoint is not None or not leasing.allows(ctx, found[0], None):
         return _NEW
     head, row = found
-    return SessionTip(tree=tree, version=row.version, head=head, head_value=row.value, tip=None)
+    return SessionTip(tree=tree, version=row.version, head=head, head_value=row.value, checkpoint=None)
 
 
-def _together(commits: Sequence[Commit]) -> Commit:
+def _merge_commits(commits: Sequence[Commit]) -> Commit:
     """Return one commit that does what these commits, which make new records of one tree each, do."""
     first, *others = commits
-    written = [one.record for one in others if one.record is not None]
+    written = [other.record for other in others if other.record is not None]
     return replace(
         first,
         more_records=written,
-        segments=[segment for one in commits for segment in one.segments],
-        blobs={hash_: blob for one in commits for hash_, blob in one.blobs.items()},
-        rows=[row for one in commits for row in one.rows],
+        segments=[segment for commit in commits for segment in commit.segments],
+        blobs={hash_: blob for commit in commits for hash_, blob in commit.blobs.items()},
+        rows=[row for commit in commits for row in commit.rows],
     )
 
 
-async def _taken(ctx: StoreContext, names: Sequence[str]) -> ConflictError:
-    there = [name for name in names if await lookup.find_tree(ctx, rows.session_key(name)) is not None]
+async def _make_taken_error(ctx: StoreContext, names: Sequence[str]) -> ConflictError:
+    existing = [name for name in names if await lookup.find_tree(ctx, rows.session_key(name)) is not None]
     return ConflictError(
-        f"session {(there or names)[0]!r:.60} exists already: a fork begins a new session. Choose another session_id, "
-        "or leave it out; `rollback` moves the head of an existing one"
+        f"session {(existing or names)[0]!r:.60} exists already: a fork begins a new session. Choose another "
+        "session_id, or leave it out; `rollback` moves the head of an existing one"
     )
 
 
@@ -240,7 +242,7 @@ async def _contents(ctx: StoreContext, source: StoredRecord, ways: Sequence[Fork
     from holdfast.operations import restore as restoring
 
     # As `restore` returns it: callers that name a path in the state have seen it so.
-    loaded = await restoring.loaded(ctx, source)
+    loaded = await restoring.load_checkpoint(ctx, source)
     contents = []
     for way in ways:
         if not way.edits:
@@ -268,7 +270,7 @@ def _report(stored: StoredRecord, source: StoredRecord, left: LeftBehind) -> For
     )
 
 
-async def _repeated(
+async def _find_repeated(
     ctx: StoreContext,
     source: StoredRecord,
     new_id: bytes | None,
@@ -297,6 +299,7 @@ async def _repeated(
     return known
 
 
+@telemetry.trace_operation(telemetry.HANDOFF)
 async def handoff(
     ctx: StoreContext,
     id_: bytes,
@@ -315,10 +318,10 @@ async def handoff(
     the source's; the context stays there.
     """
     source = await lookup.live_record(ctx, id_)
-    content = _Content(source.manifest()) if project is None else await _projected(ctx, source, project)
+    content = _Content(source.manifest()) if project is None else await _project_content(ctx, source, project)
     if target_agent_id == source.header["agent"] and "to" not in source.header:
         raise UsageError(f"{target_agent_id!r:.60} made this checkpoint itself: a handoff goes to another agent")
-    fields = {**_same(source), **content.fields, "session": source.session}
+    fields = {**_copy_fields(source), **content.fields, "session": source.session}
     fields |= {"name": f"handoff_to_{target_agent_id}", "to": target_agent_id}
     if schema is not None:
         fields["toschema"] = schema
@@ -327,16 +330,16 @@ async def handoff(
     await _refuse_delegated(ctx, source, lease)
     for _ in range(MAX_ATTEMPTS):
         root = content.manifest.root() if new_id is not None else None
-        known = await _repeated(ctx, source, new_id, session=source.session, target=target_agent_id, root=root)
+        known = await _find_repeated(ctx, source, new_id, session=source.session, target=target_agent_id, root=root)
         if known is not None:
             return known
-        line = await lookup.get_tip(ctx, session)
-        if not leasing.allows(ctx, line.head, lease):
+        tip = await lookup.get_tip(ctx, session)
+        if not leasing.allows(ctx, tip.head, lease):
             ctx.memory.drop(session)  # the cached tip may be old
-            line = await lookup.get_tip(ctx, session)
-            leasing.refuse(ctx, source.session, line.head, lease)
+            tip = await lookup.get_tip(ctx, session)
+            leasing.refuse(ctx, source.session, tip.head, lease)
         commit, stored, _ = build_commit(
-            ctx, line, source, fields, content.manifest, id_=new_id, segments=content.segments, blobs=content.blobs
+            ctx, tip, source, fields, content.manifest, id_=new_id, segments=content.segments, blobs=content.blobs
         )
         ctx.memory.drop(session)
         try:
@@ -362,13 +365,13 @@ async def _refuse_delegated(ctx: StoreContext, source: StoredRecord, lease: Leas
         )
 
 
-async def _projected(ctx: StoreContext, source: StoredRecord, project: Callable[[Any], Any]) -> _Content:
+async def _project_content(ctx: StoreContext, source: StoredRecord, project: Callable[[Any], Any]) -> _Content:
     from holdfast.operations import restore as restoring
 
-    loaded = await restoring.loaded(ctx, source)
+    loaded = await restoring.load_checkpoint(ctx, source)
     planned = await _plan_child(ctx, source, project(loaded.execution_state), {})
     return _content_of(planned, loaded)
 
 
-def _same(source: StoredRecord) -> dict[str, Any]:
+def _copy_fields(source: StoredRecord) -> dict[str, Any]:
     return {name: source.header[name] for name in _OF_THE_CALLER if name in source.header}

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from holdfast import telemetry
 from holdfast.backends.port import (
     STORE,
     BlobInfo,
@@ -33,6 +34,7 @@ from holdfast.backends.port import (
 )
 from holdfast.format.rows import head as rows
 from holdfast.format.rows import packed_tombstones as packs
+from holdfast.format.rows import run as run_rows
 from holdfast.format.state import reachable as pure
 from holdfast.format.state import record
 from holdfast.format.state.record import StoredRecord
@@ -41,6 +43,7 @@ from holdfast.operations import (
     approval,
     delegation,
     gc_adapter_rows,
+    gc_topics,
     inbox,
     ledger,
     lookup,
@@ -51,8 +54,10 @@ from holdfast.operations import (
 )
 from holdfast.operations import lease as leasing
 from holdfast.operations import tombstones as burying
+from holdfast.operations.blob_addresses import listed_hashes
 from holdfast.operations.context import StoreContext
 from holdfast.operations.expire import BY_TTL, tombstone_all
+from holdfast.operations.gc_rows import gc_rows
 from holdfast.operations.record_pages import records_by_id, unpacked_pages
 from holdfast.operations.snapshot_reachability import SnapshotReachability
 
@@ -61,6 +66,7 @@ BATCH = 200
 CANCELLATION_US = 24 * 3600 * 1_000_000  # so long a cancelled session without checkpoints stays
 
 
+@telemetry.trace_operation(telemetry.GC)
 async def collect(ctx: StoreContext, *, dry_run: bool = False, keep_undoable: bool = False) -> CollectionReport:
     """Remove unreferenced data; with `dry_run` only report it.
 
@@ -69,13 +75,14 @@ async def collect(ctx: StoreContext, *, dry_run: bool = False, keep_undoable: bo
     """
     if not dry_run:
         await tag.settle_all(ctx)
-    expired = await _expire_by_ttl(ctx, dry_run=dry_run)
+    settled = 0 if dry_run else await gc_topics.gc_topics(ctx)
+    expired = settled + await _expire_by_ttl(ctx, dry_run=dry_run)
     if not dry_run:
         await _forget_expired(ctx, keep_undoable=keep_undoable)
-    segments, blobs, heads = await _listed(ctx)
+    segments, blobs, heads = await _list_contents(ctx)
     marks = pure.MarkSet()
     trees, heads = await _mark(ctx, marks, heads, dry_run=dry_run)
-    made_from = await snapshot_deltas.made_from(ctx, marks.blobs, {blob.hash for blob in blobs})
+    made_from = await snapshot_deltas.find_delta_parts(ctx, marks.blobs, listed_hashes(ctx.backend, blobs))
     marks.add((), [hash_ for hashes in made_from.values() for hash_ in hashes])
 
     deletes: list[SegmentDelete] = []
@@ -91,7 +98,8 @@ async def collect(ctx: StoreContext, *, dry_run: bool = False, keep_undoable: bo
                 deletes.append(trim)
                 trimmed += 1
                 freed += max(segment.size - sum(len(data) for _, _, data in trim.pieces), 0)
-    dead_blobs = {blob.hash: blob.written_at_us + 1 for blob in blobs if blob.hash not in marks.blobs}
+    live_blobs = {ctx.backend.address(hash_) for hash_ in marks.blobs}
+    dead_blobs = {blob.hash: blob.written_at_us + 1 for blob in blobs if blob.hash not in live_blobs}
     freed += sum(blob.size for blob in blobs if blob.hash in dead_blobs)
     if not dry_run:
         for start in range(0, len(deletes), BATCH):
@@ -105,6 +113,10 @@ async def collect(ctx: StoreContext, *, dry_run: bool = False, keep_undoable: bo
         await inbox.gc_inbox(ctx)
         await approval.gc_approvals(ctx)
         await delegation.gc_delegations(ctx)
+        for space in (run_rows.RUN, run_rows.CALL, run_rows.PROGRESS):
+            await gc_rows(ctx, space)
+        await gc_topics.gc_consumed(ctx)
+        await gc_topics.gc_dead(ctx)
         await ledger.gc_ledger(ctx)
         await gc_adapter_rows.gc_adapter_rows(ctx)
         await operation_log.gc_operation_log(ctx)
@@ -165,7 +177,7 @@ async def _drop(ctx: StoreContext, tree: bytes, writes: list[RowWrite]) -> None:
 Heads = dict[RowKey, tuple[int, rows.Head]]
 
 
-async def _listed(ctx: StoreContext) -> tuple[list[SegmentInfo], list[BlobInfo], Heads]:
+async def _list_contents(ctx: StoreContext) -> tuple[list[SegmentInfo], list[BlobInfo], Heads]:
     segments: list[SegmentInfo] = []
     while page := await ctx.backend.page_segments((segments[-1].log, segments[-1].first) if segments else None, PAGE):
         segments += page
@@ -199,9 +211,9 @@ async def _mark(
     now = ctx.now_us()
     reach = SnapshotReachability(snapshot_read.loader(ctx))
 
-    async def mark(found: Record, stored: StoredRecord, *, is_over: bool) -> None:
+    async def mark(found: Record, stored: StoredRecord, *, is_expired: bool) -> None:
         tree = trees.setdefault(stored.tree, _Tree())
-        if dry_run and is_over and not stored.is_tombstone:  # as it will be
+        if dry_run and is_expired and not stored.is_tombstone:  # as it will be
             found = found._replace(data=record.pack_tombstone(ctx.codec, stored, now, BY_TTL))
             stored = record.unpack(ctx.codec, found.data)
         if stored.is_tombstone:
@@ -212,7 +224,7 @@ async def _mark(
 
     async for page, over in unpacked_pages(ctx):
         for found, stored in page:
-            await mark(found, stored, is_over=stored.id in over)
+            await mark(found, stored, is_expired=stored.id in over)
     heads_now = await _heads(ctx)
     for key, (version, _) in heads_now.items():
         known_version, known_head = heads.get(key, (0, rows.Head(None, 0)))
@@ -221,10 +233,10 @@ async def _mark(
                 if found.sequence <= known_head.sequence:
                     break
                 stored = record.unpack(ctx.codec, found.data, expected_id=found.id)
-                await mark(found, stored, is_over=await lookup.is_expired(ctx, stored))
+                await mark(found, stored, is_expired=await lookup.is_expired(ctx, stored))
     if not dry_run:
         await _mark_undoable(ctx, marks, reach, trees)
-    marks.add((), reach.everything())
+    marks.add((), reach.list_all())
     return trees, heads_now
 
 
@@ -274,7 +286,7 @@ async def _trim(ctx: StoreContext, segment: SegmentInfo, live: list[tuple[int, i
     [found] = await ctx.backend.segments([Span(segment.log, segment.first, segment.first + segment.length)])
     if len(found) != 1 or (found[0].first, found[0].length) != (segment.first, segment.length):
         return None  # sealed meanwhile
-    return pure.trimmed(segment.log, found[0], live)
+    return pure.trim_segment(segment.log, found[0], live)
 
 
 def _was_cancelled_long_ago(ctx: StoreContext, held: rows.LeaseRow) -> bool:
@@ -286,7 +298,7 @@ def _was_cancelled_long_ago(ctx: StoreContext, held: rows.LeaseRow) -> bool:
 async def _remove_trees(
     ctx: StoreContext, trees: dict[bytes, _Tree], heads: Heads, *, dry_run: bool
 ) -> tuple[int, int]:
-    """Remove the trees that have only tombstones and graves, with their heads and sessions.
+    """Remove the trees that have only tombstones, packed or not, with their heads and sessions.
 
     A tree with a leased session stays: the holder may save to it, and must not lose the lease.
     """
@@ -301,13 +313,15 @@ async def _remove_trees(
         leases = [held for key in of_tree if (held := heads[key][1].lease) is not None]
         if any(leasing.is_alive(ctx, held) and not _was_cancelled_long_ago(ctx, held) for held in leases):
             continue
-        graves = dict(await ctx.backend.scan(rows.GRAVES, tree=tree))
+        if not found.tombstones and await _has_open_run(ctx, tree):
+            continue
+        packed = dict(await ctx.backend.scan(rows.GRAVES, tree=tree))
         writes = [RowWrite(key, None, heads[key][0]) for key in of_tree]
         session_keys = [RowKey(rows.SESSION, key.key) for key in of_tree]
         for key, row in zip(session_keys, await ctx.backend.rows(session_keys), strict=True):
             if row is not None:
                 writes.append(RowWrite(key, None, row.version))
-        writes += packs.removal(tree, graves)
+        writes += packs.removal(tree, packed)
         deletes = [(record.id, record.data) for record, _ in found.tombstones.values()]
         if not dry_run:
             try:
@@ -316,9 +330,18 @@ async def _remove_trees(
                 continue  # another writer saves to it again: it stays
             for key in of_tree:
                 ctx.memory.drop(key.key)
-        count += len(deletes) + packs.count(tree, graves)
-        size += sum(len(data) for _, data in deletes) + sum(len(row.value) for row in graves.values())
+        count += len(deletes) + packs.count(tree, packed)
+        size += sum(len(data) for _, data in deletes) + sum(len(row.value) for row in packed.values())
     return count, size
+
+
+async def _has_open_run(ctx: StoreContext, tree: bytes) -> bool:
+    """Return whether a worker is still to carry out a run of the tree, which may not have saved yet."""
+    for key, row in await ctx.backend.scan(run_rows.RUN, tree=tree):
+        run = run_rows.unpack_run(key, row)
+        if run.function is not None and run.state not in run_rows.OVER:
+            return True
+    return False
 
 
 def _never_saved_to(trees: dict[bytes, _Tree], heads: Heads) -> dict[bytes, _Tree]:
@@ -333,7 +356,7 @@ async def _pack_tombstones(ctx: StoreContext, trees: dict[bytes, _Tree], *, dry_
     count = size = 0
     for tree, found in trees.items():
         if found.is_alive and found.tombstones:
-            moved, freed = await burying.bury(ctx, tree, list(found.tombstones.values()), dry_run=dry_run)
+            moved, freed = await burying.pack_expired(ctx, tree, list(found.tombstones.values()), dry_run=dry_run)
             count += moved
             size += freed
     return count, size

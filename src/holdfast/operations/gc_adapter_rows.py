@@ -9,19 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast.backends.port import STORE, Commit, CommitConflict, Row, RowKey, RowWrite
+from holdfast.backends.port import STORE, Commit, CommitConflict, Row, RowKey, RowWrite, check_readable
 from holdfast.format.rows import head, hold, portable
 from holdfast.format.rows.adapter import IndexedRows, TimedRows
 from holdfast.format.state import record
 from holdfast.operations.context import StoreContext
+from holdfast.operations.gc_rows import remove_row
 
 PAGE = 500
 Rows = list[tuple[RowKey, Row]]
 
 
 async def gc_adapter_rows(ctx: StoreContext) -> None:
-    now, prolonged = ctx.now_us(), await ctx.backend.scan(hold.UNTIL)
-    await _remove(ctx, [(key, row) for key, row in prolonged if hold.unpack_until(key, row) <= now])
+    now, extensions = ctx.now_us(), await ctx.backend.scan(hold.UNTIL)
+    await _remove(ctx, [(key, row) for key, row in extensions if hold.unpack_until(key, row) <= now])
     for adapter in ctx.load_adapters():
         for indexed in adapter.rows.indexed:
             await _gc_indexed(ctx, indexed)
@@ -35,30 +36,26 @@ async def gc_timed(ctx: StoreContext, timed: TimedRows) -> int:
     A row that was put again meanwhile stays.
     """
     removed, after = 0, None
-    while page := await ctx.backend.scan(timed.space, tree=STORE, after=after, limit=PAGE):
+    while page := check_readable(await ctx.backend.scan(timed.space, tree=STORE, after=after, limit=PAGE)):
         after = page[-1][0].key
         now = ctx.now_us()
         for key, row in page:
-            if not timed.is_over(key, row, now):
+            if not timed.is_expired(key, row, now):
                 continue
             companions = [RowWrite(RowKey(space, key.key, STORE), None) for space in timed.companions]
-            try:
-                await ctx.backend.commit(Commit(tree=STORE, rows=[RowWrite(key, None, row.version), *companions]))
-            except CommitConflict:
-                continue
-            removed += 1
+            removed += await remove_row(ctx, key, row.version, *companions)
     return removed
 
 
 async def _gc_indexed(ctx: StoreContext, indexed: IndexedRows) -> None:
     index = await ctx.backend.scan(indexed.index_space)
-    gone = await _gone(ctx, {_checkpoint(key, row) for key, row in index})
+    gone = await _find_gone(ctx, {_checkpoint(key, row) for key, row in index})
     dead = [(key, row) for key, row in index if _checkpoint(key, row) in gone]
     alive_keys = {key.key for key, row in index if _checkpoint(key, row) not in gone}
     dead_keys = {key.key for key, _ in dead} - alive_keys
     await _remove(ctx, dead)
     after: bytes | None = None
-    while page := await ctx.backend.scan(indexed.space, tree=STORE, after=after, limit=PAGE):
+    while page := check_readable(await ctx.backend.scan(indexed.space, tree=STORE, after=after, limit=PAGE)):
         await _remove(ctx, await _orphans(ctx, indexed, page, alive_keys, dead_keys))
         after = page[-1][0].key
 
@@ -75,7 +72,7 @@ async def _orphans(
             found.append((key, row))
         elif entry not in alive and _checkpoint(key, row):
             unknown.append((key, row))
-    gone = await _gone(ctx, {_checkpoint(key, row) for key, row in unknown})
+    gone = await _find_gone(ctx, {_checkpoint(key, row) for key, row in unknown})
     return found + [(key, row) for key, row in unknown if _checkpoint(key, row) in gone]
 
 
@@ -83,9 +80,9 @@ def _checkpoint(key: RowKey, row: Row) -> bytes:
     return portable.first_of(head.content(key, row))
 
 
-async def _gone(ctx: StoreContext, checkpoints: Iterable[bytes]) -> set[bytes]:
+async def _find_gone(ctx: StoreContext, checkpoints: Iterable[bytes]) -> set[bytes]:
     """Return those that have expired for good, without those whose expiry can still be undone."""
-    wanted = [one for one in checkpoints if one]
+    wanted = [checkpoint for checkpoint in checkpoints if checkpoint]
     gone: set[bytes] = set()
     for start in range(0, len(wanted), PAGE):
         asked = wanted[start : start + PAGE]

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from datetime import UTC, datetime
 
-from holdfast.backends.port import Commit, CommitConflict, Row, RowKey, RowWrite
+from holdfast.backends.port import Row, RowKey, UnreadableBytes, check_readable
 from holdfast.errors import HoldfastError
 from holdfast.format.rows import head as rows
 from holdfast.format.rows import inbox as entries
-from holdfast.format.rows.inbox import Claimed, Entry, FollowUp
+from holdfast.format.rows.inbox import Entry, FollowUp, LastClaim
 from holdfast.format.state import record
 from holdfast.format.state.record import StoredRecord
 from holdfast.model import ids
 from holdfast.model.handoff import Handoff, HandoffStatus
+from holdfast.model.moment import moment_of
 from holdfast.operations import lease as leasing
 from holdfast.operations import lookup
 from holdfast.operations.context import StoreContext
+from holdfast.operations.gc_rows import remove_row
 
 PAGE = 200
 _log = logging.getLogger("holdfast")
@@ -32,16 +33,16 @@ async def inbox(ctx: StoreContext, agent_id: str, *, include_claimed: bool = Fal
     listed: list[Handoff] = []
     after: bytes | None = None
     while page := await ctx.backend.scan(entries.INBOX, prefix=prefix, after=after, limit=PAGE):
-        listed += await _listed(ctx, page)
+        listed += await _list_handoffs(ctx, page)
         after = page[-1][0].key
-    found = [one for one in listed if include_claimed or one.can_be_claimed]
-    return sorted(found, key=lambda one: (one.offered_at, one.handoff_id))
+    found = [handoff for handoff in listed if include_claimed or handoff.can_be_claimed]
+    return sorted(found, key=lambda handoff: (handoff.offered_at, handoff.handoff_id))
 
 
-async def of_tree(ctx: StoreContext, tree: bytes) -> list[Handoff]:
+async def list_handoffs(ctx: StoreContext, tree: bytes) -> list[Handoff]:
     """Return all handoffs of a tree."""
     page = await ctx.backend.scan(entries.INBOX, tree=tree)
-    return await _listed(ctx, page) if page else []
+    return await _list_handoffs(ctx, page) if page else []
 
 
 async def entry_of(ctx: StoreContext, handoff: StoredRecord) -> tuple[Entry, int]:
@@ -57,23 +58,24 @@ async def gc_inbox(ctx: StoreContext) -> None:
     """Remove the rows of handoffs that have expired for good. Part of `gc`."""
     page: list[tuple[RowKey, Row]]
     after: bytes | None = None
-    while page := await ctx.backend.scan(entries.INBOX, after=after, limit=PAGE):
+    while page := check_readable(await ctx.backend.scan(entries.INBOX, after=after, limit=PAGE)):
         found = await ctx.backend.records([entries.handoff_id(key) for key, _ in page])
         kept = await ctx.backend.rows([RowKey(rows.EXPIRED, entries.handoff_id(key), key.tree) for key, _ in page])
         for (key, row), data, undoable in zip(page, found, kept, strict=True):
             is_gone = data is None or record.unpack(ctx.codec, data.data, expected_id=data.id).is_tombstone
             if is_gone and undoable is None:
-                try:
-                    await ctx.backend.commit(Commit(tree=key.tree, rows=[RowWrite(key, None, row.version)]))
-                except CommitConflict:
-                    continue  # another caller was first
+                await remove_row(ctx, key, row.version)
         after = page[-1][0].key
 
 
-async def _listed(ctx: StoreContext, page: Iterable[tuple[RowKey, Row]]) -> list[Handoff]:
+async def _list_handoffs(ctx: StoreContext, page: Iterable[tuple[RowKey, Row]]) -> list[Handoff]:
     """Return the handoffs of these rows that have not expired. An unreadable one hides no others."""
     found: list[tuple[StoredRecord, Entry]] = []
     page = list(page)
+    for key, row in page:
+        if isinstance(row.value, UnreadableBytes):
+            _log.warning("handoff %s is left out of the list: %s", rows.format_key(key.key), row.value.error)
+    page = [(key, row) for key, row in page if not isinstance(row.value, UnreadableBytes)]
     records = await ctx.backend.records([entries.handoff_id(key) for key, _ in page])
     for (key, row), data in zip(page, records, strict=True):
         try:
@@ -86,7 +88,7 @@ async def _listed(ctx: StoreContext, page: Iterable[tuple[RowKey, Row]]) -> list
     keys = {
         stored.id: rows.head_key(rows.session_key(stored.session), stored.tree)
         for stored, entry in found
-        if isinstance(entry, Claimed)
+        if isinstance(entry, LastClaim)
     }
     heads = dict(zip(keys, await ctx.backend.rows(list(keys.values())), strict=True)) if keys else {}
     listed = []
@@ -107,30 +109,26 @@ def _handoff(ctx: StoreContext, stored: StoredRecord, entry: Entry, head: rows.H
     if isinstance(entry, FollowUp):
         return Handoff(
             checkpoint=checkpoint,
-            status=_ended(entry, is_delegation=origin is not None),
+            status=_get_end_status(entry, is_delegation=origin is not None),
             by=rows.session_name(entry.by),
-            since=_moment(entry.at_us),
+            since=moment_of(entry.at_us),
             next_id=ids.to_text(entry.next) if entry.next else None,
             delegated_by=delegated_by,
         )
-    if isinstance(entry, Claimed) and head is not None and head.fence == entry.token and head.lease is not None:
+    if isinstance(entry, LastClaim) and head is not None and head.fence == entry.token and head.lease is not None:
         is_alive = leasing.is_alive(ctx, head.lease)
         status = HandoffStatus.CLAIMED if is_alive else HandoffStatus.TIMED_OUT
-        by, since = rows.session_name(entry.holder), _moment(entry.at_us)
+        by, since = rows.session_name(entry.holder), moment_of(entry.at_us)
         return Handoff(checkpoint=checkpoint, status=status, by=by, since=since, delegated_by=delegated_by)
     return Handoff(checkpoint=checkpoint, status=HandoffStatus.OPEN, delegated_by=delegated_by)
 
 
-def _ended(entry: FollowUp, *, is_delegation: bool) -> HandoffStatus:
+def _get_end_status(entry: FollowUp, *, is_delegation: bool) -> HandoffStatus:
     if not entry.next:
         return HandoffStatus.CANCELLED
     if is_delegation:
         return HandoffStatus.ANSWERED
     return HandoffStatus.PASSED_ON if entry.passed_on else HandoffStatus.TAKEN_UP
-
-
-def _moment(us: int) -> datetime:
-    return datetime.fromtimestamp(us / 1e6, UTC)
 
 
 def _leave_out(id_: bytes, error: HoldfastError) -> None:

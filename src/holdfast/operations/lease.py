@@ -43,7 +43,7 @@ def refuse(ctx: StoreContext, session_id: str, head: rows.Head, lease: LeaseTerm
     held = head.lease
     if lease is None:
         assert held is not None
-        raise _held(
+        raise _make_held_error(
             session_id, held, "only its holder may write to it. Wait until it is released or runs out, or `fork`"
         )
     if held is not None and head.fence == lease.token:
@@ -85,18 +85,18 @@ async def acquire(
     session = rows.session_key(session_id)
     deadline: int | None = None
     for _ in range(MAX_ATTEMPTS):
-        line = await lookup.revalidated_tip(ctx, session)
+        tip = await lookup.revalidated_tip(ctx, session)
         if deadline is None:  # only now: before the first request, a store's own clock is not known
             deadline = ctx.now_us() + round(wait * 1e6)
-        refuse_cancelled(session_id, line.head)
-        while not allows(ctx, line.head, None) and await look_again(ctx, deadline):
-            line = await lookup.revalidated_tip(ctx, session)
-            refuse_cancelled(session_id, line.head)
-        head = granted(ctx, session_id, line.head, holder=holder, seconds=seconds)
-        if await moved(ctx, session, line, head):
+        refuse_cancelled(session_id, tip.head)
+        while not allows(ctx, tip.head, None) and await look_again(ctx, deadline):
+            tip = await lookup.revalidated_tip(ctx, session)
+            refuse_cancelled(session_id, tip.head)
+        head = grant(ctx, session_id, tip.head, holder=holder, seconds=seconds)
+        if await move_head(ctx, session, tip, head):
             assert head.lease is not None
             return head.fence, head.lease.expires_at_us
-    raise overtaken(session_id)
+    raise make_overtaken_error(session_id)
 
 
 async def look_again(ctx: StoreContext, deadline_us: int) -> bool:
@@ -108,18 +108,18 @@ async def look_again(ctx: StoreContext, deadline_us: int) -> bool:
     return True
 
 
-def granted(ctx: StoreContext, session_id: str, head: rows.Head, *, holder: str, seconds: float) -> rows.Head:
+def grant(ctx: StoreContext, session_id: str, head: rows.Head, *, holder: str, seconds: float) -> rows.Head:
     """Return the head with a new lease. Raise `LeaseHeldError` if another holder has one."""
     refuse_cancelled(session_id, head)
     if not allows(ctx, head, None):
         assert head.lease is not None
-        raise _held(session_id, head.lease, "wait until it is released or runs out")
+        raise _make_held_error(session_id, head.lease, "wait until it is released or runs out")
     # Tokens rise within a session, and don't recur when a collected session's name is reused.
     token = max(head.fence + 1, ctx.now_us())
-    return head._replace(fence=token, lease=for_seconds(ctx, holder, seconds))
+    return head._replace(fence=token, lease=make_lease(ctx, holder, seconds))
 
 
-def for_seconds(ctx: StoreContext, holder: str, seconds: float) -> rows.LeaseRow:
+def make_lease(ctx: StoreContext, holder: str, seconds: float) -> rows.LeaseRow:
     """Return a lease of this process for so many seconds from now on."""
     expires_at_us = ctx.now_us() + round(seconds * 1e6)
     return rows.LeaseRow(expires_at_us, rows.session_key(holder), ctx.this_process())
@@ -132,13 +132,13 @@ async def renew(ctx: StoreContext, lease: LeaseTerms) -> int:
     """
     session = rows.session_key(lease.session_id)
     for _ in range(MAX_ATTEMPTS):
-        line = await _line_under(ctx, session, lease)
-        assert line.head.lease is not None
+        tip = await held_tip(ctx, lease)
+        assert tip.head.lease is not None
         expires_at_us = ctx.now_us() + round(lease.seconds * 1e6)
-        head = line.head._replace(lease=line.head.lease._replace(expires_at_us=expires_at_us))
-        if await moved(ctx, session, line, head):
+        head = tip.head._replace(lease=tip.head.lease._replace(expires_at_us=expires_at_us))
+        if await move_head(ctx, session, tip, head):
             return expires_at_us
-    raise overtaken(lease.session_id)
+    raise make_overtaken_error(lease.session_id)
 
 
 async def release(ctx: StoreContext, lease: LeaseTerms) -> bool:
@@ -146,33 +146,34 @@ async def release(ctx: StoreContext, lease: LeaseTerms) -> bool:
     session = rows.session_key(lease.session_id)
     for _ in range(MAX_ATTEMPTS):
         try:
-            line = await _line_under(ctx, session, lease)
+            tip = await held_tip(ctx, lease)
         except LeaseLostError:
             return False
-        if await moved(ctx, session, line, line.head._replace(lease=None)):
+        if await move_head(ctx, session, tip, tip.head._replace(lease=None), extra_rows=lease.at_release):
             return True
-    raise overtaken(lease.session_id)
+    raise make_overtaken_error(lease.session_id)
 
 
-async def _line_under(ctx: StoreContext, session: bytes, lease: LeaseTerms) -> SessionTip:
-    """Return the tip of the session, if the lease holds there.
+async def held_tip(ctx: StoreContext, lease: LeaseTerms) -> SessionTip:
+    """Return the tip of the lease's session. Raise `LeaseLostError` if the lease is over.
 
-    A cached tip that says otherwise is read again.
+    A cached tip that says so is read again.
     """
-    line = lookup.cached_tip(ctx, session)
-    if line is None or not allows(ctx, line.head, lease):
-        line = await lookup.revalidated_tip(ctx, session)
-        refuse(ctx, lease.session_id, line.head, lease)
-    return line
+    session = rows.session_key(lease.session_id)
+    tip = lookup.cached_tip(ctx, session)
+    if tip is None or not allows(ctx, tip.head, lease):
+        tip = await lookup.revalidated_tip(ctx, session)
+        refuse(ctx, lease.session_id, tip.head, lease)
+    return tip
 
 
-async def moved(
+async def move_head(
     ctx: StoreContext,
     session: bytes,
-    line: SessionTip,
+    tip: SessionTip,
     head: rows.Head,
     *,
-    also: Sequence[RowWrite] = (),
+    extra_rows: Sequence[RowWrite] = (),
     new_tree: bytes | None = None,
 ) -> bool:
     """Replace the head of a tip, with further rows of its tree; return False on a conflict.
@@ -181,16 +182,16 @@ async def moved(
     cached tip stays valid. If the head moves to another checkpoint, which must be live, the cached
     tip is dropped.
     """
-    tree = line.tree or new_tree or ctx.new_id(None)  # a session without checkpoints gets its tree now
+    tree = tip.tree or new_tree or ctx.new_id(None)  # a session without checkpoints gets its tree now
     key = rows.head_key(session, tree)
     value = head.pack(key)
-    commit = Commit(tree=tree, rows=[RowWrite(key, value, line.version, line.head_value), *also])
-    if line.tree is None:
+    commit = Commit(tree=tree, rows=[RowWrite(key, value, tip.version, tip.head_value), *extra_rows])
+    if tip.tree is None:
         session_row = RowKey(rows.SESSION, session)
         commit.rows = [*commit.rows, RowWrite(session_row, rows.protect(session_row, tree), ABSENT)]
-    next_line = replace(line, tree=tree, version=line.version + 1, head=head, head_value=value)
-    if head.checkpoint == line.head.checkpoint:
-        ctx.memory.put(session, next_line)
+    next_tip = replace(tip, tree=tree, version=tip.version + 1, head=head, head_value=value)
+    if head.checkpoint == tip.head.checkpoint:
+        ctx.memory.put(session, next_tip)
     else:
         assert head.checkpoint is not None
         commit.require = [(head.checkpoint, record.LIVE)]
@@ -198,10 +199,10 @@ async def moved(
     try:
         await ctx.backend.commit(commit)
     except CommitConflict:
-        ctx.memory.drop_failed(session, next_line)
+        ctx.memory.drop_failed(session, next_tip)
         return False
     except BaseException:
-        ctx.memory.drop_failed(session, next_line)
+        ctx.memory.drop_failed(session, next_tip)
         raise
     return True
 
@@ -214,13 +215,13 @@ def is_alive(ctx: StoreContext, held: rows.LeaseRow) -> bool:
     return ctx.now_us() < held.expires_at_us and not ctx.has_ended(held.process)
 
 
-def _held(session_id: str, held: rows.LeaseRow, remedy: str) -> LeaseHeldError:
+def _make_held_error(session_id: str, held: rows.LeaseRow, remedy: str) -> LeaseHeldError:
     holder = _name(held)
     message = f"session {session_id!r:.60} is leased to {holder!r:.60} until {_moment(held)}: {remedy}"
     return LeaseHeldError(message, holder, datetime.fromtimestamp(held.expires_at_us / 1e6, UTC))
 
 
-def overtaken(session_id: str) -> ConflictError:
+def make_overtaken_error(session_id: str) -> ConflictError:
     return ConflictError(f"session {session_id!r:.60} is being written by too many at once: try again")
 
 

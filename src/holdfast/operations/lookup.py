@@ -24,17 +24,17 @@ Parts = tuple[Sequence[Sequence[Segment]], Sequence[bytes | None]]
 
 
 async def find_record(
-    ctx: StoreContext, id_: bytes, tree: bytes | None = None, graveyard: TombstoneReader | None = None
+    ctx: StoreContext, id_: bytes, tree: bytes | None = None, tombstone_reader: TombstoneReader | None = None
 ) -> StoredRecord | None:
     """Return the record of that id, live, expired or a tombstone; None if there is none.
 
     A caller that knows the tree of a packed tombstone passes `tree`. A caller that asks for many
-    passes a `graveyard`.
+    passes a `tombstone_reader`.
     """
-    if graveyard is not None and (buried := graveyard.at_hand(id_)) is not None:
+    if tombstone_reader is not None and (buried := tombstone_reader.get_cached(id_)) is not None:
         return buried
     [found] = await ctx.backend.records([id_])
-    return await find_stored(ctx, id_, found, tree, graveyard)
+    return await find_stored(ctx, id_, found, tree, tombstone_reader)
 
 
 async def find_stored(
@@ -42,12 +42,12 @@ async def find_stored(
     id_: bytes,
     found: Record | None,
     tree: bytes | None = None,
-    graveyard: TombstoneReader | None = None,
+    tombstone_reader: TombstoneReader | None = None,
 ) -> StoredRecord | None:
     """Do the same as `find_record` with the store's answer `found` for that id."""
     if found is not None:
         return record.unpack(ctx.codec, found.data, expected_id=id_)
-    return await (graveyard or TombstoneReader(ctx)).find(id_, tree)
+    return await (tombstone_reader or TombstoneReader(ctx)).find(id_, tree)
 
 
 def listed_record(ctx: StoreContext, found: Record, session: bytes | None = None) -> StoredRecord:
@@ -63,16 +63,16 @@ def listed_record(ctx: StoreContext, found: Record, session: bytes | None = None
 
 async def live_record(ctx: StoreContext, id_: bytes) -> StoredRecord:
     """Return the live record of that id. Raise the error that says why there is none."""
-    return await _live(ctx, id_, await find_record(ctx, id_))
+    return await _check_live(ctx, id_, await find_record(ctx, id_))
 
 
 async def live_record_and_segments(ctx: StoreContext, id_: bytes) -> tuple[StoredRecord, Mapping[Span, list[Segment]]]:
     """Do the same as `live_record`, and return the segments of its state read with it, for `load_parts`."""
     found, at_hand = await ctx.backend.record_and_segments(id_)
-    return await _live(ctx, id_, await find_stored(ctx, id_, found)), at_hand
+    return await _check_live(ctx, id_, await find_stored(ctx, id_, found)), at_hand
 
 
-async def _live(ctx: StoreContext, id_: bytes, stored: StoredRecord | None) -> StoredRecord:
+async def _check_live(ctx: StoreContext, id_: bytes, stored: StoredRecord | None) -> StoredRecord:
     if stored is None:
         raise CheckpointNotFoundError(
             f"there is no checkpoint {ids.to_text(id_)} in {ctx.backend.capabilities.location}: it was never "
@@ -90,10 +90,10 @@ async def is_expired(ctx: StoreContext, stored: StoredRecord) -> bool:
     checkpoint that can't be read without it holds it. Holds are looked up only then: a checkpoint
     without a time to live costs nothing here.
     """
-    return stored.id in await over_ids(ctx, [stored])
+    return stored.id in await find_expired(ctx, [stored])
 
 
-async def over_ids(ctx: StoreContext, checkpoints: Iterable[StoredRecord]) -> set[bytes]:
+async def find_expired(ctx: StoreContext, checkpoints: Iterable[StoredRecord]) -> set[bytes]:
     """Return the ids of those that may no longer be read (`is_expired`).
 
     The holds of all of them are looked up at once.
@@ -104,10 +104,10 @@ async def over_ids(ctx: StoreContext, checkpoints: Iterable[StoredRecord]) -> se
     doubtful = [stored for stored in ended if not stored.is_tombstone]
     for start in range(0, len(doubtful), HOLDS_AT_ONCE):
         batch = doubtful[start : start + HOLDS_AT_ONCE]
-        keys = [(holds.hold_key(stored.id, stored.tree), holds.until_key(stored)) for stored in batch]
+        keys = [(holds.hold_key(stored.id, stored.tree), holds.extension_key(stored)) for stored in batch]
         found = iter(await ctx.backend.rows([key for pair in keys for key in pair]))
-        for stored, (_, until), hold, prolonged in zip(batch, keys, found, found, strict=True):
-            if hold is None and (prolonged is None or now >= holds.unpack_until(until, prolonged)):
+        for stored, (_, until), hold, extended_until in zip(batch, keys, found, found, strict=True):
+            if hold is None and (extended_until is None or now >= holds.unpack_until(until, extended_until)):
                 over.add(stored.id)
     return over
 
@@ -168,9 +168,9 @@ async def nearest_live(
     ctx: StoreContext, id_: bytes | None, tree: bytes | None = None, *, but_not: Container[bytes] = frozenset()
 ) -> StoredRecord | None:
     """Return the checkpoint or its nearest ancestor that has not expired and is not `but_not`, or None."""
-    graveyard = TombstoneReader(ctx)
+    tombstone_reader = TombstoneReader(ctx)
     while id_ is not None:
-        stored = await find_record(ctx, id_, tree, graveyard)
+        stored = await find_record(ctx, id_, tree, tombstone_reader)
         if stored is None:
             raise CorruptError(
                 f"checkpoint {ids.to_text(id_)} is not there, though it is the head or an ancestor of another: "
@@ -191,16 +191,16 @@ async def load_tip(ctx: StoreContext, session: bytes, to_append: Iterable[Path] 
     """
 
     async def read(backend: Backend) -> SessionTip:
-        line = await _standing(ctx.over(backend), session)
-        spans = write_plan.to_append(line.manifest, to_append) if line.manifest is not None else []
+        tip = await _load_tip(ctx.read_from(backend), session)
+        spans = write_plan.list_append_spans(tip.manifest, to_append) if tip.manifest is not None else []
         if spans:
-            line.at_hand = dict(zip(spans, await backend.segments(spans), strict=True))
-        return line
+            tip.at_hand = dict(zip(spans, await backend.segments(spans), strict=True))
+        return tip
 
     return await ctx.backend.batch_reads(read)
 
 
-async def _standing(ctx: StoreContext, session: bytes) -> SessionTip:
+async def _load_tip(ctx: StoreContext, session: bytes) -> SessionTip:
     for is_last in (False, True):
         tree = await find_tree(ctx, session)
         found = await find_head(ctx, session, tree) if tree is not None else None
@@ -211,16 +211,16 @@ async def _standing(ctx: StoreContext, session: bytes) -> SessionTip:
                         f"session {rows.session_name(session)!r:.60} has checkpoints but no head: the store is "
                         "damaged. Run `verify`; its checkpoints can still be restored by their ids"
                     )
-                return SessionTip(tree=tree, version=ABSENT, head=rows.Head(None, 0), head_value=None, tip=None)
+                return SessionTip(tree=tree, version=ABSENT, head=rows.Head(None, 0), head_value=None, checkpoint=None)
             head, row = found
-            tip = await nearest_live(ctx, head.checkpoint, tree)
+            checkpoint = await nearest_live(ctx, head.checkpoint, tree)
             return SessionTip(
                 tree=tree,
                 version=row.version,
                 head=head,
                 head_value=row.value,
-                tip=tip,
-                manifest=tip.manifest() if tip else None,
+                checkpoint=checkpoint,
+                manifest=checkpoint.manifest() if checkpoint else None,
             )
         except CorruptError:
             if is_last:
@@ -237,11 +237,11 @@ async def _has_checkpoints(ctx: StoreContext, session: bytes, tree: bytes | None
 
 async def revalidated_tip(ctx: StoreContext, session: bytes, to_append: Iterable[Path] = ()) -> SessionTip:
     """Return the tip of a session, as stored; the cached one if the head's row has not changed."""
-    line = cached_tip(ctx, session)
-    if line is not None and line.tree is not None:
-        [row] = await ctx.backend.rows([rows.head_key(session, line.tree)])
-        if row is not None and row.value == line.head_value:
-            return line
+    tip = cached_tip(ctx, session)
+    if tip is not None and tip.tree is not None:
+        [row] = await ctx.backend.rows([rows.head_key(session, tip.tree)])
+        if row is not None and row.value == tip.head_value:
+            return tip
     return await load_tip(ctx, session, to_append)
 
 
@@ -250,10 +250,10 @@ def cached_tip(ctx: StoreContext, session: bytes) -> SessionTip | None:
 
     Then only the store knows whether something holds it.
     """
-    line = ctx.memory.get(session)
-    if line is None or line.tip is None or "ttl" not in line.tip.header:
-        return line
-    return None if line.tip.is_expired(ctx.now_us()) else line
+    tip = ctx.memory.get(session)
+    if tip is None or tip.checkpoint is None or "ttl" not in tip.checkpoint.header:
+        return tip
+    return None if tip.checkpoint.is_expired(ctx.now_us()) else tip
 
 
 async def get_tip(ctx: StoreContext, session: bytes, to_append: Iterable[Path] = ()) -> SessionTip:

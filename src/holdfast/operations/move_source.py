@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from holdfast.codec.codec import Codec
+from holdfast.codec.redacted import has_redacted
 from holdfast.errors import (
     ApprovalPendingError,
     ConversionError,
@@ -21,18 +23,23 @@ from holdfast.format.state import run_journal
 from holdfast.format.state.record import StoredRecord
 from holdfast.model.approval import Approval, ApprovalStatus
 from holdfast.model.checkpoint import Checkpoint
-from holdfast.model.conversation import ToolCallPart, Transcript, TranscriptMessage
+from holdfast.model.conversation import ToolCallPart, Transcript, TranscriptMessage, with_texts
 from holdfast.model.effect import EffectKind, EffectRecord, EffectState
 from holdfast.model.framework import Framework
+from holdfast.model.loss import Loss
 from holdfast.model.transcript_moves import find_open
+from holdfast.model.transcript_order import has_content
 from holdfast.model.transcript_repair import CallOutcome, Outcome
+from holdfast.model.transcript_unread import list_unread_losses
 from holdfast.operations import approval as approvals
 from holdfast.operations import lease as leasing
 from holdfast.operations import ledger, lookup
 from holdfast.operations import restore as restoring
 from holdfast.operations.context import StoreContext
 from holdfast.operations.convert_transcript import Converter
+from holdfast.operations.lineage import live_line
 
+TURN = "turn"  # of the state of adapters: the turn that was not finished
 LoadConverter = Callable[[Framework], Converter]
 _NOT_YET = "it waited for a person's approval. If it is still needed, make it again: the approval is asked for again"
 
@@ -48,47 +55,73 @@ class MoveSource:
     waiting: Sequence[Approval]
     tool_hashes: dict[str, str]
     context: dict[str, Any]  # the developer's
+    losses: Sequence[Loss]  # what the stored state has, and the transcript has not
 
 
 def plain_context(ctx: StoreContext) -> StoreContext:
     """Return the context with a codec that reads objects of unknown types as plain data, silently."""
-    return replace(ctx, codec=Codec(ctx.codec.types, ctx.codec.limits, "plain", warns=False))
+    return replace(ctx, codec=ctx.codec.derive(on_unknown_type="plain", warns=False))
 
 
 async def load_source(ctx: StoreContext, id_: bytes, load: LoadConverter) -> MoveSource:
     """Load a checkpoint, its conversation, and what the ledger and the approvals of its tree say."""
     plain = plain_context(ctx)
     record = await lookup.live_record(plain, id_)
-    checkpoint = await restoring.loaded(plain, record)
-    for adapter in ctx.load_adapters():
-        if adapter.name == checkpoint.framework and adapter.apply_writes is not None:
-            checkpoint = await adapter.apply_writes(plain, checkpoint)
+    checkpoint = await load_checkpoint(plain, record)
     what = f"checkpoint {checkpoint.checkpoint_id}"
     context = checkpoint.agent_context
-    own, hashes = context, dict[str, str]()
+    own, hashes, unfinished = context, dict[str, str](), list[Any]()
     if isinstance(context, dict):
-        own, _, hashes = run_journal.from_context(context, what)
-    effects = [entry.effect(plain.codec) for entry in await ledger.of_tree(plain, record.tree)]
-    of_line = await _sessions_of(plain, record)
+        own, journal, hashes = run_journal.from_context(context, what)
+        unfinished = _values_of_turn(plain, checkpoint.execution_state, journal)
+    transcript = read_transcript(load(Framework.of(checkpoint.framework)), checkpoint)
     return MoveSource(
         record=record,
         checkpoint=checkpoint,
-        transcript=read_transcript(load(Framework.of(checkpoint.framework)), checkpoint),
-        effects=[one for one in effects if one.session_id in of_line],
+        transcript=transcript,
+        effects=await load_effects(plain, record),
         waiting=[
-            one
-            for one in await approvals.listed(plain, record.session, pending=False)
-            if one.status in (ApprovalStatus.PENDING, ApprovalStatus.APPROVED, ApprovalStatus.MODIFIED)
+            item
+            for item in await approvals.list_approvals(plain, record.session, pending=False)
+            if item.status in (ApprovalStatus.PENDING, ApprovalStatus.APPROVED, ApprovalStatus.MODIFIED)
         ],
         tool_hashes=hashes,
         context=own if isinstance(own, dict) else {"context": own},
+        losses=[
+            *list_unread_losses(checkpoint.execution_state, transcript, "state"),
+            *list_unread_losses(unfinished, transcript, "journal"),
+        ],
     )
+
+
+def _values_of_turn(ctx: StoreContext, state: Any, journal: run_journal.RunJournal) -> list[Any]:
+    """Return the answers and results that are in the journal only: of a turn that was cut off."""
+    turn = state.get(TURN) if isinstance(state, Mapping) else None
+    first = turn.get("first_record") if isinstance(turn, Mapping) else None
+    if not isinstance(first, int):
+        return []
+    records = [run_journal.JournalRecord(*entry) for entry in journal.entries[max(first, 0) :]]
+    values = [ctx.codec.decode(item.payload) for item in records if item.status == run_journal.OK]
+    return [
+        value[name] for value in values if isinstance(value, Mapping) for name in ("model", "result") if name in value
+    ]
+
+
+async def load_checkpoint(ctx: StoreContext, record: StoredRecord) -> Checkpoint:
+    """Load a checkpoint, with what its framework has written since, apart from it."""
+    checkpoint = await restoring.load_checkpoint(ctx, record)
+    for adapter in ctx.load_adapters():
+        if adapter.name == checkpoint.framework and adapter.apply_writes is not None:
+            checkpoint = await adapter.apply_writes(ctx, checkpoint)
+    return checkpoint
 
 
 def read_transcript(converter: Converter, checkpoint: Checkpoint) -> Transcript:
     """Return the conversation of a checkpoint; raise `ConversionError` if its state can't be one."""
     try:
-        return converter.to_transcript(checkpoint)
+        found = converter.to_transcript(checkpoint)
+        state = {str(name): value for name, value in found.state.items()}
+        return replace(found, messages=tuple(map(with_texts, found.messages)), state=state)
     except HoldfastError:
         raise
     except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
@@ -98,14 +131,17 @@ def read_transcript(converter: Converter, checkpoint: Checkpoint) -> Transcript:
         ) from error
 
 
-async def _sessions_of(ctx: StoreContext, record: StoredRecord) -> set[str]:
-    """Return the sessions on the line that leads to a checkpoint."""
-    found: set[str] = set()
-    at: StoredRecord | None = record
-    while at is not None:
-        found.add(at.session)
-        at = await lookup.nearest_live(ctx, at.parent, at.tree) if at.parent is not None else None
-    return found
+async def load_effects(ctx: StoreContext, record: StoredRecord) -> list[EffectRecord]:
+    """Load the effects of the sessions on the line that leads to a checkpoint."""
+    effects = [entry.effect(ctx.codec) for entry in await ledger.load_entries(ctx, record.tree)]
+    sought = {effect.session_id for effect in effects} - {record.session}
+    of_line = {record.session}
+    if sought:
+        async for item in live_line(ctx, record):
+            of_line.add(item.session)
+            if sought <= of_line:
+                break
+    return [effect for effect in effects if effect.session_id in of_line]
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------
@@ -117,7 +153,7 @@ async def refuse_held(ctx: StoreContext, record: StoredRecord, *, own_session: s
     if found is None or record.session == own_session:
         return
     if found[0].lease is not None and found[0].lease.cancellation is not None:
-        return  # its work goes on in the target, if at all
+        return  # its work continues in the target, if at all
     try:
         leasing.refuse(ctx, record.session, found[0], None)
     except LeaseHeldError as error:
@@ -130,31 +166,18 @@ async def refuse_held(ctx: StoreContext, record: StoredRecord, *, own_session: s
         ) from None
 
 
-def refuse_in_doubt(source: MoveSource) -> None:
+def refuse_in_doubt(record: StoredRecord, effects: Sequence[EffectRecord]) -> None:
     """Raise if an effect on the source's line has an unknown outcome."""
-    doubted = [one for one in source.effects if one.is_in_doubt and one.kind is not EffectKind.READ]
+    doubted = [effect for effect in effects if effect.is_in_doubt and effect.kind is not EffectKind.READ]
     if not doubted:
         return
-    told = ", ".join(f"{one.tool!r:.60} ({one.short_id})" for one in doubted[:5])
+    told = ", ".join(f"{item.tool!r:.60} ({item.short_id})" for item in doubted[:5])
     raise EffectUnknownError(
-        f"it is unknown whether these effects of session {source.record.session!r:.60} were carried out: {told}. "
+        f"it is unknown whether these effects of session {record.session!r:.60} were carried out: {told}. "
         "The target could repeat them, so nothing was moved. Find out, and say so: `holdfast resolve "
         f"{doubted[0].short_id} --done` or `--not-done`; or let the source resume, if it has a probe",
         doubted[0],
     )
-
-
-def refuse_hosted(messages: Sequence[TranscriptMessage]) -> None:
-    """Raise for calls that a provider carries out and whose results only it has."""
-    answered = {part.id for one in messages for part in one.tool_responses}
-    for number, message in enumerate(messages):
-        for call in message.tool_calls:
-            if call.hosted and call.id not in answered:
-                raise ConversionError(
-                    f"message {number} has the call {call.id:.60} of {call.name!r:.60}, which the model's provider "
-                    "carries out: its result is stored there, and no other provider can read it. Nothing was changed. "
-                    "Move a checkpoint before that call, or let the source tell the result in a message first"
-                )
 
 
 def refuse_position(source: MoveSource) -> None:
@@ -189,45 +212,58 @@ class CallRecords:
 
     def __init__(self, source: MoveSource, messages: Sequence[TranscriptMessage], codec: Codec) -> None:
         self._codec = codec
-        self._effects = sorted(source.effects, key=lambda one: one.ordinal)
-        self._waiting = list(source.waiting)
         self._is_interrupted = bool(source.transcript.interrupts) and len(find_open(messages)) == 1
-        answered = {part.id for one in messages for part in one.tool_responses}
-        calls = [call for one in messages for call in one.tool_calls]
-        self._told = Counter(self._key(one.name, one.arguments) for one in calls if one.id in answered)
+        answered = {part.id for message in messages for part in message.tool_responses}
+        calls = [call for message in messages for call in message.tool_calls]
+        # Calls whose arguments redaction has made equal: a record of one may be of any of them.
+        alike = Counter(self._key(item.name, item.arguments) for item in calls if self._is_redacted(item.arguments))
+        self._ambiguous = {key for key, count in alike.items() if count > 1}
+        told = Counter(self._key(item.name, item.arguments) for item in calls if item.id in answered)
+        self._effects: defaultdict[bytes, deque[EffectRecord]] = defaultdict(deque)
+        for item in sorted(source.effects, key=lambda effect: effect.ordinal):
+            self._effects[self._key(item.tool, item.arguments)].append(item)
+        for key, count in told.items():  # as many of them as the conversation has results for are told already
+            self._effects[key] = deque(islice(self._effects[key], count, None))
+        self._waiting = Counter(self._key(item.call.tool, item.call.arguments) for item in source.waiting)
+        asked = [request for item in source.transcript.interrupts for request in _requests_of(item.payload)]
+        self._waiting.update(self._key(str(item.get("name")), item["args"]) for item in asked)
 
     def find(self, call: ToolCallPart) -> Outcome | None:
         """Return the outcome of a call without a result; None if nothing is known."""
         key = self._key(call.name, call.arguments)
-        matching = [one for one in self._effects if self._key(one.tool, one.arguments) == key]
-        # As many of them as the conversation has results for are told already.
-        told = min(self._told[key], len(matching))
-        left = matching[told:]
-        if left:
-            self._effects.remove(left[0])
-            return _outcome_of(left[0])
-        return self._find_waiting(key)
-
-    def _find_waiting(self, key: bytes) -> Outcome | None:
-        for one in self._waiting:
-            if self._key(one.call.tool, one.call.arguments) == key:
-                self._waiting.remove(one)
-                return Outcome(CallOutcome.NOT_STARTED, words=_NOT_YET)
+        if key in self._ambiguous:
+            return None
+        if self._effects[key]:
+            return _outcome_of(self._effects[key].popleft())
+        if self._waiting[key] > 0:
+            self._waiting[key] -= 1
+            return Outcome(CallOutcome.NOT_STARTED, words=_NOT_YET)
         # A question of the framework's own, about the only call that is open.
         return Outcome(CallOutcome.NOT_STARTED, words=_NOT_YET) if self._is_interrupted else None
+
+    def _is_redacted(self, arguments: Any) -> bool:
+        return has_redacted(self._codec.redact(dict(arguments or {})))
 
     def _key(self, tool: str, arguments: Any) -> bytes:
         given = dict(arguments) if arguments is not None else None
         try:
-            return self._codec.encode([tool, _sorted(given)])
+            return self._codec.encode([tool, _sort_keys(given)])
         except HoldfastError:
             return tool.encode("utf-8", "surrogatepass")
 
 
-def _sorted(value: Any) -> Any:
+def _requests_of(payload: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the calls that LangChain asks a person about, if this is what it asks."""
+    listed = payload.get("action_requests") if isinstance(payload, Mapping) else None
+    for item in listed if isinstance(listed, list | tuple) else ():
+        if isinstance(item, Mapping) and isinstance(item.get("args"), Mapping):
+            yield item
+
+
+def _sort_keys(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _sorted(value[name]) for name in sorted(value, key=str)}
-    return [_sorted(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: _sort_keys(value[name]) for name in sorted(value, key=str)}
+    return [_sort_keys(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _outcome_of(effect: EffectRecord) -> Outcome | None:
@@ -248,16 +284,21 @@ def refuse_waiting(source: MoveSource) -> None:
             "and let the source continue, or have it asked again: approvals='reask'",
             asked.id,
         )
-    for one in source.waiting:
+    for item in source.waiting:
         raise ApprovalPendingError(
-            f"approval {one.short_id} of {one.call.tool!r:.60} waits in session {one.session_id!r:.60}: it is bound to "
-            "that session. Decide it and let the source continue, or have it asked again: approvals='reask'",
-            one.approval_id,
+            f"approval {item.short_id} of {item.call.tool!r:.60} waits in session {item.session_id!r:.60}: it is bound "
+            "to that session. Decide it and let the source continue, or have it asked again: approvals='reask'",
+            item.approval_id,
         )
 
 
+def is_conversation(messages: Sequence[TranscriptMessage]) -> bool:
+    """Return whether anything was said, beside the instructions."""
+    return any(message.role != "system" and has_content(message) for message in messages)
+
+
 def check_conversation(source: MoveSource) -> None:
-    if not len(source.transcript):
+    if not is_conversation(source.transcript.messages):
         raise UsageError(
             f"checkpoint {source.checkpoint.checkpoint_id} has no conversation: there is nothing to convert. "
             "`holdfast show --messages` shows the messages of a checkpoint"

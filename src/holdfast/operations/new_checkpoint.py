@@ -16,6 +16,7 @@ from holdfast.model.framework import Framework
 from holdfast.model.state_migration import FIRST_VERSION
 from holdfast.operations import state_version, validate
 from holdfast.operations.context import StoreContext
+from holdfast.operations.message_write import MessageWrite, feed_of, message_records
 from holdfast.operations.session_cache import SessionTip
 from holdfast.operations.validate import SaveRequest
 
@@ -29,8 +30,8 @@ def header_fields(ctx: StoreContext, request: SaveRequest) -> dict[str, Any]:
         fields["name"] = request.step_name
     if request.ttl_seconds is not None:
         fields["ttl"] = request.ttl_seconds
-    if request.kept_with is not None:
-        fields["with"] = request.kept_with
+    if request.depends_on is not None:
+        fields["with"] = request.depends_on
     if request.handoff_target is not None:
         fields["to"] = request.handoff_target
     if request.handoff_schema is not None:
@@ -39,6 +40,12 @@ def header_fields(ctx: StoreContext, request: SaveRequest) -> dict[str, Any]:
         fields["origin"] = list(request.origin)
     if request.answer is not None:
         fields["answer"] = list(request.answer)
+    if request.message is not None:
+        fields |= request.message
+    if request.publish:
+        fields["sent"] = [write.sent for write in request.publish]
+    if request.taken:
+        fields["took"] = [consumption.took for consumption in request.taken]
     if request.metadata:
         fields["meta"] = ctx.codec.encode(dict(request.metadata), "metadata")
     if request.tasks is not None:
@@ -49,7 +56,7 @@ def header_fields(ctx: StoreContext, request: SaveRequest) -> dict[str, Any]:
         fields["dir"] = list(request.home)
     if request.app_version is not None:
         fields["app"] = request.app_version
-    version = state_version.of_save(ctx, request)
+    version = state_version.choose_version(ctx, request)
     if version != FIRST_VERSION:
         fields["sv"] = version
     if request.created_at_us is not None:
@@ -59,7 +66,7 @@ def header_fields(ctx: StoreContext, request: SaveRequest) -> dict[str, Any]:
 
 def build_commit(
     ctx: StoreContext,
-    line: SessionTip,
+    tip: SessionTip,
     parent: StoredRecord | None,
     fields: dict[str, Any],
     manifest: Manifest,
@@ -70,21 +77,23 @@ def build_commit(
     claimed: bytes | None = None,
     segments: Sequence[SegmentWrite] = (),
     blobs: Mapping[bytes, bytes] | None = None,
+    messages: Sequence[MessageWrite] = (),
 ) -> tuple[Commit, StoredRecord, SessionTip]:
     """Return the commit that makes a child of `parent` the head; the record, and the tip after it.
 
-    The commit is under `lease`, which was taken with the handoff `claimed`.
+    The commit is under `lease`, which was taken with the handoff `claimed`. `messages` are
+    published with it: they take the next sequence numbers.
     """
-    tree, followed = line.tree, None
+    tree, followed = tip.tree, None
     if parent is not None:
         tree, followed = tree or parent.tree, parent.id
         if step_index is None:
             step_index = parent.header.get("step", 0) + 1
             if step_index > validate.MAX_STEP:
-                raise validate.no_step_follows()
+                raise validate.make_last_step_error()
     if id_ is None:
         id_ = ctx.new_id(None if tree is None else ids.tree_tag(tree))
-    sequence = line.head.sequence + 1
+    sequence = tip.head.sequence + 1
     header: dict[str, Any] = {"id": id_, "seq": sequence, "at": ctx.now_us(), **fields}
     if tree is None:
         tree = id_
@@ -97,12 +106,12 @@ def build_commit(
         header["psum"] = parent.checksum
     data, stored = record.pack(ctx.codec, header, manifest)
 
-    key = line.key or rows.head_key(rows.session_key(fields["session"]), tree)
+    key = tip.key or rows.head_key(rows.session_key(fields["session"]), tree)
     session = key.key
-    head = rows.Head(id_, sequence, line.head.fence, lease)
+    head = rows.Head(id_, sequence + len(messages), tip.head.fence, lease)
     value = head.pack(key)
-    row_writes = [RowWrite(key, value, line.version, line.head_value)]
-    if line.tree is None:
+    row_writes = [RowWrite(key, value, tip.version, tip.head_value)]
+    if tip.tree is None:
         session_row = RowKey(rows.SESSION, session)
         row_writes.append(RowWrite(session_row, rows.protect(session_row, tree), ABSENT))
     if "to" in header or (parent is not None and "to" in parent.header):
@@ -110,21 +119,31 @@ def build_commit(
     expires_at_us = stored.expires_at_us if "ttl" in header else None
     commit = Commit(
         tree=tree,
-        record=RecordWrite(id_, session, sequence, data, stored.labels(), expires_at_us, None, manifest.spans()),
+        record=RecordWrite(
+            id_, session, sequence, data, stored.labels(), expires_at_us, None, manifest.spans(), feed_of(header)
+        ),
         segments=segments,
         blobs=blobs or {},
         rows=row_writes,
         # A parent that is the head can't expire unseen: that would move the head.
-        require=() if followed is None or followed == line.head.checkpoint else [(followed, record.LIVE)],
+        require=() if followed is None or followed == tip.head.checkpoint else [(followed, record.LIVE)],
     )
-    next_line = SessionTip(
+    if messages:
+        commit.more_records = message_records(ctx.codec, stored, messages)
+        commit.rows = [*row_writes, *dict.fromkeys(hint for message in messages for hint in message.hints)]
+        commit.segments = [*segments, *(segment for message in messages for segment in message.plan.segments)]
+        commit.blobs = {
+            **commit.blobs,
+            **{hash_: data for message in messages for hash_, data in message.plan.blobs.items()},
+        }
+    next_tip = SessionTip(
         tree=tree,
-        version=line.version + 1,
+        version=tip.version + 1,
         head=head,
         head_value=value,
-        tip=stored,
+        checkpoint=stored,
         manifest=manifest,
-        reading=line.reading,
+        reading=tip.reading,
         key=key,
     )
-    return commit, stored, next_line
+    return commit, stored, next_tip

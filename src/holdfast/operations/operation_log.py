@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
-from holdfast.backends.port import Commit, CommitConflict, RowWrite
+from holdfast.backends.port import STORE, RowWrite
 from holdfast.errors import CheckpointNotFoundError, ConflictError, UsageError
 from holdfast.format.rows import head, operation_log
 from holdfast.format.rows.operation_log import LoggedChange, OperationEntry, Origin
@@ -19,6 +20,8 @@ from holdfast.model import ids
 from holdfast.model.operation import REDO, STEPS, UNDO, Operation
 from holdfast.model.operation import OperationChange as Seen
 from holdfast.operations.context import StoreContext
+from holdfast.operations.damaged_row import read_or_note
+from holdfast.operations.gc_rows import LiveTrees, remove_row
 
 PAGE = 200
 KEPT = 1000  # operations that gc leaves
@@ -60,14 +63,16 @@ def writes(
     return [] if origin is None else [entry(ctx, origin, tree, kind, changes, session).write()]
 
 
-async def entries(ctx: StoreContext) -> AsyncIterator[OperationEntry]:
-    """Yield all operations, the newest first, each with all its parts."""
+async def entries(ctx: StoreContext, *, damaged: list[str] | None = None) -> AsyncIterator[OperationEntry]:
+    """Yield all operations, the newest first, each with all its parts. See `read_or_note` for `damaged`."""
     last: OperationEntry | None = None
     after: bytes | None = None
     while page := await ctx.backend.scan(operation_log.SPACE, after=after, limit=PAGE):
         after = page[-1][0].key
         for key, row in page:
-            found = operation_log.unpack(key, row)
+            found = read_or_note(partial(operation_log.unpack, key, row), damaged)
+            if found is None:
+                continue
             if last is not None and last.id == found.id:
                 last = last.with_part(found)
                 continue
@@ -99,33 +104,38 @@ class OperationStep:
         return self.last.kind == UNDO
 
 
-async def steps(ctx: StoreContext) -> AsyncIterator[OperationStep]:
+async def steps(ctx: StoreContext, *, damaged: list[str] | None = None) -> AsyncIterator[OperationStep]:
     """Yield all entries, the newest first.
 
     The operation that an undo or a redo is about comes after it, so the latter is known by then.
     """
     last: dict[bytes, OperationEntry] = {}
-    async for found in entries(ctx):
+    async for found in entries(ctx, damaged=damaged):
         if found.kind in STEPS and found.of is not None:
             last.setdefault(found.of, found)
         yield OperationStep(found, last.get(found.id, found))
 
 
-async def operations(ctx: StoreContext, *, session_id: str | None = None, limit: int | None = None) -> list[Operation]:
-    """Return the operations, the newest first, of all sessions or about one."""
+async def operations(
+    ctx: StoreContext, *, session_id: str | None = None, limit: int | None = None, damaged: list[str] | None = None
+) -> list[Operation]:
+    """Return the operations, the newest first, of all sessions or about one.
+
+    See `read_or_note` for `damaged`.
+    """
     listed: list[Operation] = []
-    async for step in steps(ctx):
+    async for step in steps(ctx, damaged=damaged):
         if limit is not None and len(listed) >= limit:
             break
         if session_id in (None, step.operation.session):
-            listed.append(shown(step))
+            listed.append(make_operation(step))
     return listed
 
 
 async def next_undo(ctx: StoreContext, accepts: Callable[[OperationEntry], bool]) -> OperationStep:
     """Return the newest operation that can be undone and is not undone yet."""
     async for step in steps(ctx):
-        if step.operation.kind not in STEPS and shown(step).can_be_undone and accepts(step.last):
+        if step.operation.kind not in STEPS and make_operation(step).can_be_undone and accepts(step.last):
             return step
     raise CheckpointNotFoundError(
         "there is nothing to undo: the log has no operation that is not undone already. `holdfast op log` lists them"
@@ -157,7 +167,7 @@ async def next_redo(ctx: StoreContext, accepts: Callable[[OperationEntry], bool]
     )
 
 
-async def named(ctx: StoreContext, ref: str, kind: str) -> OperationStep:
+async def find_step(ctx: StoreContext, ref: str, kind: str) -> OperationStep:
     """Return the step that an undo or a redo (`kind`) of an operation is about.
 
     The operation is given by its id or by the last digits of it. If it is itself an undo or a redo,
@@ -172,18 +182,18 @@ async def named(ctx: StoreContext, ref: str, kind: str) -> OperationStep:
     meant: dict[bytes, OperationEntry] = {}
     found: list[tuple[OperationStep, OperationEntry]] = []
     async for step in steps(ctx):
-        one = step.operation
-        if one.id.hex().endswith(digits):
-            meant[one.of if one.kind in STEPS and one.of is not None else one.id] = one
-        if one.id in meant:
-            found.append((step, meant[one.id]))
+        item = step.operation
+        if item.id.hex().endswith(digits):
+            meant[item.of if item.kind in STEPS and item.of is not None else item.id] = item
+        if item.id in meant:
+            found.append((step, meant[item.id]))
     if not found:
         raise CheckpointNotFoundError(
             f"there is no operation {ref!r:.60} in the log. `holdfast op log` lists those that are there; gc keeps the "
             f"newest {KEPT}"
         )
     if len(found) > 1:
-        listed = ", ".join(ids.to_text(one.id) for _, one in found)
+        listed = ", ".join(ids.to_text(item.id) for _, item in found)
         raise UsageError(f"{ref} is the end of more than one id: {listed}. Give more digits, or the whole id")
     [(step, named_one)] = found
     _refuse_done(step, named_one, kind)
@@ -222,26 +232,20 @@ async def files_since(ctx: StoreContext, step: OperationStep, directory: bytes) 
 
 async def gc_operation_log(ctx: StoreContext) -> None:
     """Keep only the newest `KEPT` operations, and of these the ones whose tree exists. Part of `gc`."""
-    alive: set[bytes] = {b""}
+    live = LiveTrees(ctx)
     kept: set[bytes] = set()
     after: bytes | None = None
     while page := await ctx.backend.scan(operation_log.SPACE, after=after, limit=PAGE):
         after = page[-1][0].key
         for key, row in page:
-            # The head is read after the entry: an operation that changes a tree has found a head
-            # before.
-            if key.tree not in alive and await ctx.backend.scan(head.HEAD, tree=key.tree, limit=1):
-                alive.add(key.tree)
-            if key.tree in alive and (operation_log.id_of(key) in kept or len(kept) < KEPT):
+            is_live = key.tree == STORE or await live.has(key.tree)
+            if is_live and (operation_log.id_of(key) in kept or len(kept) < KEPT):
                 kept.add(operation_log.id_of(key))
-                continue
-            try:
-                await ctx.backend.commit(Commit(tree=key.tree, rows=[RowWrite(key, None, row.version)]))
-            except CommitConflict:
-                continue
+            else:
+                await remove_row(ctx, key, row.version)
 
 
-def shown(step: OperationStep) -> Operation:
+def make_operation(step: OperationStep) -> Operation:
     """Return the operation as users see it."""
     found = step.operation
     return Operation(
@@ -249,14 +253,14 @@ def shown(step: OperationStep) -> Operation:
         kind=found.kind,
         at=EPOCH + timedelta(microseconds=found.at_us),
         by=found.by,
-        changes=tuple(seen for change in found.changes for seen in _seen(change)),
+        changes=tuple(seen for change in found.changes for seen in _list_seen(change)),
         session_id=found.session,
         of=None if found.of is None else ids.to_text(found.of),
         is_undone=found.kind not in STEPS and step.is_undone,
     )
 
 
-def _seen(change: LoggedChange) -> list[Seen]:
+def _list_seen(change: LoggedChange) -> list[Seen]:
     kind, name, before, after = change
     if kind == operation_log.FILES:
         files = [Seen(kind=kind, name=_path(name), before=after["safety_id"], after=after["target_id"])]
@@ -268,16 +272,16 @@ def _seen(change: LoggedChange) -> list[Seen]:
             )
         return files
     if kind == operation_log.PIN:
-        texts = [None if one is None else head.session_name(one[1] or b"") for one in (before, after)]
+        texts = [None if item is None else head.session_name(item[1] or b"") for item in (before, after)]
         return [Seen(kind=kind, name=ids.to_text(name), before=texts[0], after=texts[1])]
     if kind == operation_log.LIFE:
-        words = ["live" if one else "expired" for one in (before, after)]
+        words = ["live" if item else "expired" for item in (before, after)]
         return [Seen(kind=kind, name=ids.to_text(name), before=words[0], after=words[1])]
     if kind == operation_log.MANY:
         return [Seen(kind=kind, name=head.session_name(name), before=None, after=str(after))]
     if kind == operation_log.TAG:
-        before, after = (None if one is None else one[0] for one in (before, after))
-    given = [None if one is None else ids.to_text(one) for one in (before, after)]
+        before, after = (None if item is None else item[0] for item in (before, after))
+    given = [None if item is None else ids.to_text(item) for item in (before, after)]
     return [Seen(kind=kind, name=head.session_name(name), before=given[0], after=given[1])]
 
 

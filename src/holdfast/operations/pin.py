@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 from holdfast.backends.port import ABSENT, Commit, CommitConflict, RowWrite
 from holdfast.errors import ConflictError
@@ -22,6 +23,7 @@ from holdfast.model.pin import Pin
 from holdfast.operations import lookup
 from holdfast.operations import operation_log as log
 from holdfast.operations.context import StoreContext
+from holdfast.operations.damaged_row import read_or_note
 
 PAGE = 200
 
@@ -58,18 +60,29 @@ async def unpin(ctx: StoreContext, id_: bytes, *, origin: Origin | None = None) 
         return before.pinned_at_us is not None
 
 
-async def pins(ctx: StoreContext, session_id: str | None = None) -> list[Pin]:
-    """Return the pinned checkpoints, of all sessions or of one, the one pinned last first."""
+async def pins(ctx: StoreContext, session_id: str | None = None, *, damaged: list[str] | None = None) -> list[Pin]:
+    """Return the pinned checkpoints, of all sessions or of one, the one pinned last first.
+
+    See `read_or_note` for `damaged`.
+    """
     found: list[Pin] = []
     after: bytes | None = None
     while page := await ctx.backend.scan(holds.PIN, after=after, limit=PAGE):
         after = page[-1][0].key
-        pinned = [(key, hold) for key, row in page if (hold := holds.unpack_hold(key, row)).pinned_at_us is not None]
+        pinned = [
+            (key, hold)
+            for key, row in page
+            if (hold := read_or_note(partial(holds.unpack_hold, key, row), damaged)) is not None
+            and hold.pinned_at_us is not None
+        ]
         for (key, hold), stored in zip(pinned, await ctx.backend.records([key.key for key, _ in pinned]), strict=True):
-            if stored is not None:  # else it is damaged: `verify` reports it
-                found.append(_pin(record.unpack(ctx.codec, stored.data, expected_id=key.key), hold))
-    found = [one for one in found if session_id in (None, one.session_id)]
-    return sorted(found, key=lambda one: one.pinned_at, reverse=True)
+            if stored is None:  # it is damaged: `verify` reports it
+                continue
+            pinned_record = read_or_note(partial(record.unpack, ctx.codec, stored.data, expected_id=key.key), damaged)
+            if pinned_record is not None:
+                found.append(_pin(pinned_record, hold))
+    found = [item for item in found if session_id in (None, item.session_id)]
+    return sorted(found, key=lambda item: item.pinned_at, reverse=True)
 
 
 def _pin(stored: StoredRecord, hold: Hold) -> Pin:

@@ -6,8 +6,11 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 
 from holdfast.backends.port import Record, Row, RowKey
 from holdfast.errors import CorruptError
+from holdfast.format.rows.head import session_name
 from holdfast.format.state import record
 from holdfast.format.state.record import StoredRecord
+from holdfast.model.ids import to_text
+from holdfast.model.listing import DamagedCheckpoint
 from holdfast.operations import lookup
 from holdfast.operations.context import StoreContext
 from holdfast.operations.tombstones import TombstoneReader
@@ -23,11 +26,32 @@ async def record_pages(ctx: StoreContext) -> AsyncIterator[list[Record]]:
         after = page[-1].id
 
 
-async def unpacked_pages(ctx: StoreContext) -> AsyncIterator[tuple[list[tuple[Record, StoredRecord]], set[bytes]]]:
-    """Yield every record, read and checked; and the ids among them that may no longer be read."""
+async def unpacked_pages(
+    ctx: StoreContext, damaged: list[DamagedCheckpoint] | None = None
+) -> AsyncIterator[tuple[list[tuple[Record, StoredRecord]], set[bytes]]]:
+    """Yield every record, read and checked; and the ids among them that may no longer be read.
+
+    One that can't be read raises its error, or is added to `damaged` if that is given.
+    """
     async for page in record_pages(ctx):
-        unpacked = [(found, record.unpack(ctx.codec, found.data, expected_id=found.id)) for found in page]
-        yield unpacked, await lookup.over_ids(ctx, (stored for _, stored in unpacked))
+        unpacked: list[tuple[Record, StoredRecord]] = []
+        for found in page:
+            try:
+                unpacked.append((found, record.unpack(ctx.codec, found.data, expected_id=found.id)))
+            except CorruptError as error:
+                if damaged is None:
+                    raise
+                damaged.append(damaged_checkpoint(found, error))
+        yield unpacked, await lookup.find_expired(ctx, (stored for _, stored in unpacked))
+
+
+def damaged_checkpoint(found: Record, error: Exception) -> DamagedCheckpoint:
+    return DamagedCheckpoint(
+        session_id=session_name(found.session),
+        sequence=found.sequence,
+        checkpoint_id=to_text(found.id),
+        message=str(error),
+    )
 
 
 async def records_by_id(ctx: StoreContext, wanted: Iterable[bytes]) -> dict[bytes, Record]:
@@ -56,12 +80,12 @@ class RecordsAhead:
             return cls(ctx, None)
 
     async def find(
-        self, id_: bytes, tree: bytes | None = None, graveyard: TombstoneReader | None = None
+        self, id_: bytes, tree: bytes | None = None, tombstone_reader: TombstoneReader | None = None
     ) -> StoredRecord | None:
         """Do the same as `lookup.find_record`."""
         if self._read is None:
-            return await lookup.find_record(self._ctx, id_, tree, graveyard)
-        return await lookup.find_stored(self._ctx, id_, self._read.get(id_), tree, graveyard)
+            return await lookup.find_record(self._ctx, id_, tree, tombstone_reader)
+        return await lookup.find_stored(self._ctx, id_, self._read.get(id_), tree, tombstone_reader)
 
 
 async def rows_by_key(ctx: StoreContext, wanted: Sequence[RowKey]) -> dict[RowKey, Row]:

@@ -27,9 +27,11 @@ async def repeat_save(
 
     Raises a conflict otherwise.
     """
+    # A message without a session may be repeated by another process, from its own lane.
+    ignored = _BESIDE_THE_CONTENT if request.message is None else _BESIDE_THE_CONTENT | {"session"}
     is_same = (
         not known.is_tombstone
-        and all(known.header.get(name) == fields.get(name) for name in {*fields, *known.header} - _BESIDE_THE_CONTENT)
+        and all(known.header.get(name) == fields.get(name) for name in {*fields, *known.header} - ignored)
         and (request.step_index is None or request.step_index == known.header.get("step", 0))
         and (request.parent_id is None or request.parent_id == known.parent)
         and await content_root(ctx, request, known) == known.root
@@ -51,7 +53,7 @@ async def content_root(ctx: StoreContext, request: SaveRequest, known: StoredRec
     state: tuple[Any, Any] | None = (request.execution_state, request.agent_context)
     if request.append:
         stored_state = await lookup.load_state(ctx, known.manifest(), verify=True)
-        state = declared_append.as_stored(ctx, request, stored_state)
+        state = declared_append.load_whole_lists(ctx, request, stored_state)
         if state is None:
             return None
     assert state is not None

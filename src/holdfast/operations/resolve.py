@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from holdfast.errors import CheckpointNotFoundError, CorruptError, UsageError
 from holdfast.format.state import record
@@ -18,55 +18,62 @@ from holdfast.operations.context import StoreContext
 
 async def resolve(ctx: StoreContext, ref: str) -> bytes:
     """Return the id of the checkpoint. One given by its id, or the end of it, may have expired."""
-    found = await _whole(ctx, ref)
+    found = await _resolve_whole(ctx, ref)
     if found is not None:
         return found
     place = ref_syntax.parse(ref)
     if place is None:
         raise _unknown(ref)
     if place.base:
-        base = await _whole(ctx, place.base)
+        base = await _resolve_whole(ctx, place.base)
     else:
         sessions = await listing.sessions(ctx, limit=1)
         base = ids.from_text(sessions[0].head.checkpoint_id) if sessions else None
     if base is None:
         raise _unknown(place.base or ref)
-    line: list[Checkpoint] = []
-    damage: CorruptError | None = None
+    return await _choose(ctx, ref, base, ref_syntax.matcher(place))
+
+
+async def _choose(ctx: StoreContext, ref: str, base: bytes, is_meant: Callable[[int, Checkpoint], bool]) -> bytes:
+    """Return the first checkpoint of a line that is meant, one after the other: a line may be long."""
+    read = 0
     try:
-        await _follow(ctx, base, line)
-    except CorruptError as error:
-        damage = error
-    chosen = ref_syntax.choose(place, line)
-    if chosen is None and damage is not None:
+        stored = await lookup.nearest_live(ctx, base)
+        while stored is not None:
+            if is_meant(read, record.checkpoint(ctx.codec, stored)):
+                return stored.id
+            read += 1
+            stored = await lookup.nearest_live(ctx, stored.parent, stored.tree)
+    except CorruptError as damage:
         raise CorruptError(
-            f"{ref!r:.80} can't be looked for: the line of {ids.to_text(base)} can be followed for {len(line)} "
+            f"{ref!r:.80} can't be looked for: the line of {ids.to_text(base)} can be followed for {read} "
             "checkpoints, and then "
             f"there is damage: {damage}. Name the checkpoint by its id: `holdfast timeline` lists those that are intact"
         ) from damage
-    if chosen is None:
-        raise CheckpointNotFoundError(
-            f"{ref!r:.80} matches no checkpoint: the history of {ids.to_text(base)} has {len(line)} that can be "
-            "restored, none of them at that position. `holdfast timeline` lists steps, names and dates"
-        )
-    return ids.from_text(chosen.checkpoint_id)
+    raise CheckpointNotFoundError(
+        f"{ref!r:.80} matches no checkpoint: the history of {ids.to_text(base)} has {read} that can be "
+        "restored, none of them at that position. `holdfast timeline` lists steps, names and dates"
+    )
 
 
-async def line_of(ctx: StoreContext, id_: bytes) -> list[Checkpoint]:
+async def load_ancestors(ctx: StoreContext, id_: bytes) -> list[Checkpoint]:
     """Return the checkpoint and its ancestors, newest first, without states and expired ones."""
-    line: list[Checkpoint] = []
-    await _follow(ctx, id_, line)
-    return line
+    branch: list[Checkpoint] = []
+    stored = await lookup.nearest_live(ctx, id_)
+    while stored is not None:
+        branch.append(record.checkpoint(ctx.codec, stored))
+        stored = await lookup.nearest_live(ctx, stored.parent, stored.tree)
+    return branch
 
 
-async def line_of_session(ctx: StoreContext, session_id: str) -> list[Checkpoint]:
+async def load_branch(ctx: StoreContext, session_id: str) -> list[Checkpoint]:
     """Return the head of the session and its ancestors, newest first, without their states."""
     session = await listing.session(ctx, session_id)
     if session is None:
         raise CheckpointNotFoundError(
             f"there is no session {session_id!r:.200} here. `sessions()` lists those that are there"
         )
-    return await line_of(ctx, ids.from_text(session.head.checkpoint_id))
+    return await load_ancestors(ctx, ids.from_text(session.head.checkpoint_id))
 
 
 async def find_ids(ctx: StoreContext, ending: str, limit: int = 2) -> Sequence[bytes]:
@@ -75,18 +82,7 @@ async def find_ids(ctx: StoreContext, ending: str, limit: int = 2) -> Sequence[b
     return await ctx.backend.find_ids(digits, limit) or await tombstones.find_ids(ctx, digits, limit)
 
 
-async def _follow(ctx: StoreContext, id_: bytes, line: list[Checkpoint]) -> None:
-    """Add the checkpoint and its ancestors to the line, one by one.
-
-    If one of them is damaged, the line has those before it when the error is raised.
-    """
-    stored = await lookup.nearest_live(ctx, id_)
-    while stored is not None:
-        line.append(record.checkpoint(ctx.codec, stored))
-        stored = await lookup.nearest_live(ctx, stored.parent, stored.tree)
-
-
-async def _whole(ctx: StoreContext, ref: str) -> bytes | None:
+async def _resolve_whole(ctx: StoreContext, ref: str) -> bytes | None:
     """Return the checkpoint that the whole text names: an id, the end of one, a tag or a session."""
     full_id = _full_id(ref)
     if full_id is not None and await lookup.find_record(ctx, full_id) is not None:
@@ -99,7 +95,7 @@ async def _whole(ctx: StoreContext, ref: str) -> bytes | None:
         if found:
             return found[0]
     # Sessions without a given name have a name in the form of an id, too.
-    tag, session = await tags.tagged(ctx, ref), await listing.session(ctx, ref)
+    tag, session = await tags.get_tag(ctx, ref), await listing.session(ctx, ref)
     if tag is not None and session is not None and session.head.checkpoint_id != tag.checkpoint_id:
         raise UsageError(
             f"{ref!r:.60} is a tag, at {tag.checkpoint_id}, and a session, which stands at "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from holdfast import telemetry
 from holdfast.backends.port import Backend, Segment, Span
 from holdfast.format.rows import head
 from holdfast.format.state import assemble, record
@@ -16,23 +17,26 @@ from holdfast.operations import lookup, state_version
 from holdfast.operations.context import StoreContext
 
 
+@telemetry.trace_operation(telemetry.RESTORE)
 async def restore(ctx: StoreContext, id_: bytes, *, verify: bool = True, migrate: bool = True) -> Checkpoint:
     """Return the checkpoint with its state, migrated. Only reads: the state is the caller's to change."""
 
     async def read(backend: Backend) -> _Read:
-        stored, at_hand = await lookup.live_record_and_segments(ctx.over(backend), id_)
+        stored, at_hand = await lookup.live_record_and_segments(ctx.read_from(backend), id_)
         return await _read(ctx, backend, stored, migrate=migrate, at_hand=at_hand)
 
-    return _assembled(ctx, await ctx.backend.batch_reads(read), verify=verify)
+    return _assemble_checkpoint(ctx, await ctx.backend.batch_reads(read), verify=verify)
 
 
-async def loaded(ctx: StoreContext, stored: StoredRecord, *, verify: bool = True, migrate: bool = True) -> Checkpoint:
+async def load_checkpoint(
+    ctx: StoreContext, stored: StoredRecord, *, verify: bool = True, migrate: bool = True
+) -> Checkpoint:
     """Return the checkpoint of a record, with its state in the newest version of the migrations."""
 
     async def read(backend: Backend) -> _Read:
         return await _read(ctx, backend, stored, migrate=migrate)
 
-    return _assembled(ctx, await ctx.backend.batch_reads(read), verify=verify)
+    return _assemble_checkpoint(ctx, await ctx.backend.batch_reads(read), verify=verify)
 
 
 class _Read(NamedTuple):
@@ -60,12 +64,12 @@ async def _read(
     return _Read(stored, manifest, parts, steps)
 
 
-def _assembled(ctx: StoreContext, found: _Read, *, verify: bool) -> Checkpoint:
+def _assemble_checkpoint(ctx: StoreContext, found: _Read, *, verify: bool) -> Checkpoint:
     stored, manifest, (segments, blobs), steps = found
     state = assemble.assemble(ctx.codec, manifest, segments, blobs, verify=verify)
     if not steps:
         return record.checkpoint(ctx.codec, stored, state)
-    state = state_version.migrated(steps, state)
+    state = state_version.migrate(steps, state)
     return record.checkpoint(ctx.codec, stored, state, state_version=steps[-1].to_version)
 
 
@@ -85,13 +89,13 @@ async def latest(
     session = head.session_key(session_id)
 
     async def read(backend: Backend) -> _Read | None:
-        there = ctx.over(backend)
-        stored = (await lookup.revalidated_tip(there, session)).tip
+        other_ctx = ctx.read_from(backend)
+        stored = (await lookup.revalidated_tip(other_ctx, session)).checkpoint
         while stored is not None:
             if agent_id is None or agent_id in (stored.header["agent"], stored.header.get("to")):
                 return await _read(ctx, backend, stored, migrate=migrate)
-            stored = await lookup.nearest_live(there, stored.parent, stored.tree)
+            stored = await lookup.nearest_live(other_ctx, stored.parent, stored.tree)
         return None
 
     found = await ctx.backend.batch_reads(read)
-    return _assembled(ctx, found, verify=True) if found is not None else None
+    return _assemble_checkpoint(ctx, found, verify=True) if found is not None else None

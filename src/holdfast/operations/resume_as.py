@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, count
 from typing import Any
 
 from holdfast.backends.port import ABSENT, CommitConflict
@@ -21,32 +23,34 @@ from holdfast.format.state.record import StoredRecord
 from holdfast.format.state.split import Split
 from holdfast.model import ids
 from holdfast.model.conversation import ToolCallPart, Transcript, TranscriptMessage
-from holdfast.model.conversion_target import ConversionOptions, ConversionTarget
-from holdfast.model.loss import Loss, Severity, make_loss
+from holdfast.model.conversion_target import SHAPES, ConversionOptions, ConversionTarget
+from holdfast.model.framework import Framework
+from holdfast.model.loss import Loss, make_loss
 from holdfast.model.tool_map import ToolMap
-from holdfast.model.transcript_moves import (
-    close_calls,
-    cut_last_turn,
-    find_open,
-    fold_handoffs,
-    map_tools,
-    shorten_names,
-    unique_ids,
-)
+from holdfast.model.transcript import write_object
+from holdfast.model.transcript_moves import close_calls, cut_last_turn, find_open, refuse_hosted, unique_ids
 from holdfast.model.transcript_repair import CallOutcome, Outcome
 from holdfast.operations import lookup, session_names
 from holdfast.operations import operation_log as log
 from holdfast.operations.context import StoreContext
-from holdfast.operations.convert_transcript import Converter, MeasuredConversion, convert_transcript
+from holdfast.operations.convert_transcript import (
+    Converter,
+    MeasuredConversion,
+    convert_transcript,
+    name_calls,
+    refuse_losses,
+)
 from holdfast.operations.encode_state import plan_writes
 from holdfast.operations.move_source import (
     CallRecords,
     LoadConverter,
     MoveSource,
     check_conversation,
+    is_conversation,
+    load_effects,
     load_source,
+    plain_context,
     refuse_held,
-    refuse_hosted,
     refuse_in_doubt,
     refuse_position,
     refuse_waiting,
@@ -58,8 +62,10 @@ from holdfast.operations.validate import SaveRequest
 
 LAST_TURN = "last_turn"
 MAX_ATTEMPTS = 200
-_NEW = SessionTip(tree=None, version=ABSENT, head=rows.Head(None, 0), head_value=None, tip=None)
+_NEW = SessionTip(tree=None, version=ABSENT, head=rows.Head(None, 0), head_value=None, checkpoint=None)
 _OF_THE_TREE = ("ttl", "tasks", "ws", "dir")  # header fields that the target's first checkpoint inherits
+# The name of a session that came from another one by a conversion.
+_CONVERTED_NAME = re.compile(rf"(.+)-(?:{'|'.join((*Framework, *SHAPES))})-[0-9]+", re.DOTALL)
 _PLACEHOLDER = "planned"  # the name of a session that has none yet
 
 Execute = Callable[[ToolCallPart], Awaitable[Any]]
@@ -91,12 +97,13 @@ class MovePlan:
     messages: Sequence[TranscriptMessage]  # as the target has them
     losses: Sequence[Loss]
     transcript: Transcript  # what is converted: all messages, or those since the earlier state
-    lead: int
     native: NativeState | None
     carried: Mapping[str, Any]
     context: Mapping[str, Any]
     renamed: Mapping[str, str]
     instructions: Sequence[str]
+    while_running: bool = False
+    own_session: str | None = None
 
 
 async def plan_move(ctx: StoreContext, request: MoveRequest, load: LoadConverter) -> MovePlan:
@@ -113,22 +120,22 @@ async def plan_move(ctx: StoreContext, request: MoveRequest, load: LoadConverter
             )
     if not request.while_running:
         await refuse_held(ctx, source.record, own_session=request.own_session)
-    refuse_in_doubt(source)
+    refuse_in_doubt(source.record, source.effects)
     if request.approvals == "raise":
         refuse_waiting(source)
     (messages, renamed), losses = await _close(ctx, source, request)
     found = await find_native(ctx, source, messages, request.target, load)
     if isinstance(found, NativeState):
         try:
-            return _planned(ctx, source, request, messages, renamed, losses, found, load)
+            return _make_plan(ctx, source, request, messages, renamed, losses, found, load)
         except UsageError:  # the adapter says that the earlier state can't be appended to
             found = found.checkpoint_id
     if found is not None:
         losses.append(make_loss("native_state", f"checkpoint {found}"))
-    return _planned(ctx, source, request, messages, renamed, losses, None, load)
+    return _make_plan(ctx, source, request, messages, renamed, losses, None, load)
 
 
-def _planned(
+def _make_plan(
     ctx: StoreContext,
     source: MoveSource,
     request: MoveRequest,
@@ -140,26 +147,36 @@ def _planned(
 ) -> MovePlan:
     """Return the plan for messages whose calls have results, after an earlier state if there is one."""
     carried, context, state_losses = _divide_state(source, request.carry)
-    moved, more, renamed = _decide(native.messages if native is not None else messages, source, request)
+    said = messages if native is None else native.messages
+    effects = {effect.tool for effect in source.effects}
+    moved, more, renamed = name_calls(said, request.tools, source.tool_hashes, effects)
     plan = MovePlan(
         source=source,
         target=request.target,
         messages=(),
         losses=(),
         transcript=replace(source.transcript, messages=tuple(moved)),
-        lead=native.lead if native is not None else 0,
         native=native,
         carried=carried,
         context=context,
         renamed={**renamed_ids, **renamed},
         instructions=(),
+        while_running=request.while_running,
+        own_session=request.own_session,
     )
     measured = _convert(ctx, plan, load(request.target.framework), agent_id="agent", session_id=_PLACEHOLDER)
-    asked_again = [make_loss("approvals", f"approval {one.short_id}", one.call.tool) for one in source.waiting]
-    asked_again += [make_loss("approvals", f"interrupt {one.id:.40}") for one in source.transcript.interrupts]
-    every = [*losses, *more, *measured.losses, *state_losses, *asked_again]
-    _refuse_losses(every, request.accept)
-    return replace(plan, messages=tuple(measured.there), losses=tuple(every), instructions=measured.fitted.instructions)
+    left = measured.converted.left
+    _check_left(context, left)
+    state_losses += [make_loss("state", f"state.{old:.100}", old) for old, new in request.carry.items() if new in left]
+    asked_again = [make_loss("approvals", f"approval {item.short_id}", item.call.tool) for item in source.waiting]
+    asked_again += [
+        make_loss("approvals", f"interrupt {interrupt.id:.40}") for interrupt in source.transcript.interrupts
+    ]
+    every = [*losses, *more, *measured.losses, *source.losses, *state_losses, *asked_again]
+    refuse_losses(every, request.accept)
+    return replace(
+        plan, messages=tuple(measured.in_target), losses=tuple(every), instructions=measured.fitted.instructions
+    )
 
 
 # -- decisions ---------------------------------------------------------------------------------------------------------
@@ -175,7 +192,7 @@ async def _close(
         cursor = source.transcript.cursor
         cut = cut_last_turn(listed, is_finished=cursor is None or cursor.is_finished)
         listed, losses = cut.messages, [*losses, *cut.losses]
-        if not listed:
+        if not is_conversation(listed):
             raise ConversionError(
                 f"checkpoint {source.checkpoint.checkpoint_id} is in its first turn: without it nothing is left to "
                 "convert. Let the source finish the turn, or begin a new session in the target"
@@ -198,31 +215,27 @@ async def _close(
 
 async def _execute(call: ToolCallPart, request: MoveRequest) -> Outcome:
     assert request.execute is not None
-    if call.arguments is None:
+    if write_object(call.arguments) is None:
         return Outcome(CallOutcome.FAILED, words="its arguments are no JSON object")
     return Outcome(CallOutcome.FINISHED, await request.execute(call))
-
-
-def _decide(
-    messages: Sequence[TranscriptMessage], source: MoveSource, request: MoveRequest
-) -> tuple[list[TranscriptMessage], list[Loss], dict[str, str]]:
-    """Return the messages without handoffs and missing tools, under names that every provider takes."""
-    folded = fold_handoffs(messages, request.tools)
-    mapped = map_tools(folded.messages, request.tools, source.tool_hashes)
-    named, renamed = shorten_names(mapped.messages)
-    tools = {call.name for one in mapped.messages for call in one.tool_calls}
-    losses = [*folded.losses, *mapped.losses]
-    for old, made in renamed.items():
-        losses.append(make_loss("tool_names" if old in tools else "authors", f"name {old:.100}", made))
-    return named, losses, renamed
 
 
 def _check_carry(source: MoveSource, carry: Mapping[str, str]) -> None:
     state = source.transcript.state
     unknown = next((name for name in carry if name not in state), None)
     if unknown is not None:
-        there = ", ".join(map(repr, state)) or "none"
-        raise UsageError(f"carry names {unknown!r:.60}, which the source's state does not have. It has {there:.300}")
+        keys = ", ".join(map(repr, state)) or "none"
+        raise UsageError(f"carry names {unknown!r:.60}, which the source's state does not have. It has {keys:.300}")
+
+
+def _check_left(context: Mapping[str, Any], left: Sequence[str]) -> None:
+    """Raise for a carried value that would replace one of the developer's own."""
+    taken = next((name for name in left if name in context), None)
+    if taken is not None:
+        raise UsageError(
+            f"carry gives a value the name {taken!r:.60}: it goes to agent_context, which has another one of that "
+            "name. Choose a name that is free"
+        )
 
 
 def _divide_state(source: MoveSource, carry: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any], list[Loss]]:
@@ -232,21 +245,13 @@ def _divide_state(source: MoveSource, carry: Mapping[str, str]) -> tuple[dict[st
     rest = {name: value for name, value in state.items() if name not in carry}
     context = dict(source.context)
     if rest:
-        context[f"{source.checkpoint.framework}_state"] = rest
+        context[_free_key(context, f"{source.checkpoint.framework}_state")] = rest
     return carried, context, [make_loss("state", f"state.{name:.100}", name) for name in rest]
 
 
-def _refuse_losses(losses: Sequence[Loss], accept: frozenset[str]) -> None:
-    refused = [one for one in losses if one.severity is Severity.MEANING and one.kind not in accept]
-    if refused:
-        told = "; ".join(f"{one.kind} at {one.path} ({one.what:.120})" for one in refused[:5])
-        more = f"; and {len(refused) - 5} more" if len(refused) > 5 else ""
-        kinds = sorted({one.kind for one in refused})
-        raise ConversionError(
-            f"the conversation would lose what later messages may refer to: {told}{more}. Nothing was changed. Accept "
-            f"it: accept={kinds!r}; or choose a target that keeps it (docs/changing-frameworks.md)",
-            tuple(refused),
-        )
+def _free_key(context: Mapping[str, Any], key: str) -> str:
+    """Return the key, or one with a number: the developer, or an earlier move, may have used it."""
+    return next(item for item in chain([key], (f"{key}_{number}" for number in count(2))) if item not in context)
 
 
 def _convert(
@@ -260,7 +265,8 @@ def _convert(
         native=plan.native.state if plan.native is not None else None,
         carried=plan.carried,
     )
-    return convert_transcript(ctx.codec, converter, plan.transcript, plan.target, options, plan.lead)
+    continuation = plan.native.continuation if plan.native is not None else None
+    return convert_transcript(ctx.codec, converter, plan.transcript, plan.target, options, continuation)
 
 
 # -- saving ------------------------------------------------------------------------------------------------------------
@@ -296,16 +302,17 @@ async def save_move(
             execution_state=dict(converted.state),
             agent_context=_context_of(plan, converted.left),
             step_name=converted.step_name,
-            metadata={**converted.metadata, CONVERTED: _about(plan, version)},
+            metadata={**converted.metadata, CONVERTED: _describe_origin(plan, version)},
         )
-        split = Split(ctx.codec, _NEW.known).take(request.execution_state, request.agent_context)
+        split = Split(ctx.codec, _NEW.find_list).take(request.execution_state, request.agent_context)
         id_ = _first_id(ctx, source, request) if session_id is not None else None
         if id_ is not None and await lookup.find_record(ctx, id_) is not None:
             return session
         key = rows.session_key(session)
         if await lookup.find_tree(ctx, key) is not None:
-            raise _taken(session)
-        inherited = {one: source.header[one] for one in _OF_THE_TREE if one in source.header}
+            raise _make_taken_error(session)
+        await _refuse_since(ctx, plan)
+        inherited = {item: source.header[item] for item in _OF_THE_TREE if item in source.header}
         planned = await plan_writes(ctx, split, _NEW, frozenset())
         commit, stored, _ = build_commit(
             ctx,
@@ -330,7 +337,7 @@ async def save_move(
             if id_ is not None and await lookup.find_record(ctx, id_) is not None:
                 return session
             if session_id is not None:
-                raise _taken(session) from None
+                raise _make_taken_error(session) from None
         except StoreError as error:
             error.checkpoint_id = ids.to_text(stored.id)
             raise
@@ -339,10 +346,19 @@ async def save_move(
     raise ConflictError("no free name was found for the new session: choose a session_id")
 
 
+async def _refuse_since(ctx: StoreContext, plan: MovePlan) -> None:
+    """Raise if a process has taken the source since it was planned, or left an effect in doubt."""
+    record = plan.source.record
+    if not plan.while_running:
+        await refuse_held(ctx, record, own_session=plan.own_session)
+    refuse_in_doubt(record, await load_effects(plain_context(ctx), record))
+
+
 async def _free_name(ctx: StoreContext, plan: MovePlan, source_prefix: str) -> str:
-    """Return a free name: that of the source's session, the target's, and a number."""
+    """Return a free name: that of the first session, the target's, and a number."""
     session = plan.source.record.session.removeprefix(source_prefix)
-    stem, prefix = session_names.stem(session), plan.target.session_prefix
+    converted = _CONVERTED_NAME.fullmatch(session)
+    stem, prefix = session_names.stem(converted[1] if converted else session), plan.target.session_prefix
     if prefix:  # what follows it is a name of the framework's own
         stem = stem.replace("/", "-").replace("%", "-")
     name = await session_names.free_name(ctx, plan.source.record.tree, f"{prefix}{stem}-{plan.target.name}-")
@@ -364,16 +380,16 @@ def _context_of(plan: MovePlan, left: Sequence[str]) -> dict[str, Any]:
     return {**plan.context, **{name: plan.carried[name] for name in left}}
 
 
-def _about(plan: MovePlan, version: str) -> dict[str, Any]:
+def _describe_origin(plan: MovePlan, version: str) -> dict[str, Any]:
     """Return what the first checkpoint says about where it came from."""
-    told = json.dumps([one.to_json() for one in plan.losses], sort_keys=True).encode("utf-8", "surrogatepass")
+    told = json.dumps([loss.to_json() for loss in plan.losses], sort_keys=True).encode("utf-8", "surrogatepass")
     return {
         "from": _name_of_source(plan),
         "to": plan.target.name,
         "source": plan.source.checkpoint.checkpoint_id,
         "holdfast": version,
         "losses": hashlib.sha256(told).hexdigest(),
-        "kinds": sorted({one.kind for one in plan.losses}),
+        "kinds": sorted({loss.kind for loss in plan.losses}),
         "instructions": list(plan.instructions),
         "renamed": dict(plan.renamed),
         "native": plan.native.checkpoint_id if plan.native is not None else None,
@@ -386,7 +402,7 @@ def _name_of_source(plan: MovePlan) -> str:
     return str(about["to"]) if framework == "custom" and isinstance(about, Mapping) and "to" in about else framework
 
 
-def _taken(session: str) -> ConflictError:
+def _make_taken_error(session: str) -> ConflictError:
     return ConflictError(
         f"session {session!r:.60} exists already: a converted conversation begins a new session. Choose another "
         "session_id, or leave it out"

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.backends.port import Usage
+from holdfast import telemetry
+from holdfast.backends.port import Usage, check_readable
 from holdfast.format.rows import head, hold, inbox
 from holdfast.format.rows.operation_log import Origin
 from holdfast.format.rows.packed_tombstones import ABOUT_BYTES
 from holdfast.format.state import record
 from holdfast.format.state.reachable import MarkSet
-from holdfast.format.state.usage import left_after_collection
+from holdfast.format.state.usage import estimate_remaining
 from holdfast.model import ids, retention
 from holdfast.model.reports import RetentionReport, SessionRetention
 from holdfast.model.retention import LiveCheckpoint, Retention
@@ -23,11 +24,12 @@ from holdfast.operations.context import StoreContext
 from holdfast.operations.expire import BURIED_AT_ONCE, tombstone_all
 from holdfast.operations.gc import collect
 from holdfast.operations.record_pages import records_by_id
-from holdfast.operations.store_scan import LiveRecord, StoreScan, survey
+from holdfast.operations.store_scan import LiveRecord, StoreScan, scan_store
 
 BY_POLICY = "retention"
 
 
+@telemetry.trace_operation(telemetry.RETAIN)
 async def retain(
     ctx: StoreContext,
     policy: Retention,
@@ -44,8 +46,8 @@ async def retain(
     """
     if not dry_run:
         await tag.settle_all(ctx)
-    protected = await _protected(ctx)
-    found = await survey(ctx)
+    protected = await _list_protected(ctx)
+    found = await scan_store(ctx)
     entries = [
         LiveCheckpoint(
             live.id,
@@ -57,15 +59,16 @@ async def retain(
             or agent_id not in (None, live.agent_id),
         )
         for live in found.live
+        if not live.is_message  # `gc` applies the retention of their topics
     ]
     going = retention.may_go(policy, entries, ctx.now_us())
     estimate = _Estimate(found, [entry.id for entry in going])
     if policy.max_bytes is not None:
         limit = policy.max_bytes
-        going = going[: retention.choose_fewest(len(going), lambda count: estimate.left(count) <= limit)]
+        going = going[: retention.choose_fewest(len(going), lambda count: estimate.estimate_left(count) <= limit)]
     chosen = {entry.id for entry in going}
     if dry_run:
-        return _report(policy, found, going, estimate.left(len(going)))
+        return _report(policy, found, going, estimate.estimate_left(len(going)))
     if origin is not None:
         origin = origin._replace(id=ctx.new_id(None))
     gone = await _expire(ctx, [live for live in found.live if live.id in chosen], origin)
@@ -80,23 +83,23 @@ def content_bytes(usage: Usage) -> int:
 
 async def freed_by(ctx: StoreContext, checkpoints: Sequence[bytes]) -> int:
     """Return about how many more bytes gc frees if these expire than without them."""
-    found = await survey(ctx)
-    there = {live.id for live in found.live}
-    estimate = _Estimate(found, [id_ for id_ in dict.fromkeys(checkpoints) if id_ in there])
-    return max(estimate.left(0) - estimate.left(len(checkpoints)), 0)
+    found = await scan_store(ctx)
+    existing = {live.id for live in found.live}
+    estimate = _Estimate(found, [id_ for id_ in dict.fromkeys(checkpoints) if id_ in existing])
+    return max(estimate.estimate_left(0) - estimate.estimate_left(len(checkpoints)), 0)
 
 
-async def _protected(ctx: StoreContext) -> set[bytes]:
+async def _list_protected(ctx: StoreContext) -> set[bytes]:
     """Return the checkpoints that no policy chooses.
 
     These are heads of sessions, pinned and tagged checkpoints, and waiting handoffs.
     """
-    protected = {key.key for key, _ in await ctx.backend.scan(hold.PIN)}
-    protected |= {inbox.handoff_id(key) for key, _ in await ctx.backend.scan(inbox.INBOX) if inbox.is_waiting(key)}
+    pins, offers = check_readable(await ctx.backend.scan(hold.PIN)), check_readable(await ctx.backend.scan(inbox.INBOX))
+    protected = {key.key for key, _ in pins} | {inbox.handoff_id(key) for key, _ in offers if inbox.is_waiting(key)}
     heads = [head.unpack_head(key, row).checkpoint for key, row in await ctx.backend.scan(head.HEAD)]
-    there = await records_by_id(ctx, [checkpoint for checkpoint in heads if checkpoint is not None])
-    tips = {id_: record.unpack(ctx.codec, found.data, expected_id=id_) for id_, found in there.items()}
-    over = await lookup.over_ids(ctx, tips.values())
+    existing = await records_by_id(ctx, [checkpoint for checkpoint in heads if checkpoint is not None])
+    tips = {id_: record.unpack(ctx.codec, found.data, expected_id=id_) for id_, found in existing.items()}
+    over = await lookup.find_expired(ctx, tips.values())
     protected |= tips.keys() - over
     for checkpoint in heads:
         if checkpoint is not None and checkpoint not in protected:  # expired: the tip of the session is an ancestor
@@ -117,17 +120,17 @@ class _Estimate:
         self._before = content_bytes(found.usage)
         self._stored = sum(segment.size for segment in found.segments) + sum(blob.size for blob in found.blobs)
 
-    def left(self, gone: int) -> int:
+    def estimate_left(self, gone: int) -> int:
         found = self._found
         marks = MarkSet()
         left = [*self._staying, *self._candidates[gone:]]
         for live in left:
             marks.add(live.spans, ())
         marks.add((), found.blobs_of(left))
-        freed = self._stored - left_after_collection(found.segments, found.blobs, marks)
+        freed = self._stored - estimate_remaining(found.segments, found.blobs, marks)
         freed += found.ended_bytes + sum(found.tombstones.values()) + found.undoable_bytes
         freed += sum(live.size for live in self._candidates[:gone])
-        freed -= (found.ended + gone) * ABOUT_BYTES  # the size of their graves
+        freed -= (found.ended + gone) * ABOUT_BYTES  # the size of their packed tombstones
         return max(self._before - freed, 0)
 
 
@@ -139,8 +142,8 @@ async def _expire(ctx: StoreContext, going: Sequence[LiveRecord], origin: Origin
     for tree, of_tree in by_tree.items():
         for start in range(0, len(of_tree), BURIED_AT_ONCE):
             again = await ctx.backend.records(of_tree[start : start + BURIED_AT_ONCE])
-            read = [(one, record.unpack(ctx.codec, one.data, expected_id=one.id)) for one in again if one]
-            batch = [(one, stored) for one, stored in read if not stored.is_tombstone]
+            read = [(item, record.unpack(ctx.codec, item.data, expected_id=item.id)) for item in again if item]
+            batch = [(item, stored) for item, stored in read if not stored.is_tombstone]
             gone.update(await tombstone_all(ctx, tree, batch, BY_POLICY, keep_heads=True, origin=origin))
             origin = origin and origin._replace(part=origin.part + 1)
     return gone
@@ -150,8 +153,8 @@ def _report(
     policy: Retention, found: StoreScan, going: Sequence[LiveCheckpoint], bytes_after: int, after: Usage | None = None
 ) -> RetentionReport:
     live: dict[str, int] = {}
-    for one in found.live:
-        live[one.session] = live.get(one.session, 0) + 1
+    for live_record in found.live:
+        live[live_record.session] = live.get(live_record.session, 0) + 1
     by_session: dict[str, list[str]] = {}
     for entry in going:
         by_session.setdefault(entry.session, []).append(ids.to_text(entry.id))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from holdfast import telemetry
 from holdfast.backends.port import Commit, CommitConflict, RowWrite
 from holdfast.errors import CheckpointNotFoundError, ConflictError, UsageError
 from holdfast.format.rows import head as rows
@@ -77,6 +78,7 @@ async def rollback_with(
     return replace(report, compensated=undone) if undone else report
 
 
+@telemetry.trace_operation(telemetry.ROLLBACK)
 async def rollback(
     ctx: StoreContext,
     session_id: str,
@@ -107,8 +109,8 @@ async def rollback(
             f"{ids.to_text(to)} does not belong to the tree of session {session_id!r:.60}. `tree` lists what does; "
             "`fork` begins a new session at any checkpoint"
         )
-    left = await left_behind.of_rollback(ctx, tree, session_id, head.checkpoint, to)
-    acknowledgements = left_behind.acknowledged(ctx, left, acknowledge, by, "rollback")
+    left = await left_behind.find_after_rollback(ctx, tree, session_id, head.checkpoint, to)
+    acknowledgements = left_behind.write_acknowledged(ctx, left, acknowledge, by, "rollback")
     voided, voids = await approval.void_after(ctx, tree, session_id, to)
     key = rows.head_key(session, tree)
     write = RowWrite(key, head._replace(checkpoint=to).pack(key), row.version)
@@ -120,26 +122,28 @@ async def rollback(
         effects=left.effects,
         unknown=left.unknown,
         consumers=left.consumers,
+        published=left.published,
+        consumed=left.consumed,
     )
     if strict:
         left_behind.refuse_unacknowledged(report, acknowledge, "the rollback")
     if expect_head is not None and expect_head != head.checkpoint:
-        raise _moved(session_id)
+        raise _make_moved_error(session_id)
     if dry_run:
         return report
     ctx.memory.drop(session)
     try:
         moved = [LoggedChange(operation_log.HEAD, session, head.checkpoint, to)]
         logged = log.writes(ctx, origin if head.checkpoint != to else None, tree, "rollback", moved, session_id)
-        marks = left_behind.marked(ctx, left, acknowledge, by)
+        marks = left_behind.write_rollback_marks(ctx, left, acknowledge, by)
         changes = [write, *voids, *acknowledgements, *marks, *logged]
         await ctx.backend.commit(Commit(tree=tree, rows=changes, require=[(to, record.LIVE)]))
     except CommitConflict:
-        raise _moved(session_id) from None
+        raise _make_moved_error(session_id) from None
     return report
 
 
-def _moved(session_id: str) -> ConflictError:
+def _make_moved_error(session_id: str) -> ConflictError:
     return ConflictError(
         f"session {session_id!r:.60} moved while it was being rolled back: another writer is at work. "
         "Look at `latest`, then decide again"

@@ -11,8 +11,17 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+from holdfast import telemetry
 from holdfast.backends.port import Commit, CommitConflict, RowKey
-from holdfast.errors import ConflictError, CorruptError, NewerStateError, StoreBusyError, StoreError, UsageError
+from holdfast.errors import (
+    ConflictError,
+    CorruptError,
+    MessageLostError,
+    NewerStateError,
+    StoreBusyError,
+    StoreError,
+    UsageError,
+)
 from holdfast.format.rows import head as rows
 from holdfast.format.rows.ledger import LEDGER
 from holdfast.format.state.record import LIVE, StoredRecord
@@ -24,6 +33,7 @@ from holdfast.operations import lease as leasing
 from holdfast.operations import lookup, state_version
 from holdfast.operations.context import StoreContext
 from holdfast.operations.encode_state import StateEncoder
+from holdfast.operations.message_write import TAKEN
 from holdfast.operations.new_checkpoint import build_commit, header_fields
 from holdfast.operations.repeat_save import repeat_save
 from holdfast.operations.save_labels import SaveHolds
@@ -31,6 +41,7 @@ from holdfast.operations.session_cache import SessionTip
 from holdfast.operations.validate import FilesLostError, SaveRequest
 
 
+@telemetry.trace_operation(telemetry.SAVE)
 async def save(ctx: StoreContext, request: SaveRequest) -> StoredRecord:
     """Save, and return the record.
 
@@ -53,9 +64,16 @@ async def save(ctx: StoreContext, request: SaveRequest) -> StoredRecord:
 class _SentCommit(NamedTuple):
     """A commit in progress: its record, the tip after it, and the outcome to await."""
 
+    commit: Commit
     stored: StoredRecord
     tip: SessionTip
     outcome: Awaitable[None]
+
+    def sizes(self) -> tuple[int, int]:
+        """Return the bytes that the commit stores, and those of the whole state."""
+        commit, record = self.commit, self.commit.record
+        stored = sum(len(segment.data) for segment in commit.segments) + sum(map(len, commit.blobs.values()))
+        return stored + (len(record.data) if record is not None else 0), self.stored.manifest().logical_size()
 
 
 class _Save:
@@ -83,7 +101,7 @@ class _Save:
             stored = await self._try(self._send_at_once)
             if stored is not None:
                 return stored
-        with contention.in_line(session):
+        with contention.count_waiting(session):
             if not contention.is_shared(session):
                 stored = await self._try(self._send_in_turn)
                 if stored is not None:
@@ -108,15 +126,19 @@ class _Save:
                     contention.narrow(self._session)
                     return stored
                 conflicts += 1
-        raise self._overtaken()
+        raise self._make_overtaken_error()
 
     async def _try_alone(self, conflicts: int) -> StoredRecord | None:
         """Make one attempt while the other processes wait; where they can't, at a random moment."""
         backend = self._ctx.backend
-        async with backend.process_lock(self._seconds_left, self._waited) as is_given:
-            if not is_given:
-                await backend.sleep(self._ctx.memory.contention.pause(self._session, conflicts))
-            return await self._try(self._send_upon_store)
+        lock = backend.process_lock(self._seconds_left, self._waited)
+        try:
+            async with lock as is_given:
+                if not is_given:
+                    await backend.sleep(self._ctx.memory.contention.pause(self._session, conflicts))
+                return await self._try(self._send_upon_store)
+        finally:
+            lock.release()
 
     async def _try(self, send: Callable[[], Awaitable[_SentCommit | None]]) -> StoredRecord | None:
         """Make one attempt; return None on a conflict with another writer, to try again."""
@@ -130,7 +152,7 @@ class _Save:
         try:
             sent = await send()
         except (CorruptError, UsageError, NewerStateError):
-            parent = self._tip.tip if self._tip else None
+            parent = self._tip.checkpoint if self._tip else None
             if parent is None or parent.id == self._doubted:
                 raise
             # Before reporting damage or a wrong argument: the cached tip may have been collected,
@@ -153,6 +175,7 @@ class _Save:
             if isinstance(error, StoreError):
                 error.checkpoint_id = ids.to_text(sent.stored.id)
             raise
+        telemetry.count_stored(ctx, sent.sizes)
         if self._holds is not None:
             try:
                 await self._holds.settle(ctx)
@@ -168,6 +191,11 @@ class _Save:
             self._closed.add(conflict.detail)
         if conflict.kind == "require" and request.files is not None and request.files.relies_on(conflict.detail):
             raise FilesLostError from conflict
+        if conflict.kind == "row" and isinstance(conflict.detail, RowKey) and conflict.detail.space == TAKEN:
+            raise MessageLostError(
+                f"session {request.session_id!r:.60}: another consumer has taken over a message that it was consuming: "
+                "its claim had run out. Nothing was saved"
+            ) from conflict
         if conflict.kind == "row" and isinstance(conflict.detail, RowKey) and conflict.detail.space == LEDGER:
             raise ConflictError(
                 f"session {request.session_id!r:.60}: an effect whose result would be saved was changed meanwhile. "
@@ -183,7 +211,7 @@ class _Save:
         """How long this save may still wait for others."""
         return self._ctx.backend.capabilities.timeout - self._waited
 
-    def _overtaken(self) -> StoreBusyError:
+    def _make_overtaken_error(self) -> StoreBusyError:
         timeout = self._ctx.backend.capabilities.timeout
         return StoreBusyError(
             f"session {self._request.session_id!r:.60} was written to by so many others that this save was overtaken "
@@ -207,7 +235,7 @@ class _Save:
         """
         async with self._ctx.backend.fair_lock(self._session, self._seconds_left) as is_given:
             if not is_given:
-                raise self._overtaken()
+                raise self._make_overtaken_error()
             return await self._send(await lookup.get_tip(self._ctx, self._session, self._request.append or ()))
 
     async def _send_upon_store(self) -> _SentCommit | None:
@@ -225,14 +253,14 @@ class _Save:
             tip = await _load_tip_at_parent(ctx, request, self._session)
         self._tip = tip
         _refuse_foreign_files(request, tip)
-        state_version.check_parent(ctx, request, self._fields.get("sv", FIRST_VERSION), tip.tip)
+        state_version.check_parent(ctx, request, self._fields.get("sv", FIRST_VERSION), tip.checkpoint)
         was_remembered = ctx.memory.get(self._session) is tip
         plan = await self._encoder.plan(tip, self._closed)
         if was_remembered and ctx.memory.get(self._session) is not tip:
             return None
         commit, stored, next_tip = self._build_commit(tip, plan)
         ctx.memory.put(self._session, next_tip)
-        return _SentCommit(stored, next_tip, ctx.backend.commit(commit))
+        return _SentCommit(commit, stored, next_tip, ctx.backend.commit(commit))
 
     def _build_commit(self, tip: SessionTip, plan: WritePlan) -> tuple[Commit, StoredRecord, SessionTip]:
         ctx, request = self._ctx, self._request
@@ -240,7 +268,7 @@ class _Save:
         commit, stored, next_tip = build_commit(
             ctx,
             tip,
-            tip.tip,
+            tip.checkpoint,
             self._fields,
             plan.manifest,
             id_=request.checkpoint_id,
@@ -249,10 +277,13 @@ class _Save:
             claimed=lease.claimed if lease is not None else None,
             segments=plan.segments,
             blobs=plan.blobs,
+            messages=request.publish,
         )
         next_tip.lists = self._encoder.known_lists(plan.manifest)
-        if request.beside is not None:
-            commit.rows = [*commit.rows, *request.beside(stored)]
+        if request.taken:
+            commit.rows = [*commit.rows, *(consumption.write(commit.tree) for consumption in request.taken)]
+        if request.extra_rows is not None:
+            commit.rows = [*commit.rows, *request.extra_rows(stored)]
         if self._holds is not None:
             commit.rows = [*commit.rows, *self._holds.writes(ctx, stored)]
         if request.files is not None:
@@ -270,7 +301,7 @@ def _refuse_foreign_files(request: SaveRequest, tip: SessionTip) -> None:
     """
     if request.workspace is None or request.files is not None or not is_ours(request.workspace):
         return
-    if request.workspace != (tip.tip.header.get("ws") if tip.tip else None):
+    if request.workspace != (tip.checkpoint.header.get("ws") if tip.checkpoint else None):
         raise UsageError(
             f"the checkpoint names a snapshot of files ({request.workspace:.24}…) that its parent does not have: save "
             "it with `workspace=` the directory, or take it to another store by `copy` or `export`"
@@ -282,7 +313,7 @@ def _is_at_parent(ctx: StoreContext, request: SaveRequest, tip: SessionTip) -> b
     head, expected, parent, lease = tip.head, request.expect_head, request.parent_id, request.lease
     return (
         (expected is None or expected == head.checkpoint)
-        and (parent is None or (tip.tip is not None and parent == tip.tip.id))
+        and (parent is None or (tip.checkpoint is not None and parent == tip.checkpoint.id))
         and ((lease is None and head.lease is None) or leasing.allows(ctx, head, lease))
     )
 
@@ -298,7 +329,7 @@ async def _load_tip_at_parent(ctx: StoreContext, request: SaveRequest, session: 
             f"session {request.session_id!r:.60} stands at {actual}, not at the expected "
             f"{ids.to_text(request.expect_head)}: another writer was first. Read `latest`, decide, and save again"
         )
-    if request.parent_id is None or (tip.tip is not None and request.parent_id == tip.tip.id):
+    if request.parent_id is None or (tip.checkpoint is not None and request.parent_id == tip.checkpoint.id):
         return tip
     parent = await lookup.live_record(ctx, request.parent_id)
     if tip.tree is not None and parent.tree != tip.tree:
@@ -311,7 +342,7 @@ async def _load_tip_at_parent(ctx: StoreContext, request: SaveRequest, session: 
         version=tip.version,
         head=tip.head,
         head_value=tip.head_value,
-        tip=parent,
+        checkpoint=parent,
         manifest=parent.manifest(),
         reading=tip.reading,
     )

@@ -15,7 +15,7 @@ from holdfast.format.state.record import StoredRecord
 from holdfast.operations import operation_log as log
 from holdfast.operations import pin, tag
 from holdfast.operations.context import StoreContext
-from holdfast.operations.validate import Holding
+from holdfast.operations.validate import LabelRequest
 
 MOVES = "`move_tag=True` moves it (`holdfast save --move-tag`)"
 
@@ -23,18 +23,18 @@ MOVES = "`move_tag=True` moves it (`holdfast save --move-tag`)"
 class SaveHolds:
     """The rows that hold a new checkpoint, given the present state of its tag."""
 
-    def __init__(self, wanted: Holding, standing: tag.Standing | None) -> None:
+    def __init__(self, wanted: LabelRequest, standing: tag.TagState | None) -> None:
         self._wanted = wanted
         self._standing = standing
 
     @classmethod
-    async def look(cls, ctx: StoreContext, wanted: Holding) -> SaveHolds:
+    async def look(cls, ctx: StoreContext, wanted: LabelRequest) -> SaveHolds:
         """Read the tag; raise `ConflictError` if it is on another checkpoint, unless it may be moved."""
         if wanted.tag is None:
             return cls(wanted, None)
-        standing = await tag.standing(ctx, wanted.tag)
-        if standing.there is not None and not wanted.move_tag:
-            raise tag.stands_elsewhere(wanted.tag, standing.there, MOVES, "Nothing was saved")
+        standing = await tag.load_tag(ctx, wanted.tag)
+        if standing.current is not None and not wanted.move_tag:
+            raise tag.stands_elsewhere(wanted.tag, standing.current, MOVES, "Nothing was saved")
         return cls(wanted, standing)
 
     def writes(self, ctx: StoreContext, stored: StoredRecord) -> list[RowWrite]:
@@ -61,12 +61,12 @@ class SaveHolds:
 
     async def settle(self, ctx: StoreContext) -> None:
         """Release the checkpoint that the tag has left."""
-        there = None if self._standing is None else self._standing.there
-        if there is not None:
-            await tag.settle(ctx, holds.hold_key(there.checkpoint, there.tree))
+        current = None if self._standing is None else self._standing.current
+        if current is not None:
+            await tag.settle(ctx, holds.hold_key(current.checkpoint, current.tree))
 
 
-async def hold_again(ctx: StoreContext, wanted: Holding, stored: StoredRecord) -> None:
+async def hold_again(ctx: StoreContext, wanted: LabelRequest, stored: StoredRecord) -> None:
     """Hold the checkpoint of a repeated save, if it is not held."""
     if wanted.tag is not None:
         await tag.tag(ctx, wanted.tag, stored.id, force=wanted.move_tag, origin=wanted.origin)

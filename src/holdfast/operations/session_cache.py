@@ -21,8 +21,8 @@ from holdfast.format.state.record import StoredRecord
 from holdfast.format.state.split import KnownList
 from holdfast.operations.contention import Contention
 
-MAX_LINES_BYTES = 64 << 20  # of tips, without their lists' encodings: about 50,000 sessions of small states
-LINE_BYTES = 1300  # the size of a tip, measured, with its segments at hand
+MAX_TIPS_BYTES = 64 << 20  # of tips, without their lists' encodings: about 50,000 sessions of small states
+TIP_BYTES = 1300  # the size of a tip, measured, with its segments at hand
 
 
 @dataclass(slots=True)
@@ -33,14 +33,14 @@ class SessionTip:
     version: int  # of the head row
     head: Head
     head_value: bytes | None  # of the head row
-    tip: StoredRecord | None  # the head, or its nearest ancestor that has not expired
-    manifest: Manifest | None = None  # of the tip
+    checkpoint: StoredRecord | None  # the head, or its nearest ancestor that has not expired
+    manifest: Manifest | None = None  # of the checkpoint
     lists: dict[Path, KnownList] = field(default_factory=dict)
     reading: object = field(default_factory=object)  # the reading of the store that this tip is built on
     at_hand: Mapping[Span, Sequence[Segment]] | None = None  # the segments of the same reading
     key: RowKey | None = None  # of the head row, if known
 
-    def known(self, path: Path) -> KnownList | None:
+    def find_list(self, path: Path) -> KnownList | None:
         known = self.lists.get(path)
         if known is None and self.manifest is not None:
             entry = self.manifest.list_at(path)
@@ -53,11 +53,11 @@ class SessionTip:
 
     def own_bytes(self) -> int:
         """Return the approximate size of the tip in memory, without the encodings of its lists."""
-        return LINE_BYTES + (2 * len(self.tip.body) if self.tip is not None else 0)
+        return TIP_BYTES + (2 * len(self.checkpoint.body) if self.checkpoint is not None else 0)
 
 
 class TipCache:
-    """The tips used last, up to `MAX_LINES_BYTES`, with at most `max_bytes` of their lists' encodings."""
+    """The tips used last, up to `MAX_TIPS_BYTES`, with at most `max_bytes` of their lists' encodings."""
 
     def __init__(self, max_bytes: int, lock: AbstractContextManager[object]) -> None:
         self._max_bytes = max_bytes
@@ -66,9 +66,9 @@ class TipCache:
     def begin(self, lock: AbstractContextManager[object]) -> None:
         """Start empty with this lock: at first, and in a forked child."""
         self._lock = lock
-        self._lines: OrderedDict[bytes, tuple[SessionTip, int]] = OrderedDict()
+        self._tips: OrderedDict[bytes, tuple[SessionTip, int]] = OrderedDict()
         self._bytes = 0  # of encodings
-        self._line_bytes = 0
+        self._tip_bytes = 0
         self.contention = Contention(lock)
 
     @property
@@ -77,33 +77,33 @@ class TipCache:
 
     def get(self, session: bytes) -> SessionTip | None:
         with self._lock:
-            found = self._lines.get(session)
+            found = self._tips.get(session)
             if found is None:
                 return None
-            self._lines.move_to_end(session)
+            self._tips.move_to_end(session)
             return found[0]
 
-    def put(self, session: bytes, line: SessionTip) -> None:
-        size = line.buffered_bytes()
+    def put(self, session: bytes, tip: SessionTip) -> None:
+        size = tip.buffered_bytes()
         with self._lock:
-            lines = self._lines
-            before = lines.get(session)
-            lines[session] = (line, size)
-            lines.move_to_end(session)
+            tips = self._tips
+            before = tips.get(session)
+            tips[session] = (tip, size)
+            tips.move_to_end(session)
             self._bytes += size if before is None else size - before[1]
-            self._line_bytes += line.own_bytes() - (0 if before is None else before[0].own_bytes())
-            while lines and (self._bytes > self._max_bytes or self._line_bytes > MAX_LINES_BYTES):
-                self._forget(next(iter(lines)))
+            self._tip_bytes += tip.own_bytes() - (0 if before is None else before[0].own_bytes())
+            while tips and (self._bytes > self._max_bytes or self._tip_bytes > MAX_TIPS_BYTES):
+                self._forget(next(iter(tips)))
 
     def follow(self, session: bytes, before: SessionTip, after: SessionTip) -> bool:
         """Replace a tip without encodings by the next one; return False if another one is cached."""
         with self._lock:
-            found = self._lines.get(session)
+            found = self._tips.get(session)
             if found is None or found[0] is not before or found[1]:
                 return False
-            self._lines[session] = (after, 0)
-            self._lines.move_to_end(session)
-            self._line_bytes += after.own_bytes() - before.own_bytes()
+            self._tips[session] = (after, 0)
+            self._tips.move_to_end(session)
+            self._tip_bytes += after.own_bytes() - before.own_bytes()
             return True
 
     def drop(self, session: bytes) -> None:
@@ -113,17 +113,17 @@ class TipCache:
     def drop_failed(self, session: bytes, failed: SessionTip) -> None:
         """Drop the tip if it is the failed one or built on it, and not one that was read since."""
         with self._lock:
-            found = self._lines.get(session)
+            found = self._tips.get(session)
             if found is not None and found[0].reading is failed.reading:
                 self._forget(session)
 
     def clear(self) -> None:
         with self._lock:
-            self._lines.clear()
-            self._bytes = self._line_bytes = 0
+            self._tips.clear()
+            self._bytes = self._tip_bytes = 0
 
     def _forget(self, session: bytes) -> None:
-        forgotten = self._lines.pop(session, None)
+        forgotten = self._tips.pop(session, None)
         if forgotten is not None:
             self._bytes -= forgotten[1]
-            self._line_bytes -= forgotten[0].own_bytes()
+            self._tip_bytes -= forgotten[0].own_bytes()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import zstandard
@@ -64,7 +64,7 @@ class RecentContents:
 
         async def load_others(hashes: Sequence[bytes]) -> list[bytes]:
             others = [hash_ for hash_ in hashes if hash_ not in self.contents]
-            loaded = await self._learned(ctx, others) if others else {}
+            loaded = await self._learn(ctx, others) if others else {}
             left = [hash_ for hash_ in others if hash_ not in loaded]
             loaded |= dict(zip(left, await load(left), strict=True)) if left else {}
             found = [loaded[hash_] if hash_ in loaded else self.contents[hash_] for hash_ in hashes]
@@ -73,7 +73,7 @@ class RecentContents:
 
         return load_others
 
-    async def _learned(self, ctx: StoreContext, hashes: Sequence[bytes]) -> dict[bytes, bytes]:
+    async def _learn(self, ctx: StoreContext, hashes: Sequence[bytes]) -> dict[bytes, bytes]:
         """Return the contents of those of these blobs that exist and are undamaged."""
         bases, differences = await self._read(ctx, hashes)
         contents: dict[bytes, bytes] = {}
@@ -107,7 +107,7 @@ class RecentContents:
             below = list({origin[hash_] for hash_ in made} - stored.keys())
             stored |= dict(zip(below, await ctx.backend.blobs(below), strict=True))
         bases: dict[bytes, _Base] = {}
-        tools = self.borrowed()
+        tools = self.borrow()
         for hash_, of in origin.items():
             framed = stored[of]
             if framed is None or len(framed) > blob_delta.MOST_BYTES:
@@ -121,7 +121,7 @@ class RecentContents:
         self.give_back(tools)
         return bases, differences
 
-    def borrowed(self) -> _Tools:
+    def borrow(self) -> _Tools:
         """Return tools for exclusive use, across threads and event loops.
 
         Tools that are not returned are forgotten.
@@ -155,7 +155,7 @@ def _keep(kept: dict[bytes, Kept], more: Mapping[bytes, Kept]) -> None:
         del kept[hash_]
 
 
-async def packed(
+async def pack_blobs(
     ctx: StoreContext,
     framed: Mapping[bytes, bytes],
     contents: Mapping[bytes, bytes],
@@ -178,12 +178,12 @@ async def packed(
         hash_: None if base is None or base.hash in framed or base.hash in contents else base
         for hash_, base in ((hash_, old.get(of)) for hash_, of in wanted.items())
     }
-    found, next_bases = await ctx.backend.run_in_thread(lambda: _written(framed, contents, bases, recent))
+    found, next_bases = await ctx.backend.run_in_thread(lambda: _pack_writes(framed, contents, bases, recent))
     recent.replace(next_bases)
     return found
 
 
-def _written(
+def _pack_writes(
     framed: Mapping[bytes, bytes],
     contents: Mapping[bytes, bytes],
     bases: Mapping[bytes, _Base | None],
@@ -192,18 +192,18 @@ def _written(
     """Return the writes, and the next bases for deltas from those blobs that `bases` names."""
     found: dict[bytes, bytes] = {}
     next_bases: dict[bytes, _Base] = {}
-    tools = recent.borrowed()
+    tools = recent.borrow()
     inflate, deflate = tools
     for hash_, data in itertools.chain(framed.items(), contents.items()):
         whole = data if hash_ in framed else None
         if hash_ not in bases:
-            found[hash_] = whole or frame.compressed(data, deflate)
+            found[hash_] = whole or frame.compress(data, deflate)
             continue
         content = data if whole is None else frame.content(whole, inflate)
         base = bases[hash_]
         difference = b"" if base is None else blob_delta.pack(content, base.hash, base.content)
         if whole is None and not (difference and blob_delta.is_surely_worth_it(difference, content)):
-            whole = frame.compressed(content, deflate)
+            whole = frame.compress(content, deflate)
         if base is not None and (whole is None or blob_delta.is_worth_it(difference, whole)):
             found[blob_delta.key_of(hash_)] = difference
             found[base.hash] = base.framed
@@ -216,7 +216,7 @@ def _written(
     return found, next_bases
 
 
-async def whole(ctx: StoreContext, hashes: Sequence[bytes]) -> dict[bytes, bytes]:
+async def load_whole(ctx: StoreContext, hashes: Sequence[bytes]) -> dict[bytes, bytes]:
     """Return the contents, checked, of blobs that are stored as deltas and not whole."""
     keys = [blob_delta.key_of(hash_) for hash_ in hashes]
     stored = zip(hashes, await ctx.backend.blobs(keys), strict=True)
@@ -242,8 +242,8 @@ async def whole(ctx: StoreContext, hashes: Sequence[bytes]) -> dict[bytes, bytes
     return contents
 
 
-async def made_from(
-    ctx: StoreContext, hashes: Iterable[bytes], listed: Collection[bytes]
+async def find_delta_parts(
+    ctx: StoreContext, hashes: Iterable[bytes], listed: Container[bytes]
 ) -> dict[bytes, tuple[bytes, ...]]:
     """Return, for blobs listed as deltas, the keys that they are made from: the delta and its base.
 

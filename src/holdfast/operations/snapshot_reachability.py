@@ -57,17 +57,17 @@ class SnapshotReachability:
         other, and no blob has two sizes.
         """
         snapshot = bytes.fromhex(reference.removeprefix(SCHEME))
-        wanted: _Below = [(snapshot, _of_snapshot)]
+        wanted: _Below = [(snapshot, _read_snapshot)]
         known = self._parts
         new: dict[bytes, _Part] = {}  # added once complete: for a known part, everything below it is known, too
         while wanted:
-            batch = [one for one in wanted[-self._at_once :] if one[0] not in known and one[0] not in new]
+            batch = [item for item in wanted[-self._at_once :] if item[0] not in known and item[0] not in new]
             del wanted[-self._at_once :]
             batch = list(dict(batch).items())  # two chunk lists, or nodes, may be the same one
             for (hash_, read), content in zip(batch, await self._fetch([hash_ for hash_, _ in batch]), strict=True):
                 part, below = read(content)
                 new[hash_] = part
-                wanted += [one for one in below if one[0] not in known and one[0] not in new]
+                wanted += [item for item in below if item[0] not in known and item[0] not in new]
         known |= new
         self._check(known[snapshot])
 
@@ -75,7 +75,9 @@ class SnapshotReachability:
         for root in snapshot.below:
             extent = self._extent(root)
             if snapshot.counts != extent[3:]:
-                raise _malformed(f"it says {snapshot.counts}, and its tree holds {SnapshotCounts(*extent[3:])}")
+                raise _make_malformed_error(
+                    f"it says {snapshot.counts}, and its tree holds {SnapshotCounts(*extent[3:])}"
+                )
 
     def _extent(self, root: bytes) -> tree_node.Extent:
         """Return the contents of a subtree, checked; each node once, the lower ones first."""
@@ -96,9 +98,9 @@ class SnapshotReachability:
             elif part.extent is not None:
                 self._extents[hash_] = part.extent
             else:
-                raise _malformed("an object that is no node stands among those of its tree")
+                raise _make_malformed_error("an object that is no node stands among those of its tree")
             if any(self._parts[chunks].chunked != size for chunks, size in part.large):
-                raise _malformed("a file is not as long as its chunks are together")
+                raise _make_malformed_error("a file is not as long as its chunks are together")
             waiting.pop()
         return self._extents[root]
 
@@ -117,7 +119,7 @@ class SnapshotReachability:
             waiting += part.below
         return found
 
-    def everything(self) -> dict[bytes, int]:
+    def list_all(self) -> dict[bytes, int]:
         """Return every blob of every snapshot that was learned."""
         found = {hash_: part.size for hash_, part in self._parts.items()}
         for part in self._parts.values():
@@ -130,26 +132,26 @@ _Below = list[tuple[bytes, Callable[[bytes], "tuple[_Part, _Below]"]]]
 
 def _add(sizes: dict[bytes, int], more: Mapping[bytes, int]) -> None:
     if any(sizes.get(hash_, size) != size for hash_, size in more.items()):
-        raise _malformed("one content has two sizes")
+        raise _make_malformed_error("one content has two sizes")
     sizes.update(more)
 
 
-def _malformed(why: str) -> CorruptError:
+def _make_malformed_error(why: str) -> CorruptError:
     return CorruptError(f"a snapshot is malformed: {why}. Run `verify`")
 
 
-def _of_snapshot(content: bytes) -> tuple[_Part, _Below]:
+def _read_snapshot(content: bytes) -> tuple[_Part, _Below]:
     snapshot = objects.unpack(content)
-    below: _Below = [] if snapshot.tree is None else [(snapshot.tree, _of_node)]
+    below: _Below = [] if snapshot.tree is None else [(snapshot.tree, _read_node)]
     counts = SnapshotCounts(snapshot.files, snapshot.directories, snapshot.symlinks, snapshot.size)
     return _Part(len(content), tuple(hash_ for hash_, _ in below), {}, counts), below
 
 
-def _of_node(content: bytes) -> tuple[_Part, _Below]:
+def _read_node(content: bytes) -> tuple[_Part, _Below]:
     level, items = tree_node.unpack(content)
     if level:
         children = [item for item in items if isinstance(item, tree_node.Child)]
-        below: _Below = [(child.hash, _of_node) for child in children]
+        below: _Below = [(child.hash, _read_node) for child in children]
         return _Part(len(content), tuple(hash_ for hash_, _ in below), {}, inner=(level, children)), below
     files = [item for item in items if isinstance(item, FileEntry) and item.kind == "file"]
     large = tuple((entry.content, entry.size) for entry in files if entry.is_chunked)
@@ -160,10 +162,10 @@ def _of_node(content: bytes) -> tuple[_Part, _Below]:
     found = _Part(
         len(content), tuple(hash_ for hash_, _ in large), whole, extent=tree_node.extent(0, items, {}), large=large
     )
-    return found, [(hash_, _of_chunks) for hash_, _ in large]
+    return found, [(hash_, _read_chunks) for hash_, _ in large]
 
 
-def _of_chunks(content: bytes) -> tuple[_Part, _Below]:
+def _read_chunks(content: bytes) -> tuple[_Part, _Below]:
     chunks = objects.unpack_chunks(content)
     sizes: dict[bytes, int] = {}
     for chunk in chunks:

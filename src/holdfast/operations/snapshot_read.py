@@ -11,7 +11,7 @@ from holdfast.errors import CheckpointNotFoundError, CorruptError, UsageError
 from holdfast.format import frame
 from holdfast.format.files import file_tree
 from holdfast.format.files import snapshot as objects
-from holdfast.format.frame import checked
+from holdfast.format.frame import unframe
 from holdfast.format.state.record import StoredRecord
 from holdfast.model.ids import is_ours
 from holdfast.model.snapshot import FileChange, FileEntry, Home, Snapshot
@@ -49,7 +49,7 @@ async def load(ctx: StoreContext, reference: str) -> Snapshot:
     return objects.unpack(data)
 
 
-async def of_checkpoint(ctx: StoreContext, id_: bytes) -> Snapshot | None:
+async def load_snapshot(ctx: StoreContext, id_: bytes) -> Snapshot | None:
     """Return the snapshot that a checkpoint was saved with; None if it has none of its own."""
     stored = await lookup.live_record(ctx, id_)
     reference = reference_of(stored)
@@ -58,7 +58,7 @@ async def of_checkpoint(ctx: StoreContext, id_: bytes) -> Snapshot | None:
 
 async def read_file(ctx: StoreContext, id_: bytes, path: bytes, name: str) -> bytes:
     """Return the bytes of a file as of a checkpoint; errors name the checkpoint by `name`."""
-    snapshot = await nearest(ctx, await lookup.live_record(ctx, id_))
+    snapshot = await find_nearest(ctx, await lookup.live_record(ctx, id_))
     entry = None if snapshot is None else await find(ctx, snapshot, path)
     if entry is None or entry.kind != "file":
         where = "that snapshot" if snapshot is not None else f"{name!r:.60}, which has no snapshot of files"
@@ -66,7 +66,7 @@ async def read_file(ctx: StoreContext, id_: bytes, path: bytes, name: str) -> by
     return b"".join([piece async for piece in content(ctx, entry)])
 
 
-async def nearest(ctx: StoreContext, stored: StoredRecord) -> Snapshot | None:
+async def find_nearest(ctx: StoreContext, stored: StoredRecord) -> Snapshot | None:
     """Return the snapshot of a checkpoint or of its nearest ancestor with one; None if none has one.
 
     A snapshot that was requested and skipped is an answer, too: the files of that time are unknown,
@@ -90,7 +90,7 @@ async def objects_of(ctx: StoreContext, hashes: Sequence[bytes]) -> list[bytes]:
     for start in range(0, len(hashes), BLOBS_AT_ONCE):
         part = hashes[start : start + BLOBS_AT_ONCE]
         frames = await frames_of(ctx, part)
-        contents += [checked(hash_, framed, inflate) for hash_, framed in zip(part, frames, strict=True)]
+        contents += [unframe(hash_, framed, inflate) for hash_, framed in zip(part, frames, strict=True)]
     return contents
 
 
@@ -101,11 +101,13 @@ async def frames_of(ctx: StoreContext, hashes: Sequence[bytes]) -> list[bytes]:
     if len(frames) == len(stored):
         return frames
     missing = list(dict.fromkeys(hash_ for hash_, framed in zip(hashes, stored, strict=True) if framed is None))
-    made = await snapshot_deltas.whole(ctx, missing)
+    made = await snapshot_deltas.load_whole(ctx, missing)
     for hash_ in missing:
         if hash_ not in made:
             raise CorruptError(f"the blob {hash_.hex()[:16]}… of a snapshot is missing: run `verify`")
-    return [frame.raw(made[hash_]) if framed is None else framed for hash_, framed in zip(hashes, stored, strict=True)]
+    return [
+        frame.frame_raw(made[hash_]) if framed is None else framed for hash_, framed in zip(hashes, stored, strict=True)
+    ]
 
 
 def loader(ctx: StoreContext) -> file_tree.Load:
@@ -148,11 +150,11 @@ async def pieces(ctx: StoreContext, entry: FileEntry) -> AsyncIterator[FilePiece
         return
     if not entry.is_chunked:
         [data] = await objects_of(ctx, [entry.content])
-        yield FilePiece(_checked(entry, len(data)), data)
+        yield FilePiece(_check_size(entry, len(data)), data)
         return
     [listed] = await objects_of(ctx, [entry.content])
     chunks = objects.unpack_chunks(listed)
-    _checked(entry, sum(chunk.size for chunk in chunks))
+    _check_size(entry, sum(chunk.size for chunk in chunks))
     for chunk in chunks:
         if chunk.hash == objects.HOLE:
             yield FilePiece(chunk.size, None)
@@ -176,7 +178,7 @@ async def content(ctx: StoreContext, entry: FileEntry) -> AsyncIterator[bytes]:
             left -= size
 
 
-def _checked(entry: FileEntry, size: int) -> int:
+def _check_size(entry: FileEntry, size: int) -> int:
     if size != entry.size:
         raise CorruptError(f"the content of {entry.text!r:.80} has {size} bytes, not the {entry.size} that were saved")
     return size

@@ -12,7 +12,7 @@ from holdfast.operations.context import StoreContext
 from holdfast.operations.validate import SaveRequest
 
 
-def of_save(ctx: StoreContext, request: SaveRequest) -> int:
+def choose_version(ctx: StoreContext, request: SaveRequest) -> int:
     """Return the version of the state to save: as given, else the newest of this program's migrations."""
     if request.state_version is not None:
         return request.state_version
@@ -52,7 +52,7 @@ def steps_of(ctx: StoreContext, stored: StoredRecord) -> tuple[MigrationStep, ..
     return ctx.migrations.steps(agent, version, f"checkpoint {ids.to_text(stored.id)}")
 
 
-def migrated(steps: tuple[MigrationStep, ...], state: tuple[Any, Any]) -> tuple[Any, Any]:
+def migrate(steps: tuple[MigrationStep, ...], state: tuple[Any, Any]) -> tuple[Any, Any]:
     for step in steps:
         state = step.apply(*state)
     return state

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from holdfast.backends.port import BlobInfo, SegmentInfo, Span, Usage
+from holdfast.errors import CorruptError
 from holdfast.format.rows import head
 from holdfast.format.state import manifest as manifests
 from holdfast.format.state.record import StoredRecord
+from holdfast.model.ids import to_text
+from holdfast.model.listing import DamagedCheckpoint
 from holdfast.operations import snapshot_deltas, snapshot_read
+from holdfast.operations.blob_addresses import listed_hashes, resolve_hashes
 from holdfast.operations.context import StoreContext
 from holdfast.operations.record_pages import unpacked_pages
 from holdfast.operations.snapshot_reachability import SnapshotReachability
@@ -31,6 +35,7 @@ class LiveRecord(NamedTuple):
     size: int  # of its record
     spans: tuple[Span, ...]
     blobs: tuple[bytes, ...]
+    is_message: bool
     workspace: str | None  # the holdfast snapshot of its directory, if it has one
 
 
@@ -48,6 +53,7 @@ class StoreScan:
     ended_bytes: int = 0  # of records whose time to live is over
     ended: int = 0  # how many these are
     undoable_bytes: int = 0  # of the rows that keep expired records
+    damaged: list[DamagedCheckpoint] | None = None  # those that can't be read, if they don't end the survey
     segments: list[SegmentInfo] = field(default_factory=list)
     blobs: list[BlobInfo] = field(default_factory=list)
     _reach: SnapshotReachability | None = None
@@ -56,42 +62,60 @@ class StoreScan:
     def blobs_of(self, live: Iterable[LiveRecord]) -> set[bytes]:
         """Return every blob that these refer to, including those of their files."""
         live = list(live)
-        found = {hash_ for one in live for hash_ in one.blobs}
+        found = {hash_ for live_record in live for hash_ in live_record.blobs}
         return found | self.files_of(live)
 
     def files_of(self, live: Iterable[LiveRecord]) -> set[bytes]:
         """Return the blobs of these checkpoints' files."""
+        return self.files_of_snapshots(
+            {live_record.workspace for live_record in live if live_record.workspace is not None}
+        )
+
+    def files_of_snapshots(self, references: set[str]) -> set[bytes]:
+        """Return the blobs of these snapshots."""
         if self._reach is None:
             return set()
-        found = set(self._reach.blobs({one.workspace for one in live if one.workspace is not None}))
+        found = set(self._reach.blobs(references))
         found.update(*(self._made_from[hash_] for hash_ in found & self._made_from.keys()))
         return found
 
 
-async def survey(ctx: StoreContext, progress: Callable[[int, int], None] | None = None) -> StoreScan:
+async def scan_store(
+    ctx: StoreContext,
+    progress: Callable[[int, int], None] | None = None,
+    damaged: list[DamagedCheckpoint] | None = None,
+    each: Callable[[LiveRecord], None] | None = None,
+) -> StoreScan:
     """Return a survey of the store.
 
-    `progress` is called now and then with the number of records read, and of all records.
+    `each` gets every live checkpoint; without it, they are gathered in `live`, which takes some
+    300 bytes for each of them.
+
+    `progress` is called now and then with the number of records read, and of all records. A
+    checkpoint or snapshot that can't be read ends the survey, or is added to `damaged` if that is
+    given.
     """
     reach = SnapshotReachability(snapshot_read.loader(ctx))
     usage = await ctx.backend.usage()
-    found = StoreScan(usage, _reach=reach)
+    found = StoreScan(usage, damaged=damaged, _reach=reach)
+    keep = each or found.live.append
     read = 0
-    async for page, over in unpacked_pages(ctx):
-        for one, stored in page:
+    names: dict[Any, Any] = {}
+    hashes: set[bytes] = set()  # of blobs of states
+    async for page, over in unpacked_pages(ctx, damaged):
+        for record, stored in page:
             read += 1
             if progress is not None and read % PAGE == 0:
                 progress(read, max(read, usage.records))
             if stored.is_tombstone:
-                found.tombstones[stored.session] = found.tombstones.get(stored.session, 0) + len(one.data)
+                found.tombstones[stored.session] = found.tombstones.get(stored.session, 0) + len(record.data)
             elif stored.id in over:
-                found.ended_bytes += len(one.data)
+                found.ended_bytes += len(record.data)
                 found.ended += 1
             else:
-                live = _live(stored, len(one.data))
-                found.live.append(live)
-                if live.workspace is not None:
-                    await reach.learn(live.workspace)
+                live = await _learn(found, _make_live_record(stored, len(record.data), names))
+                hashes.update(live.blobs)
+                keep(live)
     await _list_undoable(ctx, found)
     segments, blobs = found.segments, found.blobs
     while page_of_runs := await ctx.backend.page_segments(
@@ -100,8 +124,32 @@ async def survey(ctx: StoreContext, progress: Callable[[int, int], None] | None 
         segments += page_of_runs
     while page_of_blobs := await ctx.backend.page_blobs(blobs[-1].hash if blobs else None, PAGE):
         blobs += page_of_blobs
-    found._made_from = await snapshot_deltas.made_from(ctx, reach.everything(), {blob.hash for blob in blobs})
+    of_files = reach.list_all()
+    found._made_from = await snapshot_deltas.find_delta_parts(ctx, of_files, listed_hashes(ctx.backend, blobs))
+    made_from = (hash_ for keys in found._made_from.values() for hash_ in keys)
+    found.blobs = resolve_hashes(ctx.backend, blobs, [*hashes, *of_files, *made_from])
     return found
+
+
+async def _learn(found: StoreScan, live: LiveRecord) -> LiveRecord:
+    """Learn the snapshot of a checkpoint; one that can't be read is left out."""
+    assert found._reach is not None
+    try:
+        if live.workspace is not None:
+            await found._reach.learn(live.workspace)
+    except CorruptError as error:
+        if found.damaged is None:
+            raise
+        found.damaged.append(
+            DamagedCheckpoint(
+                session_id=live.session,
+                sequence=live.sequence,
+                checkpoint_id=to_text(live.id),
+                message=f"its files can't be read: {error}",
+            )
+        )
+        return live._replace(workspace=None)
+    return live
 
 
 async def _list_undoable(ctx: StoreContext, found: StoreScan) -> None:
@@ -111,17 +159,19 @@ async def _list_undoable(ctx: StoreContext, found: StoreScan) -> None:
         after = page[-1][0].key
 
 
-def _live(stored: StoredRecord, size: int) -> LiveRecord:
+def _make_live_record(stored: StoredRecord, size: int, names: dict[Any, Any]) -> LiveRecord:
+    """Return what a survey keeps of a checkpoint; equal `names` are kept once."""
     spans, blobs = manifests.references(stored.body)
     return LiveRecord(
         id=stored.id,
-        tree=stored.tree,
-        session=stored.session,
+        tree=names.setdefault(stored.tree, stored.tree),
+        session=names.setdefault(stored.session, stored.session),
         sequence=stored.sequence,
-        agent_id=stored.header["agent"],
+        agent_id=names.setdefault(stored.header["agent"], stored.header["agent"]),
         created_at_us=stored.header["at"],
         size=size,
         spans=tuple(spans),
         blobs=tuple(blobs),
+        is_message="topic" in stored.header,
         workspace=snapshot_read.reference_of(stored),
     )

@@ -9,6 +9,7 @@ much is kept, never too little.
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import NamedTuple
 
 from holdfast.backends.port import ABSENT, Commit, CommitConflict, Row, RowKey, RowWrite
@@ -24,17 +25,18 @@ from holdfast.model.pin import Tag
 from holdfast.operations import lookup
 from holdfast.operations import operation_log as log
 from holdfast.operations.context import StoreContext
+from holdfast.operations.damaged_row import read_or_note
 
 PAGE = 200
 UNDER_WAY_SECONDS, LOOK_AGAIN_SECONDS = 0.4, 0.02
 
 
-class Standing(NamedTuple):
+class TagState(NamedTuple):
     """The stored state of a tag: its row, and its target, if the row counts."""
 
     key: RowKey
     row: Row | None
-    there: TagRow | None
+    current: TagRow | None
 
     def write(self, made: TagRow) -> RowWrite:
         """Return the write that moves the tag, unless it was moved meanwhile."""
@@ -42,11 +44,11 @@ class Standing(NamedTuple):
 
     def change(self, made: TagRow) -> LoggedChange:
         return LoggedChange(
-            operation_log.TAG, self.key.key, None if self.there is None else list(self.there), list(made)
+            operation_log.TAG, self.key.key, None if self.current is None else list(self.current), list(made)
         )
 
 
-async def standing(ctx: StoreContext, name: str) -> Standing:
+async def load_tag(ctx: StoreContext, name: str) -> TagState:
     """Return a tag as it is now, for a caller that wants to place it.
 
     A tag that its checkpoint does not name counts as absent: its commit was refused. Where a commit
@@ -55,22 +57,22 @@ async def standing(ctx: StoreContext, name: str) -> Standing:
     key = holds.tag_key(head.session_key(name))
     found = await _looked_up(ctx, key)
     for _ in range(round(UNDER_WAY_SECONDS / LOOK_AGAIN_SECONDS)):
-        if found.row is None or found.there is not None:
+        if found.row is None or found.current is not None:
             break
         await ctx.backend.sleep(LOOK_AGAIN_SECONDS)
         found = await _looked_up(ctx, key)
     return found
 
 
-async def _looked_up(ctx: StoreContext, key: RowKey) -> Standing:
+async def _looked_up(ctx: StoreContext, key: RowKey) -> TagState:
     [row] = await ctx.backend.rows([key])
-    return Standing(key, row, await _standing(ctx, key.key, row))
+    return TagState(key, row, await _visible_row(ctx, key.key, row))
 
 
-def stands_elsewhere(name: str, there: TagRow, moves: str, outcome: str) -> ConflictError:
+def stands_elsewhere(name: str, current: TagRow, moves: str, outcome: str) -> ConflictError:
     return ConflictError(
-        f"tag {name!r:.60} stands at {ids.to_text(there.checkpoint)} already. {moves}; another name leaves it where it "
-        f"is. {outcome}"
+        f"tag {name!r:.60} stands at {ids.to_text(current.checkpoint)} already. {moves}; another name leaves it where "
+        f"it is. {outcome}"
     )
 
 
@@ -78,13 +80,13 @@ async def tag(ctx: StoreContext, name: str, id_: bytes, *, force: bool = False, 
     """Tag a live checkpoint. A tag on another checkpoint moves only with `force`."""
     while True:
         stored = await lookup.live_record(ctx, id_)
-        now = await standing(ctx, name)
-        if now.there is not None:
-            if now.there.checkpoint == id_:
-                return _tag(name, now.there)
+        now = await load_tag(ctx, name)
+        if now.current is not None:
+            if now.current.checkpoint == id_:
+                return _tag(name, now.current)
             if not force:
                 moves = "`force=True` moves it (`holdfast tag --force`)"
-                raise stands_elsewhere(name, now.there, moves, "Nothing was changed")
+                raise stands_elsewhere(name, now.current, moves, "Nothing was changed")
         made = TagRow(id_, stored.tree, ctx.now_us())
         try:
             await _place(ctx, now, made, stored, origin)
@@ -113,9 +115,9 @@ async def put_back(ctx: StoreContext, change: LoggedChange, origin: Origin) -> N
     key = holds.tag_key(raw)
     while True:
         found = await _looked_up(ctx, key)
-        there = found.there
-        if (None if there is None else list(there)) != now:
-            at = "gone" if there is None else f"at {ids.to_text(there.checkpoint)}"
+        current = found.current
+        if (None if current is None else list(current)) != now:
+            at = "gone" if current is None else f"at {ids.to_text(current.checkpoint)}"
             raise ConflictError(
                 f"tag {head.session_name(raw)!r:.60} was moved since: it is {at} now, and is left so. `holdfast tag` "
                 "lists the tags"
@@ -131,9 +133,9 @@ async def put_back(ctx: StoreContext, change: LoggedChange, origin: Origin) -> N
         return
 
 
-async def _place(ctx: StoreContext, now: Standing, made: TagRow, stored: StoredRecord, origin: Origin | None) -> None:
+async def _place(ctx: StoreContext, now: TagState, made: TagRow, stored: StoredRecord, origin: Origin | None) -> None:
     """Move a tag from its present target to a live checkpoint."""
-    there = now.there
+    current = now.current
     hold_key = holds.hold_key(stored.id, stored.tree)
     [hold_row] = await ctx.backend.rows([hold_key])
     hold = holds.unpack_hold(hold_key, hold_row).with_tag(now.key.key)
@@ -150,55 +152,63 @@ async def _place(ctx: StoreContext, now: Standing, made: TagRow, stored: StoredR
             require=[(stored.id, record.LIVE)],
         )
     )
-    if there is not None and there.checkpoint != stored.id:
-        await settle(ctx, holds.hold_key(there.checkpoint, there.tree))
+    if current is not None and current.checkpoint != stored.id:
+        await settle(ctx, holds.hold_key(current.checkpoint, current.tree))
 
 
 async def _remove(ctx: StoreContext, raw: bytes, row: Row, origin: Origin | None) -> bool:
     """Remove a tag; return whether it counted."""
     key = holds.tag_key(raw)
-    there = holds.unpack_tag(key, row)
-    hold_key = holds.hold_key(there.checkpoint, there.tree)
+    current = holds.unpack_tag(key, row)
+    hold_key = holds.hold_key(current.checkpoint, current.tree)
     [hold_row] = await ctx.backend.rows([hold_key])
     hold = holds.unpack_hold(hold_key, hold_row)
     writes = [RowWrite(key, None, row.version, row.value)]
     if raw in hold.tags:
-        stored = await lookup.find_record(ctx, there.checkpoint, there.tree)
+        stored = await lookup.find_record(ctx, current.checkpoint, current.tree)
         session = None if stored is None else stored.session
         writes.append(_write(hold_key, hold.without_tags({raw}).pack(hold_key), hold_row))
-        changes = [LoggedChange(operation_log.TAG, raw, list(there), None)]
-        writes += log.writes(ctx, origin, there.tree, "untag", changes, session)
-    await ctx.backend.commit(Commit(tree=there.tree, rows=writes))
+        changes = [LoggedChange(operation_log.TAG, raw, list(current), None)]
+        writes += log.writes(ctx, origin, current.tree, "untag", changes, session)
+    await ctx.backend.commit(Commit(tree=current.tree, rows=writes))
     return raw in hold.tags
 
 
-async def _standing(ctx: StoreContext, raw: bytes, row: Row | None) -> TagRow | None:
+async def _visible_row(ctx: StoreContext, raw: bytes, row: Row | None) -> TagRow | None:
     """Return the target of a tag, if its row counts."""
-    there = holds.unpack_tag(holds.tag_key(raw), row) if row else None
-    return there if there is not None and await _counts(ctx, raw, there) else None
+    current = holds.unpack_tag(holds.tag_key(raw), row) if row else None
+    return current if current is not None and await _counts(ctx, raw, current) else None
 
 
-async def tags(ctx: StoreContext, limit: int | None = None) -> list[Tag]:
-    """Return all tags, or the first `limit` of them, by name."""
+async def tags(ctx: StoreContext, limit: int | None = None, *, damaged: list[str] | None = None) -> list[Tag]:
+    """Return all tags, or the first `limit` of them, by name. See `read_or_note` for `damaged`."""
     found: list[Tag] = []
     after: bytes | None = None
-    while (limit is None or len(found) < limit) and (
+    enough = None if ctx.backend.capabilities.sealed else limit  # which scans names in an order of its own
+    while (enough is None or len(found) < enough) and (
         page := await ctx.backend.scan(holds.TAG, after=after, limit=PAGE)
     ):
         after = page[-1][0].key
-        standing = [(key.key, holds.unpack_tag(key, row)) for key, row in page]
-        hold_keys = [holds.hold_key(one.checkpoint, one.tree) for _, one in standing]
+        standing = [
+            (key.key, tag_row)
+            for key, row in page
+            if (tag_row := read_or_note(partial(holds.unpack_tag, key, row), damaged)) is not None
+        ]
+        hold_keys = [holds.hold_key(tag_row.checkpoint, tag_row.tree) for _, tag_row in standing]
         hold_rows = await ctx.backend.rows(hold_keys)
-        for (name, one), key, row in zip(standing, hold_keys, hold_rows, strict=True):
-            if name in holds.unpack_hold(key, row).tags:
-                found.append(_tag(head.session_name(name), one))
+        for (name, tag_row), key, row in zip(standing, hold_keys, hold_rows, strict=True):
+            hold = read_or_note(partial(holds.unpack_hold, key, row), damaged)
+            if hold is not None and name in hold.tags:
+                found.append(_tag(head.session_name(name), tag_row))
+    if ctx.backend.capabilities.sealed:
+        found.sort(key=lambda tag: head.session_key(tag.name))
     return found[:limit]
 
 
-async def tagged(ctx: StoreContext, name: str) -> Tag | None:
+async def get_tag(ctx: StoreContext, name: str) -> Tag | None:
     """Return the tag of that name, None if there is none."""
-    there = (await _looked_up(ctx, holds.tag_key(head.session_key(name)))).there
-    return None if there is None else _tag(name, there)
+    current = (await _looked_up(ctx, holds.tag_key(head.session_key(name)))).current
+    return None if current is None else _tag(name, current)
 
 
 async def settle(ctx: StoreContext, key: RowKey) -> Hold:

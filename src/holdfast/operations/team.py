@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from holdfast.errors import CheckpointNotFoundError
 from holdfast.format.rows import head as rows
 from holdfast.format.rows.delegation import DelegationRow, WaitRow
-from holdfast.format.rows.inbox import Claimed, Entry, FollowUp
+from holdfast.format.rows.inbox import Entry, FollowUp, LastClaim
 from holdfast.model import ids
+from holdfast.model.moment import moment_of
 from holdfast.model.team import (
     ABANDONED,
     ANSWERED,
@@ -23,7 +23,7 @@ from holdfast.model.team import (
     TeamMember,
     TeamWait,
 )
-from holdfast.operations import delegation, inbox, lookup, wait
+from holdfast.operations import delegation, inbox, lookup, team_groups, wait
 from holdfast.operations import lease as leasing
 from holdfast.operations.context import StoreContext
 
@@ -45,11 +45,16 @@ async def team(ctx: StoreContext, session_id: str) -> Team:
         at = await lookup.find_tree(ctx, rows.session_key(name))
         members.append(await _member(ctx, name, at, offered, depth))
         if at is not None:
-            waits[name] = [one for one in await wait.waits_of(ctx, at) if one.session == name]
-            children = await delegation.of_session(ctx, at, name)
-            left += [(one.child, one, depth + 1) for one in reversed(children)]
-    # What a topic's groups have not consumed yet belongs here, too, once there are topics: a part of `Team`.
-    return Team(session_id=session_id, origins=await _origins(ctx, tree), members=_with_waits(members, waits))
+            waits[name] = [wait_row for wait_row in await wait.waits_of(ctx, at) if wait_row.session == name]
+            children = await delegation.list_children(ctx, at, name)
+            left += [(child.child, child, depth + 1) for child in reversed(children)]
+    groups = await team_groups.groups_of(ctx, seen, [wait_row for noted in waits.values() for wait_row in noted])
+    return Team(
+        session_id=session_id,
+        origins=await _origins(ctx, tree),
+        members=_add_waits(members, waits),
+        groups=groups,
+    )
 
 
 async def _member(
@@ -63,7 +68,7 @@ async def _member(
     if agent is None and head is not None and head.checkpoint is not None:
         tip = await lookup.find_record(ctx, head.checkpoint, tree)
         agent = tip.header["agent"] if tip is not None else None
-    handed = await inbox.of_tree(ctx, tree) if tree is not None else []
+    handed = await inbox.list_handoffs(ctx, tree) if tree is not None else []
     return TeamMember(
         session_id=name,
         parent_id=offered.session if offered is not None else None,
@@ -71,9 +76,9 @@ async def _member(
         agent_id=agent,
         status=status,
         holder=holder,
-        since=None if since is None else _moment(since),
+        since=None if since is None else moment_of(since),
         handoff_id=ids.to_text(offered.offer) if offered is not None else None,
-        handoffs=tuple(one for one in handed if one.session_id == name and one.delegated_by is None),
+        handoffs=tuple(handoff for handoff in handed if handoff.session_id == name and handoff.delegated_by is None),
     )
 
 
@@ -87,33 +92,33 @@ def _status(
     if isinstance(entry, FollowUp):
         return ANSWERED, rows.session_name(entry.by), entry.at_us
     if held is not None and leasing.is_alive(ctx, held):
-        since = entry.at_us if isinstance(entry, Claimed) else None
+        since = entry.at_us if isinstance(entry, LastClaim) else None
         return RUNNING, rows.session_name(held.holder), since
     if not is_delegated:
         return IDLE, None, None
     if head is None:
         return NOT_MADE, None, None
-    return (ABANDONED, None, entry.at_us) if isinstance(entry, Claimed) else (OFFERED, None, None)
+    return (ABANDONED, None, entry.at_us) if isinstance(entry, LastClaim) else (OFFERED, None, None)
 
 
-def _with_waits(members: list[TeamMember], waits: dict[str, list[WaitRow]]) -> tuple[TeamMember, ...]:
+def _add_waits(members: list[TeamMember], waits: dict[str, list[WaitRow]]) -> tuple[TeamMember, ...]:
     """Return the members with their waits. A cancelled or answered session waits for nothing."""
-    status = {one.session_id: one.status for one in members}
+    status = {member.session_id: member.status for member in members}
     shown = []
-    for one in members:
-        noted = waits.get(one.session_id, []) if one.status not in (CANCELLED, ANSWERED) else []
-        shown.append(replace(one, waits=tuple(_shown(found, status) for found in noted)))
+    for member in members:
+        noted = waits.get(member.session_id, []) if member.status not in (CANCELLED, ANSWERED) else []
+        shown.append(replace(member, waits=tuple(_make_wait(found, status) for found in noted)))
     return tuple(shown)
 
 
-def _shown(noted: WaitRow, status: dict[str, str]) -> TeamWait:
+def _make_wait(noted: WaitRow, status: dict[str, str]) -> TeamWait:
     return TeamWait(
         session_id=noted.session,
         kind=noted.kind,
         targets=noted.targets,
-        since=_moment(noted.since_us),
-        until=None if noted.until_us is None else _moment(noted.until_us),
-        unserved=tuple(one for one in noted.targets if status.get(one) in UNSERVED),
+        since=moment_of(noted.since_us),
+        until=None if noted.until_us is None else moment_of(noted.until_us),
+        unserved=tuple(target for target in noted.targets if status.get(target) in UNSERVED),
     )
 
 
@@ -129,7 +134,3 @@ async def _origins(ctx: StoreContext, tree: bytes) -> tuple[str, ...]:
         found.append(origin[0])
         at = await lookup.find_tree(ctx, rows.session_key(origin[0]))
     return tuple(found)
-
-
-def _moment(us: int) -> datetime:
-    return datetime.fromtimestamp(us / 1e6, UTC)

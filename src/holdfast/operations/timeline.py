@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 
 from holdfast.backends.port import Backend, Record, Row, RowKey
-from holdfast.errors import CheckpointNotFoundError, CorruptError, HoldfastError
+from holdfast.errors import CheckpointNotFoundError, CorruptError, HoldfastError, KeyMissingError
 from holdfast.format.rows import head as rows
 from holdfast.format.state import record
 from holdfast.format.state.record import StoredRecord
@@ -16,6 +16,7 @@ from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.listing import DamagedCheckpoint, Session, Timeline, Tree
 from holdfast.operations import inbox, lookup, tombstones
 from holdfast.operations.context import StoreContext
+from holdfast.operations.message_write import is_leaf
 from holdfast.operations.record_pages import RecordsAhead
 from holdfast.operations.session_cache import SessionTip
 
@@ -34,8 +35,8 @@ async def timeline(
     is read.
 
     The listing is also checked to be complete: sequence numbers are given out one by one, from 1 to
-    the head's, and an expired checkpoint leaves a tombstone or a grave. The graves are only read if
-    a record is missing.
+    the head's, and an expired checkpoint leaves a tombstone. Packed tombstones are only read if a
+    record is missing.
     """
     session = rows.session_key(session_id)
     entries: list[Checkpoint] = []
@@ -43,35 +44,35 @@ async def timeline(
     page_size = PAGE if limit is None else min(PAGE, limit)
 
     async def read(backend: Backend) -> tuple[SessionTip, list[Record]]:
-        line = await lookup.revalidated_tip(ctx.over(backend), session)
-        return line, await backend.session_records(session, limit=page_size) if page_size else []
+        tip = await lookup.revalidated_tip(ctx.read_from(backend), session)
+        return tip, await backend.session_records(session, limit=page_size) if page_size else []
 
-    line, page = await ctx.backend.batch_reads(read)
-    buried = _Buried(ctx, line.tree, session)
+    tip, page = await ctx.backend.batch_reads(read)
+    buried = _SessionTombstones(ctx, tip.tree, session)
     while page_size and expected != 0:
         if expected is not None:
             page = await ctx.backend.session_records(session, before=expected + 1, limit=page_size)
         for found in page:
             if expected is None:
-                expected = max(line.head.sequence, found.sequence)  # more may have been saved since the head was read
+                expected = max(tip.head.sequence, found.sequence)  # more may have been saved since the head was read
             if found.sequence != expected and not await buried.are_all(found.sequence + 1, expected):
                 break
             expected = found.sequence - 1
             stored = lookup.listed_record(ctx, found, session)
-            if await lookup.is_expired(ctx, stored):
+            if is_leaf(stored) or await lookup.is_expired(ctx, stored):
                 continue
             if agent_id is None or agent_id in (stored.header["agent"], stored.header.get("to")):
                 entries.append(record.checkpoint(ctx.codec, stored))
                 if len(entries) == limit:
                     return Timeline(entries)
         if expected is None:
-            expected = line.head.sequence
+            expected = tip.head.sequence
         if not page and await buried.are_all(1, expected):
             expected = 0
         if not page or page[-1].sequence != expected + 1:
             break
         page_size = PAGE
-    if page_size and expected and (await lookup.load_tip(ctx, session)).tree == line.tree:
+    if page_size and expected and (await lookup.load_tip(ctx, session)).tree == tip.tree:
         raise CorruptError(
             f"checkpoint number {expected} of session {session_id!r:.60} is missing: the store is damaged. Run "
             "`verify`; other checkpoints can still be restored by their ids"
@@ -79,7 +80,7 @@ async def timeline(
     return Timeline(entries)
 
 
-class _Buried:
+class _SessionTombstones:
     """The graves of a session, read when a record is missing."""
 
     def __init__(self, ctx: StoreContext, tree: bytes | None, session: bytes) -> None:
@@ -100,17 +101,18 @@ class _Buried:
 
 async def session(ctx: StoreContext, session_id: str) -> Session | None:
     """Return a session and its head, None if there is none or all checkpoints have expired."""
-    line = await lookup.load_tip(ctx, rows.session_key(session_id))
-    if line.tree is None or line.tip is None:
+    tip = await lookup.load_tip(ctx, rows.session_key(session_id))
+    if tip.tree is None or tip.checkpoint is None:
         return None
-    return _session(ctx, session_id, line.tree, line.head, line.tip)
+    return _session(ctx, session_id, tip.tree, tip.head, tip.checkpoint)
 
 
 async def session_ids(ctx: StoreContext, prefix: str, limit: int | None) -> list[str]:
-    """Return the names of the sessions that begin so and have a live checkpoint."""
+    """Return the names of the sessions that begin so and have a live checkpoint, in order."""
     names: list[str] = []
     after: bytes | None = None
-    while limit is None or len(names) < limit:
+    is_sealed = ctx.backend.capabilities.sealed  # which scans names in an order of its own
+    while limit is None or is_sealed or len(names) < limit:
         page = await ctx.backend.scan(rows.HEAD, prefix=rows.session_key(prefix), after=after, limit=PAGE)
         if not page:
             break
@@ -121,28 +123,36 @@ async def session_ids(ctx: StoreContext, prefix: str, limit: int | None) -> list
             except HoldfastError as error:
                 _leave_out(key, error)
         after = page[-1][0].key
+    if is_sealed:
+        names.sort(key=rows.session_key)
     return names[:limit]
 
 
-async def sessions(ctx: StoreContext, *, agent_id: str | None = None, limit: int | None = None) -> list[Session]:
+async def sessions(
+    ctx: StoreContext, *, agent_id: str | None = None, limit: int | None = None, with_lanes: bool = False
+) -> list[Session]:
     """Return the sessions, the one saved to last first.
 
-    With `agent_id`, only those whose head the agent made or was handed. The newest records lead to
+    With `agent_id`, only those whose head the agent made or was handed. The lanes of topics are left
+    out, unless they are asked for. The newest records lead to
     the sessions saved to last, so a short list reads few of them, however large the store is. Only
     a list that `RECENT` records do not fill reads every head: the remaining sessions follow,
     ordered by the time of their heads. An unreadable session is left out, unless all are: then its
     error is raised.
     """
 
-    def is_wanted(one: Session) -> bool:
-        return agent_id is None or agent_id in (one.head.agent_id, one.head.handoff_target)
+    def is_wanted(item: Session) -> bool:
+        if not with_lanes and item.session_id in lanes:
+            return False
+        return agent_id is None or agent_id in (item.head.agent_id, item.head.handoff_target)
 
     found: list[Session] = []
+    lanes: set[str] = set()
     seen: set[bytes] = set()
     damage: list[HoldfastError] = []
     is_readable = False
     at_once = RECENT_PAGE if limit is None else min(limit, RECENT_PAGE)
-    async for page in _recent_sessions(ctx, seen, at_once, damage):
+    async for page in _recent_sessions(ctx, seen, at_once, damage, lanes):
         is_readable = is_readable or bool(page)
         found += filter(is_wanted, page)
         if limit is not None and len(found) >= limit:
@@ -150,13 +160,13 @@ async def sessions(ctx: StoreContext, *, agent_id: str | None = None, limit: int
     others: list[Session] = []
     after: bytes | None = None
     while heads := await ctx.backend.scan(rows.HEAD, after=after, limit=PAGE):
-        listed = await _sessions_of(ctx, [one for one in heads if one[0].key not in seen], damage)
+        listed = await _sessions_of(ctx, [head for head in heads if head[0].key not in seen], damage, lanes)
         is_readable = is_readable or bool(listed)
         others += filter(is_wanted, listed)
         after = heads[-1][0].key
     if damage and not is_readable:
         raise damage[0]
-    others.sort(key=lambda one: one.head.created_at, reverse=True)
+    others.sort(key=lambda other: other.head.created_at, reverse=True)
     return (found + others)[:limit]
 
 
@@ -167,7 +177,7 @@ async def last_session(ctx: StoreContext, agent_id: str | None = None) -> str | 
 
 
 async def _recent_sessions(
-    ctx: StoreContext, seen: set[bytes], at_once: int, damage: list[HoldfastError]
+    ctx: StoreContext, seen: set[bytes], at_once: int, damage: list[HoldfastError], lanes: set[str]
 ) -> AsyncIterator[list[Session]]:
     """Yield the sessions of the newest `RECENT` records in batches, the one saved to last first.
 
@@ -188,7 +198,7 @@ async def _recent_sessions(
         new = [key for key in dict.fromkeys(change.record.session for change in page) if key not in seen]
         seen.update(new)
         for start in range(0, len(new), at_once):
-            yield await _sessions_of(ctx, await _head_rows(ctx, new[start : start + at_once]), damage)
+            yield await _sessions_of(ctx, await _head_rows(ctx, new[start : start + at_once]), damage, lanes)
 
 
 async def _head_rows(ctx: StoreContext, sessions: Sequence[bytes]) -> list[tuple[RowKey, Row]]:
@@ -207,12 +217,12 @@ async def _head_rows(ctx: StoreContext, sessions: Sequence[bytes]) -> list[tuple
 
 
 async def _sessions_of(
-    ctx: StoreContext, page: Sequence[tuple[RowKey, Row]], damage: list[HoldfastError]
+    ctx: StoreContext, page: Sequence[tuple[RowKey, Row]], damage: list[HoldfastError], lanes: set[str]
 ) -> list[Session]:
     """Return the sessions of these head rows.
 
     Their records are read at once; only expired ones need a second read. `damage` gets the errors
-    of those that can't be read.
+    of those that can't be read, `lanes` the names of those that have messages without a session.
     """
     heads: list[tuple[RowKey, rows.Head]] = []
     for key, row in page:
@@ -231,6 +241,8 @@ async def _sessions_of(
             if tip is None or await lookup.is_expired(ctx, tip):
                 tip = await lookup.nearest_live(ctx, head.checkpoint, key.tree)
             if tip is not None:
+                if "topic" in tip.header:
+                    lanes.add(rows.session_name(key.key))
                 sessions.append(_session(ctx, rows.session_name(key.key), key.tree, head, tip))
         except HoldfastError as error:
             _leave_out(key, error)
@@ -248,8 +260,10 @@ def _session(ctx: StoreContext, session_id: str, tree_id: bytes, head: rows.Head
 
 
 def _leave_out(key: RowKey, error: HoldfastError) -> None:
-    """Log a session that can't be read: it must not hide the others."""
-    _log.warning("session %r is left out of the list: %s", rows.session_name(key.key), error)
+    """Log a session that can't be read: it must not hide the others. A missing key is raised."""
+    if isinstance(error, KeyMissingError):
+        raise error
+    _log.warning("session %s is left out of the list: %s", rows.format_key(key.key), error)
 
 
 async def tree(ctx: StoreContext, session_id: str, damaged: list[DamagedCheckpoint] | None = None) -> Tree:
@@ -281,7 +295,7 @@ async def tree(ctx: StoreContext, session_id: str, damaged: list[DamagedCheckpoi
                 heads[name] = ids.to_text(head.checkpoint)
         records = await ctx.backend.session_records(key.key)
         if damaged is not None and head is not None:
-            damaged += await _missing(ctx, tree_id, key.key, head, records)
+            damaged += await _find_missing(ctx, tree_id, key.key, head, records)
         for found in records:
             try:
                 stored = lookup.listed_record(ctx, found, key.key)
@@ -293,23 +307,25 @@ async def tree(ctx: StoreContext, session_id: str, damaged: list[DamagedCheckpoi
                     DamagedCheckpoint(session_id=name, sequence=found.sequence, checkpoint_id=id_, message=str(error))
                 )
                 continue
+            if is_leaf(stored):
+                continue
             if await lookup.is_expired(ctx, stored):
                 expired[ids.to_text(stored.id)] = ids.to_text(stored.parent) if stored.parent else None
             else:
                 entries[ids.to_text(stored.id)] = record.checkpoint(ctx.codec, stored)
-    for grave in await tombstones.of_tree(ctx, tree_id):
-        if (id_ := ids.to_text(grave.id)) not in entries:  # packed since it was read: it is shown as it was
-            expired[id_] = ids.to_text(grave.parent) if grave.parent else None
+    for tombstone in await tombstones.load_tombstones(ctx, tree_id):
+        if (id_ := ids.to_text(tombstone.id)) not in entries:  # packed since it was read: it is shown as it was
+            expired[id_] = ids.to_text(tombstone.parent) if tombstone.parent else None
     return Tree(
         tree_id=ids.to_text(tree_id),
         entries=_newest_first(entries, expired),
         expired=expired,
         heads=heads,
-        handoffs={handoff.handoff_id: handoff for handoff in await inbox.of_tree(ctx, tree_id)},
+        handoffs={handoff.handoff_id: handoff for handoff in await inbox.list_handoffs(ctx, tree_id)},
     )
 
 
-async def _missing(
+async def _find_missing(
     ctx: StoreContext, tree_id: bytes, session: bytes, head: rows.Head, records: Sequence[Record]
 ) -> list[DamagedCheckpoint]:
     """Return the numbers up to the head's that neither a checkpoint nor a grave of the session has."""

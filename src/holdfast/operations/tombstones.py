@@ -21,16 +21,16 @@ PAGE = 20
 
 
 class TombstoneReader:
-    """A search for graves by id. It keeps the last pack at hand: the next search is often the parent."""
+    """A search for packed tombstones by id. It keeps the last pack: the next search is often the parent."""
 
     def __init__(self, ctx: StoreContext) -> None:
         self._ctx = ctx
-        self._at_hand: dict[bytes, PackedTombstone] = {}
+        self._pack: dict[bytes, PackedTombstone] = {}
         self._tree = b""
 
-    def at_hand(self, id_: bytes) -> StoredRecord | None:
-        grave = self._at_hand.get(id_)
-        return grave.stored(self._tree) if grave else None
+    def get_cached(self, id_: bytes) -> StoredRecord | None:
+        tombstone = self._pack.get(id_)
+        return tombstone.make_record(self._tree) if tombstone else None
 
     async def find(self, id_: bytes, tree: bytes | None = None) -> StoredRecord | None:
         """Return the tombstone of that checkpoint; a caller that knows its tree passes it."""
@@ -42,7 +42,7 @@ class TombstoneReader:
                     head.GRAVES, tree=tree, prefix=prefix, after=pure.just_before(prefix, id_), limit=limit
                 )
                 if self._look_into(found, id_):
-                    return self.at_hand(id_)
+                    return self.get_cached(id_)
                 if not found or tree is not None:
                     break
         return None
@@ -52,21 +52,21 @@ class TombstoneReader:
         for key, row in found:
             if key.tree not in seen:  # of each tree, the first one that does not end before the id
                 seen.add(key.tree)
-                graves = {grave.id: grave for grave in pure.unpack(key, row)}
-                if id_ in graves:
-                    self._at_hand, self._tree = graves, key.tree
+                tombstones = {tombstone.id: tombstone for tombstone in pure.unpack(key, row)}
+                if id_ in tombstones:
+                    self._pack, self._tree = tombstones, key.tree
                     return True
         return False
 
 
-async def of_tree(ctx: StoreContext, tree: bytes) -> list[PackedTombstone]:
+async def load_tombstones(ctx: StoreContext, tree: bytes) -> list[PackedTombstone]:
     found = await ctx.backend.scan(head.GRAVES, tree=tree)
-    return [grave for key, row in found if pure.is_pack(key) for grave in pure.unpack(key, row)]
+    return [tombstone for key, row in found if pure.is_pack(key) for tombstone in pure.unpack(key, row)]
 
 
 async def numbers_of(ctx: StoreContext, tree: bytes, session: bytes) -> set[int]:
     """Return the sequence numbers of a session's graves."""
-    return {grave.sequence for grave in await of_tree(ctx, tree) if grave.session == session}
+    return {tombstone.sequence for tombstone in await load_tombstones(ctx, tree) if tombstone.session == session}
 
 
 async def find_ids(ctx: StoreContext, ending: str, limit: int) -> list[bytes]:
@@ -75,12 +75,12 @@ async def find_ids(ctx: StoreContext, ending: str, limit: int) -> list[bytes]:
     after: bytes | None = None
     while len(found) < limit and (page := await ctx.backend.scan(head.GRAVES, after=after, limit=PAGE)):
         packs = (pure.unpack(key, row) for key, row in page if pure.is_pack(key))
-        found += [grave.id for pack in packs for grave in pack if grave.id.hex().endswith(ending)]
+        found += [tombstone.id for pack in packs for tombstone in pack if tombstone.id.hex().endswith(ending)]
         after = page[-1][0].key
     return found[:limit]
 
 
-async def bury(
+async def pack_expired(
     ctx: StoreContext, tree: bytes, tombstones: Sequence[tuple[Record, StoredRecord]], *, dry_run: bool
 ) -> tuple[int, int]:
     """Pack final tombstones of a tree; return how many, and how many bytes fewer they take."""

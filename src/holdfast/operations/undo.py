@@ -80,12 +80,12 @@ async def _head(
     await refuse_moved_on(ctx, entry, change)
     session = rows.session_name(change.name)
     if change.before is None:
-        await _to_nothing(ctx, entry, change, origin)
+        await _move_to_nothing(ctx, entry, change, origin)
         return None
     return await rollback.rollback(ctx, session, change.before, expect_head=change.after, origin=origin)
 
 
-async def _to_nothing(ctx: StoreContext, entry: OperationEntry, change: LoggedChange, origin: Origin) -> None:
+async def _move_to_nothing(ctx: StoreContext, entry: OperationEntry, change: LoggedChange, origin: Origin) -> None:
     """Move the session's head to no checkpoint: all of its checkpoints had expired."""
     session = rows.session_name(change.name)
     tree = entry.tree or await _tree(ctx, change.name)
@@ -116,7 +116,7 @@ async def _life(
         if not await expire.expire(ctx, id_, origin=origin):
             raise ConflictError(f"checkpoint {ids.to_text(id_)} has expired again since: there is nothing to take back")
         return []
-    done, left = await unexpire.with_heads(ctx, id_, heads, origin)
+    done, left = await unexpire.undo_expiry(ctx, id_, heads, origin)
     if not done:
         raise ConflictError(
             f"checkpoint {ids.to_text(id_)} was brought back since: operation {ids.to_text(entry.id)} is not in force "
@@ -131,15 +131,15 @@ async def _end(ctx: StoreContext, entry: OperationEntry, begun: Sequence[LoggedC
     Both can come back until gc.
     """
     while True:
-        found = [await _begun(ctx, entry, one) for one in begun]
+        found = [await _load_begun(ctx, entry, change) for change in begun]
         commit, _ = await expire.tombstone_commit(ctx, entry.tree, [pair for pair, _ in found], UNDONE)
         ended = [RowWrite(key, head._replace(checkpoint=None).pack(key), row.version) for _, (key, head, row) in found]
-        changes = [LoggedChange(operation_log.SESSION, one.name, one.after, None) for one in begun]
+        changes = [LoggedChange(operation_log.SESSION, change.name, change.after, None) for change in begun]
         logged = log.writes(ctx, origin, entry.tree, "fork", changes, entry.session)
         keys = {write.key for write in ended}
         commit.rows = [*(write for write in commit.rows if write.key not in keys), *ended, *logged]
-        for one in begun:
-            ctx.memory.drop(one.name)
+        for change in begun:
+            ctx.memory.drop(change.name)
         try:
             await ctx.backend.commit(commit)
         except CommitConflict:
@@ -149,14 +149,14 @@ async def _end(ctx: StoreContext, entry: OperationEntry, begun: Sequence[LoggedC
         return
 
 
-async def _begun(
+async def _load_begun(
     ctx: StoreContext, entry: OperationEntry, begun: LoggedChange
 ) -> tuple[tuple[Record, StoredRecord], tuple[RowKey, rows.Head, Row]]:
     """Return the first checkpoint of a session, and its head, which must still be that one."""
     session = rows.session_name(begun.name)
     head = await lookup.find_head(ctx, begun.name, entry.tree)
-    [there] = await ctx.backend.records([begun.after])
-    if head is None or there is None or head[0].checkpoint != begun.after:
+    [record] = await ctx.backend.records([begun.after])
+    if head is None or record is None or head[0].checkpoint != begun.after:
         raise ConflictError(
             f"session {session!r:.60} has later saves than its fork: its head is "
             f"{_id(head[0].checkpoint if head else None)}. Nothing was undone. `holdfast op log` lists the operations, "
@@ -164,7 +164,7 @@ async def _begun(
         )
     leasing.refuse(ctx, session, head[0], None)
     stored = await lookup.live_record(ctx, begun.after)
-    return (there, stored), (rows.head_key(begun.name, entry.tree), *head)
+    return (record, stored), (rows.head_key(begun.name, entry.tree), *head)
 
 
 async def _begin(ctx: StoreContext, entry: OperationEntry, ended: Sequence[LoggedChange], origin: Origin) -> None:
@@ -172,17 +172,17 @@ async def _begin(ctx: StoreContext, entry: OperationEntry, ended: Sequence[Logge
     while True:
         commits: list[Commit] = []
         heads: list[RowWrite] = []
-        for one in ended:
-            found = await lookup.find_head(ctx, one.name, entry.tree)
-            commit = await unexpire.bringing_back(ctx, one.before)
+        for change in ended:
+            found = await lookup.find_head(ctx, change.name, entry.tree)
+            commit = await unexpire.bringing_back(ctx, change.before)
             if found is None or found[0].checkpoint is not None or commit is None:
-                session = rows.session_name(one.name)
+                session = rows.session_name(change.name)
                 raise ConflictError(f"session {session!r:.60} was begun again since: it is left as it is")
-            key = rows.head_key(one.name, entry.tree)
-            heads.append(RowWrite(key, found[0]._replace(checkpoint=one.before).pack(key), found[1].version))
+            key = rows.head_key(change.name, entry.tree)
+            heads.append(RowWrite(key, found[0]._replace(checkpoint=change.before).pack(key), found[1].version))
             commits.append(commit)
-            ctx.memory.drop(one.name)
-        changes = [LoggedChange(operation_log.SESSION, one.name, None, one.before) for one in ended]
+            ctx.memory.drop(change.name)
+        changes = [LoggedChange(operation_log.SESSION, change.name, None, change.before) for change in ended]
         together = Commit(
             tree=entry.tree,
             more_records=[commit.record for commit in commits if commit.record is not None],

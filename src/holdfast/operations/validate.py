@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from holdfast.format.state.manifest import Path
     from holdfast.format.state.record import StoredRecord
     from holdfast.model.retention import Retention
+    from holdfast.model.run_status import RunState
     from holdfast.model.snapshot import Home
+    from holdfast.operations.message_write import Consumption, MessageWrite
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,9 +31,10 @@ PARAMETERS = frozenset(
     (
         "agent_id", "framework", "execution_state", "session_id", "parent_id", "context", "step_index", "step_name",
         "ttl_seconds", "checkpoint_id", "append", "expect_head", "lease", "tasks", "app_version", "state_version",
-        "workspace", "tag", "move_tag", "pin",
+        "workspace", "tag", "move_tag", "pin", "publish",
     )
 )  # fmt: skip
+_TAKEN_FOR_OTHERS = PARAMETERS - {"publish"}  # "published" and "publisher" are usual names of metadata
 SHORTENED = {  # common names for a parameter that difflib would not match
     "step": "step_index' or 'step_name", "state": "execution_state", "session": "session_id",
     "parent": "parent_id", "agent": "agent_id", "checkpoint": "checkpoint_id", "ttl": "ttl_seconds",
@@ -56,12 +59,15 @@ class SaveRequest:
 
     `append` maps paths to the elements that follow the parent's list there. At the paths in
     `lists_of_parent` the parent must have a list; at the others a new list begins if it has none.
-    `created_at_us` is for importers alone: the time at which another program saved it. `beside` is
-    for adapters: rows of the tree that are written in the same commit, given the record;
-    `kept_with`, the checkpoint whose time to live it extends. `files` are the new parts of the
+    `created_at_us` is for importers alone: the time at which another program saved it. `extra_rows`
+    is for adapters: rows of the tree that are written in the same commit, given the record;
+    `depends_on`, the checkpoint whose time to live it extends. `files` are the new parts of the
     snapshot that `workspace` names, `home` its directory. `holding` has the tag and the pin of the
     new checkpoint. `origin` is that of delegated work: session, checkpoint, contract of the answer;
-    `answer` says how it ended, and by which contract.
+    `answer` says how it ended, and by which contract. `message` has the header fields that make the
+    checkpoint a message itself; `publish` the messages in the same commit, and `taken` those that
+    it consumes. `encoded` is the encoding of state and context, if the caller has made it
+    (`encode_whole`).
     """
 
     agent_id: str
@@ -88,14 +94,18 @@ class SaveRequest:
     origin: tuple[str, bytes | None, str | None] | None = None
     answer: tuple[str, str | None] | None = None
     created_at_us: int | None = None
-    kept_with: bytes | None = None
-    beside: Callable[[StoredRecord], Sequence[RowWrite]] | None = None
+    depends_on: bytes | None = None
+    extra_rows: Callable[[StoredRecord], Sequence[RowWrite]] | None = None
     files: FilesWrite | None = None
     home: Home | None = None
-    holding: Holding | None = None
+    holding: LabelRequest | None = None
+    message: Mapping[str, Any] | None = None
+    publish: Sequence[MessageWrite] = ()
+    taken: Sequence[Consumption] = ()
+    encoded: bytes | None = None
 
 
-class Holding(NamedTuple):
+class LabelRequest(NamedTuple):
     """The tag and the pin for a new checkpoint, and the author of the request."""
 
     tag: str | None
@@ -161,15 +171,25 @@ def new_session_id() -> str:
 
 def one_of(what: str, value: Any, choices: Sequence[str]) -> str:
     if value not in choices:
-        raise UsageError(f"{what} is {value!r:.60}: it must be one of {', '.join(repr(str(one)) for one in choices)}")
+        raise UsageError(
+            f"{what} is {value!r:.60}: it must be one of {', '.join(repr(str(choice)) for choice in choices)}"
+        )
     return str(value)
+
+
+def run_states(given: Any) -> tuple[RunState, ...]:
+    """Return the states of runs that are named: one, or several."""
+    from holdfast.model.run_status import RunState
+
+    named = (given,) if isinstance(given, str) else tuple(given)
+    return tuple(RunState(one_of("status", item, tuple(RunState))) for item in named)
 
 
 def optional_name(what: str, value: Any) -> str | None:
     return None if value is None else name(what, value)
 
 
-def holding(tag_name: Any, *, pin: Any, move_tag: Any, origin: Origin) -> Holding:
+def holding(tag_name: Any, *, pin: Any, move_tag: Any, origin: Origin) -> LabelRequest:
     """Return the tag and the pin that `save` asks for."""
     for what, value in (("pin", pin), ("move_tag", move_tag)):
         if type(value) is not bool:
@@ -177,7 +197,7 @@ def holding(tag_name: Any, *, pin: Any, move_tag: Any, origin: Origin) -> Holdin
             raise UsageError(f"{what} is {value!r:.60}: it must be True or False{hint}")
     if move_tag and tag_name is None:
         raise UsageError("move_tag moves the tag that `tag` names: give both")
-    return Holding(None if tag_name is None else tag(tag_name, "tag"), pin, move_tag, origin)
+    return LabelRequest(None if tag_name is None else tag(tag_name, "tag"), pin, move_tag, origin)
 
 
 def tag(value: Any, what: str = "name") -> str:
@@ -251,7 +271,7 @@ def ids_of(what: str, given: Any) -> frozenset[str]:
     """Return ids in their usual form."""
     if isinstance(given, str):
         raise UsageError(f"{what} is a str: it must be a list of ids, such as {what}=[{given!r:.60}]")
-    return frozenset(ids.to_text(ids.from_text(one, "an id", f"{what} names what a report lists")) for one in given)
+    return frozenset(ids.to_text(ids.from_text(item, "an id", f"{what} names what a report lists")) for item in given)
 
 
 def session_under(lease: LeaseTerms | None, session_id: str | None) -> str | None:
@@ -275,18 +295,20 @@ def step(value: Any) -> int | None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
         raise UsageError(f"step_index is {value!r}: it must be a whole number from 0 on. Leave it out to count on")
     if value is not None and value > MAX_STEP:
-        raise UsageError(f"step_index is {_shortened(value)}: it must be at most 2**63 - 1. Leave it out to count on")
+        raise UsageError(
+            f"step_index is {_shorten_number(value)}: it must be at most 2**63 - 1. Leave it out to count on"
+        )
     return value
 
 
-def no_step_follows() -> UsageError:
+def make_last_step_error() -> UsageError:
     return UsageError(
         "the parent's step_index is 2**63 - 1, the largest that there is, so it can't be counted on from: save with a "
         "step_index"
     )
 
 
-def _shortened(value: int) -> str:
+def _shorten_number(value: int) -> str:
     """Return a number as text that may have more digits than Python converts."""
     return str(value) if value.bit_length() <= 256 else f"a number of {value.bit_length()} bits"
 
@@ -340,7 +362,7 @@ def _complaint(keyword: str) -> str | None:
     if meant is None:
         import difflib
 
-        [*near] = difflib.get_close_matches(keyword.lower(), PARAMETERS, n=1, cutoff=0.8)
+        [*near] = difflib.get_close_matches(keyword.lower(), _TAKEN_FOR_OTHERS, n=1, cutoff=0.8)
         if not near:
             return None
         meant = near[0]

@@ -8,21 +8,27 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from holdfast import telemetry
 from holdfast.backends.port import STORE, Record, Row, RowKey
 from holdfast.errors import CorruptError, HoldfastError
 from holdfast.format.rows import (
     approval,
     contract,
+    delegation,
     hold,
+    imported_snapshot,
+    inbox,
     ledger,
     operation_log,
     packed_tombstones,
+    restore_journal,
+    run,
+    topic,
 )
-from holdfast.format.rows import (
-    head as rows,
-)
+from holdfast.format.rows import head as rows
 from holdfast.format.state.record import StoredRecord
 from holdfast.model import ids
+from holdfast.model.listing import DamagedCheckpoint
 from holdfast.model.reports import Problem, Stats, VerifyReport
 from holdfast.operations import lookup
 from holdfast.operations import timeline as listing
@@ -31,11 +37,18 @@ from holdfast.operations.context import StoreContext
 from holdfast.operations.record_pages import PAGE, RecordsAhead, record_pages, rows_by_key, unpacked_pages
 from holdfast.operations.tombstones import TombstoneReader
 
+_OTHER_ROWS = (  # the spaces of rows that no other check reads
+    *(approval.APPROVAL, ledger.LEDGER, operation_log.SPACE, contract.CONTRACT, inbox.INBOX, hold.UNTIL),
+    *(run.RUN, run.CALL, run.PROGRESS, run.DUE, run.AWAITS, delegation.DELEGATION, delegation.WAIT),
+    *(topic.TOPIC, topic.GROUP, topic.DEAD, topic.TAKEN, topic.CONSUMED),
+    *(rows.EXPIRED, rows.LOGS, imported_snapshot.SPACE, restore_journal.SPACE),
+)
 _ADVICE = re.compile(
     r"(?:[:.;]| The store was damaged[^;]*;)? [Rr]un `verify`.*", re.DOTALL
 )  # advice that is pointless in a report of `verify`
 
 
+@telemetry.trace_operation(telemetry.VERIFY)
 async def verify(ctx: StoreContext, session_id: str | None = None) -> VerifyReport:
     """Read everything, of the store or of one session, and check each digest and checksum chain."""
     if session_id is not None:
@@ -55,10 +68,10 @@ async def _verify_contents(ctx: StoreContext, session_id: str | None = None) -> 
     checked = expired = ended = 0
     found_damage = _Damage()
     only = rows.session_key(session_id) if session_id is not None else None
-    heads = [one for one in await _readable_rows(ctx, rows.HEAD, found_damage) if only in (None, one[0].key)]
+    heads = [item for item in await _readable_rows(ctx, rows.HEAD, found_damage) if only in (None, item[0].key)]
     numbers = _Numbers()
     contents = ContentCheck(ctx)
-    graveyard = TombstoneReader(ctx)
+    tombstone_reader = TombstoneReader(ctx)
 
     async for page in record_pages(ctx) if only is None else _session_pages(ctx, only):
         listed: list[tuple[Record, StoredRecord]] = []
@@ -68,15 +81,15 @@ async def _verify_contents(ctx: StoreContext, session_id: str | None = None) -> 
                 listed.append((found, lookup.listed_record(ctx, found)))
             except HoldfastError as error:
                 found_damage.add(error, found.id)
-        ahead = await _ReadAhead.of_page(ctx, contents, [stored for _, stored in listed])
+        ahead = await _ReadAhead.read_page(ctx, contents, [stored for _, stored in listed])
         for found, stored in listed:
             try:
-                if await ahead.is_over(stored):
+                if await ahead.is_expired(stored):
                     expired += 1
                     continue
                 checked += 1
                 try:
-                    parent = await ahead.parent(stored, graveyard)
+                    parent = await ahead.parent(stored, tombstone_reader)
                 except HoldfastError as error:  # the parent is damaged, not the checkpoint after it
                     found_damage.add(error, stored.parent)
                     ended += 1
@@ -89,14 +102,14 @@ async def _verify_contents(ctx: StoreContext, session_id: str | None = None) -> 
     # not the other way round.
     for key, row in await _readable_rows(ctx, rows.GRAVES, found_damage):
         try:
-            for grave in packed_tombstones.unpack(key, row) if packed_tombstones.is_pack(key) else ():
-                if only in (None, grave.session):
-                    expired += numbers.add(grave.session, grave.sequence)
+            for tombstone in packed_tombstones.unpack(key, row) if packed_tombstones.is_pack(key) else ():
+                if only in (None, tombstone.session):
+                    expired += numbers.add(tombstone.session, tombstone.sequence)
         except HoldfastError as error:
             found_damage.add(error)
     await _check_heads(ctx, heads, numbers, found_damage)
     if only is None:
-        for check in (_check_holds, _check_approvals, _check_adapter_rows):
+        for check in (_check_holds, _check_other_rows, _check_adapter_rows):
             await check(ctx, found_damage)
     return VerifyReport(checked=checked, expired=expired, ended_chains=ended, problems=found_damage.problems())
 
@@ -139,21 +152,21 @@ class _ReadAhead:
         self._parents = RecordsAhead(ctx, None)
 
     @classmethod
-    async def of_page(cls, ctx: StoreContext, contents: ContentCheck, page: Sequence[StoredRecord]) -> _ReadAhead:
+    async def read_page(cls, ctx: StoreContext, contents: ContentCheck, page: Sequence[StoredRecord]) -> _ReadAhead:
         ahead = cls(ctx)
         with suppress(CorruptError):
-            ahead._over = await lookup.over_ids(ctx, page)
+            ahead._over = await lookup.find_expired(ctx, page)
         live = [stored for stored in page if ahead._over is None or stored.id not in ahead._over]
         ahead._parents = await RecordsAhead.of(ctx, (stored.parent for stored in live))
         with suppress(CorruptError):
             await contents.read_ahead(live)
         return ahead
 
-    async def is_over(self, stored: StoredRecord) -> bool:
+    async def is_expired(self, stored: StoredRecord) -> bool:
         return await lookup.is_expired(self._ctx, stored) if self._over is None else stored.id in self._over
 
-    async def parent(self, stored: StoredRecord, graveyard: TombstoneReader) -> StoredRecord | None:
-        return None if stored.parent is None else await self._parents.find(stored.parent, stored.tree, graveyard)
+    async def parent(self, stored: StoredRecord, tombstone_reader: TombstoneReader) -> StoredRecord | None:
+        return None if stored.parent is None else await self._parents.find(stored.parent, stored.tree, tombstone_reader)
 
 
 class _Numbers:
@@ -169,7 +182,7 @@ class _Numbers:
         met.add(number)
         return not known
 
-    def missing(self, session: bytes, last: int) -> int:
+    def count_missing(self, session: bytes, last: int) -> int:
         """Return how many of the numbers from 1 to `last` were not seen."""
         return last - sum(number <= last for number in self._met.get(session, ()))
 
@@ -202,10 +215,10 @@ async def _check_heads(
                 unpacked.append((key, rows.unpack_head(key, row)))
             except HoldfastError as error:
                 await _add_unless_gone(ctx, key, error, damage)
-        there = await RecordsAhead.of(ctx, (head.checkpoint for _, head in unpacked))
+        records_ahead = await RecordsAhead.of(ctx, (head.checkpoint for _, head in unpacked))
         for key, head in unpacked:
             try:
-                await _check_head(key, head, trees, there, numbers)
+                await _check_head(key, head, trees, records_ahead, numbers)
             except HoldfastError as error:
                 await _add_unless_gone(ctx, key, error, damage)
 
@@ -230,16 +243,16 @@ async def _session_rows(
 
 
 async def _check_head(
-    key: RowKey, head: rows.Head, trees: Mapping[RowKey, Row], there: RecordsAhead, numbers: _Numbers
+    key: RowKey, head: rows.Head, trees: Mapping[RowKey, Row], records_ahead: RecordsAhead, numbers: _Numbers
 ) -> None:
     name = rows.session_name(key.key)
     session = RowKey(rows.SESSION, key.key)
     row = trees.get(session)
     if row is None or rows.content(session, row) != key.tree:
         raise CorruptError(f"session {name!r:.60} is not listed under its tree")
-    if missing := numbers.missing(key.key, head.sequence):
+    if missing := numbers.count_missing(key.key, head.sequence):
         raise CorruptError(f"{missing} of the {head.sequence} checkpoints of session {name!r:.60} are missing")
-    if head.checkpoint is not None and await there.find(head.checkpoint, key.tree) is None:
+    if head.checkpoint is not None and await records_ahead.find(head.checkpoint, key.tree) is None:
         raise CorruptError(f"session {name!r:.60} stands at a checkpoint that is not there")
 
 
@@ -271,10 +284,10 @@ async def _check_holds(ctx: StoreContext, damage: _Damage) -> None:
                 # The checkpoint itself is intact.
                 pin = CorruptError(f"the pin of checkpoint {ids.to_text(key.key)} is damaged")
                 damage.add(pin if key.space == hold.PIN else error)
-    there = await RecordsAhead.of(ctx, (checkpoint for _, _, checkpoint in held))
+    records_ahead = await RecordsAhead.of(ctx, (checkpoint for _, _, checkpoint in held))
     for key, row, checkpoint in held:
         try:
-            stored = await there.find(checkpoint)
+            stored = await records_ahead.find(checkpoint)
             if stored is None or stored.is_tombstone:
                 raise CorruptError(f"checkpoint {ids.to_text(checkpoint)} is pinned or tagged, but is not there")
         except HoldfastError as error:
@@ -282,16 +295,22 @@ async def _check_holds(ctx: StoreContext, damage: _Damage) -> None:
                 damage.add(error, checkpoint)
 
 
-async def _check_approvals(ctx: StoreContext, damage: _Damage) -> None:
-    """Check that approvals, effects, operations and contracts can be read: lists need them."""
-    for space in (approval.APPROVAL, ledger.LEDGER, operation_log.SPACE, contract.CONTRACT):
+async def _check_other_rows(ctx: StoreContext, damage: _Damage) -> None:
+    """Check that approvals, effects, runs, messages and all other rows can be read: lists need them."""
+    for space in _OTHER_ROWS:
         for key, row in await _readable_rows(ctx, space, damage):
             await _check_row(ctx, key, row, damage)
 
 
 async def _check_adapter_rows(ctx: StoreContext, damage: _Damage) -> None:
-    """Check that rows that adapters keep for the whole store can be read."""
-    for space in [space for adapter in ctx.load_adapters() for space in adapter.rows.of_no_checkpoint]:
+    """Check that rows of adapters can be read: those of the store, and those of checkpoints."""
+    adapters = ctx.load_adapters()
+    indexed = [rows_ for adapter in adapters for rows_ in adapter.rows.indexed]
+    for space in [rows_.index_space for rows_ in indexed]:
+        for key, row in await _readable_rows(ctx, space, damage):
+            await _check_row(ctx, key, row, damage)
+    of_store = [space for adapter in adapters for space in adapter.rows.of_no_checkpoint]
+    for space in [*of_store, *(rows_.space for rows_ in indexed)]:
         after: bytes | None = None
         while page := await _readable_rows(ctx, space, damage, tree=STORE, after=after, limit=PAGE):
             after = page[-1][0].key
@@ -319,16 +338,20 @@ async def _readable_rows(ctx: StoreContext, space: str, damage: _Damage, **part:
 async def _check_row(ctx: StoreContext, key: RowKey, row: Row, damage: _Damage) -> None:
     try:
         rows.content(key, row)
-    except CorruptError as error:
+    except HoldfastError as error:
         if await _is_as_before(ctx, key, row):  # else it was changed meanwhile
             damage.add(error)
 
 
-async def stats(ctx: StoreContext) -> Stats:
+async def stats(ctx: StoreContext, damaged: list[DamagedCheckpoint] | None = None) -> Stats:
+    """Return figures of the store.
+
+    A damaged record raises its error, or is added to `damaged` if that is given.
+    """
     usage = await ctx.backend.usage()
     capabilities = ctx.backend.capabilities
     logical = live = expired = 0
-    async for page, over in unpacked_pages(ctx):
+    async for page, over in unpacked_pages(ctx, damaged):
         expired += len(over)
         for _, stored in page:
             if stored.id not in over:

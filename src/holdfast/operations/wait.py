@@ -40,6 +40,19 @@ class NotedWait:
         return cls(ctx, key, WaitRow(session_id, kind, (), since_us, until_us), noted)
 
     @property
+    def kind(self) -> str:
+        return self._wait.kind
+
+    @property
+    def until_us(self) -> int | None:
+        return self._wait.until_us
+
+    def ends_within(self, seconds: float) -> bool:
+        """Return whether its time is over so soon."""
+        until_us = self._wait.until_us
+        return until_us is not None and until_us <= self._ctx.now_us() + round(seconds * 1e6)
+
+    @property
     def is_over(self) -> bool:
         return self._wait.until_us is not None and self._ctx.now_us() >= self._wait.until_us
 
@@ -52,9 +65,9 @@ class NotedWait:
             raise StoreError("the client was closed while it waited")
         self._poll = SHORTEST_POLL if backend.committed != seen else min(self._poll * 2, LONGEST_POLL)
 
-    async def note(self, targets: tuple[str, ...]) -> None:
+    async def note(self, targets: tuple[str, ...], *, at_once: bool = False) -> None:
         """Write the wait down once it has lasted, and again when its targets have changed."""
-        if self._ctx.now_us() < self._wait.since_us + NOTED_AFTER_US or targets == self._noted:
+        if targets == self._noted or not (at_once or self._ctx.now_us() >= self._wait.since_us + NOTED_AFTER_US):
             return
         value = self._wait._replace(targets=targets).pack(self._key)
         await self._ctx.backend.commit(Commit(tree=self._key.tree, rows=[RowWrite(self._key, value)]))

@@ -36,27 +36,27 @@ class Difference:
     """The parts of a bundle's tree that are not in the store."""
 
     new: list[tuple[bytes, StoredRecord]] = field(default_factory=list)
-    new_graves: list[PackedTombstone] = field(default_factory=list)
+    new_tombstones: list[PackedTombstone] = field(default_factory=list)
     known: list[tuple[StoredRecord, StoredRecord]] = field(default_factory=list)  # live in both: theirs, ours
-    there: int = 0
+    existing: int = 0
     head_writes: list[RowWrite] = field(default_factory=list)
     row_writes: list[RowWrite] = field(default_factory=list)
     moved: list[bytes] = field(default_factory=list)  # sessions
 
-    def live(self) -> list[tuple[bytes, StoredRecord]]:
+    def list_live(self) -> list[tuple[bytes, StoredRecord]]:
         return [(data, stored) for data, stored in self.new if not stored.is_tombstone]
 
 
 async def compare(ctx: StoreContext, source: BundleReader, index: TreeIndex) -> Difference:
     """Return the missing parts. Raise `ConflictError` if the store's parts differ."""
     records = await tree_records(source, ctx.codec, portable_rows(ctx), index)
-    buried = [PackedTombstone(*entry) for entry in index.graves]
-    everything = [*records, *((b"", grave.stored(index.entry.tree)) for grave in buried)]
+    buried = [PackedTombstone(*entry) for entry in index.tombstones]
+    everything = [*records, *((b"", tombstone.make_record(index.entry.tree)) for tombstone in buried)]
     found = Difference()
     ours: dict[bytes, StoredRecord] = {}
     for start in range(0, len(everything), PAGE):
         page = everything[start : start + PAGE]
-        ours |= await _here(ctx, index.entry.tree, [stored.id for _, stored in page])
+        ours |= await _load_stored(ctx, index.entry.tree, [stored.id for _, stored in page])
         for data, theirs in page:
             mine = ours.get(theirs.id)
             if mine is None and data:
@@ -68,14 +68,14 @@ async def compare(ctx: StoreContext, source: BundleReader, index: TreeIndex) -> 
                     f"checkpoint {ids.to_text(theirs.id)} of session {theirs.session!r:.60} is there already, with "
                     "other content: nothing of its tree was imported"
                 )
-            found.there += 1
+            found.existing += 1
             if not (mine.is_tombstone or theirs.is_tombstone):
                 found.known.append((theirs, mine))
-    found.new_graves = [grave for grave in buried if grave.id not in ours]
+    found.new_tombstones = [tombstone for tombstone in buried if tombstone.id not in ours]
     new_numbers: dict[bytes, int] = {}
     for session, number in (
         *((rows.session_key(stored.session), stored.sequence) for _, stored in found.new),
-        *((grave.session, grave.sequence) for grave in found.new_graves),
+        *((tombstone.session, tombstone.sequence) for tombstone in found.new_tombstones),
     ):
         new_numbers[session] = min(number, new_numbers.get(session, number))
     of_tree = _Family([stored for _, stored in everything], ours)
@@ -87,24 +87,24 @@ async def compare(ctx: StoreContext, source: BundleReader, index: TreeIndex) -> 
     gone_on = {theirs.id for theirs, _ in found.known if rows.session_key(theirs.session) in found.moved}
     found.row_writes = [
         *await _row_writes(ctx, index, {stored.id for _, stored in found.new}),
-        *await _ended(ctx, index, gone_on),
+        *await _end_handoffs(ctx, index, gone_on),
         *await _ledger_writes(ctx, index),
         *await _approval_writes(ctx, index),
     ]
     return found
 
 
-async def _here(ctx: StoreContext, tree: bytes, wanted: Sequence[bytes]) -> dict[bytes, StoredRecord]:
-    """Return the stored ones of these, records first: the others may be in graves."""
+async def _load_stored(ctx: StoreContext, tree: bytes, wanted: Sequence[bytes]) -> dict[bytes, StoredRecord]:
+    """Return the stored ones of these, records first: the others may be packed tombstones."""
     here: dict[bytes, StoredRecord] = {}
     for found in await ctx.backend.records(wanted):
         if found is not None:
             here[found.id] = record.unpack(ctx.codec, found.data, expected_id=found.id)
-    graveyard = TombstoneReader(ctx)
+    tombstone_reader = TombstoneReader(ctx)
     for id_ in [id_ for id_ in wanted if id_ not in here]:
-        grave = graveyard.at_hand(id_) or await graveyard.find(id_, tree)
-        if grave is not None:
-            here[id_] = grave
+        tombstone = tombstone_reader.get_cached(id_) or await tombstone_reader.find(id_, tree)
+        if tombstone is not None:
+            here[id_] = tombstone
     return here
 
 
@@ -115,11 +115,13 @@ class _Family:
         self._parents = {stored.id: stored.parent for stored in theirs}
         self._expired = {stored.id for stored in (*theirs, *ours.values()) if stored.is_tombstone}
 
-    def standing(self, id_: bytes | None) -> bytes | None:
+    def nearest_live(self, id_: bytes | None) -> bytes | None:
         """Return the checkpoint itself, or the nearest ancestor that has not expired."""
         if id_ is None:
             return None
-        return next((one for one in trees.ancestors(self._parents, id_) if one not in self._expired), None)
+        return next(
+            (ancestor for ancestor in trees.ancestors(self._parents, id_) if ancestor not in self._expired), None
+        )
 
     def leads_to(self, ancestor: bytes | None, id_: bytes | None) -> bool:
         if ancestor is None:
@@ -152,9 +154,9 @@ async def _head_writes(
             f"session {name!r:.60} has gone another way here since its number {first_new - 1}: nothing of its tree was "
             "imported"
         )
-    standing = family.standing(ours.checkpoint)
+    standing = family.nearest_live(ours.checkpoint)
     if theirs.sequence <= ours.sequence:
-        if theirs.sequence == ours.sequence and standing != family.standing(theirs.checkpoint):
+        if theirs.sequence == ours.sequence and standing != family.nearest_live(theirs.checkpoint):
             raise ConflictError(
                 f"session {name!r:.60} stands elsewhere here ({_id(ours.checkpoint)}) than in the file "
                 f"({_id(theirs.checkpoint)}): nothing of its tree was imported. Every checkpoint of it is there: "
@@ -227,7 +229,7 @@ async def _approval_writes(ctx: StoreContext, index: TreeIndex) -> list[RowWrite
     return writes
 
 
-async def _ended(ctx: StoreContext, index: TreeIndex, gone_on: Collection[bytes]) -> list[RowWrite]:
+async def _end_handoffs(ctx: StoreContext, index: TreeIndex, gone_on: Collection[bytes]) -> list[RowWrite]:
     """Return the writes for handoffs of advancing sessions that wait here and ended in the bundle."""
     known = portable_rows(ctx)
     entries = [
@@ -245,7 +247,7 @@ async def _ended(ctx: StoreContext, index: TreeIndex, gone_on: Collection[bytes]
 
 
 def _are_same(mine: StoredRecord, theirs: StoredRecord) -> bool:
-    """Return whether two records are the same; of a grave, only the beginning of the checksum is known."""
+    """Return whether two records are the same; of a tombstone, only the start of the checksum is known."""
     size = min(len(_checksum(mine)), len(_checksum(theirs)))
     return (_checksum(mine)[:size], mine.session, mine.sequence) == (
         _checksum(theirs)[:size],

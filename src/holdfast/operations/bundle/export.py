@@ -17,16 +17,17 @@ from holdfast.errors import CheckpointNotFoundError, ConflictError, CorruptError
 from holdfast.format import frame
 from holdfast.format.bundle import sections
 from holdfast.format.bundle.renumber import Numbering
-from holdfast.format.bundle.sections import BundleCounts, GraveEntry, HeadEntry, RowEntry, TreeEntry
+from holdfast.format.bundle.sections import BundleCounts, HeadEntry, RowEntry, TombstoneEntry, TreeEntry
 from holdfast.format.rows import head as rows
 from holdfast.format.rows import packed_tombstones as packing
 from holdfast.format.rows import portable
+from holdfast.format.rows import topic as topics
 from holdfast.format.rows.packed_tombstones import PackedTombstone
 from holdfast.format.state import log_segment, record
 from holdfast.format.state.record import StoredRecord
 from holdfast.model import ids
-from holdfast.operations import lookup, snapshot_deltas, snapshot_read
-from holdfast.operations import tombstones as graves
+from holdfast.operations import lookup, read_topic, snapshot_deltas, snapshot_read
+from holdfast.operations import tombstones as packed
 from holdfast.operations.adapter import portable_rows
 from holdfast.operations.context import StoreContext
 from holdfast.operations.expire import BY_TTL
@@ -47,7 +48,7 @@ class _Tree:
     tree: bytes
     heads: list[HeadEntry] = field(default_factory=list)
     rows: list[RowEntry] = field(default_factory=list)
-    graves: list[GraveEntry] = field(default_factory=list)
+    tombstones: list[TombstoneEntry] = field(default_factory=list)
     records: list[tuple[bytes, StoredRecord]] = field(default_factory=list)  # live ones
 
 
@@ -69,6 +70,7 @@ class Export:
         self._progress = progress or (lambda _done, _all: None)
         self._done = 0
         self._all = 0
+        self._topics: dict[str, read_topic.SettledMessages] = {}
         self._hasher = hashlib.sha256()
         self.counts = BundleCounts()
         self.expired_by_ttl = 0
@@ -80,22 +82,22 @@ class Export:
         return self._hasher.digest()
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        trees = await self._chosen()
+        trees = await self._choose_trees()
         tags = await self._store_rows()
-        yield self._counted(sections.PREAMBLE + sections.header(len(trees)))
+        yield self._count(sections.PREAMBLE + sections.header(len(trees)))
         for tree in sorted(trees):
             async for chunk in self._tree(tree, trees[tree], tags):
-                yield self._counted(chunk)
-        yield self._counted(sections.trailer(self.counts, self._hasher.digest()))
+                yield self._count(chunk)
+        yield self._count(sections.trailer(self.counts, self._hasher.digest()))
 
-    def _counted(self, chunk: bytes) -> bytes:
+    def _count(self, chunk: bytes) -> bytes:
         self._hasher.update(chunk)
         self.size += len(chunk)
         return chunk
 
     # -- selection ---------------------------------------------------------------------------------------------------
 
-    async def _chosen(self) -> dict[bytes, set[bytes] | None]:
+    async def _choose_trees(self) -> dict[bytes, set[bytes] | None]:
         """Return the trees, each with the sessions to begin with; None means all."""
         trees: dict[bytes, set[bytes] | None] = {}
         if self._sessions is None:
@@ -160,9 +162,11 @@ class Export:
         numbering.settle()
         lengths = numbering.lengths
         yield sections.tree(
-            TreeEntry(id_, tuple(tree.heads), lengths, len(tree.rows), len(tree.graves), len(blobs), len(tree.records))
+            TreeEntry(
+                id_, tuple(tree.heads), lengths, len(tree.rows), len(tree.tombstones), len(blobs), len(tree.records)
+            )
         )
-        for chunk in (*sections.rows(tree.rows), *sections.graves(tree.graves)):
+        for chunk in (*sections.rows(tree.rows), *sections.pack_tombstones(tree.tombstones)):
             yield chunk
         try:
             await self._check(tree)
@@ -173,12 +177,12 @@ class Export:
         except CorruptError:
             await self._refuse_if_collected(tree)
             raise
-        moved = (record.with_manifest(data, numbering.moved(stored.manifest())) for data, stored in tree.records)
+        moved = (record.with_manifest(data, numbering.move(stored.manifest())) for data, stored in tree.records)
         for chunk in sections.records(moved):
             yield chunk
-        self.counts = self.counts.plus(
+        self.counts = self.counts.add(
             BundleCounts(
-                1, len(tree.heads), len(tree.records), len(tree.graves), sum(lengths), len(blobs), len(tree.rows)
+                1, len(tree.heads), len(tree.records), len(tree.tombstones), sum(lengths), len(blobs), len(tree.rows)
             )
         )
         self._done += sum(head.sequence for head in tree.heads)
@@ -200,28 +204,29 @@ class Export:
         while wanted:
             for session in wanted:
                 if session not in heads:
-                    raise _overtaken(id_)
+                    raise _make_overtaken_error(id_)
                 by_session[session] = await self._records(session, heads[session].sequence, id_)
                 known.update(stored.id for _, stored in by_session[session])
             # After the records: those that are no longer there are here.
-            buried = {grave.id: grave for grave in await graves.of_tree(self._ctx, id_)}
-            known.update(grave.id for grave in buried.values() if grave.session in by_session)
+            buried = {tombstone.id: tombstone for tombstone in await packed.load_tombstones(self._ctx, id_)}
+            known.update(tombstone.id for tombstone in buried.values() if tombstone.session in by_session)
             wanted = await self._needed_too(by_session, heads, known, buried) if sessions is not None else []
-        parents = {grave.id: grave.parent for grave in buried.values()}
+        parents = {tombstone.id: tombstone.parent for tombstone in buried.values()}
         ended = set(parents) | await self._end_outlived(by_session, parents)
         for session in sorted(by_session):
             head = heads[session]
-            tree.heads.append(HeadEntry(session, _nearest(head.checkpoint, ended, parents), head.sequence))
+            tree.heads.append(HeadEntry(session, _find_nearest(head.checkpoint, ended, parents), head.sequence))
             self._add_session(tree, session, head.sequence, by_session[session], buried.values())
-        tree.graves.sort()
+        tree.tombstones.sort()
         if not tree.heads:
-            raise _overtaken(id_)
+            raise _make_overtaken_error(id_)
         live = {
             portable.OF_THE_WHOLE_TREE,
             *(stored.id for _, stored in tree.records),
         }  # rows about others follow with these, sooner or later
         of_store = [entry for checkpoint in live for entry in store_rows.get(checkpoint, ())]
-        of_store += self._portable.owned(about, store_rows)
+        of_store += self._portable.select_owned(about, store_rows)
+        about += await self._list_consumed(tree.records, about)
         codec = self._ctx.codec
         tree.rows = sorted(
             entry
@@ -229,6 +234,22 @@ class Export:
             if self._portable.checkpoint_of(entry) in live and portable.session_of(codec, entry) in (None, *by_session)
         )
         return tree
+
+    async def _list_consumed(
+        self, records: Sequence[tuple[bytes, StoredRecord]], about: Sequence[RowEntry]
+    ) -> list[RowEntry]:
+        """Return rows that say which groups have settled the messages among these records."""
+        known = {entry.key for entry in about if entry.space == topics.CONSUMED}
+        found = []
+        for _, stored in records:
+            topic = stored.header.get("topic")
+            if topic is None:
+                continue
+            if topic not in self._topics:
+                self._topics[topic] = await read_topic.SettledMessages.load(self._ctx, topic)
+            keys = self._topics[topic].keys_of(stored.id)
+            found += [RowEntry(topics.CONSUMED, key, b"", False) for key in keys if key not in known]
+        return found
 
     async def _end_outlived(
         self, by_session: dict[bytes, list[tuple[bytes, StoredRecord]]], parents: dict[bytes, bytes | None]
@@ -240,7 +261,7 @@ class Export:
         """
         codec = self._ctx.codec
         every = [stored for records in by_session.values() for _, stored in records]
-        over = await lookup.over_ids(self._ctx, every)
+        over = await lookup.find_expired(self._ctx, every)
         parents.update((stored.id, stored.parent) for stored in every)
         for records in by_session.values():
             for place, (_, stored) in enumerate(records):
@@ -252,15 +273,15 @@ class Export:
         return over
 
     async def _records(self, session: bytes, last: int, tree: bytes) -> list[tuple[bytes, StoredRecord]]:
-        """Return a session's records up to that number, in order; some may be in graves instead."""
+        """Return a session's records up to that number, in order; some may be packed tombstones instead."""
         found: list[tuple[bytes, StoredRecord]] = []
         for start in range(0, last, PAGE):
             end = min(start + PAGE, last)
             page = await self._ctx.backend.session_records(session, before=end + 1, limit=end - start)
             found += [
-                (one.data, lookup.listed_record(self._ctx, one, session))
-                for one in reversed(page)
-                if one.sequence > start
+                (item.data, lookup.listed_record(self._ctx, item, session))
+                for item in reversed(page)
+                if item.sequence > start
             ]
         if any(stored.tree != tree for _, stored in found):
             raise CorruptError(f"session {rows.session_name(session)!r:.60} is listed under another tree: run `verify`")
@@ -279,15 +300,15 @@ class Export:
         live = [(data, stored) for data, stored in records if not stored.is_tombstone]
         met = {stored.id for _, stored in live}
         ended |= {
-            grave.id: grave
-            for grave in buried
-            if grave.session == session and grave.sequence <= last and grave.id not in met
+            tombstone.id: tombstone
+            for tombstone in buried
+            if tombstone.session == session and tombstone.sequence <= last and tombstone.id not in met
         }
-        numbers = [stored.sequence for _, stored in live] + [grave.sequence for grave in ended.values()]
+        numbers = [stored.sequence for _, stored in live] + [tombstone.sequence for tombstone in ended.values()]
         if sorted(numbers) != list(range(1, last + 1)):
             raise CorruptError(f"checkpoints of session {rows.session_name(session)!r:.60} are missing: run `verify`")
         tree.records += live
-        tree.graves += [GraveEntry(*grave) for grave in ended.values()]
+        tree.tombstones += [TombstoneEntry(*tombstone) for tombstone in ended.values()]
 
     async def _needed_too(
         self,
@@ -301,11 +322,11 @@ class Export:
         Without them, these would be incomplete.
         """
         parents = {stored.parent for records in by_session.values() for _, stored in records}
-        parents |= {grave.parent for grave in buried.values() if grave.session in by_session}
+        parents |= {tombstone.parent for tombstone in buried.values() if tombstone.session in by_session}
         parents |= {heads[session].checkpoint for session in by_session}
         missing = sorted(id_ for id_ in parents if id_ is not None and id_ not in known)
         found: Sequence[Record | None] = await self._ctx.backend.records(missing) if missing else []
-        sessions = {one.session for one in found if one is not None}
+        sessions = {item.session for item in found if item is not None}
         sessions |= {buried[id_].session for id_ in missing if id_ in buried}
         return sorted(sessions - by_session.keys())
 
@@ -354,17 +375,17 @@ class Export:
             reference = snapshot_read.reference_of(stored)
             if reference is not None:
                 await reach.learn(reference)
-        return reach.everything()
+        return reach.list_all()
 
     async def _blob(self, hash_: bytes, size: int) -> bytes:
         [found] = await self._ctx.backend.blobs([hash_])
         if found is not None:
             content = frame.content(found)
         else:
-            content = (await snapshot_deltas.whole(self._ctx, [hash_])).get(hash_, b"")
+            content = (await snapshot_deltas.load_whole(self._ctx, [hash_])).get(hash_, b"")
         if len(content) != size or hashlib.sha256(content).digest() != hash_:
             raise CorruptError(f"the blob {hash_.hex()[:12]} is missing or not what was saved: run `verify`")
-        return frame.compressed(content)
+        return frame.compress(content)
 
     async def _refuse_if_collected(self, tree: _Tree) -> None:
         """Raise `OvertakenError` if a checkpoint that could not be read has expired since."""
@@ -372,17 +393,17 @@ class Export:
         for start in range(0, len(live), PAGE):
             for found in await self._ctx.backend.records(live[start : start + PAGE]):
                 if found is None or not found.data.startswith(record.LIVE):
-                    raise _overtaken(tree.tree)
+                    raise _make_overtaken_error(tree.tree)
 
 
-def _nearest(id_: bytes | None, ended: Collection[bytes], parents: Mapping[bytes, bytes | None]) -> bytes | None:
+def _find_nearest(id_: bytes | None, ended: Collection[bytes], parents: Mapping[bytes, bytes | None]) -> bytes | None:
     """Return the checkpoint itself or its nearest ancestor that has not ended."""
     while id_ is not None and id_ in ended:
         id_ = parents[id_]
     return id_
 
 
-def _overtaken(tree: bytes) -> OvertakenError:
+def _make_overtaken_error(tree: bytes) -> OvertakenError:
     return OvertakenError(
         f"checkpoints of tree {ids.to_text(tree)} have expired and were collected while they were exported. Export "
         "again"

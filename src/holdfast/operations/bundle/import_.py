@@ -15,17 +15,18 @@ from dataclasses import replace
 from holdfast.backends.port import Commit, CommitConflict, RecordWrite, RowWrite, SegmentWrite, Span
 from holdfast.errors import ConflictError, HoldfastError
 from holdfast.format.bundle import sections
-from holdfast.format.bundle.renumber import Placement, Stretch, Stretches, tails
+from holdfast.format.bundle.renumber import ElementRange, ElementRanges, Placement, tails
 from holdfast.format.rows import head as rows
 from holdfast.format.rows import packed_tombstones as packing
 from holdfast.format.rows import staging
+from holdfast.format.rows import topic as topics
 from holdfast.format.state import log_segment, record
 from holdfast.format.state.list_digest import chain_of
 from holdfast.format.state.manifest import BlobEntry, ListEntry, Manifest, Tail
 from holdfast.format.state.record import StoredRecord
 from holdfast.model import ids
 from holdfast.model.transfer_report import ImportReport, SkippedTree
-from holdfast.operations import snapshot_read
+from holdfast.operations import group, publish, snapshot_read
 from holdfast.operations.adapter import portable_rows
 from holdfast.operations.bundle.compare import Difference, compare
 from holdfast.operations.bundle.export import Progress
@@ -39,6 +40,7 @@ from holdfast.operations.bundle.reader import (
 )
 from holdfast.operations.context import StoreContext
 from holdfast.operations.imported_snapshot import IsForeign, marks
+from holdfast.operations.message_write import feed_of
 from holdfast.operations.staging import STAGED_BYTES, Staging
 
 PAGE = 500
@@ -69,25 +71,25 @@ async def import_bundle(
             except ConflictError as error:
                 if not skip_conflicts:
                     raise
-                skipped.append(_skipped(index, error))
+                skipped.append(_make_skipped(index, error))
             else:
-                report = _counted(report, found) if dry_run else report
+                report = _count_tree(report, found) if dry_run else report
     for offset in [] if dry_run else summary.trees:
         index = await index_tree(source, offset)
         try:
-            report = _counted(report, await _take_over(ctx, source, index, is_foreign))
+            report = _count_tree(report, await _take_over(ctx, source, index, is_foreign))
         except ConflictError as error:
             if not skip_conflicts:
                 raise ConflictError(
                     f"{error}. Of the trees in the file, {report.imported_trees} were imported"
                 ) from error
-            skipped.append(_skipped(index, error))
+            skipped.append(_make_skipped(index, error))
         said(source.size + index.end, 2 * source.size)
     said(2 * source.size, 2 * source.size)
     return replace(report, skipped=tuple(skipped))
 
 
-def _skipped(index: TreeIndex, error: ConflictError) -> SkippedTree:
+def _make_skipped(index: TreeIndex, error: ConflictError) -> SkippedTree:
     return SkippedTree(
         tree_id=ids.to_text(index.entry.tree),
         sessions=tuple(rows.session_name(head.session) for head in index.entry.heads),
@@ -95,13 +97,13 @@ def _skipped(index: TreeIndex, error: ConflictError) -> SkippedTree:
     )
 
 
-def _counted(report: ImportReport, found: Difference) -> ImportReport:
+def _count_tree(report: ImportReport, found: Difference) -> ImportReport:
     return replace(
         report,
-        imported_trees=report.imported_trees + bool(found.new or found.new_graves or found.head_writes),
+        imported_trees=report.imported_trees + bool(found.new or found.new_tombstones or found.head_writes),
         imported_sessions=report.imported_sessions + len(found.moved),
-        imported=report.imported + len(found.new) + len(found.new_graves),
-        already_there=report.already_there + found.there,
+        imported=report.imported + len(found.new) + len(found.new_tombstones),
+        already_there=report.already_there + found.existing,
     )
 
 
@@ -114,11 +116,20 @@ async def _take_over(
     closed: set[int] = set()
     for _ in range(MAX_ATTEMPTS):
         found = await compare(ctx, source, index)
-        if not (found.new or found.new_graves or found.head_writes or found.row_writes):
+        if not (found.new or found.new_tombstones or found.head_writes or found.row_writes):
             return found
         transfer = _Transfer(ctx, source, index, found, closed)
+        consumed = {
+            topics.names_of_consumed(row_write.key.key)
+            for row_write in found.row_writes
+            if row_write.key.space == topics.CONSUMED
+        }
+        for topic in sorted({item.header["topic"] for _, item in found.new if "topic" in item.header}):
+            await publish.register(ctx, topic)
+        for names in sorted(consumed):
+            await group.expect_imports(ctx, group.TopicGroup(*names))
         try:
-            await transfer.carry_out(await marks((stored for _, stored in found.live()), is_foreign))
+            await transfer.carry_out(await marks((stored for _, stored in found.list_live()), is_foreign))
         except CommitConflict as conflict:
             # Another writer was first, or a checkpoint that this import relies on has expired:
             # compare again.
@@ -162,12 +173,12 @@ class _Transfer:
         tree, found = self._index.entry.tree, self._found
         for theirs, ours in found.known:
             self._placement.learn(theirs.manifest(), ours.manifest(), ours.id)
-        manifests = [stored.manifest() for _, stored in found.live()]
+        manifests = [stored.manifest() for _, stored in found.list_live()]
         await self._write_elements(manifests)
         await self._write_blobs(manifests)
         writes = [self._record_write(data, stored) for data, stored in found.new]
-        graves = dict(await self._ctx.backend.scan(rows.GRAVES, tree=tree)) if found.new_graves else {}
-        burial = packing.tombstone_row(tree, graves, found.new_graves) if found.new_graves else []
+        packed = dict(await self._ctx.backend.scan(rows.GRAVES, tree=tree)) if found.new_tombstones else {}
+        tombstones = packing.tombstone_row(tree, packed, found.new_tombstones) if found.new_tombstones else []
         relied_on = sorted(self._placement.relied_on)
         await self._ctx.backend.commit(
             Commit(
@@ -175,7 +186,7 @@ class _Transfer:
                 more_records=writes,
                 segments=self._segments,
                 blobs=self._blobs,
-                rows=[*found.head_writes, *found.row_writes, *burial, *marked],
+                rows=[*found.head_writes, *found.row_writes, *tombstones, *marked],
                 require=[*self._staging.required, *((id_, record.LIVE) for id_ in relied_on)],
                 delete_records=self._staging.held,
             )
@@ -188,37 +199,44 @@ class _Transfer:
     def _record_write(self, data: bytes, stored: StoredRecord) -> RecordWrite:
         spans: list[Span] = []
         if not stored.is_tombstone:
-            manifest = self._placement.moved(stored.manifest())
+            manifest = self._placement.move(stored.manifest())
             spans = manifest.spans()
             data = record.with_manifest(data, manifest)
         session = rows.session_key(stored.session)
         return RecordWrite(
-            stored.id, session, stored.sequence, data, stored.labels(), stored.expires_at_us, spans=spans
+            stored.id,
+            session,
+            stored.sequence,
+            data,
+            stored.labels(),
+            stored.expires_at_us,
+            spans=spans,
+            feed=feed_of(stored.header),
         )
 
     # -- contents ----------------------------------------------------------------------------------------------------
 
     async def _write_elements(self, manifests: Sequence[Manifest]) -> None:
-        wanted: dict[int, Stretches] = {}
+        wanted: dict[int, ElementRanges] = {}
         for manifest in manifests:
             for span in manifest.spans():
-                wanted.setdefault(span.log, Stretches()).add(span.first, span.end)
+                wanted.setdefault(span.log, ElementRanges()).add(span.first, span.end)
         reader = RunReader(self._source, self._index)
         for log in sorted(wanted):
-            missing = self._placement.missing(log, wanted[log])
+            missing = self._placement.find_missing(log, wanted[log])
             if not missing:
                 continue
             to, at = await self._place_for(log, missing)
             for first, end in missing:
                 self._placement.put(log, first, end, to, at)
-                async for elements in _regrouped(reader.elements(Span(log, first, end))):
+                async for elements in _regroup(reader.elements(Span(log, first, end))):
                     await self._add_run(to, at, elements)
                     at += len(elements)
         for tail in (tail for manifest in manifests for tail in tails(manifest)):
             if not self._placement.has_tail(tail):
                 self._placement.open(tail.log, await self._new_log())
 
-    async def _place_for(self, log: int, missing: Sequence[Stretch]) -> tuple[int, int]:
+    async def _place_for(self, log: int, missing: Sequence[ElementRange]) -> tuple[int, int]:
         """Return where to write the missing elements of a log.
 
         They go to the end of the store's log, if they continue it, as in a save; otherwise to a new
@@ -270,7 +288,7 @@ class _Transfer:
             if (reference := snapshot_read.reference_of(theirs)) is not None:
                 await files.learn(reference)
                 inherited |= dict.fromkeys(files.blobs([reference]).keys() - of_states, ours.id)
-        for _, stored in self._found.live():
+        for _, stored in self._found.list_live():
             if (reference := snapshot_read.reference_of(stored)) is not None:
                 await files.learn(reference)
                 wanted |= {hash_: BlobEntry(hash_, size) for hash_, size in files.blobs([reference]).items()}
@@ -296,7 +314,7 @@ class _Transfer:
         self._segments, self._blobs, self._entries, self._blob_entries, self._size = [], {}, [], [], 0
 
 
-async def _regrouped(chunks: AsyncIterator[list[bytes]]) -> AsyncIterator[list[bytes]]:
+async def _regroup(chunks: AsyncIterator[list[bytes]]) -> AsyncIterator[list[bytes]]:
     """Yield the elements in groups of at least `SEAL_BYTES`; the last one may be smaller."""
     gathered: list[bytes] = []
     size = 0

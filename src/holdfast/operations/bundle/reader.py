@@ -21,11 +21,11 @@ from holdfast.format import frame
 from holdfast.format.bundle import sections
 from holdfast.format.bundle.sections import (
     BundleCounts,
-    GraveEntry,
     RowEntry,
     SectionHead,
+    TombstoneEntry,
     TreeEntry,
-    damaged,
+    make_damage_error,
 )
 from holdfast.format.rows import head as rows
 from holdfast.format.rows import portable
@@ -59,7 +59,7 @@ class TreeIndex:
     entry: TreeEntry
     end: int = 0
     rows: list[RowEntry] = field(default_factory=list)
-    graves: list[GraveEntry] = field(default_factory=list)
+    tombstones: list[TombstoneEntry] = field(default_factory=list)
     segments: dict[int, list[SegmentPlace]] = field(default_factory=dict)
     blobs: dict[bytes, int] = field(default_factory=dict)
     records: list[int] = field(default_factory=list)
@@ -76,23 +76,23 @@ class BundleReader:
         self._read = read
         self.size = size
 
-    async def exactly(self, offset: int, size: int) -> bytes:
+    async def read_exactly(self, offset: int, size: int) -> bytes:
         if offset + size > self.size:
-            raise damaged("it ends too early")
+            raise make_damage_error("it ends too early")
         data = await self._read(offset, size)
         if len(data) != size:
-            raise damaged("it ends too early")
+            raise make_damage_error("it ends too early")
         return data
 
     async def head(self, offset: int) -> SectionHead:
-        return sections.read_head(await self.exactly(offset, sections.HEAD_BYTES))
+        return sections.read_head(await self.read_exactly(offset, sections.HEAD_BYTES))
 
     async def payload(self, offset: int, kind: bytes) -> bytes:
         """Return the payload of the section at that offset, checked; it must be of that kind."""
         head = await self.head(offset)
         if head.kind != kind:
-            raise damaged("a section is not where it was")
-        return sections.check(head, await self.exactly(offset + sections.HEAD_BYTES, head.size))
+            raise make_damage_error("a section is not where it was")
+        return sections.check(head, await self.read_exactly(offset + sections.HEAD_BYTES, head.size))
 
 
 class RunReader:
@@ -119,7 +119,7 @@ class RunReader:
         reached = span.first
         while reached < span.end:
             if at >= len(places) or not places[at].first <= reached < places[at].first + places[at].length:
-                raise damaged("elements that a checkpoint refers to are missing")
+                raise make_damage_error("elements that a checkpoint refers to are missing")
             place = places[at]
             end = min(place.first + place.length, span.end)
             yield Span(span.log, reached, end), await self.run(place)
@@ -129,7 +129,7 @@ class RunReader:
         segment = self._at_hand.get(place.offset)
         if segment is None:
             segment = sections.read_run(await self._source.payload(place.offset, sections.ELEMENTS))
-            segment = segment._replace(data=frame.raw(frame.content(segment.data)))
+            segment = segment._replace(data=frame.frame_raw(frame.content(segment.data)))
             self._at_hand[place.offset] = segment
             if len(self._at_hand) > RUNS_AT_HAND:
                 self._at_hand.popitem(last=False)
@@ -151,20 +151,20 @@ async def index_tree(source: BundleReader, offset: int, hasher: Hasher | None = 
         if found is not None and (head.kind == sections.TREE or head.kind not in sections.ORDER):
             break
         if sections.ORDER.find(head.kind) < sections.ORDER.index(kind):
-            raise damaged("its sections are not in their order")
+            raise make_damage_error("its sections are not in their order")
         kind = head.kind
         is_small = kind in (sections.TREE, sections.ROWS, sections.GRAVES)
         if hasher is None and not is_small:
             size = min(head.size, max(sections.PLACE_BYTES, sections.HASH_BYTES))
-            payload = await source.exactly(offset + sections.HEAD_BYTES, size)
+            payload = await source.read_exactly(offset + sections.HEAD_BYTES, size)
         else:
             payload = await source.payload(offset, kind)
         if hasher is not None:
-            hasher.update(await source.exactly(offset, sections.HEAD_BYTES))
+            hasher.update(await source.read_exactly(offset, sections.HEAD_BYTES))
             hasher.update(payload)
         if found is None:
             if kind != sections.TREE:
-                raise damaged("a tree is missing")
+                raise make_damage_error("a tree is missing")
             found = TreeIndex(sections.read_tree(payload))
         else:
             _note(found, kind, payload, offset)
@@ -178,17 +178,17 @@ def _note(index: TreeIndex, kind: bytes, payload: bytes, offset: int) -> None:
     if kind == sections.ROWS:
         index.rows += sections.read_rows(payload)
     elif kind == sections.GRAVES:
-        index.graves += sections.read_graves(payload)
+        index.tombstones += sections.read_tombstones(payload)
     elif kind == sections.ELEMENTS:
         log, first, count = sections.read_place(payload)
         places = index.segments.setdefault(log, [])
         if first != (places[-1].first + places[-1].length if places else 0) or not count:
-            raise damaged("elements are missing, or there twice")
+            raise make_damage_error("elements are missing, or there twice")
         places.append(SegmentPlace(first, count, offset))
     elif kind == sections.BLOB:
         hash_ = payload[: sections.HASH_BYTES]
         if hash_ in index.blobs or len(hash_) != sections.HASH_BYTES:
-            raise damaged("a blob is there twice")
+            raise make_damage_error("a blob is there twice")
         index.blobs[hash_] = offset
     else:
         index.records.append(offset)
@@ -198,11 +198,11 @@ def _check_counts(index: TreeIndex) -> None:
     entry = index.entry
     lengths = {log: places[-1].first + places[-1].length for log, places in index.segments.items()}
     if lengths != {log: length for log, length in enumerate(entry.logs) if length}:
-        raise damaged("elements are missing")
+        raise make_damage_error("elements are missing")
     if max(entry.logs, default=0) > MAX_LOG_ELEMENTS:
-        raise damaged("a log has too many elements")
-    if (len(index.rows), len(index.graves), len(index.blobs)) != (entry.rows, entry.graves, entry.blobs):
-        raise damaged("rows or blobs are missing")
+        raise make_damage_error("a log has too many elements")
+    if (len(index.rows), len(index.tombstones), len(index.blobs)) != (entry.rows, entry.tombstones, entry.blobs):
+        raise make_damage_error("rows or blobs are missing")
 
 
 async def tree_records(
@@ -214,11 +214,11 @@ async def tree_records(
         datas = sections.read_records(await source.payload(offset, sections.RECORDS))
         found += [(data, record.unpack(codec, data)) for data in datas]
     if len(found) != index.entry.records:
-        raise damaged("records are missing")
+        raise make_damage_error("records are missing")
     _check_tree(index, [stored for _, stored in found], carried)
     sessions = {head.session for head in index.entry.heads}
     if not all(portable.session_of(codec, row) in (None, *sessions) for row in index.rows):
-        raise damaged("an approval is of a session that is not there")
+        raise make_damage_error("an approval is of a session that is not there")
     return found
 
 
@@ -230,26 +230,30 @@ def _check_tree(index: TreeIndex, records: list[StoredRecord], carried: Portable
     for stored in records:
         session = rows.session_key(stored.session)
         if stored.tree != entry.tree or session not in numbers or stored.id in checksums:
-            raise damaged(f"checkpoint {ids.to_text(stored.id)} does not belong there")
+            raise make_damage_error(f"checkpoint {ids.to_text(stored.id)} does not belong there")
         checksums[stored.id] = stored.header["sum"] if stored.is_tombstone else stored.checksum
         numbers[session].append(stored.sequence)
         places.append((session, stored.sequence))
-    for grave in index.graves:
-        if grave.session not in numbers or grave.id in checksums:
-            raise damaged(f"checkpoint {ids.to_text(grave.id)} does not belong there")
-        checksums[grave.id] = grave.checksum
-        numbers[grave.session].append(grave.sequence)
+    for tombstone in index.tombstones:
+        if tombstone.session not in numbers or tombstone.id in checksums:
+            raise make_damage_error(f"checkpoint {ids.to_text(tombstone.id)} does not belong there")
+        checksums[tombstone.id] = tombstone.checksum
+        numbers[tombstone.session].append(tombstone.sequence)
     for head in entry.heads:
         if sorted(numbers[head.session]) != list(range(1, head.sequence + 1)):
-            raise damaged(f"checkpoints of session {rows.session_name(head.session)!r:.60} are missing")
+            raise make_damage_error(f"checkpoints of session {rows.session_name(head.session)!r:.60} are missing")
         if head.checkpoint is not None and head.checkpoint not in checksums:
-            raise damaged(f"session {rows.session_name(head.session)!r:.60} stands at a checkpoint that is not there")
+            raise make_damage_error(
+                f"session {rows.session_name(head.session)!r:.60} stands at a checkpoint that is not there"
+            )
     for stored in records:
         known = checksums.get(stored.parent) if stored.parent is not None else None
         if known is not None and not stored.is_tombstone and not stored.header["psum"].startswith(known):
-            raise damaged(f"the parent of {ids.to_text(stored.id)} is not the one it was saved after")
-    if places != sorted(places) or [grave.id for grave in index.graves] != sorted(grave.id for grave in index.graves):
-        raise damaged("its records are not in their order")
+            raise make_damage_error(f"the parent of {ids.to_text(stored.id)} is not the one it was saved after")
+    if places != sorted(places) or [tombstone.id for tombstone in index.tombstones] != sorted(
+        tombstone.id for tombstone in index.tombstones
+    ):
+        raise make_damage_error("its records are not in their order")
     for row in index.rows:
         about = carried.checkpoint_of(row)
         if about is None:
@@ -258,37 +262,37 @@ def _check_tree(index: TreeIndex, records: list[StoredRecord], carried: Portable
                 "imported. Upgrade holdfast"
             )
         if about not in checksums and about != portable.OF_THE_WHOLE_TREE:
-            raise damaged("a row is about a checkpoint that is not there")
+            raise make_damage_error("a row is about a checkpoint that is not there")
 
 
 async def check(
     source: BundleReader, codec: Codec, carried: PortableRows, progress: Callable[[int, int], None]
 ) -> Summary:
     """Read everything, and raise an error unless all of it is intact."""
-    preamble = await source.exactly(0, min(len(sections.PREAMBLE), source.size))
+    preamble = await source.read_exactly(0, min(len(sections.PREAMBLE), source.size))
     sections.check_preamble(preamble)
     hasher = hashlib.sha256(preamble)
     offset = len(sections.PREAMBLE)
     announced = sections.read_header(await source.payload(offset, sections.HEADER))
     size = sections.HEAD_BYTES + (await source.head(offset)).size
-    hasher.update(await source.exactly(offset, size))
+    hasher.update(await source.read_exactly(offset, size))
     offset += size
     counts, trees, before = BundleCounts(), list[int](), b""
     for _ in range(announced):
         trees.append(offset)
         index = await index_tree(source, offset, hasher)
         if index.entry.tree <= before:
-            raise damaged("its trees are not in their order")
+            raise make_damage_error("its trees are not in their order")
         before, offset = index.entry.tree, index.end
-        counts = counts.plus(await _check_contents(source, codec, carried, index))
+        counts = counts.add(await _check_contents(source, codec, carried, index))
         progress(offset, source.size)
     stated, digest = sections.read_trailer(await source.payload(offset, sections.TRAILER))
     size = sections.HEAD_BYTES + (await source.head(offset)).size
     if stated != counts or digest != hasher.digest():
-        raise damaged("its trailer does not match what stands before it")
-    hasher.update(await source.exactly(offset, size))
+        raise make_damage_error("its trailer does not match what stands before it")
+    hasher.update(await source.read_exactly(offset, size))
     if offset + size != source.size:
-        raise damaged("something follows its end")
+        raise make_damage_error("something follows its end")
     return Summary(counts, hasher.digest(), trees)
 
 
@@ -299,11 +303,11 @@ def file_reach(source: BundleReader, index: TreeIndex) -> SnapshotReachability:
         contents = []
         for hash_ in hashes:
             if hash_ not in index.blobs:
-                raise damaged("blobs of a snapshot are missing")
+                raise make_damage_error("blobs of a snapshot are missing")
             payload = await source.payload(index.blobs[hash_], sections.BLOB)
             contents.append(frame.content(payload[sections.HASH_BYTES :], limit=frame.MAX_OF_SNAPSHOT))
             if hashlib.sha256(contents[-1]).digest() != hash_:
-                raise damaged(f"the blob {hash_.hex()[:12]} is not what was saved")
+                raise make_damage_error(f"the blob {hash_.hex()[:12]} is not what was saved")
         return contents
 
     return SnapshotReachability(fetch, at_once=1)  # a file may claim the most for each of them
@@ -325,23 +329,23 @@ async def _check_contents(source: BundleReader, codec: Codec, carried: PortableR
             if (reference := snapshot_read.reference_of(stored)) is not None:
                 await files.learn(reference)
         except CorruptError as error:
-            raise damaged(f"of checkpoint {ids.to_text(stored.id)}: {error}") from error
+            raise make_damage_error(f"of checkpoint {ids.to_text(stored.id)}: {error}") from error
         if any(span.log >= len(index.entry.logs) for span in manifest.spans()):
-            raise damaged("a checkpoint refers to a log that is not there")
+            raise make_damage_error("a checkpoint refers to a log that is not there")
         blobs.update((blob.hash, blob) for blob in manifest.blobs)
-    blobs |= {hash_: BlobEntry(hash_, size) for hash_, size in files.everything().items()}
+    blobs |= {hash_: BlobEntry(hash_, size) for hash_, size in files.list_all().items()}
     if blobs.keys() != index.blobs.keys():
-        raise damaged("blobs are missing, or unreferenced")
+        raise make_damage_error("blobs are missing, or unreferenced")
     for hash_, offset in index.blobs.items():
         data = await source.payload(offset, sections.BLOB)
         whole = frame.content(data[sections.HASH_BYTES :], limit=blobs[hash_].size)
         if hashlib.sha256(whole).digest() != hash_ or len(whole) != blobs[hash_].size:
-            raise damaged(f"the blob {hash_.hex()[:12]} is not what was saved")
+            raise make_damage_error(f"the blob {hash_.hex()[:12]} is not what was saved")
     return BundleCounts(
         1,
         len(index.entry.heads),
         live,
-        len(records) - live + len(index.graves),
+        len(records) - live + len(index.tombstones),
         sum(index.entry.logs),
         len(index.blobs),
         len(index.rows),
