@@ -117,7 +117,8 @@ class _ClaimBase(Generic[L]):
     async def _fail(self, error: BaseException | str) -> str:
         self._origin()
         kind, message = ("", error) if isinstance(error, str) else (type(error).__name__, str(error))
-        return await self._answer(DelegationAnswer(delegation.FAILED, error=(kind, message[:LONGEST_MESSAGE])))
+        shown = self._ctx.codec.redact_text(message, "exception")
+        return await self._answer(DelegationAnswer(delegation.FAILED, error=(kind, shown[:LONGEST_MESSAGE])))
 
     async def _answer(self, made: DelegationAnswer) -> str:
         agent = self._request.agent_id
@@ -227,7 +228,7 @@ async def _claim(
     lease = kind(ctx, handoff.session, asked.holder, asked.seconds, taken.token, taken.expires_at_us)
     lease.claimed = handoff.id
     try:
-        checkpoint = await restoring.loaded(ctx, handoff, migrate=asked.contract is None)
+        checkpoint = await restoring.load_checkpoint(ctx, handoff, migrate=asked.contract is None)
     except BaseException:
         with contextlib.suppress(HoldfastError):
             await leasing.release(ctx, lease)  # a claimant that can't read it must not keep it from others

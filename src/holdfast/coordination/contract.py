@@ -14,13 +14,22 @@ from typing import Any, Generic, TypeVar, cast
 from holdfast.coordination.contract_validator import (
     ContractProblem,
     find_problems,
-    is_readable,
-    is_sendable,
-    plain_fields,
+    reader_check,
+    sender_check,
 )
+from holdfast.coordination.plain_value import plain_value
 from holdfast.errors import ContractConflictError, ContractError, NewerContractError, UsageError
 from holdfast.model.contract_compatibility import SchemaBreak, find_break
-from holdfast.model.contract_schema import Schema, check_schema, hash_schema, resolve_reference, walk_schema
+from holdfast.model.contract_schema import (
+    Schema,
+    canonical_text,
+    check_schema,
+    fill_defaults,
+    find_differences,
+    hash_schema,
+    resolve_reference,
+    walk_schema,
+)
 
 T = TypeVar("T")
 Upgrade = Callable[[Any], Any]
@@ -37,6 +46,7 @@ class Contract(Generic[T]):
         self.schema = schema
         self.type = type_
         self.hash = hash_schema(schema)
+        self._text = canonical_text(schema)
         self._upgrades: dict[int, Upgrade] = {}
         self._adapter: Any = None
         self._root = resolve_reference(schema, schema.get("$defs", {}))  # a class that contains itself is a reference
@@ -80,7 +90,7 @@ class Contract(Generic[T]):
     def encode(self, value: Any) -> Any:
         """Return a value as plain data, checked as a sender's: nothing missing, nothing unknown."""
         plain = plain_value(value)
-        problems = find_problems(self.schema, plain, is_strict=True)
+        problems = find_problems(self._text, plain, is_strict=True)
         if not problems and self.type is not None:
             problems = self._find_class_problems(plain)
         if problems:
@@ -113,7 +123,7 @@ class Contract(Generic[T]):
                 "not proven. It stays open for a newer program"
             )
         upgraded = self._upgrade(plain, sent)
-        problems = find_problems(self.schema, upgraded, is_strict=False)
+        problems = find_problems(self._text, upgraded, is_strict=False)
         if problems:
             raise ContractError(
                 f"the value that was sent as {self.name}@{sent} is not a {self.label}: {_list(problems)}. It stays "
@@ -123,13 +133,10 @@ class Contract(Generic[T]):
         fields = self._root.get("properties")
         if not isinstance(upgraded, Mapping) or fields is None:
             return self._construct(upgraded), {}
-        known = {name: one for name, one in upgraded.items() if name in fields}
-        extra = {name: one for name, one in upgraded.items() if name not in fields}
+        known = {name: value for name, value in upgraded.items() if name in fields}
+        extra = {name: value for name, value in upgraded.items() if name not in fields}
         if self._root.get("additionalProperties", False) is not False:
             known, extra = dict(upgraded), {}
-        for name, field in fields.items():
-            if name not in known and isinstance(field, Mapping) and "default" in field:
-                known[name] = field["default"]
         return self._construct(known), extra
 
     def _upgrade(self, plain: Any, version: int) -> Any:
@@ -151,7 +158,7 @@ class Contract(Generic[T]):
 
     def _construct(self, plain: Any) -> T:
         if self.type is None:
-            return cast("T", plain)
+            return cast("T", fill_defaults(self.schema, plain, self.schema.get("$defs", {})))
         try:
             return cast("T", self._type_adapter().validate_python(plain))
         except ValueError as error:
@@ -191,21 +198,26 @@ class Contracts:
         made: Contract[Any] = Contract(name, version, schema, type_)
         with self._lock:
             known = self._declared.setdefault((name, version), made)
+            if known.hash == made.hash and known.type is not type_:  # a cell of a notebook has run again
+                made._upgrades |= known._upgrades
+                self._declared[name, version] = known = made
         if known.hash != made.hash:
+            differences = find_differences(known.schema, made.schema)
             raise ContractConflictError(
-                f"contract {made.label} is declared twice with different schemas: a version never changes. Declare "
-                f"version {version + 1}"
+                f"contract {made.label} is declared twice with different schemas ({'; '.join(differences)}): a version "
+                f"never changes. Declare version {version + 1}",
+                differences,
             )
         return known
 
     def find(self, name: str, version: int) -> Contract[Any] | None:
         return self._declared.get((name, version))
 
-    def of_name(self, name: str) -> list[Contract[Any]]:
-        return sorted((one for one in self._declared.values() if one.name == name), key=lambda one: one.version)
+    def list_versions(self, name: str) -> list[Contract[Any]]:
+        return sorted((item for item in self._declared.values() if item.name == name), key=lambda item: item.version)
 
     def __iter__(self) -> Any:
-        return iter(sorted(self._declared.values(), key=lambda one: (one.name, one.version)))
+        return iter(sorted(self._declared.values(), key=lambda item: (item.name, item.version)))
 
 
 DECLARED = Contracts()
@@ -220,7 +232,7 @@ def accepts(reader: Contract[Any] | Schema, writer: Contract[Any] | Schema) -> S
     """Return why a reader does not accept everything that a writer sends; None if it does."""
     mine = reader.schema if isinstance(reader, Contract) else check_schema(reader, "reader")
     theirs = writer.schema if isinstance(writer, Contract) else check_schema(writer, "writer")
-    return find_break(mine, theirs, sends=is_sendable, reads=is_readable)
+    return find_break(mine, theirs, sends=sender_check, reads=reader_check)
 
 
 def schema_of(source: Any, name: str) -> tuple[dict[str, Any], type | None]:
@@ -271,22 +283,12 @@ def _adapter_of(type_: Any) -> Any:
         raise UsageError(f"a contract can't be declared by {type_!r:.80}: {error!s:.300}") from error
 
 
-def plain_value(value: Any) -> Any:
-    """Return instances of models, dataclasses and structs as mappings, at any depth."""
-    if isinstance(value, Mapping):
-        return {key: plain_value(one) for key, one in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(plain_value(one) for one in value)
-    fields = plain_fields(value)
-    return value if fields is None else plain_value(fields)
-
-
 def _next_step(name: str, version: int, newest: Contract[Any]) -> tuple[int, Upgrade] | None:
     """Return the upgrade that leads furthest from a version, up to that of the reader."""
-    known = [one for one in (*DECLARED.of_name(name), newest) if version < one.version <= newest.version]
-    for one in sorted(known, key=lambda one: -one.version):
-        if version in one._upgrades:
-            return one.version, one._upgrades[version]
+    known = [item for item in (*DECLARED.list_versions(name), newest) if version < item.version <= newest.version]
+    for contract in sorted(known, key=lambda item: -item.version):
+        if version in contract._upgrades:
+            return contract.version, contract._upgrades[version]
     return None
 
 
@@ -296,7 +298,7 @@ def _problems_of_class(error: ValueError) -> tuple[ContractProblem, ...]:
         return (ContractProblem("$", str(error)[:200], ""),)
     found: Iterable[Any] = errors(include_url=False)
     return tuple(
-        ContractProblem("$" + "".join(f".{one}" for one in each["loc"]), each["msg"], f"{each.get('input')!r:.80}")
+        ContractProblem("$" + "".join(f".{item}" for item in each["loc"]), each["msg"], f"{each.get('input')!r:.80}")
         for each in found
     )
 

@@ -28,7 +28,7 @@ def read_lock(text: str) -> dict[tuple[str, int], Mapping[str, Any]]:
     """Return the schemas of a lock file by name and version; an empty text has none."""
     try:
         given = json.loads(text) if text.strip() else {}
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"the lock file is no JSON: {error}. Restore it from version control") from None
     if not isinstance(given, dict):
         raise UsageError("the lock file is no JSON object of contracts. Restore it from version control")
@@ -43,7 +43,7 @@ def read_lock(text: str) -> dict[tuple[str, int], Mapping[str, Any]]:
 
 def format_lock(declared: Iterable[Contract[Any]], locked: Locked) -> str:
     """Return the lock file with the declared versions added to those that it has."""
-    schemas = {**locked, **{(one.name, one.version): one.schema for one in declared}}
+    schemas = {**locked, **{(contract.name, contract.version): contract.schema for contract in declared}}
     labelled = {f"{name}@{version}": schemas[name, version] for name, version in sorted(schemas)}
     return json.dumps(labelled, indent=2) + "\n"
 
@@ -55,18 +55,18 @@ def check_lock(declared: Sequence[Contract[Any]], locked: Locked, mode: str) -> 
     must read it; with full, both.
     """
     problems = []
-    for one in declared:
-        known = locked.get((one.name, one.version))
+    for contract in declared:
+        known = locked.get((contract.name, contract.version))
         if known is not None:
-            if hash_schema(known) != one.hash:
-                message = f"its schema has changed since it was locked: declare version {one.version + 1}"
-                problems.append(LockProblem(one.label, message))
+            if hash_schema(known) != contract.hash:
+                message = f"its schema has changed since it was locked: declare version {contract.version + 1}"
+                problems.append(LockProblem(contract.label, message))
             continue
-        earlier = {version: schema for (name, version), schema in locked.items() if name == one.name}
-        earlier |= {other.version: other.schema for other in declared if other.name == one.name}
+        earlier = {version: schema for (name, version), schema in locked.items() if name == contract.name}
+        earlier |= {other.version: other.schema for other in declared if other.name == contract.name}
         for version in sorted(earlier):
-            if version < one.version:
-                problems += _compare(one, version, earlier[version], mode)
+            if version < contract.version:
+                problems += _compare(contract, version, earlier[version], mode)
     return problems
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from holdfast.coordination.contract import DECLARED, Contract, accepts
-from holdfast.errors import ContractError, UsageError
-from holdfast.format.rows.contract import split_label
+from holdfast.errors import ContractError, CorruptError, UsageError
+from holdfast.format.rows.contract import StoredContract, split_label
 from holdfast.format.state.record import StoredRecord
 from holdfast.model import ids
-from holdfast.model.contract_schema import canonical_text, check_schema
+from holdfast.model.contract_schema import canonical_text
+from holdfast.model.message import Message
 from holdfast.operations import contract as registered
 from holdfast.operations import restore as restoring
 from holdfast.operations.context import StoreContext
+from holdfast.operations.publish import PlainMessage
 
 
 class Delivery(NamedTuple):
@@ -56,7 +57,7 @@ async def read_handoff(ctx: StoreContext, handoff: StoredRecord, contract: Contr
         )
     await register(ctx, contract)
     # The value is of a version of the contract, not of the agent's state: migrations are for the latter.
-    checkpoint = await restoring.loaded(ctx, handoff, migrate=False)
+    checkpoint = await restoring.load_checkpoint(ctx, handoff, migrate=False)
     return Delivery(*await _decode(ctx, contract, checkpoint.execution_state, version))
 
 
@@ -66,6 +67,32 @@ async def read_answer(ctx: StoreContext, plain: Any, label: str | None, contract
     if sent is None or sent[0] != contract.name:
         raise ContractError(f"the answer is a {label!r:.60}, and {contract.label} was agreed on")
     return (await _decode(ctx, contract, plain, sent[1]))[0]
+
+
+async def read_message(ctx: StoreContext, stored: StoredRecord, contract: Contract[Any] | None) -> Any:
+    """Return the value of a message, as the class of the contract if one is given."""
+    plain = (await restoring.load_checkpoint(ctx, stored, migrate=False)).execution_state
+    if contract is None:
+        return plain
+    label = stored.header.get("toschema")
+    sent = split_label(label) if isinstance(label, str) else None
+    if sent is None or sent[0] != contract.name:
+        sent_as = "without a contract" if label is None else f"as {label!r:.60}"
+        raise ContractError(
+            f"message {ids.to_text(stored.id)} was published {sent_as}, and is read as {contract.label}. Give the "
+            "topic one contract"
+        )
+    return (await _decode(ctx, contract, plain, sent[1]))[0]
+
+
+async def encode_message(ctx: StoreContext, message: Message) -> PlainMessage:
+    """Return a message with its value as plain data, checked by its contract."""
+    contract = message.contract
+    if contract is None:
+        return PlainMessage(message, message.value, None)
+    plain = contract.encode(message.value)
+    await register(ctx, contract)
+    return PlainMessage(message, plain, contract.label)
 
 
 async def encode_answer(
@@ -93,7 +120,7 @@ async def _stored_contract(ctx: StoreContext, name: str, version: int) -> Contra
     stored = await registered.find(ctx, name, version)
     if stored is None:
         raise ContractError(f"contract {name}@{version} was agreed on, and is not in this store: declare it")
-    return Contract(name, version, check_schema(json.loads(stored.schema), name), None)
+    return Contract(name, version, registered.read_schema(stored, name, version), None)
 
 
 async def _decode(ctx: StoreContext, contract: Contract[Any], plain: Any, version: int) -> tuple[Any, dict[str, Any]]:
@@ -106,7 +133,14 @@ async def _is_compatible(ctx: StoreContext, contract: Contract[Any], version: in
     stored = await registered.find(ctx, contract.name, version)
     if stored is None:
         return False
+    place = contract.hash, stored.schema
+    if place not in ctx.compatible:
+        ctx.compatible[place] = _accepts(contract, stored, version)
+    return ctx.compatible[place]
+
+
+def _accepts(contract: Contract[Any], stored: StoredContract, version: int) -> bool:
     try:
-        return accepts(contract, json.loads(stored.schema)) is None
-    except UsageError:  # a schema of a stranger, or of a newer holdfast
+        return accepts(contract, registered.read_schema(stored, contract.name, version)) is None
+    except (UsageError, CorruptError):  # a schema of a stranger, or of a newer holdfast
         return False

@@ -6,9 +6,8 @@ dates, UUIDs, decimals and bytes are the texts that JSON Schema describes them b
 
 from __future__ import annotations
 
-import base64
-import dataclasses
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -18,11 +17,14 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from holdfast.coordination.plain_value import DEEPEST_VALUE, too_deep, unwrap
 from holdfast.errors import UsageError
-from holdfast.model.contract_schema import Schema, canonical_text
+from holdfast.model.contract_schema import Schema, canonical_text, has_default
 
 MOST_PROBLEMS = 20
-DEEPEST_VALUE = 200
+_LONGEST_INTEGER = 14_000  # in bits; jsonschema-rs reads no longer ones
+_SAME = frozenset({float, bool, type(None)})
+_SURROGATES = re.compile("[\ud800-\udfff]")
 _SCHEMAS_IN_LISTS = ("prefixItems", "anyOf", "oneOf")
 _SCHEMAS_IN_MAPS = ("properties", "$defs")
 
@@ -40,23 +42,35 @@ class ContractProblem(NamedTuple):
 
 def is_sendable(schema: Schema, value: Any) -> bool:
     """Return whether a sender may send a value: it has every required field, and no unknown one."""
-    return bool(_validator(canonical_text(schema), is_strict=True).is_valid(view_of(value)))
+    return sender_check(schema)(value)
 
 
 def is_readable(schema: Schema, value: Any) -> bool:
     """Return whether a reader accepts a value: unknown fields are ignored, defaults are filled in."""
-    return bool(_validator(canonical_text(schema), is_strict=False).is_valid(view_of(value)))
+    return reader_check(schema)(value)
 
 
-def find_problems(schema: Schema, value: Any, *, is_strict: bool) -> list[ContractProblem]:
-    """Return where a value differs from a schema, at most `MOST_PROBLEMS` places."""
+def sender_check(schema: Schema) -> Callable[[Any], bool]:
+    """Return the check whether a sender may send a value."""
+    validator = _validator(canonical_text(schema), is_strict=True)
+    return lambda value: bool(validator.is_valid(view_of(value)))
+
+
+def reader_check(schema: Schema) -> Callable[[Any], bool]:
+    """Return the check whether a reader accepts a value."""
+    validator = _validator(canonical_text(schema), is_strict=False)
+    return lambda value: bool(validator.is_valid(view_of(value)))
+
+
+def find_problems(schema: str, value: Any, *, is_strict: bool) -> list[ContractProblem]:
+    """Return where a value differs from a schema in canonical form, at most `MOST_PROBLEMS` places."""
     view = view_of(value)
     found: list[ContractProblem] = []
-    for error in _validator(canonical_text(schema), is_strict=is_strict).iter_errors(view):
-        path = "$" + "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in error.instance_path)
+    for error in _validator(schema, is_strict=is_strict).iter_errors(view):
+        path = "$" + "".join(f"[{item}]" if isinstance(item, int) else f".{item}" for item in error.instance_path)
         got = view
-        for one in error.instance_path:
-            got = got[one]
+        for item in error.instance_path:
+            got = got[item]
         found.append(ContractProblem(path, str(error.message)[:200], f"{got!r:.80}"))
         if len(found) == MOST_PROBLEMS:
             break
@@ -65,17 +79,27 @@ def find_problems(schema: Schema, value: Any, *, is_strict: bool) -> list[Contra
 
 def view_of(value: Any, depth: int = 0) -> Any:
     """Return a value as JSON Schema sees it; what has no such form is its type's name in brackets."""
+    if type(value) in _SAME:
+        return value
     if depth > DEEPEST_VALUE:
-        raise UsageError(f"a value that is handed over is nested more than {DEEPEST_VALUE} levels deep")
+        raise too_deep()
     match value:
         case Enum():
             return view_of(value.value, depth + 1)
-        case None | bool() | int() | float() | str():
+        case str():
+            return _text(value)
+        case int():
+            if value.bit_length() > _LONGEST_INTEGER:
+                raise UsageError(f"a number that is handed over has more than {_LONGEST_INTEGER:,} bits")
+            return value
+        case dict():
+            return {_text(str(key)): view_of(item, depth + 1) for key, item in value.items()}
+        case None | bool() | float():
             return value
         case Mapping():
-            return {str(key): view_of(one, depth + 1) for key, one in value.items()}
+            return {_text(str(key)): view_of(item, depth + 1) for key, item in value.items()}
         case list() | tuple() | AbstractSet():
-            return [view_of(one, depth + 1) for one in value]
+            return [view_of(item, depth + 1) for item in value]
         case datetime() | date() | time():
             return value.isoformat()
         case timedelta():
@@ -83,20 +107,14 @@ def view_of(value: Any, depth: int = 0) -> Any:
         case UUID() | Decimal() | PurePath():
             return str(value)
         case bytes():
-            return base64.b64encode(value).decode()
-    plain = plain_fields(value)
-    return f"<{type(value).__name__}>" if plain is None else view_of(plain, depth + 1)
+            return value.decode("latin-1")  # as long as the bytes are: a class may bound their number
+    plain = unwrap(value)
+    return f"<{type(value).__name__}>" if plain is value else view_of(plain, depth + 1)
 
 
-def plain_fields(value: Any) -> dict[str, Any] | None:
-    """Return the fields of an instance of a model, a dataclass or a struct; None if it is none of them."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
-    for names in ("model_fields", "__struct_fields__"):  # of pydantic, of msgspec
-        fields = getattr(type(value), names, None)
-        if fields is not None:
-            return {name: getattr(value, name) for name in fields}
-    return None
+def _text(value: str) -> str:
+    """Return a text without what UTF-8 can't encode."""
+    return value if value.isascii() else _SURROGATES.sub("\ufffd", value)
 
 
 def _duration(value: timedelta) -> str:
@@ -115,8 +133,11 @@ def _validator(text: str, *, is_strict: bool) -> Any:
         raise ModuleNotFoundError(
             "jsonschema-rs is not installed, which contracts need: pip install 'holdfast[contracts]'", name=error.name
         ) from error
-    schema = json.loads(text)
-    return jsonschema_rs.Draft202012Validator(_adapt(schema, is_strict=is_strict))
+    schema = _adapt(json.loads(text), is_strict=is_strict)
+    try:
+        return jsonschema_rs.Draft202012Validator(schema)
+    except ValueError as error:  # those of jsonschema-rs derive from it
+        raise UsageError(f"the schema of a contract can't be used: {error!s:.300}") from error
 
 
 def _adapt(part: Any, *, is_strict: bool) -> Any:
@@ -130,22 +151,28 @@ def _adapt(part: Any, *, is_strict: bool) -> Any:
         keyword: (
             _adapt(inner, is_strict=is_strict)
             if keyword in ("items", "additionalProperties")
-            else [_adapt(one, is_strict=is_strict) for one in inner]
+            else [_adapt(item, is_strict=is_strict) for item in inner]
             if keyword in _SCHEMAS_IN_LISTS
-            else {name: _adapt(one, is_strict=is_strict) for name, one in inner.items()}
+            else {name: _adapt(value, is_strict=is_strict) for name, value in inner.items()}
             if keyword in _SCHEMAS_IN_MAPS
             else inner
         )
         for keyword, inner in part.items()
         if keyword != "pattern"  # it can be slow on hostile texts: the contract's class checks it
     }
+    if "contentEncoding" in made:  # of bytes: lengths are those of the encoded text, and the class checks them
+        made.pop("minLength", None)
+        made.pop("maxLength", None)
+    fields: Any = made.get("properties", {})
     if is_strict:
         if "properties" in made:
             made.setdefault("additionalProperties", False)
-        return made
-    if made.get("additionalProperties") is False:
-        del made["additionalProperties"]
-    fields: Any = made.get("properties", {})
+    else:
+        if made.get("additionalProperties") is False:
+            del made["additionalProperties"]
+        if "required" in made:
+            made["required"] = [name for name in made["required"] if not has_default(fields.get(name))]
     if "required" in made:
-        made["required"] = [name for name in made["required"] if "default" not in fields.get(name, {})]
+        # On its own: beside a schema of additional properties, jsonschema-rs 0.44 ignores two required names.
+        made["allOf"] = [{"required": made.pop("required")}]
     return made

@@ -63,4 +63,4 @@ class JoinResult:
     @property
     def values(self) -> list[Any]:
         """The values of the results."""
-        return [one.value for one in self.results]
+        return [result.value for result in self.results]

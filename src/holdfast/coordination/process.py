@@ -16,7 +16,7 @@ def this_process() -> Process:
     global _this  # noqa: PLW0603 - read once in a process, again in a forked child
     if _this is None or _this.pid != os.getpid():
         pid = os.getpid()
-        started = _started(pid)
+        started = _read_start_time(pid)
         _this = Process(_place(), pid, started) if started is not None else Process("", pid, 0)
     return _this
 
@@ -31,7 +31,7 @@ def has_ended(process: Process) -> bool:
         return True
     except PermissionError:
         return False
-    return _started(process.pid) not in (process.started, None)
+    return _read_start_time(process.pid) not in (process.started, None)
 
 
 def default_holder() -> str:
@@ -49,14 +49,16 @@ def _place() -> str:
     return hashlib.sha256(f"{socket.gethostname()}\0{boot}\0{processes}".encode()).hexdigest()[:32]
 
 
-def _started(pid: int) -> int | None:
+def _read_start_time(pid: int) -> int | None:
     """Return the start time of a process in ticks since boot, or None if it can't be read.
 
-    It is -1 for a process that has ended and is not yet reaped.
+    It is -1 for a process that has ended and is not yet reaped. One whose first thread has ended
+    may still have others: a killed thread ends its system call first, such as a write.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return None
     fields = stat[stat.rindex(b")") + 2 :].split()  # the name before it may hold anything
-    return -1 if fields[0] in (b"Z", b"X") else int(fields[19])
+    threads = int(fields[17])
+    return -1 if fields[0] in (b"Z", b"X") and threads <= 1 else int(fields[19])
