@@ -6,8 +6,9 @@ import functools
 import inspect
 from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from contextlib import suppress
+from datetime import datetime, timedelta
 from types import GeneratorType, TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from holdfast.backends.bridge.step import run_inline
 from holdfast.coordination.contract import Contract
@@ -19,12 +20,18 @@ from holdfast.format.state import run_journal
 from holdfast.model.lease import LeaseTerms
 from holdfast.model.run_policy import Retry
 from holdfast.operations.context import StoreContext
-from holdfast.runs import call_binding, delegate, join
+from holdfast.runs import call_binding, delegate, join, run_end
+from holdfast.runs import sleep as sleeping
 from holdfast.runs import step as stepping
 from holdfast.runs.engine import RunEngine, RunOptions
+from holdfast.runs.run_end import RunResult
 from holdfast.runs.scope import RunScope, former_names
 from holdfast.runs.subagent import Subagent
 from holdfast.runs.tasks import Depends, SyncTasks, TaskList, Tasks
+
+if TYPE_CHECKING:
+    from holdfast.model.message import TopicMessage
+    from holdfast.runs.receive import AsyncMessageLoop, MessageLoop, SyncMessageLoop
 
 
 class PendingCall(Coroutine[Any, Any, Any]):
@@ -71,6 +78,7 @@ L = TypeVar("L", Lease, SyncLease)
 Result = TypeVar("Result")  # of a call: its value, or a coroutine
 AnyTasks = TypeVar("AnyTasks", bound=TaskList)
 AnySubRun = TypeVar("AnySubRun", bound=Subagent)
+Messages = TypeVar("Messages", bound="MessageLoop")
 _RESULTS = frozenset((type(None), bool, int, float, str, bytes, list, dict, tuple, set))  # most results
 
 
@@ -96,7 +104,7 @@ async def _call_plainly(fn: Callable[..., Any], args: Sequence[Any], kwargs: dic
     return result
 
 
-class Scope(RunScope, Generic[Result, AnyTasks, AnySubRun]):
+class Scope(RunScope, Generic[Result, AnyTasks, AnySubRun, Messages]):
     """The steps, effects, tasks and sub-agents of a run, or of one of its sub-agents, awaited or not."""
 
     _list: type[AnyTasks]
@@ -235,7 +243,8 @@ class Scope(RunScope, Generic[Result, AnyTasks, AnySubRun]):
         """Delegates each item to an agent, and returns the delegations, for `join`.
 
         Each item gets a session of its own, and an offer in the agent's inbox, which exactly one
-        worker claims. The items are validated against `contract` first: if one is wrong, nothing is
+        worker claims. If the agent is the name of a function of this process, workers carry the
+        item out as a run of it. The items are validated against `contract` first: if one is wrong, nothing is
         written. Results are validated against `returns`. A resume finds the same sessions again;
         `key` identifies the call, instead of its number.
         """
@@ -263,6 +272,105 @@ class Scope(RunScope, Generic[Result, AnyTasks, AnySubRun]):
         call = join.build_call(self._core, path, asked, need, timeout, on_failure, None if key is None else str(key))
         return self._start(join.join(self._core, call), lambda: self._core.sites.give_back(call.step.place))
 
+    def progress(self, done: float, total: float | None = None, note: str | None = None) -> Result:
+        """Reports how far the run is, for `client.runs` and `holdfast runs`.
+
+        At most one report a second is written, and the last one at the end. It is no part of a
+        checkpoint.
+        """
+        core = self._core
+        return self._start(core.progress.report(core, done, total, note), lambda: None)
+
+    def sleep(
+        self, seconds: float | timedelta | None = None, *, until: datetime | None = None, key: Any = None
+    ) -> Result:
+        """Waits for so many seconds, or until a moment. A resume waits for the rest of the time.
+
+        Under a worker the run has no process meanwhile, unless a step or an effect of it is at
+        work. A sleep is known by its number among the sleeps, as a step is; `key` identifies it.
+        """
+        core, known_by = self._core, None if key is None else str(key)
+        call, wake_us = sleeping.build_call(core, core.path(self._path), seconds, until, known_by)
+        return self._start(sleeping.sleep(core, call, wake_us), lambda: core.sites.give_back(call.place))
+
+    def publish(
+        self,
+        topic: str,
+        value: Any,
+        *,
+        contract: Contract[Any] | None = None,
+        key: str | None = None,
+        ttl: float = 7 * 86400.0,
+        max_ttl: float = 30 * 86400.0,
+        max_waiting: int = 10_000,
+        wait: float = 0.0,
+    ) -> Result:
+        """Publishes a message in the run's next commit, or not at all, and returns its id.
+
+        It is an effect of the run: a resume, a fork or a replay that publishes the same again gets
+        the recorded id, and sends nothing. Other content at the same place is blocked as a possible
+        duplicate. In a turn of `receive` it is published by the commit that consumes that message.
+        `client.publish` explains the options.
+        """
+        from holdfast.model.message import Message
+        from holdfast.runs import effect, publish
+
+        message = Message(
+            topic, value, contract=contract, key=key, ttl=ttl, max_ttl=max_ttl, max_waiting=max_waiting, wait=wait
+        )
+        call = publish.PublishCall(self._core, self._core.path(self._path), message)
+        return self._start(publish.publish(self._core, call), lambda: effect.give_back(self._core, call.effect))
+
+    def receive(
+        self,
+        topic: str,
+        group: str,
+        *,
+        contract: Contract[Any] | None = None,
+        from_: str = "start",
+        batch: int = 1,
+        timeout: float | None = None,
+    ) -> Messages:
+        """Consumes a topic as a member of a group: `for message in run.receive("drafts", "reviewers"):`.
+
+        Each message takes effect once in the group. It is consumed when the loop continues, or when
+        the run ends without an error: then one commit has the run's state, what the turn published,
+        and the decision. Until then, saves have the state of before the turn. If the turn raises,
+        the message is delivered again after a pause, and is dead after five failed attempts;
+        `message.release()`, `fail(reason)` and `reject(reason)` decide otherwise.
+
+        A new group begins with the first retained message, with `from_="now"` after the last one,
+        or after a cursor. The loop ends after `timeout` seconds without a message. `batch` messages
+        are claimed at once. Messages of one `key` are delivered in order, one at a time.
+        """
+        path = self._core.path(self._path)
+        return self._open_messages(path, topic, group, contract, from_, batch, timeout)
+
+    def _open_messages(self, path: str, *options: Any) -> Messages:
+        raise NotImplementedError
+
+    def wait_for(
+        self,
+        topic: str,
+        *,
+        where: Callable[[TopicMessage], Any] | None = None,
+        contract: Contract[Any] | None = None,
+        after: str | None = None,
+        timeout: float | None = None,
+        key: Any = None,
+    ) -> Result:
+        """Waits for a message of a topic that `where` accepts, and returns it; None after `timeout` seconds.
+
+        It consumes nothing. It begins with the messages from now on, or after a cursor. It is a
+        step: a resume gives the same message, or waits for the rest of the time.
+        """
+        from holdfast.runs import wait_for
+
+        path = self._core.path(self._path)
+        name = None if key is None else str(key)
+        call = wait_for.build_call(self._core, path, topic, where, contract, after, timeout, name)
+        return self._start(wait_for.wait_for(self._core, call), lambda: self._core.sites.give_back(call.step.place))
+
     def subagent(
         self,
         subagent_type: str,
@@ -283,7 +391,7 @@ class Scope(RunScope, Generic[Result, AnyTasks, AnySubRun]):
         return agent
 
 
-class AsyncScope(Scope[Coroutine[Any, Any, Any], Tasks, "SubRun"]):
+class AsyncScope(Scope[Coroutine[Any, Any, Any], Tasks, "SubRun", "AsyncMessageLoop"]):
     """Where an awaited run, or a sub-agent of it, asks for steps and effects."""
 
     _list = Tasks
@@ -296,6 +404,11 @@ class AsyncScope(Scope[Coroutine[Any, Any, Any], Tasks, "SubRun"]):
             return await begin(args, kwargs)
 
         return call
+
+    def _open_messages(self, path: str, *options: Any) -> AsyncMessageLoop:
+        from holdfast.runs import receive
+
+        return receive.open_loop(self._core, path, receive.AsyncMessageLoop, *options)
 
     def _new_subagent(self) -> SubRun:
         return SubRun(self._core)
@@ -314,7 +427,7 @@ class SubRun(AsyncScope, Subagent):
         await self._end(error)
 
 
-class Run(AsyncScope):
+class Run(AsyncScope, RunResult):
     """A session that continues where it stopped.
 
     `async with client.run("order-42", agent_id="buyer") as run:`.
@@ -333,19 +446,20 @@ class Run(AsyncScope):
     async def __aenter__(self) -> Self:
         if self.has_own_lease:
             await self.lease.__aenter__()
+        run_end.begin(self._core)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            await self._core.close(error)
+            await run_end.close(self._core, error)
         finally:
             if self.has_own_lease:
                 await self.lease.__aexit__(kind, error, trace)
 
 
-class SyncScope(Scope[Any, SyncTasks, "SyncSubRun"]):
+class SyncScope(Scope[Any, SyncTasks, "SyncSubRun", "SyncMessageLoop"]):
     """`AsyncScope` without `await`: functions are called directly."""
 
     _awaits = False
@@ -359,6 +473,11 @@ class SyncScope(Scope[Any, SyncTasks, "SyncSubRun"]):
             return run_inline(begin(args, kwargs))
 
         return call
+
+    def _open_messages(self, path: str, *options: Any) -> SyncMessageLoop:
+        from holdfast.runs import receive
+
+        return receive.open_loop(self._core, path, receive.SyncMessageLoop, *options)
 
     def _new_subagent(self) -> SyncSubRun:
         return SyncSubRun(self._core)
@@ -377,7 +496,7 @@ class SyncSubRun(SyncScope, Subagent):
         run_inline(self._end(error))
 
 
-class SyncRun(SyncScope):
+class SyncRun(SyncScope, RunResult):
     """`Run` without `await`; `with` renews its lease from a thread of its own."""
 
     lease: SyncLease
@@ -389,19 +508,20 @@ class SyncRun(SyncScope):
     def __enter__(self) -> Self:
         if self.has_own_lease:
             self.lease.__enter__()
+        run_end.begin(self._core)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            run_inline(self._core.close(error))
+            run_inline(run_end.close(self._core, error))
         finally:
             if self.has_own_lease:
                 self.lease.__exit__(kind, error, trace)
 
 
-async def opened(
+async def open_run(
     ctx: StoreContext,
     options: RunOptions,
     seconds: float,
@@ -419,7 +539,7 @@ async def opened(
     return run
 
 
-async def sync_opened(
+async def open_sync_run(
     ctx: StoreContext,
     options: RunOptions,
     seconds: float,

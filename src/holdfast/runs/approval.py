@@ -62,10 +62,10 @@ async def get_approval(
     )
     if held.approval.is_pending:
         held = await approvals.wait(ctx, held, seconds=core.options.approval_wait)
-    approval = approvals.granted(held.approval)
+    approval = approvals.check_granted(held.approval)
     approved = approval.arguments
-    given = (entries.ordered(ctx.codec, dict(one)) for one in (call.arguments, approved))
-    now, then = (ctx.codec.encode(one, "arguments") for one in given)
+    given = (entries.order_keys(ctx.codec, dict(item)) for item in (call.arguments, approved))
+    now, then = (ctx.codec.encode(item, "arguments") for item in given)
     if now != then:
         await _check_arguments(core, call, held, approved)
     assert approval.may_run is not None
@@ -76,7 +76,7 @@ async def get_approval(
 async def _check_arguments(core: RunEngine, call: EffectCall, held: ApprovalRow, changed: Mapping[str, Any]) -> None:
     """Raise before the intent is written: a mistyped name must not leave an effect in doubt."""
     try:
-        call_binding.bound(call.fn, *call_binding.spread(call.fn, changed))
+        call_binding.bind_arguments(call.fn, *call_binding.spread(call.fn, changed))
     except UsageError as error:
         await approvals.withdraw(core.ctx, held)
         approval = held.approval
@@ -102,5 +102,5 @@ def _choose_gate(core: RunEngine, call: EffectCall, requested: Call) -> tuple[Ga
 def _summary(call: EffectCall, duplicates: Sequence[LedgerEntry]) -> str | None:
     if not duplicates:
         return None
-    same = ", ".join(ids.short(ids.to_text(one.id)) for one in duplicates[:5])
+    same = ", ".join(ids.short(ids.to_text(duplicate.id)) for duplicate in duplicates[:5])
     return f"{call.name} may have been carried out already, on another branch or before a rollback: {same}"

@@ -16,7 +16,7 @@ PROVIDER_KEY = "idempotency_key"
 """A function with a parameter of this name is given the effect's provider key."""
 
 
-def bound(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def bind_arguments(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a call by their names, defaults included.
 
     Positional ones without a name are known by their position.
@@ -38,7 +38,7 @@ def bound(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
         if kind is inspect.Parameter.VAR_KEYWORD:
             named.update(value)
         elif kind is inspect.Parameter.VAR_POSITIONAL:
-            named.update({f"{name}[{number}]": one for number, one in enumerate(value)})
+            named.update({f"{name}[{number}]": item for number, item in enumerate(value)})
         else:
             named[name] = value
     named.pop(PROVIDER_KEY, None)
@@ -103,7 +103,7 @@ def spread(fn: Callable[..., Any], named: Mapping[str, Any]) -> tuple[list[Any],
     return given, left
 
 
-def chosen(
+def choose_arguments(
     arguments: Mapping[str, Any], identity: Sequence[str] | None, volatile: Sequence[str], what: str
 ) -> dict[str, Any]:
     """Return the identifying arguments: those named by `identity`, or all but the `volatile` ones."""
@@ -115,7 +115,7 @@ def chosen(
     return {name: value for name, value in arguments.items() if name not in volatile}
 
 
-def keyed(fn: Callable[..., Any], key: str) -> dict[str, str]:
+def make_key_argument(fn: Callable[..., Any], key: str) -> dict[str, str]:
     """Return the provider key as a keyword argument, if the function takes it."""
     signature = _signature(fn)
     return {PROVIDER_KEY: key} if signature is not None and PROVIDER_KEY in signature.parameters else {}
@@ -143,16 +143,16 @@ def is_async(fn: Callable[..., Any]) -> UsageError:
 def classes(what: str, given: Any) -> tuple[type[Exception], ...]:
     """Return one class of exceptions, or several, as a tuple."""
     found = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str | type) else (given,)
-    for one in found:
-        if not isinstance(one, type) or not issubclass(one, Exception):
-            raise UsageError(f"{what} has {one!r:.60}: it takes classes of exceptions, such as (OSError,)")
+    for class_ in found:
+        if not isinstance(class_, type) or not issubclass(class_, Exception):
+            raise UsageError(f"{what} has {class_!r:.60}: it takes classes of exceptions, such as (OSError,)")
     return found
 
 
 def schema_hash(fn: Callable[..., Any], **facts: Any) -> str:
     """Return a hash of a tool's signature and declared options, the same in every process."""
     signature = _signature(fn)
-    takes = None if signature is None else [_describe(one) for one in signature.parameters.values()]
+    takes = None if signature is None else [_describe(parameter) for parameter in signature.parameters.values()]
     return hashlib.sha256(f"{takes!r} {sorted(facts.items())!r}".encode()).hexdigest()[:16]
 
 

@@ -17,12 +17,14 @@ The rules, which must live in this file:
 8. `was=` and earlier ways to compute the digest give *former* places and identities of the same call.
 9. Two places are two calls for sure if their keys differ, or if they are in other tasks of one list or in
    sub-agents with other ids. Otherwise the program may have been edited, and the same call be made elsewhere.
+   Calls in turns of different messages are two on any branch: a rollback or a fork does not give them again.
 
 Which entry of the ledger a call matches is decided in `ledger_match.py`.
 """
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -40,6 +42,7 @@ from holdfast.runs import call_binding, effect_options
 if TYPE_CHECKING:
     from holdfast.runs.engine import RunEngine
 
+_TURN = re.compile(r"/receive [^/]*//([0-9a-f-]{36})/")  # `/receive TOPIC GROUP//MESSAGE/`: see receive.py
 _DIGEST = len("%21") + 32  # of an effect's identity, at the end of its name in a place
 
 
@@ -109,6 +112,13 @@ class LoopFrame(Frame):
             while outer is not None and outer.is_over:
                 outer = outer.outer
             _inside.set(outer)
+
+    def is_around(self) -> bool:
+        """Return whether the code that asks runs within the turn, or was begun there."""
+        frame = _inside.get()
+        while frame is not None and frame is not self:
+            frame = frame.outer
+        return frame is self
 
 
 def find_path(run: RunEngine, own: str) -> str:
@@ -198,9 +208,9 @@ class CallSites:
         """Restart the occurrences of this path at 0."""
         with self._lock:
             for counted in (self._counted, self._given_back):
-                for start in [one for one in counted if one.startswith(path)]:
+                for start in [item for item in counted if item.startswith(path)]:
                     del counted[start]
-            self._begun = {one for one in self._begun if one == path or not one.startswith(path)}
+            self._begun = {item for item in self._begun if item == path or not item.startswith(path)}
 
 
 # -- effects: rules 6, 7 and 8 ----------------------------------------------------------------------------------------
@@ -279,12 +289,12 @@ def build_effect_call(
     of_kind = _one_of("kind", kind, EffectKind)
     wanted = None if on_repeat is None else _one_of("on_repeat", on_repeat, OnRepeat)
     effect_options.refuse_wrong_values(f"effect {name!r:.60}", others)
-    named = call_binding.bound(fn, args, kwargs)
+    named = call_binding.bind_arguments(fn, args, kwargs)
     if (probe := others.get("probe")) is not None:
         _check_probe(name, probe, args, kwargs)
     identity = (identity,) if isinstance(identity, str) else identity
     volatile = (volatile,) if isinstance(volatile, str) else volatile
-    chosen = call_binding.chosen(named, identity, volatile, f"effect {name!r:.60}")
+    chosen = call_binding.choose_arguments(named, identity, volatile, f"effect {name!r:.60}")
     codec, sites = core.ctx.codec, core.sites
     is_known_by_key = is_named and key is not None
     digests: list[bytes] = []
@@ -297,7 +307,7 @@ def build_effect_call(
             raise UsageError(
                 f"effect {name!r:.60}: its arguments are its identity, and can't be written down: {error}. Say which "
                 "effect it is by key=..., or name the arguments that can be, by identity=(...)"
-            ) from None
+            ) from error
     if len(given) < len(chosen):
         with suppress(UnsupportedValueError):  # digests from before defaults were left out
             digests.append(entries.digest(codec, chosen))
@@ -323,13 +333,13 @@ def build_effect_call(
 def _check_probe(name: str, probe: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     """Raise now if the probe does not fit: it is called when something has gone wrong."""
     try:
-        call_binding.bound(probe, args, kwargs)
+        call_binding.bind_arguments(probe, args, kwargs)
     except UsageError as error:
         raise UsageError(f"effect {name!r:.60}: its probe is asked with the effect's arguments, and {error}") from None
 
 
 def _one_of(what: str, given: Any, choices: Any) -> Any:
-    names = [str(one) for one in choices]
+    names = [str(choice) for choice in choices]
     if given not in names:
         raise UsageError(f"{what} is {given!r:.60}: it must be one of {', '.join(map(repr, names))}")
     return choices(given)
@@ -364,6 +374,12 @@ def are_other_scopes(one: str, other: str) -> bool:
             return is_task or (key_of(here) != key_of(there) and here.partition("#")[0] == there.partition("#")[0])
         before = here
     return False
+
+
+def are_for_other_messages(one: str, other: str) -> bool:
+    """Return whether two places are in turns of loops over messages, and handle different messages."""
+    here, there = _TURN.search(one), _TURN.search(other)
+    return here is not None and there is not None and here[1] != there[1]
 
 
 def scope(place: str) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ async def compensate(
 
 
 async def _undo(ctx: StoreContext, id_: bytes, undo: Callable[..., Any], call: Call, by: str) -> EffectRecord:
-    entry = await ledger.by_id(ctx, id_)
+    entry = await ledger.load_entry(ctx, id_)
     if entry.state is EffectState.COMPENSATED:
         return entry.effect(ctx.codec)  # by another rollback, as wanted
     if entry.state is not EffectState.DONE:
@@ -49,11 +49,11 @@ async def _undo(ctx: StoreContext, id_: bytes, undo: Callable[..., Any], call: C
             "where it was. Look at it (`holdfast effects`); if it stays in doubt, `holdfast resolve "
             f"{ids.short(ids.to_text(id_))}` says what became of it. Then roll back again"
         )
-    undoing = entry.now("compensating", ctx.now_us(), by, state=EffectState.COMPENSATING, token=0)
+    undoing = entry.change("compensating", ctx.now_us(), by, state=EffectState.COMPENSATING, token=0)
     started = await _put(ctx, undoing, entry)
     result = ctx.codec.decode(entry.result) if entry.result is not None else None
-    await call(undo, (result,), call_binding.keyed(undo, f"{entry.provider_key}_undo"))
-    ended = started.now("compensated", ctx.now_us(), by, state=EffectState.COMPENSATED)
+    await call(undo, (result,), call_binding.make_key_argument(undo, f"{entry.provider_key}_undo"))
+    ended = started.change("compensated", ctx.now_us(), by, state=EffectState.COMPENSATED)
     return (await _put(ctx, ended, started)).effect(ctx.codec)
 
 
@@ -65,4 +65,4 @@ async def _put(ctx: StoreContext, entry: LedgerEntry, following: LedgerEntry) ->
             f"effect {ids.to_text(entry.id)} was changed by another process while it was being undone: look at it, "
             "then decide again"
         ) from None
-    return entry.stored(following)
+    return entry.follow_row(following)

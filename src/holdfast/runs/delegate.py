@@ -16,6 +16,8 @@ from holdfast.format.state.run_journal import OK, STEP, JournalRecord
 from holdfast.model import ids
 from holdfast.operations import delegation as delegating
 from holdfast.operations import validate
+from holdfast.operations.delegation import DelegatedCall
+from holdfast.runs import runnable
 from holdfast.runs import step as stepping
 from holdfast.runs.engine import RunEngine
 from holdfast.runs.step import StepCall
@@ -47,11 +49,11 @@ def build_call(
     agent = validate.name("agent", agent)
     if isinstance(items, str | bytes | dict):
         raise UsageError(f"items is a {type(items).__name__}: it must be a list, with an element for each delegation")
-    for what, one in (("contract", contract), ("returns", returns)):
-        if one is not None and not isinstance(one, Contract):
-            raise UsageError(f"{what} is a {type(one).__name__}: it must be what `holdfast.contract(...)` gave")
+    for what, item in (("contract", contract), ("returns", returns)):
+        if item is not None and not isinstance(item, Contract):
+            raise UsageError(f"{what} is a {type(item).__name__}: it must be what `holdfast.contract(...)` gave")
     given = list(items)
-    plain = [_encode(contract, number, one) for number, one in enumerate(given)]
+    plain = [_encode(contract, number, item) for number, item in enumerate(given)]
     name = f"delegate {agent}"
     place = core.sites.place(path, name, key)
     return DelegateCall(StepCall(place, name, build_call, (agent, plain)), agent, given, plain, contract, returns)
@@ -74,17 +76,17 @@ async def delegate(core: RunEngine, call: DelegateCall) -> tuple[Delegation, ...
         return _delegations(call, made)
     started = ctx.now_us()
     try:
-        for one in (call.contract, call.returns):
-            if one is not None:
-                await contract_use.register(ctx, one)
+        for contract in (call.contract, call.returns):
+            if contract is not None:
+                await contract_use.register(ctx, contract)
         rows = await delegating.declare(ctx, core.lease, core.tree, _rows(core, call, started)) if call.items else []
         for row, item in zip(rows, call.plain, strict=True):
-            await delegating.offer(ctx, row, core.options.agent_id, item)
+            await delegating.offer(ctx, row, core.options.agent_id, item, _find_call(core, call, item, started))
     except BaseException:
         core.sites.give_back(call.step.place)
         raise
     made = [(row.child, row.offer) for row in rows]
-    payload = ctx.codec.encode([list(one) for one in made])
+    payload = ctx.codec.encode([list(item) for item in made])
     about = stepping.inputs(ctx.codec, call.step)
     number = core.record(JournalRecord(call.step.place, STEP, OK, payload, 1, started, ctx.now_us(), about))
     try:
@@ -94,6 +96,17 @@ async def delegate(core: RunEngine, call: DelegateCall) -> tuple[Delegation, ...
         core.sites.give_back(call.step.place)
         raise
     return _delegations(call, made)
+
+
+def _find_call(core: RunEngine, call: DelegateCall, item: Any, at_us: int) -> DelegatedCall | None:
+    """Return the call of the named function that carries out the work, if the agent is one."""
+    names = runnable.DECLARED if core.life is None else core.life.runnables
+    known = names.newest(call.agent)
+    if known is None:
+        return None
+    label = None if call.contract is None else call.contract.label
+    arguments = core.ctx.codec.encode([[item], {}, label], "arguments")
+    return DelegatedCall(call.agent, known.version, arguments, at_us)
 
 
 def _rows(core: RunEngine, call: DelegateCall, at_us: int) -> list[DelegationRow]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from holdfast import telemetry
 from holdfast.backends.port import RowWrite
 from holdfast.errors import (
     EffectBlockedError,
@@ -36,8 +37,9 @@ from holdfast.format.state.run_journal import CARRIED_OUT, EFFECT, FAILED, OK, U
 from holdfast.model import effect as effects
 from holdfast.model import ids
 from holdfast.model.effect import NOT_DONE, EffectAction, EffectKind, EffectState, OnRepeat
+from holdfast.operations import lease as leasing
 from holdfast.operations import ledger
-from holdfast.runs import call_binding, call_sites, ledger_match, outcome
+from holdfast.runs import call_binding, call_sites, ledger_match, outcome, suspend
 from holdfast.runs import probe as probes
 from holdfast.runs.call_sites import EffectCall
 from holdfast.runs.engine import RunEngine
@@ -48,8 +50,8 @@ if TYPE_CHECKING:
 MAX_DECISIONS = 50
 
 
-async def effect(core: RunEngine, call: EffectCall) -> Any:
-    """Return the effect's recorded result, or carry it out."""
+async def effect(core: RunEngine, call: EffectCall, kind: type[EffectExecution] | None = None) -> Any:
+    """Return the effect's recorded result, or carry it out, in another kind of execution if one is given."""
     digest = call.digest
     try:
         known = core.find_record(call)
@@ -59,9 +61,10 @@ async def effect(core: RunEngine, call: EffectCall) -> Any:
             return core.ctx.codec.decode(known.payload, path="result")
         if known is not None:
             await _raise_recorded(core, call, known)
-        if not call.is_named:
-            await _refuse_used_key(core, call)
-        return await _execute(core, call)
+        with suspend.call(core):
+            if not call.is_named:
+                await _refuse_used_key(core, call)
+            return await _execute(core, call, kind or EffectExecution)
     except BaseException:
         give_back(core, call, digest)
         raise
@@ -93,22 +96,38 @@ async def _raise_recorded(core: RunEngine, call: EffectCall, known: JournalRecor
     if known.status == UNKEPT and call.kind is not EffectKind.IDEMPOTENT:
         done = await ledger.find(core.ctx, known.about[0], core.tree)
         if done is not None and done.is_not_kept:
-            raise not_kept_error(core, call, done)
+            raise make_not_kept_error(core, call, done)
 
 
-async def _execute(core: RunEngine, call: EffectCall) -> Any:
+async def _execute(core: RunEngine, call: EffectCall, kind: type[EffectExecution]) -> Any:
     id_, entry = await ledger_match.match_entry(core, call)
     in_flight = core.index.in_flight
     with core.lock:
         if id_ in in_flight:
             raise UsageError(f"effect {call.name!r:.60} is being carried out by this run already, under the same key")
         in_flight.add(id_)
-    execution = EffectExecution(core, call, id_)
+    execution = kind(core, call, id_)
+    backend = core.ctx.backend.capabilities.name
     try:
-        return await execution.execute(entry)
+        with telemetry.record(telemetry.EFFECT, backend, **core.attributes()) as span:
+            span.set(telemetry.STEP_NAME, call.name)
+            span.set(telemetry.GEN_AI_OPERATION, telemetry.EXECUTE_TOOL)
+            span.set(telemetry.TOOL, call.name)
+            span.set(telemetry.EFFECT_KIND, str(call.kind))
+            try:
+                return await execution.execute(entry)
+            except BaseException as error:
+                execution.status = _STATUS.get(type(error), "failed")
+                raise
+            finally:
+                span.set(telemetry.EFFECT_STATUS, execution.status)
+                telemetry.count_effect(str(call.kind), execution.status)
     finally:
         with core.lock:
             in_flight.discard(execution.id)
+
+
+_STATUS: dict[type[BaseException], str] = {EffectUnknownError: "unknown", EffectBlockedError: "blocked"}
 
 
 async def _refuse_used_key(core: RunEngine, call: EffectCall) -> None:
@@ -135,6 +154,7 @@ class EffectExecution:
         self.call = call
         self.id = id_
         self.started_us = core.ctx.now_us()
+        self.status = "done"  # as telemetry has it
         self._requested = (call.digest, call.ordinal)  # an approval may change the call
         self._approval: ApprovedCall | None = None
         self._approval_rows: list[RowWrite] = []  # written with the intent: they use the approval up
@@ -176,7 +196,7 @@ class EffectExecution:
                 case EffectAction.UNKNOWN:
                     raise self._unknown_error(entry)
                 case EffectAction.NOT_KEPT:
-                    raise not_kept_error(self.core, call, entry)
+                    raise make_not_kept_error(self.core, call, entry)
         raise EffectUnknownError(f"effect {call.name!r:.60} is being changed by too many at once: try again")
 
     async def _match_again(self) -> LedgerEntry | None:
@@ -199,10 +219,10 @@ class EffectExecution:
         duplicates = await ledger_match.possible_duplicates(core, call, entry)
         if duplicates and not call.approve:
             raise ledger_match.duplicate_error(core, call, duplicates)
-        if await self._approve([one.entry for one in duplicates]):
+        if await self._approve([duplicate.entry for duplicate in duplicates]):
             return None
         intent = await self._build_intent(entry)
-        started = await ledger.put(self.ctx, core.lease, intent, entry, also=self._approval_rows)
+        started = await ledger.put(self.ctx, core.lease, intent, entry, extra_rows=self._approval_rows)
         if started is None:
             self._approval, self._approval_rows = None, []
         else:
@@ -213,7 +233,7 @@ class EffectExecution:
         """Call the function, and record how that ended."""
         core, call = self.core, self.call
         try:
-            kwargs = {**call.kwargs, **call_binding.keyed(call.fn, started.provider_key)}
+            kwargs = {**call.kwargs, **call_binding.make_key_argument(call.fn, started.provider_key)}
             with call_sites.CallFrame(core, f"{call.place}/"):
                 result = await core.call(call.fn, call.args, kwargs)
         except Exception as error:
@@ -227,14 +247,14 @@ class EffectExecution:
         except UnsupportedValueError as error:
             raise await self._record_not_kept(started, error) from error
         now = self.ctx.now_us()
-        done = started.now("done", now, core.lease.holder, state=EffectState.DONE, result=payload, error=None)
+        done = started.change("done", now, core.lease.holder, state=EffectState.DONE, result=payload, error=None)
         await self._record(done, started, OK, payload, now)
         return result
 
     async def _build_intent(self, entry: LedgerEntry | None) -> LedgerEntry:
         core, call, codec = self.core, self.call, self.ctx.codec
         self.started_us = self.ctx.now_us()  # it may have waited for an approval, or for an undo, until now
-        line = await ledger.line_under(self.ctx, core.lease)
+        tip = await leasing.held_tip(self.ctx, core.lease)
         again = entry is not None and (
             entry.state is EffectState.COMPENSATED
             or (entry.state is EffectState.DONE and not self._is_result_retry(entry))
@@ -257,7 +277,7 @@ class EffectExecution:
             session=core.options.session_id,
             agent=core.options.agent_id,
             token=core.lease.token,
-            anchor=line.head.checkpoint,
+            anchor=tip.head.checkpoint,
             checkpoint=None,
             arguments=arguments,
             identified=codec.encode(dict(call.identified), "arguments"),
@@ -268,12 +288,12 @@ class EffectExecution:
             acknowledged=False,
             target=None,
             place=call.place if call.is_named else None,
-            sequence=line.head.sequence,
+            sequence=tip.head.sequence,
             declared=call.is_declared,
             function=call.function,
             history=entry.history if entry else (),
         )
-        return intent.now("started", self.started_us, core.lease.holder, "once more" if again else None)
+        return intent.change("started", self.started_us, core.lease.holder, "once more" if again else None)
 
     def _is_result_retry(self, entry: LedgerEntry) -> bool:
         """Return whether an idempotent effect is repeated, with the same key, for an unstored result."""
@@ -284,10 +304,12 @@ class EffectExecution:
     async def _record_not_kept(self, started: LedgerEntry, error: UnsupportedValueError) -> ResultNotKeptError:
         """Record that the effect was carried out, though its result can't be stored."""
         core, now = self.core, self.ctx.now_us()
-        message = f"{entries.NOT_KEPT}: {error}"
-        done = started.now("done", now, core.lease.holder, message, state=EffectState.DONE, result=None, error=message)
+        message = self.ctx.codec.redact_text(f"{entries.NOT_KEPT}: {error}", "exception")
+        done = started.change(
+            "done", now, core.lease.holder, message, state=EffectState.DONE, result=None, error=message
+        )
         await self._record(done, started, UNKEPT, b"", now)
-        return not_kept_error(core, self.call, done)
+        return make_not_kept_error(core, self.call, done)
 
     async def _record(self, entry: LedgerEntry, following: LedgerEntry, status: str, payload: bytes, now: int) -> None:
         """Write journal and ledger by one commit."""
@@ -307,10 +329,10 @@ class EffectExecution:
     async def _record_failure(self, started: LedgerEntry, error: Exception) -> None:
         """Record an exception. Most say nothing about whether the effect was carried out."""
         core, call, now = self.core, self.call, self.ctx.now_us()
-        message = f"{outcome.error_name(error)}: {error}"[:1000]
+        message = self.ctx.codec.redact_text(f"{outcome.error_name(error)}: {error}", "exception")[:1000]
         is_certain = isinstance(error, (EffectNotDoneError, *call.not_done))
         state = EffectState.FAILED if is_certain else EffectState.UNKNOWN
-        failed = started.now(state.value, now, core.lease.holder, message, state=state, error=message)
+        failed = started.change(state.value, now, core.lease.holder, message, state=state, error=message)
         if not is_certain and call.kind is not EffectKind.IDEMPOTENT:
             put = await ledger.put(self.ctx, core.lease, failed, started)
             self._note_in_doubt(put or started)
@@ -332,9 +354,10 @@ class EffectExecution:
     async def _adopt(self, entry: LedgerEntry) -> Any:
         """Record the known result in this line of execution, and return it."""
         core, now = self.core, self.ctx.now_us()
+        self.status = "replayed"
         assert entry.result is not None
         if entry.checkpoint is None:
-            taken = entry.now("taken up", now, core.lease.holder)
+            taken = entry.change("taken up", now, core.lease.holder)
             await self._record(taken, entry, OK, entry.result, now)
         else:
             call, about = self.call, self._effect_fields()
@@ -347,7 +370,7 @@ class EffectExecution:
         core, call = self.core, self.call
         assert call.probe is not None
         args, given = self._arguments_of(entry)
-        kwargs = {**given, **call_binding.keyed(call.probe, entry.provider_key)}
+        kwargs = {**given, **call_binding.make_key_argument(call.probe, entry.provider_key)}
         try:
             found = await core.call(call.probe, args, kwargs)
         except Exception as error:
@@ -357,15 +380,15 @@ class EffectExecution:
             unknown = self._unknown_error(entry, f"and {probes.describe_other_answer(found)}")
             raise ProbeError(str(unknown), unknown.effect)
         if found is NOT_DONE:
-            answered = entry.now("probe: not done", now, core.lease.holder, state=EffectState.FAILED)
+            answered = entry.change("probe: not done", now, core.lease.holder, state=EffectState.FAILED)
         else:
             payload, message = None, None
             try:
                 what = f"what the probe of {call.name!r:.60} found"
                 payload, _ = outcome.encode_result(self.ctx.codec, found.result, what)
             except UnsupportedValueError as error:  # it was done all the same
-                message = f"{entries.NOT_KEPT}: {error}"
-            answered = entry.now(
+                message = self.ctx.codec.redact_text(f"{entries.NOT_KEPT}: {error}", "exception")
+            answered = entry.change(
                 "probe: done", now, core.lease.holder, message, state=EffectState.DONE, result=payload, error=message
             )
         put = await ledger.put(self.ctx, core.lease, answered, entry)
@@ -414,7 +437,7 @@ class EffectExecution:
             return False
         # A call for the original, after a crash or a rollback, follows to the one that was made
         # instead.
-        modified = requested.now("modified", self.ctx.now_us(), approved.approval_id,
+        modified = requested.change("modified", self.ctx.now_us(), approved.approval_id,
                                  state=EffectState.MODIFIED, target=self.id)  # fmt: skip
         self._approval_rows.append(modified.write(before))
         return True
@@ -475,7 +498,7 @@ class EffectExecution:
         )
 
 
-def not_kept_error(core: RunEngine, call: EffectCall, entry: LedgerEntry) -> ResultNotKeptError:
+def make_not_kept_error(core: RunEngine, call: EffectCall, entry: LedgerEntry) -> ResultNotKeptError:
     id_ = ids.to_text(entry.id)
     again = (
         "It is idempotent: the next start calls it again"
@@ -493,14 +516,14 @@ def not_kept_error(core: RunEngine, call: EffectCall, entry: LedgerEntry) -> Res
 async def compensate(core: RunEngine, entry: LedgerEntry, undo: Callable[..., Any]) -> LedgerEntry:
     """Undo an effect that is done, and record that before and after."""
     ctx = core.ctx
-    undoing = entry.now("compensating", ctx.now_us(), core.lease.holder, state=EffectState.COMPENSATING,
+    undoing = entry.change("compensating", ctx.now_us(), core.lease.holder, state=EffectState.COMPENSATING,
                         token=core.lease.token, session=core.options.session_id)  # fmt: skip
     started = await ledger.put(ctx, core.lease, undoing, entry)
     if started is None:
         raise EffectUnknownError(f"effect {ids.to_text(entry.id)} was changed by another process: look again")
     result = ctx.codec.decode(entry.result) if entry.result is not None else None
-    await core.call(undo, (result,), call_binding.keyed(undo, f"{entry.provider_key}_undo"))
-    undone = started.now("compensated", ctx.now_us(), core.lease.holder, state=EffectState.COMPENSATED)
+    await core.call(undo, (result,), call_binding.make_key_argument(undo, f"{entry.provider_key}_undo"))
+    undone = started.change("compensated", ctx.now_us(), core.lease.holder, state=EffectState.COMPENSATED)
     put = await ledger.put(ctx, core.lease, undone, started)
     if put is None:
         raise EffectUnknownError(

@@ -30,9 +30,10 @@ def refuse_contradictions(what: str, kind: Any, key: Any, given: Mapping[str, An
     if given.get("on_repeat") == OnRepeat.COMPENSATE and given.get("undo") is None:
         raise UsageError(f"{what}: on_repeat='compensate' needs undo=...")
     identity, volatile = (
-        (one,) if isinstance(one, str) else tuple(one or ()) for one in (given.get("identity"), given.get("volatile"))
+        (item,) if isinstance(item, str) else tuple(item or ())
+        for item in (given.get("identity"), given.get("volatile"))
     )
-    both = [one for one in identity if one in volatile]
+    both = [item for item in identity if item in volatile]
     if both:
         raise UsageError(f"{what}: {both[0]!r:.60} is in identity= and in volatile=. Name it in one of them")
 

@@ -11,12 +11,13 @@ import hashlib
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractAsyncContextManager, ExitStack
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from holdfast import telemetry
 from holdfast.backends import fork_safety
-from holdfast.backends.port import RowWrite
+from holdfast.backends.port import RowKey
 from holdfast.errors import (
     ConflictError,
     HoldfastError,
@@ -25,10 +26,10 @@ from holdfast.errors import (
     NewerStateError,
     StoreError,
     UnsupportedValueError,
-    UsageError,
 )
 from holdfast.format.rows import head
 from holdfast.format.rows.ledger import LedgerEntry
+from holdfast.format.rows.run import RunRow
 from holdfast.format.state import run_journal
 from holdfast.format.state.record import StoredRecord
 from holdfast.format.state.run_journal import (
@@ -47,22 +48,27 @@ from holdfast.model.effect import EffectRecord
 from holdfast.model.framework import Framework
 from holdfast.model.lease import LeaseTerms
 from holdfast.model.run_policy import Autosave
+from holdfast.operations import lease as leasing
 from holdfast.operations import ledger, lookup, validate
 from holdfast.operations import restore as restoring
 from holdfast.operations import save as saving
 from holdfast.operations import state_version as state_versions
 from holdfast.operations.context import StoreContext
+from holdfast.operations.message_write import Consumption, MessageWrite
 from holdfast.operations.session_cache import SessionTip
+from holdfast.operations.take import TakenRun
 from holdfast.operations.validate import SaveRequest
 from holdfast.runs import call_sites, outcome
 from holdfast.runs.call_sites import CallSites, has_key
 from holdfast.runs.ledger_match import EffectIndex
+from holdfast.runs.message_turns import MessageTurns, rows_beside
+from holdfast.runs.progress import RunProgressReport
+from holdfast.runs.suspend import WorkedLife
 
 _log = logging.getLogger("holdfast")
 Call = Callable[[Callable[..., Any], Sequence[Any], dict[str, Any]], Awaitable[Any]]
 """How a function of the program is called: directly, awaited, or in a thread."""
 Save = Callable[[SaveRequest], Awaitable[StoredRecord]]
-Beside = Callable[[StoredRecord], list[RowWrite]]
 _UNSAVED = (StoreError, UnsupportedValueError)  # the store could not keep it, or it can't be kept
 
 
@@ -98,17 +104,23 @@ class RunOptions:
     known: RunContent | None = None  # used instead of reading, if it is that of the session's head
 
 
-class Unsaved(NamedTuple):
+class PendingSave(NamedTuple):
     """The content of one save."""
 
     end: int  # of the journal: records from there on belong to the next save
     state: Any  # as it was then: a caller may replace it while it is saved
+    context: dict[str, Any]
     rows: list[tuple[LedgerEntry, LedgerEntry | None]]
     digest: bytes | None  # of state and context, where the policy is to save changes only
+    messages: list[MessageWrite]
+    taken: list[Consumption]
+    settled_rows: list[RowKey]
 
 
 class RunEngine:
     """A run that is open. Threads may share it, and so may the tasks of an event loop."""
+
+    consumes = True  # whether it may consume messages
 
     def __init__(self, ctx: StoreContext, options: RunOptions, lease: LeaseTerms, call: Call) -> None:
         self.ctx = ctx
@@ -122,6 +134,7 @@ class RunEngine:
         self.journal = RunJournal()
         self.tools: dict[str, str] = {}
         self.stored_tools: dict[str, str] = {}
+        self.stored_framework: str | None = None  # of the checkpoint that the run was resumed from
         self.tree = b""
         self.checkpoint: bytes | None = None  # the one that was saved last, or that the run was resumed from
         self.resumed = False
@@ -129,8 +142,17 @@ class RunEngine:
         self.task_lists: dict[str, dict[str, Any]] = {}  # name: the summary that checkpoints carry
         self.sites = CallSites()
         self.index = EffectIndex()
+        self.opened_us = ctx.now_us()
+        self.result: bytes | None = None  # of the run: encoded
+        self.progress = RunProgressReport()
+        self.life: WorkedLife | None = None  # of a worker's run
+        self.taken: TakenRun | None = None
+        self.ended: RunRow | None = None
+        self.span = ExitStack()  # that of the run is open while its program is
         self.opened_at: tuple[bytes | None, int] = (None, 0)  # the session's head then, and its last sequence number
         self._rows: dict[bytes, tuple[LedgerEntry, LedgerEntry | None]] = {}  # of effects whose result is not saved yet
+        self._messages: dict[bytes, MessageWrite] = {}  # of those effects that publish one
+        self.turns = MessageTurns()
         self._is_in_doubt = False
         self._own_checkpoint: bytes | None = None  # the last one that this run has made
         self._raised: list[tuple[BaseException, JournalRecord]] = []
@@ -155,32 +177,29 @@ class RunEngine:
 
     async def open(self) -> None:
         """Load the session at its head, under the lease."""
-        line = await ledger.line_under(self.ctx, self.lease)
-        assert line.tree is not None  # taking a lease gives a session its tree
-        self.tree = line.tree
-        self.opened_at = (None if line.tip is None else line.tip.id, line.head.sequence)
-        if line.tip is None:
+        tip = await leasing.held_tip(self.ctx, self.lease)
+        assert tip.tree is not None  # taking a lease gives a session its tree
+        self.tree = tip.tree
+        self.opened_at = (None if tip.checkpoint is None else tip.checkpoint.id, tip.head.sequence)
+        if tip.checkpoint is None:
             return
         self.resumed = True
-        self.checkpoint = line.tip.id
-        known = self.options.known
+        self.checkpoint = tip.checkpoint.id
+        self.stored_framework = tip.checkpoint.header.get("fw")
+        known, is_current = self.options.known, not state_versions.steps_of(self.ctx, tip.checkpoint)
         # A checkpoint never changes: an equal checksum means equal content. But a migration may be new.
-        if (
-            known is not None
-            and known.checksum == line.tip.checksum
-            and not state_versions.steps_of(self.ctx, line.tip)
-        ):
+        if known is not None and known.checksum == tip.checkpoint.checksum and is_current:
             self._take(known)
-            version = line.tip.state_version
+            version = tip.checkpoint.state_version
         else:
-            found = await restoring.loaded(self.ctx, line.tip)
+            found = await restoring.load_checkpoint(self.ctx, tip.checkpoint)
             self.state, version = found.execution_state, found.state_version or 0
             what = f"checkpoint {found.checkpoint_id}"
             self.context, self.journal, self.stored_tools = run_journal.from_context(found.agent_context, what)
             if isinstance(found.tasks, dict):
                 self.task_lists = dict(found.tasks)
-        self._is_migrated = version != line.tip.state_version
-        self._refuse_newer(version, line.tip)
+        self._is_migrated = version != tip.checkpoint.state_version
+        self._refuse_newer(version, tip.checkpoint)
         self.index = EffectIndex(self.journal)
         self._saved_digest = self._digest() if self.options.autosave.only_changed else None
 
@@ -222,9 +241,9 @@ class RunEngine:
     def declare_append(self, name: str, elements: Sequence[Any]) -> list[Any]:
         """Return a list of the state with further elements, for the next state: its save encodes only these."""
         known: list[Any] = self.state.get(name, [])
-        line = self._extended.get(name, [])
+        chain = self._extended.get(name, [])
         longer = [*known, *elements]
-        self._extended[name] = [*(line if line and line[-1] is known else [known]), longer]
+        self._extended[name] = [*(chain if chain and chain[-1] is known else [known]), longer]
         return longer
 
     def extend_lists(self, added: Mapping[str, Sequence[Any]]) -> None:
@@ -240,7 +259,7 @@ class RunEngine:
     def _refuse_newer(self, version: int, tip: StoredRecord) -> None:
         """Raise if a newer program has saved the state, before anything is done with it."""
         options = self.options
-        known = state_versions.of_save(self.ctx, self._request())
+        known = state_versions.choose_version(self.ctx, self._request())
         if version > known and tip.header["agent"] == options.agent_id:
             raise NewerStateError(
                 f"session {options.session_id!r:.60} stands at {ids.to_text(tip.id)}, whose state version is "
@@ -288,7 +307,7 @@ class RunEngine:
                 return place
         known = [entry[0] for entry in self.journal.entries]
         for place in places[1:]:
-            if any(one == place or one.startswith(f"{place}/") for one in known):
+            if any(item == place or item.startswith(f"{place}/") for item in known):
                 return place
         return places[0]
 
@@ -311,15 +330,15 @@ class RunEngine:
         """Run a path again: its results are found, and its failed calls are made again."""
         self.sites.restart(path)
         self.index.abandon(path, self.journal.entries)
-        inside = [one for one in self.journal if one.place.startswith(path)]
-        # An effect that was refused, and later called with success, is not called again: the later
-        # result counts.
-        done = {_without_occurrence(one) for one in inside if one.kind == EFFECT and one.status == OK}
-        self._reopen([one for one in inside if one.status == FAILED and _without_occurrence(one) not in done])
+        inside = [record for record in self.journal if record.place.startswith(path)]
+        # An effect that was refused, and later called with success, is not called again.
+        done = {_without_occurrence(record) for record in inside if record.kind == EFFECT and record.status == OK}
+        failed = [record for record in inside if record.status == FAILED]
+        self._reopen([record for record in failed if _without_occurrence(record) not in done])
 
     def reopen_failures(self, error: BaseException, path: str = "") -> None:
         """Reopen the failures that led to this error: they are called again, not raised again."""
-        ended = {id(one) for one in outcome.error_chain(error)}
+        ended = {id(item) for item in outcome.error_chain(error)}
         self._reopen([record for raised, record in self._raised if id(raised) in ended], path)
 
     def _reopen(self, failed: Sequence[JournalRecord], path: str = "") -> None:
@@ -338,10 +357,21 @@ class RunEngine:
         if has_key(record.place):
             self._failed_keys.add(record.place)
 
-    def finish(self, entry: LedgerEntry, following: LedgerEntry) -> None:
-        """Write the ledger's entry in the commit of the next checkpoint."""
+    def find_step(self, error: BaseException) -> str | None:
+        """Return the place of the step or effect that raised this error, or what led to it."""
+        chain = {id(item) for item in outcome.error_chain(error)}
+        return next((record.place for raised, record in reversed(self._raised) if id(raised) in chain), None)
+
+    def finish(self, entry: LedgerEntry, following: LedgerEntry | None, message: MessageWrite | None = None) -> None:
+        """Write the ledger's entry in the commit of the next checkpoint, and the message that it publishes."""
         with self.lock:
             self._rows[entry.id] = (entry, following)
+            if message is not None:
+                self._messages[entry.id] = message
+
+    def _content(self) -> tuple[Any, dict[str, Any]]:
+        """Return the state and context that a checkpoint has now."""
+        return (self.state, self.context) if self.turns.turn is None else self.turns.turn.content(self.ctx.codec)
 
     async def after_step(self, name: str, number: int) -> None:
         """Save if the autosave policy says so; `number` is the number of the step's record."""
@@ -371,7 +401,7 @@ class RunEngine:
                 for attempts_left in (2, 1, 0):
                     if self._is_in_doubt:
                         await self._settle_rows()
-                    unsaved = self._unsaved()
+                    unsaved = self._get_unsaved()
                     if unsaved is None:
                         return self.checkpoint_id
                     request = await self._request_for(name, unsaved)
@@ -380,7 +410,7 @@ class RunEngine:
                     except (LeaseLostError, LeaseHeldError):
                         raise
                     except ConflictError:
-                        if not attempts_left or not (request.append or unsaved.rows):
+                        if not attempts_left or not (request.append or unsaved.rows or unsaved.taken):
                             raise
                         self._doubt()
                     else:
@@ -391,7 +421,7 @@ class RunEngine:
                 if self.options.on_save_error != "warn":
                     raise
                 session = self.lease.session_id
-                _log.warning("the run of session %r goes on, though it could not be saved: %s", session, error)
+                _log.warning("the run of session %r continues, though it could not be saved: %s", session, error)
                 return None
             except BaseException:  # it may have been committed all the same
                 self._doubt()
@@ -402,35 +432,40 @@ class RunEngine:
         """Make the next save read what the store has: the outcome of the last one is unknown."""
         self._is_in_doubt, self._own_checkpoint, self._checksum = True, None, None
 
-    def _unsaved(self) -> Unsaved | None:
+    def _get_unsaved(self) -> PendingSave | None:
         """Return what a save has to store; None if the policy is to save changes only, and there are none."""
         with self.lock:
             end = len(self.journal.entries)  # records that are added during a save belong to the next one
             rows = list(self._rows.values())
-            digest = self._digest() if self.options.autosave.only_changed else None
-            state = self.state
+            state, context = self._content()
+            digest = self._digest_of(state, context) if self.options.autosave.only_changed else None
+            messages, taken = list(self._messages.values()), list(self.turns.taken)
         is_same = digest is not None and digest == self._saved_digest and self.checkpoint is not None
-        return None if is_same and end == self.journal.saved and not rows else Unsaved(end, state, rows, digest)
+        if is_same and end == self.journal.saved and not rows and not taken:
+            return None
+        return PendingSave(end, state, context, rows, digest, messages, taken, list(self.turns.settled_rows))
 
-    async def _request_for(self, name: str | None, unsaved: Unsaved) -> SaveRequest:
+    async def _request_for(self, name: str | None, unsaved: PendingSave) -> SaveRequest:
         """Return a request that appends to the journal of the run's last checkpoint, or else stores all of it."""
         tip = lookup.cached_tip(self.ctx, self._session)
         tools = self.tools or self.stored_tools
         request = self._request()
         request.execution_state, request.step_name, request.tasks = unsaved.state, name, self.task_lists or None
-        request.beside = _ledger_writes(unsaved.rows) if unsaved.rows else None
+        if unsaved.rows or unsaved.settled_rows:
+            request.extra_rows = rows_beside(unsaved.rows, unsaved.settled_rows)
+        request.publish, request.taken = unsaved.messages, unsaved.taken
         entries: list[list[Any]] | None = None
-        if tip is not None and tip.tip is not None and self._is_own_tip(tip):
+        if tip is not None and tip.checkpoint is not None and self._is_own_tip(tip):
             request.append = {run_journal.PATH: self.journal.entries[self.journal.saved : unsaved.end]}
-            request.expect_head = tip.tip.id
-            kept = self._kept_lists(tip, unsaved.state)
+            request.expect_head = tip.checkpoint.id
+            kept = self._find_extended_lists(tip, unsaved.state)
             if kept:
-                request.execution_state = {name: one for name, one in unsaved.state.items() if name not in kept}
+                request.execution_state = {name: value for name, value in unsaved.state.items() if name not in kept}
                 request.append |= {(ROOTS[0], name): added for name, added in kept.items()}
         else:
             await self.ctx.logs.reserve(self.ctx.backend)  # now, so that each of the following steps is one commit
             entries = self.journal.entries[: unsaved.end]
-        request.agent_context = run_journal.into_context(self.context, self.journal.version, entries, tools)
+        request.agent_context = run_journal.into_context(unsaved.context, self.journal.version, entries, tools)
         return request
 
     def _request(self) -> SaveRequest:
@@ -447,35 +482,37 @@ class RunEngine:
 
     def _is_own_tip(self, tip: SessionTip) -> bool:
         """Return whether the session stands at this run's last checkpoint, with all saved records as a log."""
-        if tip.tip is None or tip.manifest is None or tip.tip.id != self._own_checkpoint:
+        if tip.checkpoint is None or tip.manifest is None or tip.checkpoint.id != self._own_checkpoint:
             return False
         remembered = tip.lists.get(run_journal.PATH)
         known = remembered.entry if remembered is not None else tip.manifest.list_at(run_journal.PATH)
         return known is not None and known.length == self.journal.saved
 
-    def _kept_lists(self, tip: SessionTip, state: Any) -> dict[str, list[Any]]:
+    def _find_extended_lists(self, tip: SessionTip, state: Any) -> dict[str, list[Any]]:
         """Return the lists that the last checkpoint has, stored element by element, with what they have more."""
         kept = {}
-        for name, one in _lists_of(state).items():
+        for name, value in _lists_of(state).items():
             saved = (self._saved_lists or {}).get(name)
-            if saved is None or not tip.known((ROOTS[0], name)):
+            if saved is None or not tip.find_list((ROOTS[0], name)):
                 continue
-            line = [id(known) for known in self._extended.get(name, ())]
-            if saved is one or (id(saved) in line and id(one) in line):
-                kept[name] = one[len(saved) :]
+            chain = [id(known) for known in self._extended.get(name, ())]
+            if saved is value or (id(saved) in chain and id(value) in chain):
+                kept[name] = value[len(saved) :]
         return kept
 
-    def _mark_saved(self, unsaved: Unsaved, stored: StoredRecord) -> None:
+    def _mark_saved(self, unsaved: PendingSave, stored: StoredRecord) -> None:
         with self.lock:
             self.journal.saved = unsaved.end
             if self._saved_lists is not None:
                 self._saved_lists = _lists_of(unsaved.state)
-                for name, line in list(self._extended.items()):
-                    at = next((n for n, one in enumerate(line) if one is self._saved_lists.get(name)), len(line))
-                    self._extended[name] = line[at:]
+                for name, chain in list(self._extended.items()):
+                    at = next((n for n, item in enumerate(chain) if item is self._saved_lists.get(name)), len(chain))
+                    self._extended[name] = chain[at:]
             for entry, _ in unsaved.rows:
                 if self._rows.get(entry.id, (None,))[0] is entry:
                     del self._rows[entry.id]
+                    self._messages.pop(entry.id, None)
+            self.turns.mark_saved(unsaved.taken, unsaved.settled_rows)
             self._steps_since = 0
             if self.options.autosave.seconds is not None:
                 self._saved_at_us = self.ctx.now_us()
@@ -491,6 +528,8 @@ class RunEngine:
             with self.lock:
                 if now is not None and now.history == entry.history:
                     del self._rows[entry.id]
+                    self._messages.pop(entry.id, None)
+        await self.turns.settle_taken(self.ctx, self.tree)
         self._is_in_doubt = False
 
     async def _is_as_saved(self) -> bool:
@@ -516,22 +555,36 @@ class RunEngine:
 
     async def close(self, error: BaseException | None) -> None:
         """Save the rest. Failures that ended the run are reopened: the next life retries them."""
-        if any(isinstance(one, LeaseLostError) for one in outcome.error_chain(error)):
+        if any(isinstance(item, LeaseLostError) for item in outcome.error_chain(error)):
             return  # another worker has the session now
-        if error is not None:
+        is_suspended = self.life is not None and self.life.suspension is not None
+        if error is not None and not is_suspended:  # what the program has handled before it waits stays recorded
             self.reopen_failures(error)
+        elif error is None:
+            self.turns.consume(self)
+        try:
+            await self._save_end(error, "end" if error is None else "suspended" if is_suspended else "failed")
+        finally:
+            await self.turns.close(error)
+
+    async def _save_end(self, error: BaseException | None, name: str) -> None:
         with self.lock:
-            is_new = len(self.journal) > self.journal.saved or self._rows or self.checkpoint is None
+            is_new = len(self.journal) > self.journal.saved or self._rows or self.turns.taken or self.checkpoint is None
         if not is_new and (self._saved_lists is not None or await self._is_as_saved()):
             return
         try:
-            await self.save("failed" if error is not None else "end")
+            await self.save(name)
         except HoldfastError:
             if error is None:
                 raise
             _log.warning("the run of session %r failed, and its end could not be saved", self.lease.session_id)
 
     # -- words -------------------------------------------------------------------------------------------------------
+
+    def attributes(self) -> dict[str, str]:
+        """Return what the spans of a run have in common."""
+        session = self.options.session_id
+        return {telemetry.SESSION: session, telemetry.CONVERSATION: session, telemetry.AGENT: self.options.agent_id}
 
     def effect(self, entry: LedgerEntry) -> EffectRecord:
         return entry.effect(self.ctx.codec)
@@ -542,27 +595,5 @@ def _without_occurrence(record: JournalRecord) -> str:
     return record.place.rpartition("#")[0]
 
 
-def _ledger_writes(finished: Sequence[tuple[LedgerEntry, LedgerEntry | None]]) -> Beside:
-    """Return what a save writes of finished effects, given the checkpoint that has their results."""
-
-    def writes(stored: StoredRecord) -> list[RowWrite]:
-        return [replace(entry, checkpoint=stored.id).write(following) for entry, following in finished]
-
-    return writes
-
-
-def autosave(given: Any) -> Autosave:
-    """Return a policy, given as one, a number of steps, "step" for each of them, or None for never."""
-    if isinstance(given, Autosave):
-        return given
-    if given is None:
-        return Autosave(steps=None)
-    if given == "step":
-        return Autosave()
-    if isinstance(given, int) and not isinstance(given, bool):
-        return Autosave(steps=given)
-    raise UsageError(f"autosave is {given!r:.60}: it must be 'step', a number of steps, an Autosave, or None")
-
-
 def _lists_of(state: Any) -> dict[str, list[Any]]:
-    return {name: one for name, one in state.items() if type(one) is list} if isinstance(state, dict) else {}
+    return {name: value for name, value in state.items() if type(value) is list} if isinstance(state, dict) else {}

@@ -23,7 +23,16 @@ from holdfast.model import effect, ids
 from holdfast.model.effect import HAPPENED, EffectKind, EffectState
 from holdfast.model.task import TaskStatus
 from holdfast.operations import ledger, lineage
-from holdfast.runs.call_sites import are_two, has_key, is_same_key, key_of, may_be_same_call, named_key, scope
+from holdfast.runs.call_sites import (
+    are_for_other_messages,
+    are_two,
+    has_key,
+    is_same_key,
+    key_of,
+    may_be_same_call,
+    named_key,
+    scope,
+)
 
 if TYPE_CHECKING:
     from holdfast.runs.call_sites import EffectCall
@@ -136,7 +145,7 @@ class EffectIndex:
         with self._lock:
             self._finished.add(path)
             for unclaimed in self._unclaimed.values():
-                for place in [one for one in unclaimed if one.startswith(path)]:
+                for place in [item for item in unclaimed if item.startswith(path)]:
                     del unclaimed[place]
 
     def abandon(self, path: str, entries: Sequence[list[Any]], *, with_threads: bool = False) -> None:
@@ -147,7 +156,7 @@ class EffectIndex:
         """
         records = [JournalRecord(*entry) for entry in entries if entry[0].startswith(path) or entry[1] == EFFECT]
         with self._lock:
-            self._finished |= {one for one in map(_finished_path, records) if one is not None}
+            self._finished |= {item for item in map(_finished_path, records) if item is not None}
             for record in records:
                 is_inside = record.place.startswith(path) or (with_threads and record.place.count("/") == 1)
                 if is_inside and record.kind == EFFECT and record.status == OK:
@@ -262,9 +271,10 @@ async def match_entry(core: RunEngine, call: EffectCall) -> tuple[bytes, LedgerE
     """
     await load_ledger(core)
     found = await _match(core, call, call.tool, call.digest)
-    if found[1] is not None:
+    formers = _former_identities(core, call)
+    if found[1] is not None or not formers:
         return found
-    for tool, digest in _former_identities(core, call):
+    for tool, digest in formers:
         before = await _match(core, call, tool, digest)
         if before[1] is not None:
             call.tool, call.digest = tool, digest
@@ -291,12 +301,12 @@ def _former_identities(core: RunEngine, call: EffectCall) -> list[tuple[str, byt
     It is read once in a run: older versions write no more entries.
     """
     index = core.index
-    found = [(one.tool, one.digest) for one in call.formers]
+    found = [(former.tool, former.digest) for former in call.formers]
     if call.key is not None:
-        for tool in dict.fromkeys((call.name, *(one.tool for one in call.formers))):
+        for tool in dict.fromkeys((call.name, *(former.tool for former in call.formers))):
             found += [(tool, digest) for digest in index.identities_under_key(tool, call.place)]
     own = (call.tool, call.digest)
-    return [one for one in dict.fromkeys(found) if one != own and index.is_in_ledger(*one)]
+    return [item for item in dict.fromkeys(found) if item != own and index.is_in_ledger(*item)]
 
 
 def is_of_another(core: RunEngine, entry: LedgerEntry, call: EffectCall) -> bool:
@@ -329,13 +339,15 @@ async def load_ledger(core: RunEngine) -> None:
     """Read the ledger's entries of the tree, once in a run."""
     if core.index.foreign is not None:
         return
-    of_tree = await ledger.of_tree(core.ctx, core.tree)
+    of_tree = await ledger.load_entries(core.ctx, core.tree)
     with core.lock:
         if core.index.foreign is None:
             known = core.index.on_path - core.index.unclaimed_ids()
-            core.index.foreign = {one.id: one for one in of_tree if one.id not in known}
-            for one in of_tree:
-                core.index.note_entry(one)
+            core.index.foreign = {
+                ledger_entry.id: ledger_entry for ledger_entry in of_tree if ledger_entry.id not in known
+            }
+            for ledger_entry in of_tree:
+                core.index.note_entry(ledger_entry)
 
 
 # -- possible duplicates ----------------------------------------------------------------------------------------------
@@ -384,15 +396,17 @@ async def possible_duplicates(core: RunEngine, call: EffectCall, entry: LedgerEn
         if (found := await ledger.find(core.ctx, id_, core.tree)) is not None:
             core.index.foreign[id_] = found
     duplicates = []
-    for one in list(core.index.foreign.values()):
-        reason = await _reason(core, call, entry, one, unclaimed.get(one.id), is_moved=one.id in moved)
+    for ledger_entry in list(core.index.foreign.values()):
+        reason = await _reason(
+            core, call, entry, ledger_entry, unclaimed.get(ledger_entry.id), is_moved=ledger_entry.id in moved
+        )
         if reason is None:
             continue
-        now = await ledger.find(core.ctx, one.id, core.tree)  # a person may have decided about it since
+        now = await ledger.find(core.ctx, ledger_entry.id, core.tree)  # a person may have decided about it since
         if now is not None and now.state in HAPPENED and not now.acknowledged:
             duplicates.append(PossibleDuplicate(now, reason))
         else:
-            core.index.foreign.pop(one.id, None)
+            core.index.foreign.pop(ledger_entry.id, None)
     return duplicates
 
 
@@ -400,7 +414,7 @@ async def _reason(
     core: RunEngine,
     call: EffectCall,
     own: LedgerEntry | None,
-    one: LedgerEntry,
+    entry: LedgerEntry,
     unclaimed_at: str | None,
     *,
     is_moved: bool,
@@ -409,52 +423,58 @@ async def _reason(
 
     `own` is the call's entry, which says that it was certainly not carried out.
     """
-    if one.kind is not EffectKind.IRREVERSIBLE or one.state not in HAPPENED or one.id in core.index.in_flight:
+    if entry.kind is not EffectKind.IRREVERSIBLE or entry.state not in HAPPENED or entry.id in core.index.in_flight:
         return None
-    if one.tool != call.tool:
-        return Reason.RENAMED if _is_renamed(core, call, one, is_moved=is_moved) else None
-    if one.id in core.index.on_path:
-        if unclaimed_at is not None and _may_be_call(call, one, unclaimed_at, is_in_doubt=False):
+    if entry.tool != call.tool:
+        return Reason.RENAMED if _is_renamed(core, call, entry, is_moved=is_moved) else None
+    if entry.id in core.index.on_path:
+        if unclaimed_at is not None and _may_be_call(call, entry, unclaimed_at, is_in_doubt=False):
             return Reason.NOT_ASKED
         return Reason.RENAMED if is_moved else None
-    if not await is_of_this_line(core, one):
-        return Reason.BRANCH
-    if own is not None and (own.tool, own.identity) == (one.tool, one.identity):
-        return None  # an equal call that was made beside it: each has an entry of its own
-    if one.place is not None and core.index.is_elsewhere(one.place, call.place):
+    if entry.place is not None and are_for_other_messages(entry.place, call.place):
         return None
-    return Reason.IN_DOUBT if _may_be_call(call, one, one.place, is_in_doubt=True) else None
+    if not await is_of_this_line(core, entry):
+        return Reason.BRANCH
+    if own is not None and (own.tool, own.identity) == (entry.tool, entry.identity):
+        return None  # an equal call that was made beside it: each has an entry of its own
+    if entry.place is not None and core.index.is_elsewhere(entry.place, call.place):
+        return None
+    return Reason.IN_DOUBT if _may_be_call(call, entry, entry.place, is_in_doubt=True) else None
 
 
-def _may_be_call(call: EffectCall, one: LedgerEntry, at: str | None, *, is_in_doubt: bool) -> bool:
+def _may_be_call(call: EffectCall, entry: LedgerEntry, at: str | None, *, is_in_doubt: bool) -> bool:
     """Return whether an effect of the same tool, made on this line at that place, could be the call's."""
-    if call.is_declared and one.declared:
+    if call.is_declared and entry.declared:
         return False  # their identities differ, and the program has declared them
-    is_alike = one.loose in call.loose
+    is_alike = entry.loose in call.loose
     if at is None:
         return is_alike
     return may_be_same_call(call.place, at, is_alike=is_alike, for_any_agent=is_in_doubt)
 
 
-def _is_renamed(core: RunEngine, call: EffectCall, one: LedgerEntry, *, is_moved: bool) -> bool:
+def _is_renamed(core: RunEngine, call: EffectCall, entry: LedgerEntry, *, is_moved: bool) -> bool:
     """Return whether the effect may be the call's, under another name.
 
     It calls the same function for the same identity, and this life has not requested it.
     """
-    if one.function is None or one.function != call.function or one.identity not in call.identities:
+    if entry.function is None or entry.function != call.function or entry.identity not in call.identities:
         return False
-    if call.key is not None and core.ctx.codec.decode(one.arguments) != call.arguments:
+    if call.key is not None and core.ctx.codec.decode(entry.arguments) != call.arguments:
         return False  # one function does several things for one order: the key is the same, the arguments are not
-    if one.id in core.index.on_path:
+    if entry.id in core.index.on_path:
         return is_moved
-    at = one.place
+    at = entry.place
     return at is None or not (core.index.is_accounted_for(at) or are_two(at, call.place))
 
 
 def duplicate_error(core: RunEngine, call: EffectCall, duplicates: list[PossibleDuplicate]) -> EffectBlockedError:
     codec = core.ctx.codec
-    equal = [one for one in duplicates if one.entry.identity in call.identities or _has_same_arguments(core, call, one)]
-    alike = [one for one in duplicates if one.entry.loose in call.loose]
+    equal = [
+        duplicate
+        for duplicate in duplicates
+        if duplicate.entry.identity in call.identities or _has_same_arguments(core, call, duplicate)
+    ]
+    alike = [duplicate for duplicate in duplicates if duplicate.entry.loose in call.loose]
     first, reason = (equal or alike or duplicates)[0]
     how = "has other arguments"
     if equal or alike:
@@ -470,12 +490,12 @@ def duplicate_error(core: RunEngine, call: EffectCall, duplicates: list[Possible
         f"effect {call.name!r:.60} is irreversible, and one{name} that {reason} {how}: {ids.to_text(first.id)}. This "
         f"call is a possible duplicate of it, so it is not carried out. Look at both; then `holdfast resolve {short} "
         f"--acknowledge` lets this one go on. {remedy}",
-        tuple(one.entry.effect(codec) for one in duplicates),
+        tuple(duplicate.entry.effect(codec) for duplicate in duplicates),
     )
 
 
-def _has_same_arguments(core: RunEngine, call: EffectCall, one: PossibleDuplicate) -> bool:
+def _has_same_arguments(core: RunEngine, call: EffectCall, duplicate: PossibleDuplicate) -> bool:
     try:
-        return one.entry.arguments == core.ctx.codec.encode(dict(call.arguments), "arguments")
+        return duplicate.entry.arguments == core.ctx.codec.encode(dict(call.arguments), "arguments")
     except UnsupportedValueError:
         return False

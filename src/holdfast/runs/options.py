@@ -8,6 +8,7 @@ from holdfast.errors import UsageError
 from holdfast.format.state import run_journal
 from holdfast.model.approval import DEFAULT_SECONDS, Policy
 from holdfast.model.framework import Framework
+from holdfast.model.run_policy import Autosave
 from holdfast.operations import validate
 from holdfast.runs import engine
 
@@ -38,7 +39,7 @@ def options(
         context=context,
         app_version=validate.optional_name("app_version", app_version),
         state_version=validate.state_version(state_version),
-        autosave=engine.autosave(autosave),
+        autosave=_autosave(autosave),
         on_save_error=validate.one_of("on_save_error", on_save_error, ("raise", "warn")),
         policy=_policy(policy),
         approval_wait=None if approval_wait is None else validate.seconds("approval_wait", approval_wait, least=0),
@@ -56,3 +57,16 @@ def _policy(given: Any) -> Policy | None:
             f"policy is {given!r:.60}: it must be an object with `gate(call)` and `approvers`, such as StakesPolicy()"
         )
     return cast("Policy | None", given)
+
+
+def _autosave(given: Any) -> Autosave:
+    """Return a policy, given as one, a number of steps, "step" for each of them, or None for never."""
+    if isinstance(given, Autosave):
+        return given
+    if given is None:
+        return Autosave(steps=None)
+    if given == "step":
+        return Autosave()
+    if isinstance(given, int) and not isinstance(given, bool):
+        return Autosave(steps=given)
+    raise UsageError(f"autosave is {given!r:.60}: it must be 'step', a number of steps, an Autosave, or None")

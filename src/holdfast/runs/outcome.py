@@ -52,32 +52,34 @@ def _as_plain_data(result: Any) -> Iterator[Any]:
     for mode in ("python", "json"):
         plain = result
         with contextlib.suppress(Exception):  # a serializer of the model's own failed, or it holds itself
-            plain = _plain(result, mode)
+            plain = _simplify_value(result, mode)
         if plain is not result:
             yield plain
 
 
-def _plain(value: Any, mode: str) -> Any:
+def _simplify_value(value: Any, mode: str) -> Any:
     if hasattr(type(value), "__pydantic_core_schema__") and callable(getattr(value, "model_dump", None)):
         return value.model_dump(mode=mode)
     kind = type(value)
     if kind is dict:
-        parts = {key: _plain(one, mode) for key, one in value.items()}
-        return value if all(parts[key] is one for key, one in value.items()) else parts
+        parts = {key: _simplify_value(item, mode) for key, item in value.items()}
+        return value if all(parts[key] is item for key, item in value.items()) else parts
     if kind in (list, tuple):
-        plain = [_plain(one, mode) for one in value]
-        return value if all(one is was for one, was in zip(plain, value, strict=True)) else kind(plain)
+        plain = [_simplify_value(item, mode) for item in value]
+        return value if all(item is was for item, was in zip(plain, value, strict=True)) else kind(plain)
     return value
 
 
 def encode_error(codec: Codec, error: BaseException) -> bytes:
     """Encode an exception: class, message, arguments, attributes, and the base classes."""
-    kind, message = error_name(error), str(error)
-    bases = [_class_name(one) for one in type(error).__mro__[1:] if issubclass(one, Exception)]
-    attributes = {name: one for name, one in vars(error).items() if name != "__notes__"}
+    kind, message = error_name(error), message_of(error)
+    bases = [_class_name(class_) for class_ in type(error).__mro__[1:] if issubclass(class_, Exception)]
+    attributes = {name: value for name, value in vars(error).items() if name != "__notes__"}
+    message = codec.redact_text(message, "exception")
     for args, kept in ((list(error.args), attributes), (list(error.args), None), (None, attributes), (None, None)):
         try:
-            return codec.encode([kind, message, args, kept, bases], "exception")
+            parts = [codec.redact(part, "exception") for part in (args, kept)]
+            return codec.internal.encode([kind, message, *parts, bases], "exception")
         except UnsupportedValueError:
             continue
     raise AssertionError("texts can always be kept")
@@ -94,7 +96,7 @@ def decode_error(codec: Codec, payload: bytes, place: str, raises: Sequence[type
     if known is None:
         # A class that is gone, or not imported yet: the caller still handles what it was a subclass
         # of.
-        known = next((one for one in raises if _class_name(one) in bases), None)
+        known = next((class_ for class_ in raises if _class_name(class_) in bases), None)
     if known is None or (args is None and known not in raises and not _is_subclass(known, raises)):
         return StepFailedError(f"{place} failed before the run was resumed: {kind}: {message}", kind)
     return _make_error(known, (message,) if args is None else tuple(args), attributes)
@@ -103,15 +105,15 @@ def decode_error(codec: Codec, payload: bytes, place: str, raises: Sequence[type
 def _find_class(kind: str, raises: Sequence[type[Exception]]) -> type[Exception] | None:
     waiting = list(raises)
     while waiting:
-        one = waiting.pop()
-        if _class_name(one) == kind:
-            return one
-        waiting += one.__subclasses__()
+        class_ = waiting.pop()
+        if _class_name(class_) == kind:
+            return class_
+        waiting += class_.__subclasses__()
     return _OWN.get(kind)
 
 
 def _is_subclass(kind: type[Exception], of: Sequence[type[Exception]]) -> bool:
-    return any(issubclass(kind, one) for one in of)
+    return any(issubclass(kind, class_) for class_ in of)
 
 
 def _make_error(kind: type[Exception], args: tuple[Any, ...], attributes: dict[str, Any] | None) -> Exception:
@@ -131,19 +133,27 @@ def error_name(error: BaseException) -> str:
     return _class_name(type(error))
 
 
+def message_of(error: BaseException) -> str:
+    """Return the message of an exception, whose class may be unable to make one."""
+    try:
+        return str(error)
+    except Exception as raised:
+        return f"its message can't be shown: {type(raised).__name__} was raised"
+
+
 def error_chain(error: BaseException | None) -> Iterator[BaseException]:
     """Yield the error, its causes and contexts, and the members of groups."""
     waiting: list[Any] = [error]
     seen: set[int] = set()
     while waiting:
-        one = waiting.pop()
-        if one is None or id(one) in seen:
+        group = waiting.pop()
+        if group is None or id(group) in seen:
             continue
-        seen.add(id(one))
-        yield one
-        waiting += [one.__cause__, one.__context__]
-        if isinstance(one, BaseExceptionGroup):
-            waiting += one.exceptions
+        seen.add(id(group))
+        yield group
+        waiting += [group.__cause__, group.__context__]
+        if isinstance(group, BaseExceptionGroup):
+            waiting += group.exceptions
 
 
 def _class_name(kind: type[BaseException]) -> str:

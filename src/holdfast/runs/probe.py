@@ -33,8 +33,8 @@ def refuse_annotation(what: str, probe: Callable[..., Any]) -> None:
     An answer that the annotation leaves open is checked when the probe is called.
     """
     members = _members(_return_annotation(probe))
-    if members and all(_says_nothing(one) for one in members):
-        returned = " | ".join("None" if one is type(None) else one.__qualname__ for one in members)
+    if members and all(_says_nothing(member) for member in members):
+        returned = " | ".join("None" if member is type(None) else member.__qualname__ for member in members)
         raise UsageError(f"{what}: its probe is annotated to return {returned}. {RULE}")
 
 
@@ -52,7 +52,7 @@ def _return_annotation(probe: Callable[..., Any]) -> Any:
 def _members(annotation: Any) -> list[Any]:
     origin = typing.get_origin(annotation)
     if origin in (typing.Union, types.UnionType):
-        return [member for one in typing.get_args(annotation) for member in _members(one)]
+        return [member for arg in typing.get_args(annotation) for member in _members(arg)]
     if origin is typing.Annotated:
         return _members(typing.get_args(annotation)[0])
     if origin in (Awaitable, Coroutine):
@@ -64,4 +64,4 @@ def _says_nothing(annotation: Any) -> bool:
     """Return whether the annotation is a class without answers among its instances."""
     if annotation is Any or not isinstance(annotation, type):
         return False
-    return not any(issubclass(one, annotation) or issubclass(annotation, one) for one in (Done, NotDone))
+    return not any(issubclass(item, annotation) or issubclass(annotation, item) for item in (Done, NotDone))

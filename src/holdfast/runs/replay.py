@@ -12,7 +12,7 @@ import contextvars
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from holdfast.codec.codec import Codec
 from holdfast.errors import HoldfastError, LeaseLostError, NotRecordedError, StoreError, UsageError
@@ -30,13 +30,14 @@ from holdfast.model.diff import Edit
 from holdfast.model.effect import OnRepeat
 from holdfast.model.lease import DEFAULT_SECONDS
 from holdfast.model.replay import ReplayedStep
-from holdfast.runs import api
+from holdfast.runs import api, current
 from holdfast.runs import step as stepping
 from holdfast.runs.call_sites import CallSites, EffectCall, is_same_keyed_effect
 from holdfast.runs.engine import RunEngine, RunOptions
 from holdfast.runs.ledger_match import EffectIndex
-from holdfast.runs.step import StepCall
+from holdfast.runs.step import StepCall, ValueCall
 
+AnyCall: TypeAlias = StepCall | EffectCall | ValueCall
 _current_place: contextvars.ContextVar[str | None] = contextvars.ContextVar("holdfast_replay", default=None)
 
 
@@ -68,7 +69,7 @@ class Replay:
     has_parted: bool = False
     steps: dict[str, _Step] = field(default_factory=dict)
 
-    def is_served(self, codec: Codec, call: StepCall | EffectCall, was: JournalRecord | None) -> bool:
+    def is_served(self, codec: Codec, call: AnyCall, was: JournalRecord | None) -> bool:
         """Return whether the recorded result is served. Raise if there is none and the mode calls nothing."""
         mode = self.choices.get(call.name, self.mode)
         is_there = was is not None and was.status in (OK, FAILED)
@@ -84,7 +85,7 @@ class Replay:
         return mode == "recorded"
 
 
-def _has_same_inputs(codec: Codec, call: StepCall | EffectCall, was: JournalRecord) -> bool:
+def _has_same_inputs(codec: Codec, call: AnyCall, was: JournalRecord) -> bool:
     """Return whether a call has the recorded inputs; without a record of them it does not.
 
     An effect always does: its place has its identity in it.
@@ -92,17 +93,20 @@ def _has_same_inputs(codec: Codec, call: StepCall | EffectCall, was: JournalReco
     if isinstance(call, EffectCall):
         return True
     now = stepping.inputs(codec, call)
-    return bool(now) and now == [bytes(one) for one in was.about]
+    return bool(now) and now == [bytes(item) for item in was.about]
 
 
 class ReplayCore(RunEngine):
     """A run that is given what an earlier one recorded."""
 
     replay: Replay
+    consumes = False
+    is_from_start = False
 
     async def open(self) -> None:
         await super().open()
-        if self.replay.from_start:
+        self.is_from_start = self.replay.from_start
+        if self.is_from_start:
             self.journal = RunJournal(version=self.journal.version)
             self.sites, self.index = CallSites(), EffectIndex()
             self.task_lists = {}
@@ -116,9 +120,35 @@ class ReplayCore(RunEngine):
 
         self.call = call
 
-    def find_record(self, call: StepCall | EffectCall) -> JournalRecord | None:
+    def _find_value(self, call: ValueCall) -> JournalRecord | None:
+        """Return the record of a step whose value the caller makes otherwise."""
         replay = self.replay
-        own, was = super().find_record(call), self._recorded(call)
+        own, was = super().find_record(call), self._get_recorded(call)
+        is_live = replay.choices.get(call.name) == "live"
+        if call.is_optional:
+            if own is not None or was is None or is_live or replay.mode == "live" or replay.has_parted:
+                return own
+            self.record(was)
+            return was
+        step = replay.steps[call.place] = _Step(call.name, STEP, was)
+        if own is not None and not is_live:
+            step.record = own
+            return own
+        if not self._is_served(call, was, step):
+            step.was_called = True
+            return None
+        assert was is not None
+        self.record(was)
+        return was
+
+    def find_record(self, call: AnyCall) -> JournalRecord | None:
+        if isinstance(call, ValueCall):
+            return self._find_value(call)
+        if isinstance(call, StepCall) and hasattr(call.fn, stepping.KNOWN_VALUE):
+            _current_place.set(None)
+            return super().find_record(call)
+        replay = self.replay
+        own, was = super().find_record(call), self._get_recorded(call)
         kind = EFFECT if isinstance(call, EffectCall) else STEP
         step = replay.steps[call.place] = _Step(call.name, kind, was)
         _current_place.set(call.place)
@@ -127,23 +157,25 @@ class ReplayCore(RunEngine):
             return own
         if isinstance(call, EffectCall) and call.on_repeat is None:
             call.on_repeat = replay.on_repeat
-        try:
-            is_served = replay.is_served(self.ctx.codec, call, was)
-        except NotRecordedError:
-            step.note = "nothing was recorded"
-            raise
-        if not is_served:
+        if not self._is_served(call, was, step):
             return None
         assert was is not None
         self.record(was)  # part of this line of execution from now on
         return was
 
-    def _recorded(self, call: StepCall | EffectCall) -> JournalRecord | None:
+    def _is_served(self, call: AnyCall, was: JournalRecord | None, step: _Step) -> bool:
+        try:
+            return self.replay.is_served(self.ctx.codec, call, was)
+        except NotRecordedError:
+            step.note = "nothing was recorded"
+            raise
+
+    def _get_recorded(self, call: AnyCall) -> JournalRecord | None:
         """Return the original's record of the call, perhaps under the place of an earlier version."""
         original = self.replay.original
-        if isinstance(call, StepCall) or call.place in original:
+        if not isinstance(call, EffectCall) or call.place in original:
             return original.get(call.place)
-        former = next((one.place for one in call.formers if one.place in original), None)
+        former = next((item.place for item in call.formers if item.place in original), None)
         if former is None and call.key is not None:
             former = next((at for at in original if is_same_keyed_effect(at, call.place)), None)
         return None if former is None else original[former]._replace(place=call.place)
@@ -154,7 +186,7 @@ class ReplayCore(RunEngine):
         return super().record(record, raised)
 
 
-async def replayed(
+async def replay_program(
     core_services: Any, options: RunOptions, replay: Replay, program: Callable[[Any], Any], *, plainly: bool
 ) -> tuple[str | None, Any, Exception | None]:
     """Run the program; return its last checkpoint, what it returned, and what it raised."""
@@ -168,17 +200,18 @@ async def replayed(
     terms = (core_services, options, DEFAULT_SECONDS, DEFAULT_SECONDS, None, make)
     try:
         if plainly:
-            sync_run = await api.sync_opened(*terms)
+            sync_run = await api.open_sync_run(*terms)
             core = sync_run._core
-            with sync_run:
+            with sync_run, current.enter_run(sync_run):
                 result = program(sync_run)
         else:
-            run = await api.opened(*terms)
+            run = await api.open_run(*terms)
             core = run._core
             async with run:
-                result = program(run)
-                if inspect.isawaitable(result):
-                    result = await result
+                with current.enter_run(run):
+                    result = program(run)
+                    if inspect.isawaitable(result):
+                        result = await result
     except (StoreError, LeaseLostError):
         raise
     except Exception as raised:
@@ -186,7 +219,7 @@ async def replayed(
     return core.checkpoint_id, result, error
 
 
-def told(codec: Codec, replay: Replay, error: Exception | None) -> tuple[ReplayedStep, ...]:
+def describe_steps(codec: Codec, replay: Replay, error: Exception | None) -> tuple[ReplayedStep, ...]:
     """Return the steps, in the order in which they were called first."""
     return tuple(_describe_step(codec, place, step, error) for place, step in replay.steps.items())
 
@@ -230,7 +263,7 @@ def recorded_of(context: Any, what: str) -> Mapping[str, JournalRecord]:
     """Return the records of a run, by their places."""
     if not isinstance(context, dict) or run_journal.KEY not in context:
         raise UsageError(
-            f"{what} was saved by no run: only what `client.run` has recorded, or a LangGraph graph, can be replayed. "
-            "`fork` goes on from any checkpoint"
+            f"{what} was saved by no run: only what `client.run` or a `resumable` agent has recorded, or a LangGraph "
+            "graph, can be replayed. `fork` continues from any checkpoint"
         )
     return {record.place: record for record in run_journal.from_context(context, what)[1]}

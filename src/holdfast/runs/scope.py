@@ -6,20 +6,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.errors import UsageError
-from holdfast.format.state.run_journal import OK
+from holdfast.format.state.run_journal import OK, JournalRecord
 from holdfast.model.effect import Done, EffectKind
 from holdfast.model.run_policy import SubagentTrace
 from holdfast.operations import validate
 from holdfast.runs import call_binding, call_sites, effect, effect_options, step, subagent
 from holdfast.runs.call_sites import EffectCall
 from holdfast.runs.engine import RunEngine
-from holdfast.runs.step import StepCall
+from holdfast.runs.step import StepCall, ValueCall
 
 _EFFECT_OPTIONS: dict[str, Any] = {
     "kind": "irreversible", "identity": None, "volatile": (), "approve": None, "probe": None, "undo": None,
     "on_repeat": None, "not_done": (), "raises": (), "was": None,
 }  # fmt: skip
-"""What `effect` takes beside the function and its arguments, and what it is if nothing is said."""
+"""The options of `effect`, with their defaults."""
 
 
 class RunScope:
@@ -50,7 +50,7 @@ class RunScope:
             )
         key = None if key is None else str(key)
         path = self._core.path(self._path)
-        places = [self._core.sites.place(path, one, key) for one in (name, *former_names(was))]
+        places = [self._core.sites.place(path, former_name, key) for former_name in (name, *former_names(was))]
         place = self._core.choose_place(places)
         if retry is not None:
             retry = step.check_retry(retry)
@@ -93,9 +93,9 @@ class RunScope:
             raise UsageError(
                 f"effect {name!r:.60}: {fn!r:.60} can't be called. Give the function, and its arguments after it"
             )
-        for one in (fn, options.get("probe"), options.get("undo")):  # before it is written down as started
-            if not self._awaits and one is not None and call_binding.is_coroutine(one):
-                raise call_binding.is_async(one)
+        for item in (fn, options.get("probe"), options.get("undo")):  # before it is written down as started
+            if not self._awaits and item is not None and call_binding.is_coroutine(item):
+                raise call_binding.is_async(item)
         key = None if key is None else str(key)
         if kind == EffectKind.READ:
             return self._step_call(name, fn, args, kwargs, key, None, raises, was)
@@ -116,7 +116,7 @@ class RunScope:
         if not callable(fn):
             raise UsageError(f"{fn!r:.60} is no tool: it can't be called. Give a function")
         validate.one_of("kind", options["kind"], tuple(EffectKind))
-        unknown = next((one for one in options if one not in _EFFECT_OPTIONS and one != "key"), None)
+        unknown = next((option for option in options if option not in _EFFECT_OPTIONS and option != "key"), None)
         if unknown is not None:
             raise UsageError(f"a tool has no option {unknown!r:.60}: it may have {', '.join(_EFFECT_OPTIONS)}")
         if "key" in options:
@@ -128,7 +128,7 @@ class RunScope:
         what = f"effect {name!r:.60}"
         effect_options.refuse_wrong_values(what, options)
         effect_options.refuse_contradictions(what, options["kind"], None, options)
-        facts = {one: options[one] for one in ("kind", "identity", "volatile")}
+        facts = {item: options[item] for item in ("kind", "identity", "volatile")}
         self._core.tools[name] = call_binding.schema_hash(fn, **facts)
         return name
 
@@ -158,8 +158,21 @@ class RunScope:
 
     def find_result(self, name: str, *, key: Any) -> Done | None:
         """Return the recorded result of the step with this name and key; None if it has none."""
-        path = self._core.path(self._path)
-        found = self._core.journal.get(self._core.sites.place(path, validate.name("name", name), str(key)))
+        return self._decode_done(self._core.journal.get(self._place_of(name, key)))
+
+    def find_call(self, name: str, *, key: Any, is_optional: bool = False) -> Done | None:
+        """Return the recorded result of a call that is made now if there is none.
+
+        In a replay it may be that of the original. Without `is_optional`, a replay that calls nothing
+        raises `NotRecordedError` if there is none.
+        """
+        call = ValueCall(self._place_of(name, key), name, is_optional)
+        return self._decode_done(self._core.find_record(call))
+
+    def _place_of(self, name: str, key: Any) -> str:
+        return self._core.sites.place(self._core.path(self._path), validate.name("name", name), str(key))
+
+    def _decode_done(self, found: JournalRecord | None) -> Done | None:
         return Done(self._core.ctx.codec.decode(found.payload)) if found is not None and found.status == OK else None
 
     @property
@@ -191,4 +204,4 @@ class RunScope:
 def former_names(was: Sequence[str] | str | None) -> tuple[str, ...]:
     """Return the names that something had in earlier versions of the program."""
     names = (was,) if isinstance(was, str) else tuple(was or ())
-    return tuple(validate.name("was", one) for one in names)
+    return tuple(validate.name("was", name) for name in names)

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast import telemetry
 from holdfast.codec.codec import Codec
 from holdfast.errors import ResultNotKeptError, UnsupportedValueError, UsageError
 from holdfast.format.state.run_journal import FAILED, OK, STEP, JournalRecord
 from holdfast.model.run_policy import Retry
-from holdfast.runs import call_sites, outcome
+from holdfast.runs import call_sites, outcome, suspend
 from holdfast.runs.engine import RunEngine
 
 
@@ -28,9 +29,27 @@ class StepCall:
     raises: tuple[type[Exception], ...] = ()
 
 
+@dataclass(slots=True)
+class ValueCall:
+    """A step whose value its caller makes, and records afterwards.
+
+    One that `is_optional` is not made: it tells what became of other calls.
+    """
+
+    place: str
+    name: str
+    is_optional: bool
+    args: Sequence[Any] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+
+KNOWN_VALUE = "holdfast_known_value"
+"""The attribute of functions that return a value which is known before: their steps call nothing."""
+
+
 async def step(core: RunEngine, call: StepCall) -> Any:
     """Return or raise the recorded outcome; or call the step, record the outcome, and save by the policy."""
-    codec, now_us = core.ctx.codec, core.ctx.now_us
+    codec = core.ctx.codec
     known = core.find_record(call)
     if known is not None and known.status == OK:
         core.index.note_path(f"{call.place}/")
@@ -41,6 +60,15 @@ async def step(core: RunEngine, call: StepCall) -> Any:
         raised = outcome.decode_error(codec, known.payload, call.place, call.raises)
         core.note_raised_again(raised, known)
         raise raised
+    backend = core.ctx.backend.capabilities.name
+    with suspend.call(core), telemetry.record(telemetry.STEP, backend, **core.attributes()) as span:
+        span.set(telemetry.STEP_NAME, call.name)
+        return await _call(core, call, attempts)
+
+
+async def _call(core: RunEngine, call: StepCall, attempts: int) -> Any:
+    """Call the step until it succeeds or its attempts are used up; record and save each outcome."""
+    codec, now_us = core.ctx.codec, core.ctx.now_us
     about = inputs(codec, call)
     path = f"{call.place}/"
     while True:
@@ -75,6 +103,7 @@ async def step(core: RunEngine, call: StepCall) -> Any:
                 core.sites.give_back(call.place)
                 raise
             return result
+        suspend.refuse_if_stopping(core)
         await core.ctx.backend.sleep(call.retry.wait(attempts))
 
 
@@ -102,7 +131,7 @@ async def _encode_or_fail(
 _NO_INPUTS = hashlib.sha256(b"\x92\x90\x80").digest()[:16]  # of [[], {}], encoded
 
 
-def inputs(codec: Codec, call: StepCall) -> list[bytes]:
+def inputs(codec: Codec, call: StepCall | ValueCall) -> list[bytes]:
     """Return a digest of a step's arguments, for replays to compare; nothing if they can't be encoded."""
     if not call.args and not call.kwargs:
         return [_NO_INPUTS]

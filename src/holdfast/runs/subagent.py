@@ -102,7 +102,9 @@ class Subagent:
             core.index.abandon(self._path, core.journal.entries)
         if self._is_recorded():
             return
-        message = None if error is None else f"{outcome.error_name(error)}: {error}"
+        message = None
+        if error is not None:
+            message = core.ctx.codec.redact_text(f"{outcome.error_name(error)}: {error}", "exception")
         payload = core.ctx.codec.encode(
             {
                 "id": self.subagent_id,
@@ -139,8 +141,8 @@ def traces(codec: Codec, kept: RunJournal) -> tuple[SubagentTrace, ...]:
 def _trace(codec: Codec, recorded: RunJournal, record: JournalRecord) -> SubagentTrace:
     kept = codec.decode(record.payload)
     path = record.place.removesuffix("trace")
-    paths = (one.place.removesuffix("trace") for one in recorded if one.kind == TRACE)
-    others = tuple(one for one in paths if one.startswith(path) and one != path)  # of its own sub-agents
+    paths = (item.place.removesuffix("trace") for item in recorded if item.kind == TRACE)
+    others = tuple(item for item in paths if item.startswith(path) and item != path)  # of its own sub-agents
 
     inside_of_others = f"/{call_sites.nested_path(path)}"
 
@@ -159,7 +161,7 @@ def _trace(codec: Codec, recorded: RunJournal, record: JournalRecord) -> Subagen
         error=kept["error"],
         usage=kept["usage"],
         tool_calls=tuple(
-            _tool_call(codec, one) for one in recorded if one.kind in (STEP, EFFECT) and is_own(one.place)
+            _tool_call(codec, item) for item in recorded if item.kind in (STEP, EFFECT) and is_own(item.place)
         ),
     )
 

@@ -62,7 +62,7 @@ class TaskList:
         fork_safety.begin_again_in_child(self, _begin_again)
         self.name = validate.name("name", name)
         path = core.path(path)
-        self._place = core.choose_place([f"{path}{run_journal.part(one)}" for one in (self.name, *was)])
+        self._place = core.choose_place([f"{path}{run_journal.part(known_name)}" for known_name in (self.name, *was)])
         core.index.note_path(f"{self._place}//")
         self._items = list(items)
         self._ids = [pure.id_of(item) if key is None else str(key(item)) for item in self._items]
@@ -142,7 +142,7 @@ class TaskList:
 
     def _skip_unreachable(self) -> int:
         number = 0
-        for id_, why in self._agenda.hopeless().items():
+        for id_, why in self._agenda.find_hopeless().items():
             number = self._mark(id_, TaskStatus.SKIPPED, why, self._attempts.get(id_, 0))
         return number
 
@@ -161,8 +161,10 @@ class TaskList:
         Of lists within tasks it has those that are under way: there may be as many as tasks.
         """
         summary = self._agenda.summary()
-        is_over = "//" in self._label and not summary.keys() & {TaskStatus.PENDING, TaskStatus.IN_PROGRESS}
-        others = {name: one for name, one in self._core.task_lists.items() if name != self._label} if is_over else None
+        is_done = "//" in self._label and not summary.keys() & {TaskStatus.PENDING, TaskStatus.IN_PROGRESS}
+        others = (
+            {name: value for name, value in self._core.task_lists.items() if name != self._label} if is_done else None
+        )
         self._core.task_lists = others if others is not None else self._core.task_lists | {self._label: summary}
 
     def _place_of(self, id_: str) -> str:
@@ -177,7 +179,7 @@ class TaskLoop:
         self._task: Task | None = None
         self._turn: LoopFrame | None = None
 
-    async def _next(self) -> Task | None:
+    async def _get_next(self) -> Task | None:
         """End the task of the turn that is over, and begin the next."""
         task = self._leave()
         if task is not None:
@@ -205,7 +207,7 @@ class AsyncLoop(TaskLoop):
         return self
 
     async def __anext__(self) -> Task:
-        task = await self._next()
+        task = await self._get_next()
         if task is None:
             raise StopAsyncIteration
         return task
@@ -216,7 +218,7 @@ class SyncLoop(TaskLoop):
         return self
 
     def __next__(self) -> Task:
-        task = run_inline(self._next())
+        task = run_inline(self._get_next())
         if task is None:
             raise StopIteration
         return task
