@@ -62,6 +62,14 @@ _ids = IdSource()
 _tickets = itertools.count(1)
 
 
+def _refuse_keys(keys: object) -> None:
+    if keys is not None:
+        raise UsageError(
+            "FileCheckpoints writes JSON that anybody can read, and encrypts nothing: "
+            "Client.files(directory, keys=...).as_store() has the same methods over a sealed store"
+        )
+
+
 class FileCheckpoints:
     """The latest state of each session, as plain JSON in a directory.
 
@@ -71,27 +79,33 @@ class FileCheckpoints:
     methods.
     """
 
-    def __init__(self, dir: str | os.PathLike[str] = DIRECTORY) -> None:  # noqa: A002 - the name users know
+    def __init__(
+        self,
+        dir: str | os.PathLike[str] = DIRECTORY,  # noqa: A002 - the name users know
+        *,
+        keys: None = None,
+    ) -> None:
+        _refuse_keys(keys)
         self._files = _Files(dir)
 
     async def save(self, session_id: str, state: Any) -> None:
         """Durable when it returns. The state may be changed as soon as the call has begun."""
-        await _in_thread(self._files.begin_save(session_id, state))
+        await _run_in_thread(self._files.begin_save(session_id, state))
 
     async def load(self, session_id: str) -> Any | None:
         """Return the last saved state, None if there is none."""
-        return await _in_thread(lambda: self._files.load(session_id))
+        return await _run_in_thread(lambda: self._files.load(session_id))
 
     async def load_metadata(self, session_id: str) -> CheckpointMetadata | None:
-        return await _in_thread(lambda: self._files.load_metadata(session_id))
+        return await _run_in_thread(lambda: self._files.load_metadata(session_id))
 
     async def delete(self, session_id: str) -> None:
         """Remove the session, if it exists."""
-        await _in_thread(self._files.begin_delete(session_id))
+        await _run_in_thread(self._files.begin_delete(session_id))
 
     async def list(self) -> list[str]:
         """Return the ids of the sessions that have a checkpoint, sorted."""
-        return await _in_thread(self._files.list)
+        return await _run_in_thread(self._files.list)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._files.root}>"
@@ -100,7 +114,13 @@ class FileCheckpoints:
 class SyncFileCheckpoints:
     """`FileCheckpoints` without `await`."""
 
-    def __init__(self, dir: str | os.PathLike[str] = DIRECTORY) -> None:  # noqa: A002 - the name users know
+    def __init__(
+        self,
+        dir: str | os.PathLike[str] = DIRECTORY,  # noqa: A002 - the name users know
+        *,
+        keys: None = None,
+    ) -> None:
+        _refuse_keys(keys)
         self._files = _Files(dir)
 
     def save(self, session_id: str, state: Any) -> None:
@@ -122,7 +142,7 @@ class SyncFileCheckpoints:
         return f"<{type(self).__name__} {self._files.root}>"
 
 
-async def _in_thread(work: Callable[[], T]) -> T:
+async def _run_in_thread(work: Callable[[], T]) -> T:
     import asyncio
 
     return await asyncio.to_thread(work)
@@ -149,7 +169,7 @@ def _begin_again(_: object) -> None:
 fork_safety.begin_again_in_child(_Session, _begin_again)
 
 
-class _Found(NamedTuple):
+class _StoredState(NamedTuple):
     """The content of a `checkpoint.json`; another program's has no metadata."""
 
     metadata: CheckpointMetadata | None
@@ -183,13 +203,13 @@ class _Files:
             step=step_of(state) or 0,
             agent_id=agent_of(state, "unknown"),
         )
-        return self._in_order(folder, lambda: self._write(folder, session_id, metadata, encoded))
+        return self._skip_if_late(folder, lambda: self._write(folder, session_id, metadata, encoded))
 
     def begin_delete(self, session_id: str) -> Callable[[], None]:
         folder = self._folder(session_id)
-        return self._in_order(folder, lambda: self._delete(folder, session_id))
+        return self._skip_if_late(folder, lambda: self._delete(folder, session_id))
 
-    def _in_order(self, folder: str, change: Callable[[], None]) -> Callable[[], None]:
+    def _skip_if_late(self, folder: str, change: Callable[[], None]) -> Callable[[], None]:
         """Return the change, which does nothing if a later one to the same session came before it."""
         key = f"{self.root}/{folder}"
         with _sessions_lock:
@@ -197,8 +217,8 @@ class _Files:
         ticket = next(_tickets)
 
         def carry_out() -> None:
-            with self._translated("written"):
-                self._alone(change_unless_late)
+            with self._translate_errors("written"):
+                self._run_alone(change_unless_late)
 
         def change_unless_late() -> None:
             if session.done < ticket:
@@ -208,7 +228,7 @@ class _Files:
         return carry_out
 
     def _write(self, folder: str, session_id: str, metadata: CheckpointMetadata, encoded: str) -> None:
-        about = _about(metadata)
+        about = _order_metadata(metadata)
         data = {"holdfast": FORMAT, "metadata": about, "sha256": _digest(about, encoded), "state": json.loads(encoded)}
         self._disk.make_folder(folder)
         self._put(folder, DATA, data)
@@ -243,7 +263,7 @@ class _Files:
             self._disk.remove_folder(folder)
         self._disk.sync_folder("")
 
-    def _alone(self, change: Callable[[], None]) -> None:
+    def _run_alone(self, change: Callable[[], None]) -> None:
         root = Path(self.root)
         if not root.is_dir():
             root.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
@@ -257,22 +277,22 @@ class _Files:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def load(self, session_id: str) -> Any | None:
-        with self._translated("read"):
-            found = self._found(session_id)
+        with self._translate_errors("read"):
+            found = self._find_stored(session_id)
         return found.state if found else None
 
     def load_metadata(self, session_id: str) -> CheckpointMetadata | None:
-        with self._translated("read"):
+        with self._translate_errors("read"):
             folder = self._folder(session_id)
-            beside = self._metadata_beside(folder, session_id)
+            stored = self._metadata_beside(folder, session_id)
             head = self._head(folder)
-            if beside is not None and head is not None and f'"checkpoint_id": "{beside.checkpoint_id}"' in head:
-                return beside
-            found = self._found(session_id)  # a save is between its two files, or was when it crashed
+            if stored is not None and head is not None and f'"checkpoint_id": "{stored.checkpoint_id}"' in head:
+                return stored
+            found = self._find_stored(session_id)  # a save is between its two files, or was when it crashed
             return found.metadata if found else None
 
     def list(self) -> list[str]:
-        with self._translated("read"):
+        with self._translate_errors("read"):
             return sorted({found for name in self._disk.names("") if (found := self._session_in(name)) is not None})
 
     def _session_in(self, name: str) -> str | None:
@@ -289,7 +309,7 @@ class _Files:
             return found.metadata.session_id if found and found.metadata else None
         return session_name(key)
 
-    def _found(self, session_id: str) -> _Found | None:
+    def _find_stored(self, session_id: str) -> _StoredState | None:
         """Return the session's checkpoint, as we keep it or as another program left it."""
         folder = self._folder(session_id)
         if not self._is_of(folder, session_id):
@@ -303,12 +323,12 @@ class _Files:
             return None
         if found.metadata is not None:
             if found.metadata.session_id != session_id:
-                raise _damaged(self._disk.at(f"{folder}/{DATA}"), "it belongs to another session")
+                raise _make_damage_error(self._disk.resolve(f"{folder}/{DATA}"), "it belongs to another session")
             return found
         if beside_is_ours:
-            raise _damaged(self._disk.at(f"{folder}/{DATA}"), "it does not begin as one")
+            raise _make_damage_error(self._disk.resolve(f"{folder}/{DATA}"), "it does not begin as one")
         said = self._foreign_said(folder)
-        return _Found(self._foreign_metadata(folder, session_id, found.state, said), found.state)
+        return _StoredState(self._foreign_metadata(folder, session_id, found.state, said), found.state)
 
     def _is_of(self, folder: str, session_id: str) -> bool:
         """Return whether the folder holds this session: another program's folder may have the same name."""
@@ -347,23 +367,23 @@ class _Files:
             agent_id=str(said.get("agentId", agent_of(state, "unknown"))),
         )
 
-    def _read_data(self, folder: str) -> _Found | None:
+    def _read_data(self, folder: str) -> _StoredState | None:
         path = f"{folder}/{DATA}"
         content = self._read_json(path)
         if content is _ABSENT:
             return None
         if not isinstance(content, dict) or "holdfast" not in content:
-            return _Found(None, content)
+            return _StoredState(None, content)
         if isinstance(content["holdfast"], int) and content["holdfast"] > FORMAT:
-            raise NewerVersionError(f"{self._disk.at(path)} was written by a newer holdfast. Upgrade to read it")
+            raise NewerVersionError(f"{self._disk.resolve(path)} was written by a newer holdfast. Upgrade to read it")
         try:
             metadata = CheckpointMetadata(**content["metadata"])
             whole = content["sha256"] == _digest(content["metadata"], _compact(content["state"]))
         except (KeyError, TypeError) as error:
-            raise _damaged(self._disk.at(path), "a part of it is missing") from error
+            raise _make_damage_error(self._disk.resolve(path), "a part of it is missing") from error
         if not whole or len(content) != 4:
-            raise _damaged(self._disk.at(path), "its sha256 is another")
-        return _Found(metadata, content["state"])
+            raise _make_damage_error(self._disk.resolve(path), "its sha256 is another")
+        return _StoredState(metadata, content["state"])
 
     def _metadata_beside(self, folder: str, session_id: str) -> CheckpointMetadata | None:
         """Return our own `metadata.json`; None if there is none or it is another program's."""
@@ -375,9 +395,9 @@ class _Files:
         try:
             metadata = CheckpointMetadata(**said)
         except TypeError as error:
-            raise _damaged(self._disk.at(path), "a part of it is missing") from error
+            raise _make_damage_error(self._disk.resolve(path), "a part of it is missing") from error
         if digest != _digest(said):
-            raise _damaged(self._disk.at(path), "its sha256 is another")
+            raise _make_damage_error(self._disk.resolve(path), "its sha256 is another")
         return metadata
 
     def _read_json(self, path: str) -> Any:
@@ -387,11 +407,11 @@ class _Files:
         try:
             return json.loads(raw.decode("utf-8", "surrogatepass"), parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
-            raise _damaged(self._disk.at(path), f"it can't be read as JSON ({error})") from error
+            raise _make_damage_error(self._disk.resolve(path), f"it can't be read as JSON ({error})") from error
 
     def _head(self, folder: str) -> str | None:
         """Return the first bytes of the folder's data, None if there are none."""
-        with self._disk.reading(f"{folder}/{DATA}") as file:
+        with self._disk.open_to_read(f"{folder}/{DATA}") as file:
             return None if file is None else file.read_at(_HEAD_BYTES, 0).decode("utf-8", "replace")
 
     # -- both ----------------------------------------------------------------------------------------------------------
@@ -400,7 +420,7 @@ class _Files:
         return name_of(session_key(checked_name("session_id", session_id)))
 
     @contextlib.contextmanager
-    def _translated(self, attempted: str) -> Iterator[None]:
+    def _translate_errors(self, attempted: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -414,7 +434,7 @@ def _is_ours(head: str) -> bool:
     return _OURS.match(head) is not None
 
 
-def _about(metadata: CheckpointMetadata) -> dict[str, Any]:
+def _order_metadata(metadata: CheckpointMetadata) -> dict[str, Any]:
     """Return the metadata as it is written, the checkpoint's id first."""
     return {"checkpoint_id": metadata.checkpoint_id} | asdict(metadata)
 
@@ -428,7 +448,7 @@ def _digest(about: dict[str, Any], encoded_state: str | None = None) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _damaged(path: str, why: str) -> CorruptError:
+def _make_damage_error(path: str, why: str) -> CorruptError:
     return CorruptError(f"{path} is not what was saved: {why}. Put it back from a backup, or delete the session")
 
 

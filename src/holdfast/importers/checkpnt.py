@@ -20,7 +20,7 @@ from typing import Any
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.format.state.record import microseconds
 from holdfast.importers import checkpnt_state
-from holdfast.importers.checkpnt_database import Database, RowLocation, opened
+from holdfast.importers.checkpnt_database import Database, RowLocation, open_database
 from holdfast.importers.checkpnt_state import Content
 from holdfast.importers.import_target import ImportTarget
 from holdfast.model import ids
@@ -48,7 +48,7 @@ async def import_database(ctx: StoreContext, path: str | os.PathLike[str], *, dr
 
     A second import does nothing.
     """
-    with opened(Path(path)) as database:
+    with open_database(Path(path)) as database:
         work = _Import(ctx, database, dry_run=dry_run)
         await work.carry_out()
         if database.has_changed():
@@ -69,7 +69,7 @@ class _Import:
         self._newest: dict[tuple[str, str | None], RowLocation] = {}  # by session and agent; with None, of any agent
 
     async def carry_out(self) -> None:
-        order = sorted(self._valid(self._database.places()), key=_age)
+        order = sorted(self._select_valid(self._database.places()), key=_age)
         if self._database.damage is not None:
             self.target.skip("database", None, self._database.damage)
         self._places = {place.checkpoint_id: place for place in order}
@@ -85,11 +85,11 @@ class _Import:
             if agent is None:
                 await self.target.stand_at(session, our_id(newest))
 
-    def _valid(self, places: Iterable[RowLocation]) -> Iterator[RowLocation]:
+    def _select_valid(self, places: Iterable[RowLocation]) -> Iterator[RowLocation]:
         """Yield the rows with valid columns, each id once; report the others."""
         rows: dict[str, int] = {}
         for place in places:
-            reason = _what_is_missing(place)
+            reason = _find_problem(place)
             if reason is None and place.checkpoint_id in rows:
                 reason = f"row {rows[place.checkpoint_id]} has the same checkpoint_id"
             if reason is None:
@@ -211,13 +211,13 @@ def _parents_first(order: list[RowLocation], places: dict[str, RowLocation]) -> 
         while (above := line[-1].parent_id) in places and above not in done and above not in on_it:
             line.append(places[above])
             on_it.add(above)
-        for one in reversed(line):
-            if one.checkpoint_id not in done:
-                done.add(one.checkpoint_id)
-                yield one
+        for row_location in reversed(line):
+            if row_location.checkpoint_id not in done:
+                done.add(row_location.checkpoint_id)
+                yield row_location
 
 
-def _what_is_missing(place: RowLocation) -> str | None:
+def _find_problem(place: RowLocation) -> str | None:
     """Return what keeps the row from being imported: SQLite's columns may hold values of any type."""
     values: dict[str, Any] = place._asdict()
     if type(place.rowid) is not int:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.errors import UsageError
-from holdfast.importers.readonly_sqlite import columns, connected, describe, signature
+from holdfast.importers.readonly_sqlite import columns, connect_readonly, describe, signature
 
 TABLE = "checkpoints"
 _PLACE = "checkpoint_id, agent_id, session_id, parent_id, created_at_ms, expires_at_ms"
@@ -75,14 +75,14 @@ class Database:
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[Database]:
-    with connected(path, "checkpnt", lambda connection: _check_schema(path, connection)) as connection:
+def open_database(path: Path) -> Iterator[Database]:
+    with connect_readonly(path, "checkpnt", lambda connection: _check_schema(path, connection)) as connection:
         yield Database(path, connection)
 
 
 def _check_schema(path: Path, connection: sqlite3.Connection) -> None:
-    there = columns(connection, TABLE)
-    missing = sorted(_NEEDED - there)
+    found_columns = columns(connection, TABLE)
+    missing = sorted(_NEEDED - found_columns)
     if missing:
-        what = f"no table `{TABLE}`" if not there else f"no {', '.join(missing)} in its table `{TABLE}`"
+        what = f"no table `{TABLE}`" if not found_columns else f"no {', '.join(missing)} in its table `{TABLE}`"
         raise UsageError(f"{path} is no database of checkpnt 0.1: it has {what}")

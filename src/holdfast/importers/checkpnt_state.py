@@ -29,7 +29,7 @@ class Content(NamedTuple):
     agent_context: Any
 
 
-class Judged(NamedTuple):
+class JudgedContent(NamedTuple):
     """A judged content. `matches`: the checksum does. `datetimes`: some were restored.
 
     `other_keys`: some keys are no strings.
@@ -58,17 +58,17 @@ def unpack(payload: object) -> dict[Any, Any]:
     return value
 
 
-def judge(content: Content, checksum: Any) -> Judged:
+def judge(content: Content, checksum: Any) -> JudgedContent:
     """Return the content as it was saved, as far as the checksum can prove it."""
     other_keys = _has_other_keys([*content])
     if _checksum(content) == checksum:
-        return Judged(content, matches=True, datetimes=False, other_keys=other_keys)
+        return JudgedContent(content, matches=True, datetimes=False, other_keys=other_keys)
     groups = sorted(set(_moments(content._asdict())), key=repr)
     for chosen in _choices(groups):
-        restored = Content(**_restored(content._asdict(), chosen))
+        restored = Content(**_restore_value(content._asdict(), chosen))
         if _checksum(restored) == checksum:
-            return Judged(restored, matches=True, datetimes=True, other_keys=other_keys)
-    return Judged(content, matches=False, datetimes=False, other_keys=other_keys)
+            return JudgedContent(restored, matches=True, datetimes=True, other_keys=other_keys)
+    return JudgedContent(content, matches=False, datetimes=False, other_keys=other_keys)
 
 
 def _checksum(content: Content) -> str | None:
@@ -113,11 +113,11 @@ def _is_moment(value: Any) -> bool:
         return False
 
 
-def _restored(value: Any, chosen: frozenset[Where], where: Where = ()) -> Any:
+def _restore_value(value: Any, chosen: frozenset[Where], where: Where = ()) -> Any:
     if type(value) is dict:
-        return {key: _restored(item, chosen, (*where, key)) for key, item in value.items()}
+        return {key: _restore_value(item, chosen, (*where, key)) for key, item in value.items()}
     if type(value) is list:
-        return [_restored(item, chosen, (*where, None)) for item in value]
+        return [_restore_value(item, chosen, (*where, None)) for item in value]
     return datetime.fromisoformat(value) if where in chosen and _is_moment(value) else value
 
 

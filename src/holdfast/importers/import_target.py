@@ -129,9 +129,9 @@ class ImportTarget:
             line = await lookup.load_tip(self._ctx, head.session_key(session_id))
             self._closed[session_id] = (
                 None
-                if line.tip is None or self._may_follow(line.tip)
+                if line.checkpoint is None or self._may_follow(line.checkpoint)
                 else f"session {session_id!r:.60} is in this store already and stands at "
-                f"{ids.to_text(line.tip.id)}, which "
+                f"{ids.to_text(line.checkpoint.id)}, which "
                 "was not imported from here: to append older checkpoints would take it back. Import to another store"
             )
         return self._closed[session_id]

@@ -114,11 +114,11 @@ class _Import:
             return found.metadata, found.state, ids.from_text(found.metadata.checkpoint_id)
         if not isinstance(found.state, dict):
             raise ValueError(f"its {DATA} holds a {type(found.state).__name__}, not a state")  # noqa: TRY004 - as above
-        said = self._said(folder, found.state, remarks)
+        said = self._read_metadata(folder, found.state, remarks)
         metadata = self._files._foreign_metadata(folder, folder, found.state, said)
         return metadata, found.state, _our_id(metadata, found.state, said.get("timestamp"))
 
-    def _said(self, folder: str, state: dict[str, Any], remarks: list[str]) -> dict[str, Any]:
+    def _read_metadata(self, folder: str, state: dict[str, Any], remarks: list[str]) -> dict[str, Any]:
         """Return the metadata of this state; nothing, with a remark, if `metadata.json` is unreliable."""
         instead = f"date, step and agent are taken from {DATA}"
         try:
@@ -151,7 +151,7 @@ def _folders(root: Path) -> Iterator[str]:
         if name != "." and (not folders or DATA in files or METADATA in files):
             yield name
         folders.sort()
-        yield from (os.path.relpath(path, root) for one in folders if (path := Path(where, one)).is_symlink())
+        yield from (os.path.relpath(path, root) for folder in folders if (path := Path(where, folder)).is_symlink())
 
 
 def _is_moment(text: Any) -> bool:

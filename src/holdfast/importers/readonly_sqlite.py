@@ -46,15 +46,17 @@ class LimitedConnection(sqlite3.Connection):
 
 
 @contextlib.contextmanager
-def connected(path: Path, program: str, check: Callable[[sqlite3.Connection], None]) -> Iterator[sqlite3.Connection]:
+def connect_readonly(
+    path: Path, program: str, check: Callable[[sqlite3.Connection], None]
+) -> Iterator[sqlite3.Connection]:
     """Yield a connection to one snapshot of a database of `program`; `check` raises if it is not one."""
     if not path.is_file():
         raise CheckpointNotFoundError(f"there is no database {path}: no such file")
     with tempfile.TemporaryDirectory(prefix="holdfast-import-") as scratch:
         try:
-            connection = _begun(path, Path(scratch), program, check)
+            connection = _begin_reading(path, Path(scratch), program, check)
         except sqlite3.DatabaseError as error:
-            raise _unreadable(path, error) from error
+            raise _make_unreadable_error(path, error) from error
         except OSError as error:
             raise StoreError(f"{path} could not be read: {error.strerror}") from error
         with contextlib.closing(connection):
@@ -92,8 +94,10 @@ def signature(path: Path) -> list[tuple[int, int]]:
     return [(found.st_size, found.st_mtime_ns) for file in files if file.exists() for found in (file.stat(),)]
 
 
-def _begun(path: Path, scratch: Path, program: str, check: Callable[[sqlite3.Connection], None]) -> LimitedConnection:
-    connection = _connected(path, scratch, program)
+def _begin_reading(
+    path: Path, scratch: Path, program: str, check: Callable[[sqlite3.Connection], None]
+) -> LimitedConnection:
+    connection = _connect_copy(path, scratch, program)
     try:
         connection.limit(path)
         # Names are data: text that is not UTF-8 is no reason to leave out its row.
@@ -106,7 +110,7 @@ def _begun(path: Path, scratch: Path, program: str, check: Callable[[sqlite3.Con
     return connection
 
 
-def _connected(path: Path, scratch: Path, program: str) -> LimitedConnection:
+def _connect_copy(path: Path, scratch: Path, program: str) -> LimitedConnection:
     """Return a connection that changes nothing, and sees what is still in the `-wal`."""
     _refuse_linked_companions(path)
     wal, shm, journal = (path.with_name(path.name + ending) for ending in COMPANIONS)
@@ -134,14 +138,14 @@ def _refuse_linked_companions(database: Path) -> None:
     FIFO.
     """
     for ending in COMPANIONS:
-        beside = database.with_name(database.name + ending)
+        companion = database.with_name(database.name + ending)
         try:
-            mode = beside.lstat().st_mode
+            mode = companion.lstat().st_mode
         except FileNotFoundError:
             continue
         if not stat.S_ISREG(mode):
             raise CorruptError(
-                f"{beside} is no regular file, as SQLite has beside a database: it was not followed. "
+                f"{companion} is no regular file, as SQLite has beside a database: it was not followed. "
                 "Remove it; if it is a link on "
                 "purpose, copy the database and the files themselves to one directory"
             )
@@ -151,7 +155,7 @@ def _open(path: Path, option: str) -> LimitedConnection:
     return sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro&{option}", uri=True, factory=LimitedConnection)
 
 
-def _unreadable(path: Path, error: sqlite3.DatabaseError) -> Exception:
+def _make_unreadable_error(path: Path, error: sqlite3.DatabaseError) -> Exception:
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
         return UsageError(f"{path} is no SQLite database")
     return StoreError(f"{path} could not be read: {error}. A copy, or a backup, may be readable")

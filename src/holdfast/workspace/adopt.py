@@ -51,8 +51,8 @@ async def adopt(
         )
     stands = await lookup.live_record(ctx, ids.from_text(head.checkpoint_id))
     parent = session_id if session_id is not None else await adopting.parent_session(ctx, fork_session, stands)
-    known = await _in_common(ctx, parent, fork_session, stands)
-    last = ids.to_text((await fork_opened.taker.save(_same(head, fork_session, "before it is adopted")))[0].id)
+    known = await _find_common(ctx, parent, fork_session, stands)
+    last = ids.to_text((await fork_opened.taker.save(_copy_request(head, fork_session, "before it is adopted")))[0].id)
     here = DirectoryState(opened)
     target = RestoreTarget(snapshot=await opened.snapshot_at(last), checkpoint_id=last, session_id=parent)
     options = RestoreOptions(keep="user" if keep else None, force=force, known=known, since="the fork was made")
@@ -66,8 +66,8 @@ async def adopt_state(opened: WorkspaceCore, session_id: str, fork_id: str, orig
     """Return the session's next checkpoint: the fork's state, with the files as they are in the directory."""
     ctx = opened.ctx
     fork = await restoring.restore(ctx, ids.from_text(fork_id))
-    request = _same(fork, session_id, "adopted", adopted_from=fork_id, adopted_session=fork.session_id)
-    saved, _, _ = await opened.taker.save(replace(request, beside=_adopted(ctx, origin)))
+    request = _copy_request(fork, session_id, "adopted", adopted_from=fork_id, adopted_session=fork.session_id)
+    saved, _, _ = await opened.taker.save(replace(request, extra_rows=_write_adopted(ctx, origin)))
     return ids.to_text(saved.id)
 
 
@@ -77,7 +77,7 @@ async def adopted_from(ctx: StoreContext, checkpoint_id: str) -> str | None:
     return said
 
 
-async def _in_common(ctx: StoreContext, parent: str, fork_session: str, fork_head: StoredRecord) -> tuple[str, ...]:
+async def _find_common(ctx: StoreContext, parent: str, fork_session: str, fork_head: StoredRecord) -> tuple[str, ...]:
     """Return the snapshots that the two directories have in common.
 
     They are the snapshot that the fork was made from, the parent's snapshot at that time, and the
@@ -86,20 +86,20 @@ async def _in_common(ctx: StoreContext, parent: str, fork_session: str, fork_hea
     """
     point, first = await adopting.fork_point(ctx, fork_session, fork_head)
     found, is_adopted = [point], False
-    one = (await lookup.load_tip(ctx, rows.session_key(parent))).tip
-    while one is not None:
-        said = _metadata(ctx, one)
+    record = (await lookup.load_tip(ctx, rows.session_key(parent))).checkpoint
+    while record is not None:
+        said = _metadata(ctx, record)
         if said.get("adopted_session") == fork_session and "adopted_from" in said and not is_adopted:
             found.append(await lookup.find_record(ctx, ids.from_text(said["adopted_from"])))
             is_adopted = True
-        if one.header["at"] <= first.header["at"]:
+        if record.header["at"] <= first.header["at"]:
             # If the fork's first checkpoint has expired, that moment is unknown.
-            found += [one] if first.sequence == 1 else []
+            found += [record] if first.sequence == 1 else []
             break
-        one = await lookup.nearest_live(ctx, one.parent, one.tree)
+        record = await lookup.nearest_live(ctx, record.parent, record.tree)
     known = []
     for stored in found:
-        snapshot = None if stored is None or stored.is_tombstone else await snapshot_read.nearest(ctx, stored)
+        snapshot = None if stored is None or stored.is_tombstone else await snapshot_read.find_nearest(ctx, stored)
         if snapshot is not None:
             known.append(snapshot.reference)
     return tuple(known)
@@ -110,7 +110,7 @@ def _metadata(ctx: StoreContext, stored: StoredRecord) -> dict[str, Any]:
     return {} if said is None else ctx.codec.decode(said)
 
 
-def _adopted(ctx: StoreContext, origin: Origin) -> Callable[[StoredRecord], list[RowWrite]]:
+def _write_adopted(ctx: StoreContext, origin: Origin) -> Callable[[StoredRecord], list[RowWrite]]:
     """Return the session's part of the operation, for the commit that makes its next checkpoint."""
 
     def writes(stored: StoredRecord) -> list[RowWrite]:
@@ -120,7 +120,7 @@ def _adopted(ctx: StoreContext, origin: Origin) -> Callable[[StoredRecord], list
     return writes
 
 
-def _same(head: Checkpoint, session_id: str, step_name: str, **metadata: str) -> SaveRequest:
+def _copy_request(head: Checkpoint, session_id: str, step_name: str, **metadata: str) -> SaveRequest:
     """Return what a checkpoint holds, to be saved in a session."""
     return SaveRequest(
         agent_id=head.agent_id,

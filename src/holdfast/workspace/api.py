@@ -126,7 +126,7 @@ class Workspace(WorkspaceRestore, WorkspaceBase):
         """
         taker = self._opened.taker
         _, scan, _ = await taker.scan(self.session_id)
-        skipped, excluded = taker.left_out(scan.walk)
+        skipped, excluded = taker.list_left_out(scan.walk)
         return await taker.ctx.backend.run_in_thread(lambda: excluded_size.measure(taker.root, [*excluded, *skipped]))
 
     async def diff(self, before: At | None = None, after: At | None = None) -> list[FileChange]:
@@ -184,7 +184,7 @@ class Workspace(WorkspaceRestore, WorkspaceBase):
             if at is None:
                 raise CheckpointNotFoundError(f"there is no snapshot of {str(self.path)!r:.120} yet")
         snapshot = await self.snapshot_at(at)
-        checked, problems = await _checked(taker.ctx, snapshot.reference)
+        checked, problems = await _check_snapshot(taker.ctx, snapshot.reference)
         return FilesReport(
             reference=snapshot.reference, objects=checked, problems=tuple(problems), unseen=tuple(unseen)
         )
@@ -206,7 +206,7 @@ def get_workspace(ctx: StoreContext, known: dict[str, WorkspaceCore], workspace:
     return known[key]
 
 
-async def _checked(ctx: StoreContext, reference: str) -> tuple[int, list[str]]:
+async def _check_snapshot(ctx: StoreContext, reference: str) -> tuple[int, list[str]]:
     """Return the number of intact objects of a snapshot, and the errors of the others."""
     reach = SnapshotReachability(snapshot_read.loader(ctx))
     try:
@@ -214,7 +214,7 @@ async def _checked(ctx: StoreContext, reference: str) -> tuple[int, list[str]]:
     except CorruptError as error:
         return 0, [str(error)]
     checked, problems = 0, list[str]()
-    for hash_, size in reach.everything().items():
+    for hash_, size in reach.list_all().items():
         try:
             [content] = await snapshot_read.objects_of(ctx, [hash_])
             if len(content) != size:

@@ -101,7 +101,7 @@ class WorkspaceRestore:
             raise UsageError("keep and force exclude each other: what the user changed is kept, or overwritten")
         if paths and scope != "files":
             raise UsageError("single paths are files only: a state goes back as a whole")
-        target = await self._opened.exactly(target)
+        target = await self._opened.resolve_exactly(target)
         session = await self._session(target, scope, session_id)
         if scope == "state":
             return await self._state(target, session, dry_run=dry_run)
@@ -115,12 +115,12 @@ class WorkspaceRestore:
         options = RestoreOptions(
             keep="user" if keep else None,
             force=force,
-            paths=await self._named(paths, aim.snapshot),
+            paths=await self._name_paths(paths, aim.snapshot),
             escape="refuse" if escape == "refuse" else "warn",
             progress=progress,
             admission=SnapshotAdmission(include_git, include_set_id),
         )
-        restoring = self._restoring()
+        restoring = self._make_engine()
         return await (restoring.plan(aim, options) if dry_run else restoring.restore(aim, options))
 
     async def undo(
@@ -156,7 +156,7 @@ class WorkspaceRestore:
 
         from holdfast.model.snapshot import InterruptedRestore
 
-        journal = await self._finishing().interrupted()
+        journal = await self._make_finishing_engine().find_interrupted()
         if journal is None:
             return None
         started_at = datetime.fromtimestamp(journal.started_at_us / 1e6, UTC)
@@ -167,11 +167,11 @@ class WorkspaceRestore:
 
         Files that others have changed since are left as they are, unless `force`.
         """
-        return await self._finishing().resume(force=force)
+        return await self._make_finishing_engine().resume(force=force)
 
     async def roll_back(self, *, force: bool = False) -> RestoreReport:
         """Roll back an interrupted restore."""
-        return await self._finishing().roll_back(force=force)
+        return await self._make_finishing_engine().roll_back(force=force)
 
     async def fork(
         self,
@@ -243,7 +243,7 @@ class WorkspaceRestore:
             force=force,
         )
 
-    async def _named(self, paths: Sequence[Path], target: Snapshot) -> tuple[bytes, ...]:
+    async def _name_paths(self, paths: Sequence[Path], target: Snapshot) -> tuple[bytes, ...]:
         """Return the paths in the form that a plan takes; the root means all of it.
 
         A path that is neither in the directory nor in the target is an error.
@@ -259,11 +259,11 @@ class WorkspaceRestore:
                 )
         return tuple(named)
 
-    def _restoring(self) -> RestoreEngine:
+    def _make_engine(self) -> RestoreEngine:
         refuse_if_gone(self._opened.path)
         return RestoreEngine(DirectoryState(self._opened), Origin(process.default_holder()))
 
-    def _finishing(self) -> RestoreEngine:
+    def _make_finishing_engine(self) -> RestoreEngine:
         """Return an engine that logs the rest of a restore under its original requester."""
         refuse_if_gone(self._opened.path)
         return RestoreEngine(DirectoryState(self._opened))

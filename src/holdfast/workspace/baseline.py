@@ -52,15 +52,15 @@ async def find_baseline(opened: WorkspaceCore, session_tip: StoredRecord | None)
             return found
     elif done is not None and (session_tip is None or done.started_at_us > session_tip.header["at"]):
         return await _resolve(opened, ids.from_text(done.safety_id), done)
-    return await _of_checkpoint(opened, session_tip)
+    return await _load_of_checkpoint(opened, session_tip)
 
 
-async def before_safety(opened: WorkspaceCore) -> dict[str, Any]:
+async def make_safety_metadata(opened: WorkspaceCore) -> dict[str, Any]:
     """Return the metadata of a safety snapshot that is taken now."""
     last = opened.taker.load_cache().checkpoint
     if last is None:
         return {}
-    stored = await _live(opened, last)
+    stored = await _get_live(opened, last)
     if stored is None or not _is_safety(opened, stored):
         return {AFTER: ids.to_text(last)}
     journal = await log_entry.last_journal(opened.ctx, opened.path)
@@ -68,7 +68,7 @@ async def before_safety(opened: WorkspaceCore) -> dict[str, Any]:
         return _metadata(opened, stored)  # that of a restore that was refused
     if journal.state != DONE:
         return {AFTER: ids.to_text(last)}  # it may be finished, or rolled back
-    target = None if journal.target_id is None else await _live(opened, ids.from_text(journal.target_id))
+    target = None if journal.target_id is None else await _get_live(opened, ids.from_text(journal.target_id))
     if target is None or journal.only is not None or journal.untouched:
         return _metadata(opened, stored)
     return _metadata(opened, target) if _is_safety(opened, target) else {AFTER: ids.to_text(target.id)}
@@ -77,10 +77,10 @@ async def before_safety(opened: WorkspaceCore) -> dict[str, Any]:
 async def _resolve(opened: WorkspaceCore, id_: bytes, done: RestoreJournal | None) -> Baseline | None:
     for _ in range(MOST):
         if done is not None and ids.to_text(id_) == done.safety_id:
-            return await _of_restore(opened, done)
-        stored = await _live(opened, id_)
+            return await _load_of_restore(opened, done)
+        stored = await _get_live(opened, id_)
         if stored is None or not _is_safety(opened, stored):
-            return await _of_checkpoint(opened, stored)
+            return await _load_of_checkpoint(opened, stored)
         before = _metadata(opened, stored).get(AFTER)
         if not isinstance(before, str):
             return None
@@ -88,15 +88,15 @@ async def _resolve(opened: WorkspaceCore, id_: bytes, done: RestoreJournal | Non
     return None
 
 
-async def _of_restore(opened: WorkspaceCore, journal: RestoreJournal) -> Baseline | None:
+async def _load_of_restore(opened: WorkspaceCore, journal: RestoreJournal) -> Baseline | None:
     """Return the target's files; for a path that the restore left alone, the previous baseline's."""
-    safety = await _live(opened, ids.from_text(journal.safety_id))
+    safety = await _get_live(opened, ids.from_text(journal.safety_id))
     before = _metadata(opened, safety).get(AFTER) if safety is not None else None
     base = await _resolve(opened, ids.from_text(before), None) if isinstance(before, str) else None
     target = await _target(opened, journal)
     if target is None:
         return base
-    untouched = await _untouched(opened, journal)
+    untouched = await _list_untouched(opened, journal)
     if base is None or not untouched:
         return target
     load = _load(opened, {**base.nodes, **target.nodes})
@@ -107,17 +107,17 @@ async def _of_restore(opened: WorkspaceCore, journal: RestoreJournal) -> Baselin
 
 async def _target(opened: WorkspaceCore, journal: RestoreJournal) -> Baseline | None:
     """Return the snapshot of the restored checkpoint; for an undo, the baseline before the restore."""
-    stored = None if journal.target_id is None else await _live(opened, ids.from_text(journal.target_id))
+    stored = None if journal.target_id is None else await _get_live(opened, ids.from_text(journal.target_id))
     if stored is None:
         tree = (await snapshot_read.load(opened.ctx, journal.target)).tree
         return None if tree is None else Baseline(tree, {})
     if not _is_safety(opened, stored):
-        return await _of_checkpoint(opened, stored)
+        return await _load_of_checkpoint(opened, stored)
     before = _metadata(opened, stored).get(AFTER)
     return await _resolve(opened, ids.from_text(before), None) if isinstance(before, str) else None
 
 
-async def _untouched(opened: WorkspaceCore, journal: RestoreJournal) -> list[bytes]:
+async def _list_untouched(opened: WorkspaceCore, journal: RestoreJournal) -> list[bytes]:
     """Return the paths in which the directory differed from the target, and that were left as they were."""
     if journal.only is None:
         return list(journal.untouched)
@@ -129,14 +129,14 @@ async def _untouched(opened: WorkspaceCore, journal: RestoreJournal) -> list[byt
     return [change.path async for change in differing if change.path not in frozenset(journal.only)]
 
 
-async def _of_checkpoint(opened: WorkspaceCore, stored: StoredRecord | None) -> Baseline | None:
+async def _load_of_checkpoint(opened: WorkspaceCore, stored: StoredRecord | None) -> Baseline | None:
     if stored is None:
         return None
-    snapshot = await snapshot_read.nearest(opened.ctx, stored)
+    snapshot = await snapshot_read.find_nearest(opened.ctx, stored)
     return None if snapshot is None or snapshot.tree is None else Baseline(snapshot.tree, {})
 
 
-async def _live(opened: WorkspaceCore, id_: bytes) -> StoredRecord | None:
+async def _get_live(opened: WorkspaceCore, id_: bytes) -> StoredRecord | None:
     stored = await lookup.find_record(opened.ctx, id_)
     return None if stored is None or await lookup.is_expired(opened.ctx, stored) else stored
 

@@ -13,7 +13,7 @@ from holdfast.model.snapshot import FileChange, Snapshot
 from holdfast.operations import lookup, snapshot_read, validate
 from holdfast.operations.context import StoreContext
 from holdfast.operations.resolve_target import id_of
-from holdfast.workspace.limits import SECRETS, Secrets, WorkspaceLimits, checked_root, left_out_for_store
+from holdfast.workspace.limits import SECRETS, Secrets, WorkspaceLimits, checked_root, list_store_paths
 from holdfast.workspace.origin import store_on_disk
 from holdfast.workspace.scan import inotify as watching
 from holdfast.workspace.scan.scope import WorkspaceScope
@@ -50,13 +50,11 @@ class WorkspaceCore:
             use_gitignore=gitignore,
             use_defaults=default_excludes,
             secrets=validate.one_of("secrets", secrets, SECRETS),  # type: ignore[arg-type]  # it is one of these
-            never=left_out_for_store(self.path, store),
+            never=list_store_paths(self.path, store),
         )
         self.session_id = f"workspace {self.path}" if session_id is None else validate.name("session_id", session_id)
         if not (limits is None or isinstance(limits, WorkspaceLimits)):
-            raise UsageError(
-                f"limits is a {type(limits).__name__}: what a snapshot may be is said by holdfast.WorkspaceLimits"
-            )
+            raise UsageError(f"limits is a {type(limits).__name__}: pass a holdfast.WorkspaceLimits")
         self.store = store
         self.taker = SnapshotTaker(ctx, self.path, store, scope, limits or WorkspaceLimits())
         if watch and watching.is_possible(self.path):
@@ -66,7 +64,7 @@ class WorkspaceCore:
     async def save(self, request: SaveRequest, **how: Any) -> StoredRecord:
         return (await self.taker.save(request, **how))[0]
 
-    async def exactly(self, at: At) -> At:
+    async def resolve_exactly(self, at: At) -> At:
         """Return the same, with the checkpoint's id instead of any other reference."""
         return at if isinstance(at, Snapshot) else ids.to_text(await id_of(self.ctx, at))
 
@@ -75,7 +73,7 @@ class WorkspaceCore:
         if isinstance(at, Snapshot):
             return at
         stored = await lookup.live_record(self.ctx, await id_of(self.ctx, at))
-        found = await snapshot_read.nearest(self.ctx, stored)
+        found = await snapshot_read.find_nearest(self.ctx, stored)
         if found is not None:
             return found
         raise CheckpointNotFoundError(
@@ -91,19 +89,19 @@ class WorkspaceCore:
 
     def relative(self, path: str | bytes | os.PathLike[str]) -> bytes:
         """Return a path as a snapshot names it, from an absolute one or one relative to the root."""
-        whole = self._whole(path)
+        whole = self._resolve_whole(path)
         if not whole.is_relative_to(self.path) or whole == self.path:
             raise UsageError(f"{os.fsdecode(path)!r:.120} is not in the workspace {str(self.path)!r:.120}")
         return os.fsencode(whole.relative_to(self.path))
 
     def is_root(self, path: str | bytes | os.PathLike[str]) -> bool:
-        return self._whole(path) == self.path
+        return self._resolve_whole(path) == self.path
 
     def is_there(self, path: bytes) -> bool:
         """Return whether something is at a path that `relative` gave."""
         return os.path.lexists(os.path.join(os.fsencode(self.path), path))  # noqa: PTH118 - pathlib knows no bytes
 
-    def _whole(self, path: str | bytes | os.PathLike[str]) -> Path:
+    def _resolve_whole(self, path: str | bytes | os.PathLike[str]) -> Path:
         """Return the path as given if it is in the workspace, else resolved.
 
         A symlink at its end is not followed: the link itself is meant.

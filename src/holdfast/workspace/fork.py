@@ -22,7 +22,7 @@ from holdfast.errors import CheckpointNotFoundError, CorruptError, StoreError, U
 from holdfast.format.files import file_tree
 from holdfast.format.rows.operation_log import Origin
 from holdfast.model import ids
-from holdfast.model.file_restore_plan import PROTECTED, FileAction, Left, UnsafePathError, make_plan
+from holdfast.model.file_restore_plan import PROTECTED, FileAction, LeftPath, UnsafePathError, make_plan
 from holdfast.model.snapshot import FileChange, ForkedWorkspace, Snapshot
 from holdfast.operations import fork as forking
 from holdfast.operations import lookup, snapshot_read
@@ -60,7 +60,7 @@ async def fork(
     admission: SnapshotAdmission = NOTHING_MORE,
 ) -> ForkedWorkspace:
     """Make the directory, and a session that continues from the checkpoint, edited on request."""
-    target = await opened.exactly(target)
+    target = await opened.resolve_exactly(target)
     snapshot = await opened.snapshot_at(target)
     place = _free_place(opened.path, Path(directory))
     changed = await _changed_under_us(opened, None if isinstance(target, Snapshot) else target)
@@ -101,10 +101,10 @@ async def _changed_under_us(opened: WorkspaceCore, target: str | None) -> tuple[
     if not known:
         return ()
     last = await snapshot_read.load(opened.ctx, known[0])
-    return tuple(one.path for one in await opened.changes_since(last.tree)) if last.tree is not None else ()
+    return tuple(change.path for change in await opened.changes_since(last.tree)) if last.tree is not None else ()
 
 
-async def beside(
+async def fork_directories(
     ctx: StoreContext,
     id_: bytes,
     directories: Sequence[str | os.PathLike[str]],
@@ -116,7 +116,7 @@ async def beside(
 
     It is all or nothing: if one of them can't be made, neither directories nor forks remain.
     """
-    snapshot = await snapshot_read.nearest(ctx, await lookup.live_record(ctx, id_))
+    snapshot = await snapshot_read.find_nearest(ctx, await lookup.live_record(ctx, id_))
     if snapshot is None:
         raise CheckpointNotFoundError(
             f"checkpoint {ids.to_text(id_)} has no snapshot of files, and none before it has one: a fork of it has no "
@@ -138,12 +138,12 @@ async def beside(
 
 
 @contextlib.asynccontextmanager
-async def for_a_while(ctx: StoreContext, id_: bytes) -> AsyncIterator[Path | None]:
+async def temporary_checkout(ctx: StoreContext, id_: bytes) -> AsyncIterator[Path | None]:
     """Yield a temporary directory with the files of a checkpoint, or of its nearest ancestor with files.
 
     Yield None if there are none. The directory and everything in it is removed at the end.
     """
-    snapshot = await snapshot_read.nearest(ctx, await lookup.live_record(ctx, id_))
+    snapshot = await snapshot_read.find_nearest(ctx, await lookup.live_record(ctx, id_))
     if snapshot is None:
         yield None
         return
@@ -189,7 +189,7 @@ class FilledDirectory(NamedTuple):
 
     paths: int
     copied: int
-    left: tuple[Left, ...]
+    left: tuple[LeftPath, ...]
 
 
 async def make(
@@ -211,7 +211,7 @@ async def make(
     file_tree.refuse_homeless((change.path, change.after.kind) for change in found if change.after is not None)
     changes, left, _ = rules.apply(found)
     takes_git = admission.include_git or (opened is not None and opened.taker._scope.include_git)
-    changes, of_root = _without_those_of_root(changes, takes_git=takes_git)
+    changes, of_root = _drop_root_entries(changes, takes_git=takes_git)
     left += of_root
     try:
         plan = make_plan(changes)
@@ -229,7 +229,7 @@ async def make(
         await apart(lambda: unfinished.mkdir(parents=True, mode=0o700))
         source = dirfd.open_root(opened.path) if opened is not None else None
         root = dirfd.open_root(unfinished)
-        _locked(root)  # so that others can tell that it is being filled
+        _lock_directory(root)  # so that others can tell that it is being filled
         applier = Applier(root, secrets.token_hex(6), ContentComparison({}), direct=True)
         copies = None
         try:
@@ -245,7 +245,7 @@ async def make(
         unfinished.chmod(like.stat().st_mode & (0o7777 if opened is not None else 0o777))
         await apart(lambda: os.rename(unfinished, place))  # noqa: PTH104 - onto an empty directory, too
     except BaseException as error:
-        is_left = not _removed(unfinished)
+        is_left = not _remove_directory(unfinished)
         if isinstance(error, OSError):
             what = (
                 f"what there is of it is left at {str(unfinished)!r:.120}: remove it"
@@ -255,21 +255,21 @@ async def make(
             raise StoreError(f"the fork could not be made at {str(place)!r:.120} ({error}): {what}") from error
         raise
     return FilledDirectory(
-        len(actions), copies.copied if copies is not None else 0, tuple(sorted(left, key=lambda one: one.path))
+        len(actions), copies.copied if copies is not None else 0, tuple(sorted(left, key=lambda path: path.path))
     )
 
 
-def _without_those_of_root(changes: Sequence[FileChange], *, takes_git: bool) -> tuple[list[FileChange], list[Left]]:
+def _drop_root_entries(changes: Sequence[FileChange], *, takes_git: bool) -> tuple[list[FileChange], list[LeftPath]]:
     """Return the changes without the root's own `.holdfast` and, unless asked for, its `.git`.
 
     `restore` does not write them either.
     """
     admitted: list[FileChange] = []
-    left: dict[bytes, Left] = {}
+    left: dict[bytes, LeftPath] = {}
     for change in changes:
         top = change.path.partition(b"/")[0]
         if top == STORE or (top == GIT and not takes_git):
-            left[top] = Left(top, PROTECTED)
+            left[top] = LeftPath(top, PROTECTED)
         else:
             admitted.append(change)
     return admitted, list(left.values())
@@ -281,13 +281,13 @@ def _take_away(places: Sequence[Path], why: BaseException) -> None:
     The error of the forks matters more than a directory that can't be removed.
     """
     for place in places:
-        if not _removed(place):
+        if not _remove_directory(place):
             why.add_note(
                 f"the directory {str(place)!r:.120}, which was made for the fork, could not be removed: remove it"
             )
 
 
-def _removed(directory: Path) -> bool:
+def _remove_directory(directory: Path) -> bool:
     """Remove a directory of ours with everything in it, also files in read-only directories."""
     try:
         directory.chmod(0o700)
@@ -310,13 +310,13 @@ def _sweep(place: Path) -> None:
         with contextlib.suppress(OSError):  # it is not in the way
             found = os.open(left, dirfd.READABLE_DIRECTORY)  # no link: its target is not ours
             try:
-                if _locked(found):
-                    _removed(left)
+                if _lock_directory(found):
+                    _remove_directory(left)
             finally:
                 os.close(found)
 
 
-def _locked(directory: int) -> bool:
+def _lock_directory(directory: int) -> bool:
     """Lock a directory by its descriptor, until that is closed; False if another process has it."""
     import fcntl
 

@@ -147,7 +147,7 @@ def _home() -> Path | None:
         return None
 
 
-def left_out_for_store(root: Path, store: Path | None) -> frozenset[bytes]:
+def list_store_paths(root: Path, store: Path | None) -> frozenset[bytes]:
     """Return the paths below the root that belong to the store.
 
     The store is in a `.holdfast` directory, which is left out, or outside: a snapshot that holds

@@ -54,7 +54,7 @@ def is_expected(root: Path, store: Path | None) -> bool:
 
 def home_of(root: Path, store: Path | None) -> Home:
     """Return a directory, as its snapshots name it."""
-    return home_at(root, seen_from(store, root))
+    return home_at(root, relative_path(store, root))
 
 
 def home_at(root: Path, from_store: bytes) -> Home:
@@ -69,7 +69,7 @@ def home_at(root: Path, from_store: bytes) -> Home:
     return Home(os.fsencode(root), seen.st_dev, seen.st_ino, from_store)
 
 
-def seen_from(store: Path | None, root: Path) -> bytes:
+def relative_path(store: Path | None, root: Path) -> bytes:
     """Return the path of the directory relative to the store's."""
     return b"" if store is None else os.fsencode(os.path.relpath(root, store.parent.resolve()))
 
@@ -91,7 +91,7 @@ def relation(home: Home | None, here: Home) -> Relation:
 async def relation_of(opened: WorkspaceCore, checkpoint_id: str) -> Relation:
     """Return the same of the files of a checkpoint."""
     stored = await lookup.live_record(opened.ctx, ids.from_text(checkpoint_id))
-    snapshot = await snapshot_read.nearest(opened.ctx, stored)
+    snapshot = await snapshot_read.find_nearest(opened.ctx, stored)
     return relation(snapshot.home if snapshot is not None else None, home_of(opened.path, opened.store))
 
 
@@ -127,7 +127,7 @@ async def _are_relatives(ctx: StoreContext, checkpoint_id: str, one: Home, other
             stored = lookup.listed_record(ctx, first, key.key)
             made = snapshot_read.home_of(stored)
             source = await lookup.nearest_live(ctx, stored.parent, tree)
-            snapshot = None if source is None or made is None else await snapshot_read.nearest(ctx, source)
+            snapshot = None if source is None or made is None else await snapshot_read.find_nearest(ctx, source)
             if made is not None and snapshot is not None and snapshot.home is not None:
                 forked.append((made, snapshot.home))
     family = [one]

@@ -50,7 +50,7 @@ class CopySources:
             expected = self._seen.get(entry.path)
             if expected is None or self._key(source) != expected:
                 return False
-            if not (_cloned(source, descriptor) or _copied(source, descriptor, entry.size)):
+            if not (_clone_file(source, descriptor) or _copy_extents(source, descriptor, entry.size)):
                 return False
             if self._key(source) != expected:
                 return False
@@ -61,11 +61,11 @@ class CopySources:
 
     @staticmethod
     def _key(descriptor: int) -> StatKey:
-        there = os.fstat(descriptor)
-        return there.st_ctime_ns, there.st_size, there.st_ino, there.st_mode
+        info = os.fstat(descriptor)
+        return info.st_ctime_ns, info.st_size, info.st_ino, info.st_mode
 
 
-def _cloned(source: int, target: int) -> bool:
+def _clone_file(source: int, target: int) -> bool:
     if sys.platform != "linux":
         return False
     import fcntl
@@ -76,7 +76,7 @@ def _cloned(source: int, target: int) -> bool:
     return False
 
 
-def _copied(source: int, target: int, size: int) -> bool:
+def _copy_extents(source: int, target: int, size: int) -> bool:
     """Copy the written extents of a file; its holes stay holes."""
     if not hasattr(os, "copy_file_range"):
         return False

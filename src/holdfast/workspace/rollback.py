@@ -13,8 +13,8 @@ from holdfast.model.reports import RollbackReport
 from holdfast.operations import validate
 from holdfast.workspace.origin import refuse_another
 from holdfast.workspace.restore.directory import DirectoryState
-from holdfast.workspace.restore.engine import RestoreEngine, refuse
-from holdfast.workspace.restore.request import RestoreOptions, RestoreTarget
+from holdfast.workspace.restore.engine import RestoreEngine
+from holdfast.workspace.restore.request import RestoreOptions, RestoreTarget, refuse_plan
 
 if TYPE_CHECKING:
     from holdfast.workspace.core import WorkspaceCore
@@ -37,7 +37,7 @@ class FileRollback:
         """Raise the refusals of `rollback` that are known by now."""
         here = DirectoryState(self._opened)
         plan = await RestoreEngine(here).plan(await self._target(), self._wishes)
-        refuse(plan, self._wishes)
+        refuse_plan(plan, self._wishes)
 
     async def rollback(self, terms: Mapping[str, Any], origin: Origin, *, dry_run: bool) -> RollbackReport:
         """Roll back both, or neither. `terms` are those of `operations.rollback`."""

@@ -72,7 +72,7 @@ async def _take(
             raise
         return report
     origin = operation_log.origin_of(ctx, step, by)
-    shown = operation_log.shown(step)
+    shown = operation_log.make_operation(step)
     report = UndoReport(
         kind=str(origin.kind), operation=shown, dry_run=terms.dry_run, changes=_direction(shown, str(origin.kind))
     )
@@ -88,7 +88,7 @@ async def _take(
 
 async def _step(ctx: StoreContext, kind: str, terms: UndoTerms) -> OperationStep:
     if terms.op is not None:
-        return await operation_log.named(ctx, validate.name("op", terms.op), kind)
+        return await operation_log.find_step(ctx, validate.name("op", terms.op), kind)
     find = operation_log.next_undo if kind == UNDO else operation_log.next_redo
     return await find(ctx, lambda entry: _is_about(entry, terms.directory))
 
@@ -139,7 +139,7 @@ async def _take_unlogged(kind: str, terms: UndoTerms, by: str) -> UndoReport | N
 
     The restore is older than the log, or gc has removed its entry.
     """
-    if terms.directory is None or await RestoreEngine(DirectoryState(terms.directory)).unlogged() != kind:
+    if terms.directory is None or await RestoreEngine(DirectoryState(terms.directory)).find_unlogged() != kind:
         return None
     files = await _restore(terms.directory, terms, Origin(by), None)
     return UndoReport(kind=kind, operation=None, dry_run=terms.dry_run, files=files, state=files.state)
@@ -149,7 +149,7 @@ def _direction(found: Operation, kind: str) -> tuple[OperationChange, ...]:
     """Return the changes in the direction of the step: an undo starts at the operation's result."""
     if kind == REDO:
         return found.changes
-    return tuple(replace(one, before=one.after, after=one.before) for one in found.changes)
+    return tuple(replace(change, before=change.after, after=change.before) for change in found.changes)
 
 
 def _path(entry: OperationEntry) -> bytes | None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from holdfast.errors import UsageError
 from holdfast.format.files import file_tree
 from holdfast.model.control_files import control_paths
-from holdfast.model.file_restore_plan import Left, RestorePlan
+from holdfast.model.file_restore_plan import LeftPath, RestorePlan
 from holdfast.model.snapshot import FileChange, FileEntry, Snapshot
 from holdfast.operations import snapshot_read
 from holdfast.operations.context import StoreContext
@@ -37,7 +37,7 @@ class AdmittedChanges(NamedTuple):
     """Changes that may be made, what they leave out, and those paths of it that are there now."""
 
     changes: list[FileChange]
-    left: list[Left]
+    left: list[LeftPath]
     standing: list[bytes]
 
 
@@ -64,7 +64,7 @@ class AdmissionRules(NamedTuple):
                 left.setdefault(change.path, SET_ID)
                 change = change._replace(after=cut)  # noqa: PLW2901 - the same change, with less
             admitted.append(change)
-        return AdmittedChanges(admitted, [Left(path, reason) for path, reason in left.items()], standing)
+        return AdmittedChanges(admitted, [LeftPath(path, reason) for path, reason in left.items()], standing)
 
     def cut(self, entry: FileEntry | None) -> FileEntry | None:
         """Return the entry with the mode that it gets."""
@@ -74,15 +74,15 @@ class AdmissionRules(NamedTuple):
 
 
 async def rules_for(
-    ctx: StoreContext, snapshot: Snapshot, asked: SnapshotAdmission, load: file_tree.Load
+    ctx: StoreContext, snapshot: Snapshot, admission: SnapshotAdmission, load: file_tree.Load
 ) -> AdmissionRules:
     """Return the rules for what a snapshot brings."""
-    if all(asked) or not await is_imported(ctx, snapshot.reference):
+    if all(admission) or not await is_imported(ctx, snapshot.reference):
         return AdmissionRules()
     entries = [entry async for entry in file_tree.entries(snapshot_read.tree_of(snapshot), load)]
     file_tree.refuse_homeless((entry.path, entry.kind) for entry in entries)
-    top_of = None if asked.include_git else control_paths(entries)
-    return AdmissionRules(top_of, cuts_modes=not asked.include_set_id)
+    top_of = None if admission.include_git else control_paths(entries)
+    return AdmissionRules(top_of, cuts_modes=not admission.include_set_id)
 
 
 def refuse_too_much(plan: RestorePlan, limits: WorkspaceLimits) -> None:

@@ -100,10 +100,10 @@ class Applier:
         with self._parent(action.path) as (directory, name):
             self._expect(directory, name, action)
             if action.before.kind != "dir":
-                self._retried(action.path, lambda: os.unlink(name, dir_fd=directory))
+                self._retry(action.path, lambda: os.unlink(name, dir_fd=directory))
                 return
             try:
-                self._retried(action.path, lambda: os.rmdir(name, dir_fd=directory))
+                self._retry(action.path, lambda: os.rmdir(name, dir_fd=directory))
             except OSError as error:
                 if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
                     raise NotEmpty(action.path, "it holds something that no snapshot has") from None
@@ -121,7 +121,7 @@ class Applier:
             is_aside = not (self._direct or above in self._made)
             made = self._temporary_name() if is_aside else name
             try:
-                self._retried(action.path, lambda: os.mkdir(made, at_first, dir_fd=directory))
+                self._retry(action.path, lambda: os.mkdir(made, at_first, dir_fd=directory))
             except FileExistsError:
                 raise ChangedUnder(action.path, "there is something now") from None
             if not is_open:
@@ -147,13 +147,13 @@ class Applier:
         with self._parent(action.path) as (directory, name):
             temporary = self._temporary_name()
             target = action.after.content
-            self._retried(action.path, lambda: os.symlink(target, temporary, dir_fd=directory))
+            self._retry(action.path, lambda: os.symlink(target, temporary, dir_fd=directory))
             self._put_in_place(directory, temporary, name, action)
 
     def begin_file(self, action: FileAction) -> UnfinishedFile:
         with self._parent(action.path) as (directory, _):
             name = self._temporary_name()
-            opened = self._retried(action.path, lambda: os.open(name, dirfd.NEW_FILE, 0o600, dir_fd=directory))
+            opened = self._retry(action.path, lambda: os.open(name, dirfd.NEW_FILE, 0o600, dir_fd=directory))
             return UnfinishedFile(action, opened, name)
 
     @staticmethod
@@ -204,11 +204,11 @@ class Applier:
             )
         above, _, last = path.rpartition(b"/")
         if above in self._made or (self._direct and not above):
-            self._written[path] = _make_file(self._unseen(above), last, after.mode, data)
+            self._written[path] = _make_file(self._open_own_directory(above), last, after.mode, data)
             return
         with self._parent(action.path) as (directory, name):
             written = self._temporary_name()
-            opened = self._retried(action.path, lambda: os.open(written, dirfd.NEW_FILE, 0o600, dir_fd=directory))
+            opened = self._retry(action.path, lambda: os.open(written, dirfd.NEW_FILE, 0o600, dir_fd=directory))
             try:
                 unfinished = UnfinishedFile(action, opened, written)
                 self.write(unfinished, data)
@@ -223,7 +223,7 @@ class Applier:
             finally:
                 os.close(opened)
 
-    def _unseen(self, above: bytes) -> int:
+    def _open_own_directory(self, above: bytes) -> int:
         """Return a directory of our own. It stays open until another one is requested."""
         kept = self._open
         if kept is not None and kept[0] == above:
@@ -258,7 +258,7 @@ class Applier:
         self.close()
         for path, made in self._aside.items():
             with self._parent(path) as (directory, name):
-                self._retried(path, functools.partial(self._reveal, directory, made, name, path))
+                self._retry(path, functools.partial(self._reveal, directory, made, name, path))
         self._aside.clear()
         self._made = {path: path for path in self._made}
         for path in sorted(self._modes, reverse=True):
@@ -279,7 +279,7 @@ class Applier:
         except FileExistsError:
             raise ChangedUnder(path, "there is something now") from None
 
-    def wrong(self, actions: Iterable[FileAction]) -> list[bytes]:
+    def find_wrong(self, actions: Iterable[FileAction]) -> list[bytes]:
         """Return the touched paths that are not as the plan wants them."""
         final = {path: after for _, path, _, after in actions}
         return sorted(
@@ -287,8 +287,8 @@ class Applier:
         )
 
     def _note(self, path: bytes, descriptor: int) -> None:
-        there = os.fstat(descriptor)
-        self._written[path] = (there.st_ino, there.st_size, there.st_mtime_ns)
+        status = os.fstat(descriptor)
+        self._written[path] = (status.st_ino, status.st_size, status.st_mtime_ns)
 
     def _is_ours(self, path: bytes, wanted: FileEntry | None) -> bool:
         """Return whether the file or directory is the very one that we wrote, unchanged since.
@@ -299,19 +299,19 @@ class Applier:
         if wanted is None or (written is None and path not in self._made):
             return False
         try:
-            there = os.stat(path, dir_fd=self.root, follow_symlinks=False)
+            status = os.stat(path, dir_fd=self.root, follow_symlinks=False)
         except OSError:
             return False
         _, kind, mode, _, _ = wanted
         if kind == "dir":
-            return there.st_mode == stat.S_IFDIR | mode and path in self._made
-        return there.st_mode == stat.S_IFREG | mode and written == (there.st_ino, there.st_size, there.st_mtime_ns)
+            return status.st_mode == stat.S_IFDIR | mode and path in self._made
+        return status.st_mode == stat.S_IFREG | mode and written == (status.st_ino, status.st_size, status.st_mtime_ns)
 
     def is_at(self, path: bytes, wanted: FileEntry | None) -> bool:
         """Return whether exactly this is at the path (None: nothing)."""
         try:
             with dirfd.parent_of(self.root, path) as (directory, name):
-                return self._found(directory, name, path, wanted) == ""
+                return self._describe_found(directory, name, path, wanted) == ""
         except (FileNotFoundError, NotADirectoryError):
             return wanted is None
         except OSError as error:
@@ -355,7 +355,7 @@ class Applier:
             return
         try:
             place = self._made.get(above, above)
-            descriptor = self._retried(path, lambda: dirfd.open_directory(self.root, place))
+            descriptor = self._retry(path, lambda: dirfd.open_directory(self.root, place))
         except OSError as error:
             if error.errno in NO_DIRECTORY:
                 raise ChangedUnder(path, "the directory that it is in is none any more") from None
@@ -370,7 +370,7 @@ class Applier:
         finally:
             os.close(descriptor)
 
-    def _retried(self, path: bytes, call: Callable[[], T]) -> T:
+    def _retry(self, path: bytes, call: Callable[[], T]) -> T:
         """Do it again after the directories above were made accessible, if they were not."""
         try:
             return call()
@@ -384,9 +384,9 @@ class Applier:
         changed = False
         for above in reversed(list(list_parents(path))):
             with dirfd.parent_of(self.root, above) as (directory, name):
-                there = os.stat(name, dir_fd=directory, follow_symlinks=False)
-                mode = stat.S_IMODE(there.st_mode)
-                if not stat.S_ISDIR(there.st_mode) or mode & 0o700 == 0o700 or there.st_uid != os.geteuid():
+                status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+                mode = stat.S_IMODE(status.st_mode)
+                if not stat.S_ISDIR(status.st_mode) or mode & 0o700 == 0o700 or status.st_uid != os.geteuid():
                     continue
                 dirfd.set_mode(directory, name, mode | 0o700)
             self._was.setdefault(above, mode)
@@ -413,19 +413,19 @@ class Applier:
             raise
 
     def _expect(self, directory: int, name: bytes, action: FileAction) -> None:
-        found = self._found(directory, name, action.path, action.before)
+        found = self._describe_found(directory, name, action.path, action.before)
         if found:
             raise ChangedUnder(action.path, found)
 
-    def _found(self, directory: int, name: bytes, path: bytes, wanted: FileEntry | None) -> str:
+    def _describe_found(self, directory: int, name: bytes, path: bytes, wanted: FileEntry | None) -> str:
         """Describe what is there instead of `wanted`; return "" if that is there."""
         try:
-            there = os.stat(name, dir_fd=directory, follow_symlinks=False)
+            status = os.stat(name, dir_fd=directory, follow_symlinks=False)
         except FileNotFoundError:
             return "" if wanted is None else "it is not there any more"
         if wanted is None:
             return "there is something now"
-        kind, mode = _kind(there.st_mode), stat.S_IMODE(there.st_mode)
+        kind, mode = _kind(status.st_mode), stat.S_IMODE(status.st_mode)
         if kind != wanted.kind:
             return f"it is now a {kind}"
         if kind == "symlink":
@@ -436,22 +436,22 @@ class Applier:
             return f"its mode is now {mode:04o}"
         if kind == "dir":
             return ""
-        if there.st_size != wanted.size:
+        if status.st_size != wanted.size:
             return "its content has changed"
         key = self._known.get(path) if self._known is not None else None
-        if key is not None and key == (there.st_ctime_ns, there.st_size, there.st_ino, there.st_mode):
+        if key is not None and key == (status.st_ctime_ns, status.st_size, status.st_ino, status.st_mode):
             return ""
-        return "" if self._has_content(directory, name, there, wanted) else "its content has changed"
+        return "" if self._has_content(directory, name, status, wanted) else "its content has changed"
 
-    def _has_content(self, directory: int, name: bytes, there: os.stat_result, wanted: FileEntry) -> bool:
-        unreadable = not there.st_mode & stat.S_IRUSR and os.geteuid() == there.st_uid != 0
+    def _has_content(self, directory: int, name: bytes, status: os.stat_result, wanted: FileEntry) -> bool:
+        unreadable = not status.st_mode & stat.S_IRUSR and os.geteuid() == status.st_uid != 0
         if unreadable:
-            dirfd.set_mode(directory, name, stat.S_IMODE(there.st_mode) | stat.S_IRUSR)
+            dirfd.set_mode(directory, name, stat.S_IMODE(status.st_mode) | stat.S_IRUSR)
         try:
             opened = os.open(name, READABLE, dir_fd=directory)
         finally:
             if unreadable:
-                dirfd.set_mode(directory, name, stat.S_IMODE(there.st_mode))
+                dirfd.set_mode(directory, name, stat.S_IMODE(status.st_mode))
         try:
             return self._is_content(opened, wanted)
         finally:
@@ -511,12 +511,12 @@ def _make_file(directory: int, name: bytes, mode: int, data: bytes) -> Written:
         left = data
         while left and (written := os.write(opened, left)) < len(left):
             left = left[written:]
-        there = os.fstat(opened)
-        if there.st_mode != stat.S_IFREG | mode:  # bits that the umask removed
+        status = os.fstat(opened)
+        if status.st_mode != stat.S_IFREG | mode:  # bits that the umask removed
             os.fchmod(opened, mode)
     finally:
         os.close(opened)
-    return there.st_ino, there.st_size, there.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _unlink_if_there(directory: int, name: bytes) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from holdfast.format import frame
 from holdfast.format.files import snapshot as objects
 from holdfast.format.files.snapshot import Chunk
-from holdfast.format.frame import checked
+from holdfast.format.frame import unframe
 from holdfast.model.snapshot import WHOLE_BYTES, FileEntry
 from holdfast.operations import snapshot_read
 from holdfast.operations.context import StoreContext
@@ -23,19 +23,19 @@ class StoreSource:
     def __init__(self, ctx: StoreContext) -> None:
         self._ctx = ctx
 
-    async def whole(self, entries: Sequence[FileEntry]) -> Iterator[bytes]:
+    async def read_whole(self, entries: Sequence[FileEntry]) -> Iterator[bytes]:
         wanted = list(dict.fromkeys(entry[4] for entry in entries if entry[3]))
         frames = dict(zip(wanted, await snapshot_read.frames_of(self._ctx, wanted), strict=True))
-        return self._unpacked(entries, frames)
+        return self._unpack(entries, frames)
 
     @staticmethod
-    def _unpacked(entries: Sequence[FileEntry], frames: Mapping[bytes, bytes]) -> Iterator[bytes]:
+    def _unpack(entries: Sequence[FileEntry], frames: Mapping[bytes, bytes]) -> Iterator[bytes]:
         """Unpack all contents when the first is requested.
 
         One by one, between system calls, unpacking takes half as long again.
         """
         inflate = frame.inflater()
-        contents = {hash_: checked(hash_, framed, inflate) for hash_, framed in frames.items()}
+        contents = {hash_: unframe(hash_, framed, inflate) for hash_, framed in frames.items()}
         yield from [contents[entry[4]] if entry[3] else b"" for entry in entries]
 
     async def pieces(self, entry: FileEntry) -> AsyncIterator[tuple[int, bytes | None]]:

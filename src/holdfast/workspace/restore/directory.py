@@ -22,7 +22,7 @@ from holdfast.operations import (
 )
 from holdfast.operations import lease as leasing
 from holdfast.operations.validate import SaveRequest
-from holdfast.workspace.baseline import before_safety, restores_session
+from holdfast.workspace.baseline import make_safety_metadata, restores_session
 from holdfast.workspace.restore.apply import StatKey
 from holdfast.workspace.restore.protected_paths import protection
 from holdfast.workspace.restore.request import CurrentState
@@ -73,8 +73,8 @@ class DirectoryState:
     async def scan(self) -> CurrentState:
         _, scan, tree = await self._opened.taker.scan()
         seen = {**self._opened.taker.load_cache().directories, **scan.walk.found.updated}
-        there = {path: one for path, one in seen.items() if one is not None}
-        return CurrentState(tree.snapshot, nodes=tree.nodes, seen=SeenFiles(there), not_ours=_not_ours(there))
+        existing = {path: directory for path, directory in seen.items() if directory is not None}
+        return CurrentState(tree.snapshot, nodes=tree.nodes, seen=SeenFiles(existing), not_ours=_list_foreign(existing))
 
     async def take_safety(self, why: str) -> CurrentState:
         taker = self._opened.taker
@@ -86,7 +86,7 @@ class DirectoryState:
             execution_state={},
             agent_context={},
             step_name=why,
-            metadata=await before_safety(self._opened),
+            metadata=await make_safety_metadata(self._opened),
         )
         stored, snapshot, _ = await taker.save(request)
         if snapshot.tree is None:
@@ -94,7 +94,7 @@ class DirectoryState:
             raise UsageError(f"nothing is restored without a safety snapshot of what is there, and {why}")
         seen = taker.load_cache().directories
         return CurrentState(
-            snapshot, checkpoint_id=ids.to_text(stored.id), seen=SeenFiles(seen), not_ours=_not_ours(seen)
+            snapshot, checkpoint_id=ids.to_text(stored.id), seen=SeenFiles(seen), not_ours=_list_foreign(seen)
         )
 
     async def keep_safety(self, checkpoint_id: str) -> None:
@@ -116,7 +116,7 @@ class DirectoryState:
         except (ConflictError, CheckpointNotFoundError, CheckpointExpiredError):
             return
 
-    async def protected(
+    async def make_exclusion_test(
         self, now: CurrentState, target: Snapshot, changes: Sequence[FileChange], load: file_tree.Load
     ) -> Callable[[bytes], bool]:
         scope = self._opened.taker._scope
@@ -168,7 +168,7 @@ class DirectoryState:
         return await adopting.adopted_from(self.ctx, checkpoint_id)
 
 
-def _not_ours(directories: Mapping[bytes, SeenDirectory]) -> list[bytes]:
+def _list_foreign(directories: Mapping[bytes, SeenDirectory]) -> list[bytes]:
     """Return the paths that exist but are in no snapshot: excluded, sockets, unreadable."""
     found = []
     for path, directory in directories.items():

@@ -37,7 +37,7 @@ from holdfast.model import ids
 from holdfast.model.file_restore_plan import (
     PROTECTED,
     FileAction,
-    Left,
+    LeftPath,
     RestorePlan,
     UnsafePathError,
     is_within,
@@ -48,6 +48,7 @@ from holdfast.model.file_restore_report import RestoreReport
 from holdfast.model.reports import RollbackReport
 from holdfast.model.snapshot import FileChange, FileEntry
 from holdfast.operations import lookup, snapshot_read
+from holdfast.telemetry import RESTORE_FILES, trace_operation
 from holdfast.workspace import dirfd
 from holdfast.workspace.restore import log_entry
 from holdfast.workspace.restore.admission import AdmissionRules, SnapshotAdmission, refuse_too_much, rules_for
@@ -55,10 +56,16 @@ from holdfast.workspace.restore.apply import Applier, ChangedUnder
 from holdfast.workspace.restore.contents import StoreSource, comparison
 from holdfast.workspace.restore.execute import Progress, carry_out
 from holdfast.workspace.restore.remains import drop_homeless, is_in_between
-from holdfast.workspace.restore.request import CurrentState, RestoreDirectory, RestoreOptions, RestoreTarget
+from holdfast.workspace.restore.request import (
+    CurrentState,
+    RestoreDirectory,
+    RestoreOptions,
+    RestoreTarget,
+    join_paths,
+    refuse_plan,
+)
 
 TRIES = 3  # of a forced restore, each with a safety snapshot of its own
-LISTED = 12
 ADOPT = "adopt"  # an operation that restores a fork's files
 FEW = 16  # paths that are looked up one by one
 TURN = b"\xffrestore "  # no session: these are UTF-8
@@ -77,12 +84,12 @@ class RestoreEngine:
 
     # -- what people ask for -------------------------------------------------------------------------------------------
 
-    async def interrupted(self) -> RestoreJournal | None:
+    async def find_interrupted(self) -> RestoreJournal | None:
         """Return the interrupted restore that waits to be finished, if there is one."""
         journal, _ = await self._journal()
         return journal if journal is not None and journal.state == RUNNING else None
 
-    async def unlogged(self) -> str | None:
+    async def find_unlogged(self) -> str | None:
         """Return the kind of the next step, an undo or a redo, if the last restore here has no log entry."""
         journal, _ = await self._journal()
         if journal is None or await log_entry.is_logged(self._ctx, journal):
@@ -93,12 +100,13 @@ class RestoreEngine:
         """Return what `restore` would do now, without storing or changing anything."""
         journal, _ = await self._journal()
         now = await self._directory.scan()
-        plan, _ = await self._plan(now, target, options, await self._known(target, options, journal))
+        plan, _ = await self._plan(now, target, options, await self._list_known(target, options, journal))
         state = None
         if target.session_id is not None and target.checkpoint_id is not None and options.only is None:
             state = await self._directory.move_head(target.session_id, target.checkpoint_id, dry_run=True)
         return _report(target, plan, dry_run=True, state=state)
 
+    @trace_operation(RESTORE_FILES)
     async def restore(self, target: RestoreTarget, options: RestoreOptions) -> RestoreReport:
         """Restore the files of the target, or refuse and change nothing."""
         async with self._turn():
@@ -112,12 +120,13 @@ class RestoreEngine:
             except ChangedUnder as changed:
                 if not options.force or tried == TRIES:
                     raise WorkspaceChangedError(
-                        f"{_names([changed.path])} was changed while the restore ran ({changed.found}). Everything "
+                        f"{join_paths([changed.path])} was changed while the restore ran ({changed.found}). Everything "
                         "else was put back as it was. Stop what writes there, and restore again",
                         (changed.path,),
                     ) from None
         raise AssertionError("unreachable")
 
+    @trace_operation(RESTORE_FILES)
     async def undo(self, options: RestoreOptions, entry: LogEntry | None = None) -> RestoreReport:
         """Undo the last restore of this directory, or that of an entry of the operation log.
 
@@ -133,7 +142,8 @@ class RestoreEngine:
             return await self._attempt(back, narrowed, journal)
         except ChangedUnder as changed:
             raise WorkspaceChangedError(
-                f"{_names([changed.path])} was changed meanwhile ({changed.found}). Nothing was undone", (changed.path,)
+                f"{join_paths([changed.path])} was changed meanwhile ({changed.found}). Nothing was undone",
+                (changed.path,),
             ) from None
 
     async def plan_undo(self, options: RestoreOptions, entry: LogEntry | None = None) -> RestoreReport:
@@ -153,7 +163,7 @@ class RestoreEngine:
                 await self._refuse_moved_on(journal.session_id, journal.target_id)
             await self._refuse_without_safety(journal)
         safety = await snapshot_read.load(self._ctx, journal.safety)
-        touched = frozenset(await self._touched(journal))
+        touched = frozenset(await self._list_touched(journal))
         session = journal.session_id if journal.from_id is not None else None
         back = RestoreTarget(snapshot=safety, checkpoint_id=journal.safety_id, session_id=session)
         return back, replace(options, only=touched), journal
@@ -175,11 +185,13 @@ class RestoreEngine:
                 "restores of a directory are kept"
             ) from error
 
+    @trace_operation(RESTORE_FILES)
     async def resume(self, *, force: bool = False) -> RestoreReport:
         """Finish a restore that was cut off."""
         async with self._turn():
             return await self._finish(forward=True, force=force)
 
+    @trace_operation(RESTORE_FILES)
     async def roll_back(self, *, force: bool = False) -> RestoreReport:
         """Put everything back that a restore has changed which was cut off."""
         async with self._turn():
@@ -195,12 +207,12 @@ class RestoreEngine:
         self, target: RestoreTarget, options: RestoreOptions, undone: RestoreJournal | None = None
     ) -> RestoreReport:
         before, row = await self._journal()
-        known = await self._known(target, options, before)
+        known = await self._list_known(target, options, before)
         safety = await self._directory.take_safety("before an undo" if undone else "before a restore")
         assert safety.checkpoint_id is not None
         try:
             plan, differing = await self._plan(safety, target, options, known)
-            refuse(plan, options)
+            refuse_plan(plan, options)
         except BaseException:
             await self._directory.drop_safety(safety.checkpoint_id)
             raise
@@ -216,7 +228,7 @@ class RestoreEngine:
         ):  # no operation; an undo is one all the same, or the next would take it again
             await self._directory.drop_safety(safety.checkpoint_id)
             return _report(target, plan)
-        only, untouched = _briefly(plan.touched, differing)
+        only, untouched = _shorten_paths(plan.touched, differing)
         journal = RestoreJournal(
             token=secrets.token_hex(6),
             state=RUNNING,
@@ -241,8 +253,8 @@ class RestoreEngine:
             version = await self._write(journal, row)
             left = await self._change(journal, plan, safety, options.progress)
             state = await self._move_head(journal, forward=True)
-            await self._done(journal, version)
-        except _endings() as error:
+            await self._mark_done(journal, version)
+        except _list_endings() as error:
             await self._put_back(error, journal)
             if not isinstance(error, OSError):
                 raise
@@ -254,10 +266,12 @@ class RestoreEngine:
     ) -> tuple[RestorePlan, set[bytes]]:
         """Return the plan, and all paths that differ."""
         wanted = snapshot_read.tree_of(target.snapshot)
-        load = _overlaid(now.nodes, snapshot_read.loader(self._ctx))
+        load = _overlay_nodes(now.nodes, snapshot_read.loader(self._ctx))
         changes = [change async for change in _diff(now.snapshot.tree, wanted, load)]
         differing = {change.path for change in changes}
-        protected = await self._directory.protected(now, target.snapshot, changes, load) if changes else _nothing
+        protected = (
+            await self._directory.make_exclusion_test(now, target.snapshot, changes, load) if changes else _protect_none
+        )
         if options.only is not None:
             changes = [change for change in changes if change.path in options.only]
         rules = await rules_for(self._ctx, target.snapshot, options.admission, load)
@@ -278,18 +292,18 @@ class RestoreEngine:
             raise CorruptError(f"the snapshot can't be restored: {error}") from error
         refuse_too_much(plan, self._directory.limits)
         if options.paths:
-            kept_out = [one for one in kept_out if is_within(one.path, options.paths)]
+            kept_out = [path for path in kept_out if is_within(path.path, options.paths)]
         if options.only is not None:
-            kept_out += self._unseen(options.only - differing, now)
+            kept_out += self._list_unseen(options.only - differing, now)
         if kept_out:
-            plan = replace(plan, left=tuple(sorted((*plan.left, *kept_out), key=lambda one: one.path)))
+            plan = replace(plan, left=tuple(sorted((*plan.left, *kept_out), key=lambda path: path.path)))
         return plan, differing
 
-    def _unseen(self, paths: Collection[bytes], now: CurrentState) -> list[Left]:
+    def _list_unseen(self, paths: Collection[bytes], now: CurrentState) -> list[LeftPath]:
         """Return those of these paths that exist and are now excluded: no snapshot comparison shows them."""
         not_ours = set(now.not_ours)
         return [
-            Left(path, PROTECTED)
+            LeftPath(path, PROTECTED)
             for path in paths
             if (path in not_ours or not not_ours.isdisjoint(list_parents(path)))
             and os.path.lexists(self._directory.root + b"/" + path)
@@ -311,29 +325,29 @@ class RestoreEngine:
                     return set()
                 if len(foreign) <= FEW:
                     foreign = {
-                        path: there
-                        for path, there in foreign.items()
-                        if await file_tree.find(tree, path, load) != there
+                        path: state
+                        for path, state in foreign.items()
+                        if await file_tree.find(tree, path, load) != state
                     }
                 else:
                     differing = {change.path async for change in _diff(tree, now, load)}
-                    foreign = {path: there for path, there in foreign.items() if path in differing}
+                    foreign = {path: state for path, state in foreign.items() if path in differing}
             except CorruptError:  # it was collected: it can't vouch for anything
                 continue
         return set(foreign)
 
     async def _change(
         self, journal: RestoreJournal, plan: RestorePlan, now: CurrentState, progress: Progress | None
-    ) -> list[Left]:
+    ) -> list[LeftPath]:
         """Carry out the plan, and looks whether everything is there."""
         ctx = self._ctx
-        is_content = await comparison(ctx, (entry for one in plan.actions for entry in (one.before, one.after)))
+        is_content = await comparison(ctx, (entry for item in plan.actions for entry in (item.before, item.after)))
         root = dirfd.open_root(self._directory.root)
         applier = Applier(root, journal.token, is_content, now.seen)
         wrong: list[bytes] = []
 
-        def check(left: Sequence[Left]) -> None:
-            wrong.extend(applier.wrong(_without(plan.actions, left)))
+        def check(left: Sequence[LeftPath]) -> None:
+            wrong.extend(applier.find_wrong(_without(plan.actions, left)))
 
         try:
             left = await carry_out(ctx.backend, applier, plan.actions, StoreSource(ctx), progress, check=check)
@@ -370,7 +384,7 @@ class RestoreEngine:
 
     async def _put_back(self, why: BaseException, ours: RestoreJournal) -> None:
         """Roll back the restore that this process began; if that fails or is cancelled, the journal stays."""
-        begun = await self.interrupted()
+        begun = await self.find_interrupted()
         if begun is None or begun.token != ours.token:
             return
         try:
@@ -387,7 +401,7 @@ class RestoreEngine:
             raise CheckpointNotFoundError("no restore of this directory was cut off: there is nothing to finish")
         if not ours:
             self._refuse_running(journal)
-        touched = await self._touched(journal)
+        touched = await self._list_touched(journal)
         await self._sweep(journal, touched)
         now = await self._directory.take_safety("before finishing a restore that was cut off")
         assert now.checkpoint_id is not None
@@ -400,7 +414,7 @@ class RestoreEngine:
             wanted = change._replace(after=cut(change.after)) if forward else change
             (changes if change.path in touched else others).append(wanted)
         changes, homeless = drop_homeless(changes, others)
-        foreign = {one.path for one in changes if not is_in_between(one.before, touched[one.path])}
+        foreign = {item.path for item in changes if not is_in_between(item.before, touched[item.path])}
         in_the_way = [change.path for change in others if change.before is not None]
         in_the_way += now.not_ours
         plan = make_plan(changes, changed_since=foreign, keep_user=not force, occupied=in_the_way)
@@ -408,8 +422,8 @@ class RestoreEngine:
             left = homeless + await self._change(journal, plan, now, None)
         except ChangedUnder as changed:
             raise WorkspaceChangedError(
-                f"{_names([changed.path])} was changed meanwhile ({changed.found}). The restore is still unfinished: "
-                "stop what writes there, and try again",
+                f"{join_paths([changed.path])} was changed meanwhile ({changed.found}). The restore is still "
+                "unfinished: stop what writes there, and try again",
                 (changed.path,),
             ) from None
         state = await self._move_head(journal, forward=forward)
@@ -418,7 +432,7 @@ class RestoreEngine:
         else:
             await self._directory.drop_safety(now.checkpoint_id)
         if forward:
-            await self._done(journal, row)
+            await self._mark_done(journal, row)
         else:
             await self._write(journal.previous, row)
         target = RestoreTarget(
@@ -436,7 +450,7 @@ class RestoreEngine:
         finally:
             os.close(root)
 
-    async def _touched(self, journal: RestoreJournal) -> dict[bytes, tuple[FileEntry | None, FileEntry | None]]:
+    async def _list_touched(self, journal: RestoreJournal) -> dict[bytes, tuple[FileEntry | None, FileEntry | None]]:
         """Return the paths that a restore changes, with their entries before and after it."""
         before = await snapshot_read.load(self._ctx, journal.safety)
         after = await snapshot_read.load(self._ctx, journal.target)
@@ -452,8 +466,8 @@ class RestoreEngine:
     async def _modes_of(self, journal: RestoreJournal) -> AdmissionRules:
         """Return how the modes of the target are set. Which paths are left out, the journal says itself."""
         target = await snapshot_read.load(self._ctx, journal.target)
-        asked = SnapshotAdmission(include_git=True, include_set_id=journal.include_set_id)
-        return await rules_for(self._ctx, target, asked, snapshot_read.loader(self._ctx))
+        admission = SnapshotAdmission(include_git=True, include_set_id=journal.include_set_id)
+        return await rules_for(self._ctx, target, admission, snapshot_read.loader(self._ctx))
 
     # -- the journal ---------------------------------------------------------------------------------------------------
 
@@ -461,7 +475,7 @@ class RestoreEngine:
         [row] = await self._ctx.backend.rows([self._key])
         return (None if row is None else restore_journal.unpack(self._key, row)), row
 
-    async def _done(self, journal: RestoreJournal, over: Row | None) -> None:
+    async def _mark_done(self, journal: RestoreJournal, over: Row | None) -> None:
         """Mark the restore as done and log it, in one commit."""
         logged = log_entry.writes(self._ctx, self._directory.root, journal)
         await self._write(replace(journal, state=DONE, previous=None), over, logged)
@@ -480,7 +494,9 @@ class RestoreEngine:
             ) from None
         return None if value is None else Row(value, 1 if over is None else over.version + 1)
 
-    async def _known(self, target: RestoreTarget, options: RestoreOptions, journal: RestoreJournal | None) -> list[str]:
+    async def _list_known(
+        self, target: RestoreTarget, options: RestoreOptions, journal: RestoreJournal | None
+    ) -> list[str]:
         """Return snapshots whose contents are not changes of the user's own."""
         if options.known is not None:
             return list(options.known)
@@ -490,7 +506,7 @@ class RestoreEngine:
         return list(dict.fromkeys(known))
 
     async def _refuse_interrupted(self) -> None:
-        journal = await self.interrupted()
+        journal = await self.find_interrupted()
         if journal is None:
             return
         self._refuse_running(journal)
@@ -506,11 +522,10 @@ class RestoreEngine:
             raise ConflictError(f"a restore of this directory is running, in process {process.pid}")
 
 
-def _endings() -> tuple[type[BaseException], ...]:
+def _list_endings() -> tuple[type[BaseException], ...]:
     """Return the exceptions after which everything is put back: errors, and an event loop's cancellation."""
-    with_loops = sys.modules.get("asyncio")  # without an event loop, asyncio need not be imported
-    stopping = [KeyboardInterrupt] if with_loops is None else [KeyboardInterrupt, with_loops.CancelledError]
-    return (Exception, *stopping)
+    loops = sys.modules.get("asyncio")  # without an event loop, asyncio need not be imported
+    return (Exception, KeyboardInterrupt, *(() if loops is None else (loops.CancelledError,)))
 
 
 def _diff(before: bytes | None, after: bytes | None, load: file_tree.Load) -> AsyncIterator[FileChange]:
@@ -519,7 +534,7 @@ def _diff(before: bytes | None, after: bytes | None, load: file_tree.Load) -> As
     return file_tree.diff(before, after, load)
 
 
-def _overlaid(nodes: Mapping[bytes, bytes], load: file_tree.Load) -> file_tree.Load:
+def _overlay_nodes(nodes: Mapping[bytes, bytes], load: file_tree.Load) -> file_tree.Load:
     if not nodes:
         return load
 
@@ -530,56 +545,38 @@ def _overlaid(nodes: Mapping[bytes, bytes], load: file_tree.Load) -> file_tree.L
     return load_nodes
 
 
-def refuse(plan: RestorePlan | RestoreReport, options: RestoreOptions) -> None:
-    """Raise what stands against a restore."""
-    if plan.conflicts and not options.force:
-        count = len(plan.conflicts)
-        raise WorkspaceChangedError(
-            f"nothing was restored: {count} path{'s have' if count > 1 else ' has'} changed since {options.since} "
-            f'and would be overwritten: {_names(plan.conflicts)}. keep="user" (--keep-user) leaves them as they '
-            "are; force=True (--force) overwrites them, which `undo` takes back",
-            plan.conflicts,
-        )
-    leading_out = [flag.path for flag in plan.flags if flag.kind == "escapes"]
-    if leading_out and options.escape == "refuse":
-        raise UsageError(f"nothing was restored: links that lead out of the directory: {_names(leading_out)}")
-
-
 def _is_adoption(operation: log_entry.Named | None) -> bool:
     return operation is not None and operation[1] == ADOPT
 
 
-def _nothing(_path: bytes) -> bool:
+def _protect_none(_path: bytes) -> bool:
     return False
 
 
-def _briefly(touched: Collection[bytes], differing: set[bytes]) -> tuple[tuple[bytes, ...] | None, tuple[bytes, ...]]:
+def _shorten_paths(
+    touched: Collection[bytes], differing: set[bytes]
+) -> tuple[tuple[bytes, ...] | None, tuple[bytes, ...]]:
     """Return (touched paths, ()) or (None, untouched paths), whichever is shorter."""
     untouched = differing.difference(touched)
     return (None, tuple(sorted(untouched))) if len(untouched) <= len(touched) else (tuple(sorted(touched)), ())
 
 
-def _without(actions: tuple[FileAction, ...], left: Sequence[Left]) -> tuple[FileAction, ...]:
+def _without(actions: tuple[FileAction, ...], left: Sequence[LeftPath]) -> tuple[FileAction, ...]:
     """Return the actions that were carried out."""
-    stayed = {one.path for one in left}
+    stayed = {path.path for path in left}
     return tuple(action for action in actions if action.path not in stayed) if stayed else actions
-
-
-def _names(paths: Sequence[bytes]) -> str:
-    shown = ", ".join(path.decode("utf-8", "backslashreplace") for path in paths[:LISTED])
-    return shown + (f" and {len(paths) - LISTED} more" if len(paths) > LISTED else "")
 
 
 def _report(
     target: RestoreTarget,
     plan: RestorePlan,
     *,
-    left: Sequence[Left] = (),
+    left: Sequence[LeftPath] = (),
     safety_id: str | None = None,
     dry_run: bool = False,
     state: RollbackReport | None = None,
 ) -> RestoreReport:
-    stayed = {one.path for one in left}
+    stayed = {item.path for item in left}
     return RestoreReport(
         dry_run=dry_run,
         scope="files" if target.session_id is None else "both",
@@ -588,7 +585,7 @@ def _report(
         actions=_without(plan.actions, left),
         conflicts=plan.conflicts if dry_run else (),
         overwritten=() if dry_run else tuple(path for path in plan.conflicts if path not in stayed),
-        left=tuple(sorted((*plan.left, *left), key=lambda one: one.path)),
+        left=tuple(sorted((*plan.left, *left), key=lambda item: item.path)),
         flags=plan.flags,
         skipped=target.snapshot.skipped,
         excluded=target.snapshot.excluded_count,

@@ -9,7 +9,7 @@ import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from holdfast.model.file_restore_plan import FileAction, Left
+from holdfast.model.file_restore_plan import FileAction, LeftPath
 from holdfast.model.snapshot import WHOLE_BYTES, FileEntry
 from holdfast.workspace.restore.apply import Applier, NotEmpty
 from holdfast.workspace.restore.writeback import Writeback
@@ -30,7 +30,7 @@ Progress = Callable[[int, int], None]
 class ContentSource(Protocol):
     """Where the contents of files come from."""
 
-    async def whole(self, entries: Sequence[FileEntry]) -> Iterator[bytes]:
+    async def read_whole(self, entries: Sequence[FileEntry]) -> Iterator[bytes]:
         """Return the contents of small files, in this order; the iterator works in the writing thread."""
 
     def pieces(self, entry: FileEntry) -> AsyncIterator[tuple[int, bytes | None]]:
@@ -58,8 +58,8 @@ async def carry_out(
     source: ContentSource,
     progress: Progress | None = None,
     copies: LocalCopies | None = None,
-    check: Callable[[Sequence[Left]], None] | None = None,
-) -> list[Left]:
+    check: Callable[[Sequence[LeftPath]], None] | None = None,
+) -> list[LeftPath]:
     """Carry out all actions, in order, and make them durable.
 
     Return the directories that could not be removed because they hold something that is not ours to
@@ -69,12 +69,12 @@ async def carry_out(
     with Writeback(applier.sync) as writeback:
         left = await _carry_out(backend, applier, actions, source, progress, copies, writeback)
         await backend.run_in_thread(applier.settle)
-        checked = functools.partial(check, left) if check is not None else _nothing
+        checked = functools.partial(check, left) if check is not None else _do_nothing
         await backend.run_in_thread(functools.partial(writeback.sync_all, checked))
     return left
 
 
-def _nothing() -> None: ...
+def _do_nothing() -> None: ...
 
 
 async def _carry_out(
@@ -85,7 +85,7 @@ async def _carry_out(
     progress: Progress | None,
     copies: LocalCopies | None,
     writeback: Writeback,
-) -> list[Left]:
+) -> list[LeftPath]:
     with Prefetcher(source) as ahead:
         execution = _Progress(backend, applier, actions, progress, writeback)
         for portion in portions(actions):
@@ -121,7 +121,7 @@ class _Progress:
         progress: Progress | None,
         writeback: Writeback,
     ) -> None:
-        self.left: list[Left] = []
+        self.left: list[LeftPath] = []
         self.waiting: tuple[list[FileAction], Iterator[bytes]] | None = None
         self._made_again = {action.path for action in actions if action.doing == "create"}
         self._done = 0
@@ -165,12 +165,12 @@ class Prefetcher:
     async def fetch(self, files: Sequence[FileEntry]) -> Iterator[bytes]:
         """Return the contents of files; an error in the thread is raised when they are requested."""
         if sum(entry[3] for entry in files) < WORTH_A_THREAD:
-            return await self._source.whole(files) if files else iter(())
+            return await self._source.read_whole(files) if files else iter(())
         if self._threads is None:
             from concurrent.futures import ThreadPoolExecutor
 
             self._threads = ThreadPoolExecutor(1, "holdfast-unpacking")
-        return self._contents_of(self._threads.submit(list, await self._source.whole(files)))
+        return self._contents_of(self._threads.submit(list, await self._source.read_whole(files)))
 
     @staticmethod
     def _contents_of(unpacking: Future[list[bytes]]) -> Iterator[bytes]:
@@ -181,8 +181,10 @@ async def _copy_local(
     backend: Executor, applier: Applier, portion: list[FileAction], copies: LocalCopies
 ) -> list[FileAction]:
     """Return what could not be copied from files on the disk."""
-    there = [one for one in portion if _has_content(one) and one.after is not None and copies.has(one.after)]
-    copied = await backend.run_in_thread(functools.partial(_copy, applier, there, copies)) if there else set()
+    local = [
+        action for action in portion if _has_content(action) and action.after is not None and copies.has(action.after)
+    ]
+    copied = await backend.run_in_thread(functools.partial(_copy, applier, local, copies)) if local else set()
     return [action for action in portion if action.path not in copied]
 
 
@@ -229,8 +231,8 @@ def _is_large(action: FileAction) -> bool:
 
 def _do(
     applier: Applier, actions: Sequence[FileAction], contents: Iterator[bytes], made_again: set[bytes]
-) -> list[Left]:
-    left: list[Left] = []
+) -> list[LeftPath]:
+    left: list[LeftPath] = []
     for action in actions:
         doing, path, _, after = action
         if doing == "delete":
@@ -239,7 +241,7 @@ def _do(
             except NotEmpty:
                 if path in made_again:  # as a file: there is no room for it
                     raise
-                left.append(Left(path, HOLDS_OTHERS))
+                left.append(LeftPath(path, HOLDS_OTHERS))
         elif doing == "chmod":
             applier.change_mode(action)
         elif after is not None and after.kind == "dir":

@@ -63,7 +63,7 @@ def writes(ctx: StoreContext, root: bytes, journal: RestoreJournal) -> list[RowW
     if journal.operation is None:
         return []
     id_, kind, by, of = journal.operation
-    changes = [LoggedChange(operation_log.FILES, root, None, journal.logged())]
+    changes = [LoggedChange(operation_log.FILES, root, None, journal.get_logged_part())]
     return log.writes(ctx, Origin(by, kind, of, id_), STORE, kind, changes, journal.session_id)
 
 

@@ -53,10 +53,10 @@ async def protection(
         gone = [change.before for change in changes if change.after is None and change.before is not None]
         if made:
             judge_now = _Judge(scope.options, lambda directory: deciding_at(root, directory))
-            outside |= await ctx.backend.run_in_thread(lambda: judge_now.left_out_of(made))
+            outside |= await ctx.backend.run_in_thread(lambda: judge_now.find_left_out(made))
         if gone:
-            deciding_then = await _deciding(ctx, then, load)
-            outside |= _Judge(then.options, lambda directory: deciding_then.get(directory, {})).left_out_of(gone)
+            deciding_then = await _load_deciding(ctx, then, load)
+            outside |= _Judge(then.options, lambda directory: deciding_then.get(directory, {})).find_left_out(gone)
 
     below: dict[bytes, bool] = {b"": False}  # directories, and whether one of them or above them is left out
     if not scope.include_git:
@@ -68,9 +68,9 @@ async def protection(
         while above not in below:
             unknown.append(above)
             above = above.rpartition(b"/")[0]
-        for one in reversed(unknown):
-            below[one] = below[above] or one in left_out
-            above = one
+        for item in reversed(unknown):
+            below[item] = below[above] or item in left_out
+            above = item
         return below[directory]
 
     def is_protected(path: bytes) -> bool:
@@ -80,7 +80,9 @@ async def protection(
     return is_protected
 
 
-async def _deciding(ctx: StoreContext, snapshot: Snapshot, load: file_tree.Load) -> dict[bytes, dict[bytes, bytes]]:
+async def _load_deciding(
+    ctx: StoreContext, snapshot: Snapshot, load: file_tree.Load
+) -> dict[bytes, dict[bytes, bytes]]:
     """Return a snapshot's deciding files by directory and name, with the text of ignore files."""
     found: dict[bytes, dict[bytes, bytes]] = {}
     rules: list[FileEntry] = []
@@ -94,7 +96,7 @@ async def _deciding(ctx: StoreContext, snapshot: Snapshot, load: file_tree.Load)
     texts = dict(zip(whole, await snapshot_read.objects_of(ctx, whole), strict=True))
     for entry in rules:
         directory, _, name = entry.path.rpartition(b"/")
-        text = await _beginning(ctx, entry) if entry.is_chunked else texts.get(entry.content, b"")
+        text = await _read_beginning(ctx, entry) if entry.is_chunked else texts.get(entry.content, b"")
         found.setdefault(directory, {})[name] = text
     for path, text in snapshot.deciding:
         directory, _, name = path.rpartition(b"/")
@@ -102,7 +104,7 @@ async def _deciding(ctx: StoreContext, snapshot: Snapshot, load: file_tree.Load)
     return found
 
 
-async def _beginning(ctx: StoreContext, entry: FileEntry) -> bytes:
+async def _read_beginning(ctx: StoreContext, entry: FileEntry) -> bytes:
     """Return a large ignore file's content, as far as it is read."""
     text = b""
     async for part in snapshot_read.content(ctx, entry):
@@ -130,7 +132,7 @@ class _Judge:
         self._verdicts: dict[bytes, bool] = {}
         self._takes_files: dict[bytes, bool] = {}
 
-    def left_out_of(self, entries: Iterable[FileEntry]) -> set[bytes]:
+    def find_left_out(self, entries: Iterable[FileEntry]) -> set[bytes]:
         """Return the paths of those that are left out."""
         found: set[bytes] = set()
         for entry in entries:
@@ -155,20 +157,20 @@ class _Judge:
         """Return whether the path, or one above it, is left out."""
         if entry.kind == "dir":
             return self._directory(entry.path)
-        return self._directory(entry.path.rpartition(b"/")[0]) or self._judged(entry.path, is_directory=False)
+        return self._directory(entry.path.rpartition(b"/")[0]) or self._judge(entry.path, is_directory=False)
 
     def _directory(self, path: bytes) -> bool:
         """Return whether a directory, or one above it, is left out; the root is not."""
         if path and path not in self._verdicts:
             above = self._directory(path.rpartition(b"/")[0])
-            self._verdicts[path] = above or self._judged(path, is_directory=True)
+            self._verdicts[path] = above or self._judge(path, is_directory=True)
         return bool(path) and self._verdicts[path]
 
-    def _judged(self, path: bytes, *, is_directory: bool) -> bool:
+    def _judge(self, path: bytes, *, is_directory: bool) -> bool:
         directory = path.rpartition(b"/")[0]
-        beside = self._deciding(directory)
+        siblings = self._deciding(directory)
         rules = self._rules_in(directory)
-        verdict = rules.verdict(path, is_directory=is_directory, beside=beside)
+        verdict = rules.verdict(path, is_directory=is_directory, siblings=siblings)
         if verdict is not None and verdict.is_ignored:
             return True
         return is_directory and rules.marked_inside(path, self._deciding(path)) is not None
@@ -178,5 +180,5 @@ class _Judge:
         if directory not in self._rules:
             above = self._rules_in(directory.rpartition(b"/")[0]) if directory else self._outermost
             said = self._deciding(directory)
-            self._rules[directory] = above.below(directory, *map(said.get, ignore.FILES))
+            self._rules[directory] = above.enter(directory, *map(said.get, ignore.FILES))
         return self._rules[directory]

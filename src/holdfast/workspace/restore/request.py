@@ -6,8 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from holdfast.errors import UsageError, WorkspaceChangedError
 from holdfast.format.files import file_tree
 from holdfast.format.rows.operation_log import Origin
+from holdfast.model.file_restore_plan import RestorePlan
+from holdfast.model.file_restore_report import RestoreReport
 from holdfast.model.reports import RollbackReport
 from holdfast.model.snapshot import FileChange, Snapshot
 from holdfast.operations.context import StoreContext
@@ -19,6 +22,7 @@ from holdfast.workspace.restore.execute import Progress
 Keep = Literal["user"] | None
 Escape = Literal["warn", "refuse"]
 NOTHING_MORE = SnapshotAdmission()
+LISTED = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,7 @@ class RestoreDirectory(Protocol):
     async def drop_safety(self, checkpoint_id: str) -> None:
         """Drop a safety snapshot that turned out not to be needed."""
 
-    async def protected(
+    async def make_exclusion_test(
         self, now: CurrentState, target: Snapshot, changes: Sequence[FileChange], load: file_tree.Load
     ) -> Callable[[bytes], bool]:
         """Return a test whether a path is excluded, by the target's rules or the present ones.
@@ -99,3 +103,23 @@ class RestoreOptions:
     known: tuple[str, ...] | None = None  # the only snapshots whose contents are not the user's own changes
     since: str = "the last snapshot"  # a file that differs from these snapshots has changed since then
     progress: Progress | None = None
+
+
+def refuse_plan(plan: RestorePlan | RestoreReport, options: RestoreOptions) -> None:
+    """Raise what stands against a restore."""
+    if plan.conflicts and not options.force:
+        count = len(plan.conflicts)
+        raise WorkspaceChangedError(
+            f"nothing was restored: {count} path{'s have' if count > 1 else ' has'} changed since {options.since} "
+            f'and would be overwritten: {join_paths(plan.conflicts)}. keep="user" (--keep-user) leaves them as they '
+            "are; force=True (--force) overwrites them, which `undo` takes back",
+            plan.conflicts,
+        )
+    leading_out = [flag.path for flag in plan.flags if flag.kind == "escapes"]
+    if leading_out and options.escape == "refuse":
+        raise UsageError(f"nothing was restored: links that lead out of the directory: {join_paths(leading_out)}")
+
+
+def join_paths(paths: Sequence[bytes]) -> str:
+    shown = ", ".join(path.decode("utf-8", "backslashreplace") for path in paths[:LISTED])
+    return shown + (f" and {len(paths) - LISTED} more" if len(paths) > LISTED else "")

@@ -46,13 +46,13 @@ class Writeback:
             meanwhile()
             self._sync()
             return
-        beside = self._threads.submit(meanwhile)
+        future = self._threads.submit(meanwhile)
         try:
             self.finish()
             self._sync()
         finally:
-            beside.exception()  # it has ended before an error is raised
-        beside.result()
+            future.exception()  # it has ended before an error is raised
+        future.result()
 
     def add(self, size: int) -> None:
         """Count bytes that were written, and sync in the thread once they are enough."""

@@ -28,7 +28,7 @@ class ChangeSet:
         """Return the directory as known by now."""
         return self.updated[path] if path in self.updated else self.cache.directories.get(path)
 
-    def changeable(self, path: bytes) -> CachedDirectory:
+    def get_changeable(self, path: bytes) -> CachedDirectory:
         """Return the same, to be changed."""
         found = self.updated.get(path)
         if found is None:
@@ -66,14 +66,14 @@ class ChangeSet:
     def leave_out(self, path: bytes, why: str) -> None:
         """Note that a directory turned out to be left out, in the directory above it."""
         above, _, name = path.rpartition(b"/")
-        parent = self.changeable(above)
+        parent = self.get_changeable(above)
         parent.directories.pop(name, None)
         parent.excluded[name] = why
         self._remove(path)
 
     def note_unreadable(self, above: bytes, name: bytes, error: OSError) -> None:
         """Note a directory that can't be opened; the next scan reads its parent whatever its mtime says."""
-        parent = self.changeable(above)
+        parent = self.get_changeable(above)
         parent.directories.pop(name, None)
         parent.ctime_ns = 0
         if not isinstance(error, FileNotFoundError):
@@ -84,9 +84,9 @@ class ChangeSet:
         """Remove a directory and everything below it. With `keep`, something else has taken its name."""
         entry = FileEntry(path, "dir", 0, 0, b"")
         if keep:
-            self.totals = self.totals.changed(entry, None)
+            self.totals = self.totals.change(entry, None)
         elif path in self.changes and not self._was_known(path):
-            self.totals = self.totals.changed(self.changes.pop(path), None)
+            self.totals = self.totals.change(self.changes.pop(path), None)
             if self._was_file(path):  # its name was taken by the directory: it is gone all the same
                 self.changes[path] = None
         elif self._was_known(path):
@@ -113,7 +113,7 @@ class ChangeSet:
         return known is not None and name in known.files
 
     def _count(self, before: FileEntry | None, after: FileEntry | None) -> None:
-        self.totals = self.totals.changed(before, after)
+        self.totals = self.totals.change(before, after)
         if before is not None and before.kind != "dir":
             self.released.append(before.content)
         if after is not None and after.kind != "dir":

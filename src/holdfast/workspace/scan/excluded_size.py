@@ -12,28 +12,28 @@ from holdfast.model.snapshot import ExcludedPath, LeftOut, SkippedPath
 def measure(root: bytes, paths: Iterable[ExcludedPath | SkippedPath]) -> list[LeftOut]:
     """Return the sizes of these paths, the largest first. Unreadable ones count zero; follow no link."""
     found = [LeftOut(path, why, *_size(root + b"/" + path)) for path, why in paths]
-    return sorted(found, key=lambda one: (-one.size, one.path))
+    return sorted(found, key=lambda left_out: (-left_out.size, left_out.path))
 
 
 def _size(path: bytes) -> tuple[int, int]:
     """Return files and bytes at a path and below it."""
     try:
-        there = os.lstat(path)
+        status = os.lstat(path)
     except OSError:
         return 0, 0
-    if not stat.S_ISDIR(there.st_mode):
-        return 1, there.st_size if stat.S_ISREG(there.st_mode) else 0
+    if not stat.S_ISDIR(status.st_mode):
+        return 1, status.st_size if stat.S_ISREG(status.st_mode) else 0
     files = size = 0
     waiting = [path]
     while waiting:
         try:
             with os.scandir(waiting.pop()) as listed:
-                for one in listed:
-                    if one.is_dir(follow_symlinks=False):
-                        waiting.append(one.path)
+                for entry in listed:
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
                     else:
                         files += 1
-                        size += one.stat(follow_symlinks=False).st_size if one.is_file(follow_symlinks=False) else 0
+                        size += entry.stat(follow_symlinks=False).st_size if entry.is_file(follow_symlinks=False) else 0
         except OSError:
             continue
     return files, size

@@ -60,7 +60,7 @@ class IgnoreRules:
         """Return whether there is an ignore file: without one, no file is left out."""
         return bool(self._own or self._git)
 
-    def below(self, directory: bytes, gitignore: bytes | None, holdfastignore: bytes | None) -> IgnoreRules:
+    def enter(self, directory: bytes, gitignore: bytes | None, holdfastignore: bytes | None) -> IgnoreRules:
         """Return the rules in a directory that has these files."""
         if not self._use_gitignore:
             gitignore = None
@@ -69,9 +69,9 @@ class IgnoreRules:
         deeper = object.__new__(IgnoreRules)
         deeper.__dict__.update(self.__dict__)
         if gitignore is not None:
-            deeper._git = (*self._git, _parsed(directory, GITIGNORE, gitignore))
+            deeper._git = (*self._git, _parse_rules(directory, GITIGNORE, gitignore))
         if holdfastignore is not None:
-            deeper._own = (*self._own, _parsed(directory, HOLDFASTIGNORE, holdfastignore))
+            deeper._own = (*self._own, _parse_rules(directory, HOLDFASTIGNORE, holdfastignore))
         parts = (self.key, directory, gitignore or b"", b"\0", holdfastignore or b"")
         deeper.key = hashlib.sha256(b"\0".join(parts)).digest()[:8]
         return deeper
@@ -81,16 +81,16 @@ class IgnoreRules:
         """Return whether there are ignore files: default rules leave out only directories."""
         return bool(self._own or self._git)
 
-    def said_in(self, directory: bytes) -> list[tuple[bytes, bytes]]:
+    def read_own_files(self, directory: bytes) -> list[tuple[bytes, bytes]]:
         """Return the ignore files that the directory itself has, and what they say."""
         base = directory + b"/" if directory else b""
         deepest = ((GITIGNORE, self._git[-1:]), (HOLDFASTIGNORE, self._own[-1:]))
         return [(name, file.content) for name, files in deepest for file in files if file.base == base]
 
-    def verdict(self, path: bytes, *, is_directory: bool, beside: Collection[bytes]) -> Verdict | None:
+    def verdict(self, path: bytes, *, is_directory: bool, siblings: Collection[bytes]) -> Verdict | None:
         """Return the verdict on a path below directories that are not left out; None if no rule matches.
 
-        `beside` are the names in its directory.
+        `siblings` are the names in its directory.
         """
         for files in (self._own, self._git):
             found = _first_verdict(files, path, is_directory=is_directory)
@@ -101,7 +101,7 @@ class IgnoreRules:
             marker = MARKED_BESIDE.get(name)
             if name == COMPILED:
                 return Verdict(True, "by default: compiled Python")
-            if marker is not None and marker in beside:
+            if marker is not None and marker in siblings:
                 return Verdict(True, f"by default: beside {marker.decode()}")
         return None
 
@@ -121,13 +121,13 @@ class IgnoreRules:
 def _first_verdict(files: tuple[_RuleFile, ...], path: bytes, *, is_directory: bool) -> Verdict | None:
     """Return what the deepest of these files says that says something of the path."""
     for file in reversed(files):
-        found = _judged(file, path[len(file.base) :], is_directory=is_directory)
+        found = _judge_path(file, path[len(file.base) :], is_directory=is_directory)
         if found is not None:
             return found
     return None
 
 
-def _judged(file: _RuleFile, relative: bytes, *, is_directory: bool) -> Verdict | None:
+def _judge_path(file: _RuleFile, relative: bytes, *, is_directory: bool) -> Verdict | None:
     if file.any_of is None or not file.any_of.match(relative):
         return None
     for rule in reversed(file.rules):
@@ -136,7 +136,7 @@ def _judged(file: _RuleFile, relative: bytes, *, is_directory: bool) -> Verdict 
     return None
 
 
-def _parsed(directory: bytes, name: bytes, content: bytes) -> _RuleFile:
+def _parse_rules(directory: bytes, name: bytes, content: bytes) -> _RuleFile:
     base = directory + b"/" if directory else b""
     rules, patterns = [], []
     content = content.removeprefix(b"\xef\xbb\xbf")
@@ -164,7 +164,7 @@ def _rule(line: bytes) -> tuple[_Rule, bytes] | None:
     if not pattern:
         return None
     is_anchored = b"/" in pattern
-    translated = _translated(pattern.removeprefix(b"/") if is_anchored else pattern)
+    translated = _translate_pattern(pattern.removeprefix(b"/") if is_anchored else pattern)
     if translated is None:
         return None
     whole = (b"" if is_anchored else b"(?:.*/)?") + translated + b"\\Z"
@@ -187,7 +187,7 @@ def _without_trailing_spaces(line: bytes) -> bytes:
     return line[:end]
 
 
-def _translated(pattern: bytes) -> bytes | None:
+def _translate_pattern(pattern: bytes) -> bytes | None:
     """Return a pattern as a regular expression; None if it can't match anything."""
     parts: list[bytes] = []
     at, size = 0, len(pattern)

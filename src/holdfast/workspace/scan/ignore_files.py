@@ -22,10 +22,10 @@ DECIDING = frozenset((*ignore.FILES, *ignore.MARKED_INSIDE, *ignore.MARKED_BESID
 def rules_in(descriptor: int, path: bytes, rules: ignore.IgnoreRules, names: Collection[bytes]) -> ignore.IgnoreRules:
     """Return the rules in a directory that has those of these names that are ignore files."""
     found = [_content_of(name, descriptor) if name in names else None for name in ignore.FILES]
-    return rules.below(path, *found)
+    return rules.enter(path, *found)
 
 
-def known_in(directory: CachedDirectory) -> list[bytes]:
+def list_known(directory: CachedDirectory) -> list[bytes]:
     """Return those of the ignore files that a known directory has."""
     return [name for name in ignore.FILES if name in directory.files or name in directory.excluded]
 
@@ -41,9 +41,9 @@ def deciding_at(root: bytes, path: bytes) -> dict[bytes, bytes]:
             below = os.open(part, DIRECTORY_FLAGS | NO_FOLLOW, dir_fd=descriptor)
             os.close(descriptor)
             descriptor = below
-        there = {name: b"" for name in DECIDING.difference(ignore.FILES) if _is_there(name, descriptor)}
+        existing = {name: b"" for name in DECIDING.difference(ignore.FILES) if _is_there(name, descriptor)}
         said = {name: _content_of(name, descriptor) for name in ignore.FILES}
-        return there | {name: content for name, content in said.items() if content is not None}
+        return existing | {name: content for name, content in said.items() if content is not None}
     except OSError:  # no such directory: nothing decides in it
         return {}
     finally:
@@ -78,7 +78,7 @@ def holds_store(descriptor: int) -> bool:
     from holdfast.backends.files import layout
 
     with os.scandir(descriptor) as listed:
-        names = [os.fsencode(one.name) for one in listed]
+        names = [os.fsencode(entry.name) for entry in listed]
     about = b"/" + layout.ABOUT.encode()
     return any(
         _is_there(name + about, descriptor) or _content_of(name, descriptor, len(_SQLITE)) == _SQLITE for name in names
@@ -89,8 +89,10 @@ def hidden_in(path: bytes, directory: CachedDirectory) -> list[RuleFile]:
     """Return a directory's deciding files that are left out themselves."""
     base = path + b"/" if path else b""
     found = [RuleFile(base + name, content) for name, content in directory.hidden]
-    beside = (name for name in ignore.MARKED_BESIDE.values() if name in directory.excluded or name in directory.skipped)
-    found += [RuleFile(base + name) for name in beside]
+    markers = (
+        name for name in ignore.MARKED_BESIDE.values() if name in directory.excluded or name in directory.skipped
+    )
+    found += [RuleFile(base + name) for name in markers]
     for name, rule in directory.excluded.items():
         if rule == ANOTHER_STORE:
             found.append(RuleFile(base + name))

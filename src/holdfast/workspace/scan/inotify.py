@@ -162,7 +162,7 @@ class DirectoryWatch(ChangeWatch):
     def _forget_below(self, path: bytes) -> None:
         """Drop the watches below a removed or replaced directory: their names are wrong."""
         prefix = path + b"/"
-        for known in [one for one in self._watches if one == path or one.startswith(prefix)]:
+        for known in [item for item in self._watches if item == path or item.startswith(prefix)]:
             watch = self._watches.pop(known)
             self._paths.pop(watch, None)
             with contextlib.suppress(OSError):  # the kernel has removed it with the directory

@@ -33,7 +33,7 @@ class WorkspaceScope:
         return b"%d %b %b" % (self.include_git, self.secrets.encode(), b"\0".join(sorted(self.never)))
 
     def why_left_out(
-        self, whole: bytes, name: bytes, is_directory: bool, rules: ignore.IgnoreRules, beside: Collection[bytes]
+        self, whole: bytes, name: bytes, is_directory: bool, rules: ignore.IgnoreRules, siblings: Collection[bytes]
     ) -> tuple[bool, str] | None:
         """Return why a path is not part of the snapshot, and whether that is to be called skipped."""
         if whole in self.never:
@@ -42,7 +42,7 @@ class WorkspaceScope:
             return False, "a temporary file of a restore"
         if whole == b".git" and not self.include_git:
             return False, "the repository of the workspace"
-        verdict = rules.verdict(whole, is_directory=is_directory, beside=beside)
+        verdict = rules.verdict(whole, is_directory=is_directory, siblings=siblings)
         if verdict is not None and verdict.is_ignored:
             return False, verdict.rule
         if not is_directory and self.secrets != "keep" and is_secret(name):

@@ -72,7 +72,7 @@ class CachedDirectory:
             self.hidden,
         )
 
-    def forget(self, name: bytes) -> None:
+    def remove(self, name: bytes) -> None:
         self.files.pop(name, None)
         self.directories.pop(name, None)
         self.excluded.pop(name, None)
@@ -85,7 +85,7 @@ class Totals(NamedTuple):
     symlinks: int = 0
     size: int = 0
 
-    def changed(self, before: FileEntry | None, after: FileEntry | None) -> Totals:
+    def change(self, before: FileEntry | None, after: FileEntry | None) -> Totals:
         files, directories, symlinks, size = self
         for entry, sign in ((before, -1), (after, 1)):
             if entry is None:
@@ -182,9 +182,9 @@ class CacheFile:
     an attacker may have put links: none is followed.
     """
 
-    def __init__(self, beside: Path, path: str, root: bytes) -> None:
-        """Make a cache file; `path` is relative to `beside`, the store's directory."""
-        self._disk = Disk(str(beside), durable=False)
+    def __init__(self, directory: Path, path: str, root: bytes) -> None:
+        """Make a cache file; `path` is relative to `directory`, the store's directory."""
+        self._disk = Disk(str(directory), durable=False)
         self._path = path
         self._root = root
         self._first = self._size = 0  # of the first part, of all of them: 0 if the file is to be rewritten
@@ -325,22 +325,25 @@ def _has_ended(pid: int) -> bool:
     return False
 
 
-def _listed(one: CachedDirectory, before: CachedDirectory | None) -> list[Any]:
+def _list_directory(directory: CachedDirectory, before: CachedDirectory | None) -> list[Any]:
     """Return a whole directory; if it was known before, its changes and the names of removed files."""
-    listed: list[Any] = [one.ctime_ns, one.inode, one.mode, one.rules]
+    listed: list[Any] = [directory.ctime_ns, directory.inode, directory.mode, directory.rules]
     if before is None:
-        listed.append([[name, *file] for name, file in one.files.items()])
-        listed += [[list(pair) for pair in names.items()] for names in (one.directories, one.excluded, one.skipped)]
-        return [*listed, list(one.hidden)]
+        listed.append([[name, *file] for name, file in directory.files.items()])
+        listed += [
+            [list(pair) for pair in names.items()]
+            for names in (directory.directories, directory.excluded, directory.skipped)
+        ]
+        return [*listed, list(directory.hidden)]
     # An unchanged part is the same object: comparing contents takes a third longer.
-    listed.append([[name, *file] for name, file in one.files.items() if before.files.get(name) is not file])
+    listed.append([[name, *file] for name, file in directory.files.items() if before.files.get(name) is not file])
     for was, now in (
-        (before.directories, one.directories),
-        (before.excluded, one.excluded),
-        (before.skipped, one.skipped),
+        (before.directories, directory.directories),
+        (before.excluded, directory.excluded),
+        (before.skipped, directory.skipped),
     ):
         listed.append(None if was == now else [list(pair) for pair in now.items()])
-    return [*listed, list(one.hidden), [name for name in before.files if name not in one.files]]
+    return [*listed, list(directory.hidden), [name for name in before.files if name not in directory.files]]
 
 
 def _part(
@@ -357,9 +360,10 @@ def _part(
             "reference": cache.reference,
             "checkpoint": cache.checkpoint,
             "totals": list(cache.totals),
-            "chunks": [list(one) for one in chunks.items()],
+            "chunks": [list(item) for item in chunks.items()],
             "directories": [
-                [path, None if one is None else _listed(one, before.get(path))] for path, one in directories.items()
+                [path, None if directory is None else _list_directory(directory, before.get(path))]
+                for path, directory in directories.items()
             ],
         }
     )

@@ -39,14 +39,14 @@ from holdfast.workspace.scan.ignore_files import (
     has_lost_marker,
     holds_store,
     is_store_at,
-    known_in,
+    list_known,
     rules_in,
 )
 from holdfast.workspace.scan.scope import WorkspaceScope
 from holdfast.workspace.scan.stat_cache import CachedDirectory, File, StatCache, file_entry
 from holdfast.workspace.scan.stat_pass import changed_directories, changed_samples, choose_samples
 from holdfast.workspace.snapshot.compress import Contents, is_batch
-from holdfast.workspace.snapshot.read_file import Changed, ContentReader, Read
+from holdfast.workspace.snapshot.read_file import ContentReader, KindChange, Read
 
 RACY_NS = 100_000_000  # timestamps are as fine as the kernel's tick: 1 to 10 ms
 COARSE_NS = 2_500_000_000  # where they are whole seconds
@@ -64,7 +64,7 @@ class NeedsFullWalkError(Exception):
     """A signal: the reported changes can't be scanned by themselves."""
 
 
-class _Open(NamedTuple):
+class _OpenDirectory(NamedTuple):
     descriptor: int
     path: bytes
     rules: ignore.IgnoreRules
@@ -144,11 +144,11 @@ class Walk:
                 if known is None or differs:
                     stack.append((yield from self._enter(child, below, above.rules)))
                     continue
-                stack.append(_Open(child, below, above.rules, iter(known.directories)))
+                stack.append(_OpenDirectory(child, below, above.rules, iter(known.directories)))
                 yield from self._scan_changed(child, below, known, self._find_changed_samples(child, below, known))
         finally:
-            for one in stack:
-                os.close(one.descriptor)
+            for directory in stack:
+                os.close(directory.descriptor)
 
     def _find_changed(self, root: int) -> None:
         """Find the directories to scan: all others are as they were, and are passed over."""
@@ -175,7 +175,9 @@ class Walk:
             return None
         return known
 
-    def _enter(self, descriptor: int, path: bytes, rules: ignore.IgnoreRules) -> Generator[Contents, None, _Open]:
+    def _enter(
+        self, descriptor: int, path: bytes, rules: ignore.IgnoreRules
+    ) -> Generator[Contents, None, _OpenDirectory]:
         self._scanned.add(path)
         try:
             own_rules = yield from self._scan_directory(descriptor, path, rules)
@@ -183,7 +185,7 @@ class Walk:
             os.close(descriptor)
             raise
         directory = self.found.directory(path)
-        return _Open(descriptor, path, own_rules, iter(list(directory.directories) if directory else ()))
+        return _OpenDirectory(descriptor, path, own_rules, iter(list(directory.directories) if directory else ()))
 
     def _find_linked_names(self) -> dict[bytes, set[bytes]]:
         """Return the hard-linked files not yet scanned, by directory: a watch reports only one of the names."""
@@ -222,7 +224,7 @@ class Walk:
         try:
             at = b""
             for part in path.split(b"/") if path else ():
-                rules = rules_in(descriptor, at, rules, known_in(self.cache.directories[at]))
+                rules = rules_in(descriptor, at, rules, list_known(self.cache.directories[at]))
                 try:
                     below = os.open(part, _OPENING, dir_fd=descriptor)
                 except OSError:  # gone: that is news of the directory above it
@@ -231,7 +233,7 @@ class Walk:
                     return
                 os.close(descriptor)
                 descriptor, at = below, at + b"/" + part if at else part
-            rules = rules_in(descriptor, path, rules, known_in(old))
+            rules = rules_in(descriptor, path, rules, list_known(old))
             if rules.key != old.rules:
                 raise NeedsFullWalkError
             before = set(old.directories)
@@ -268,13 +270,13 @@ class Walk:
         old = self.cache.directories.get(path)
         if old is not None and path and old.mode != now.st_mode:
             above, _, name = path.rpartition(b"/")
-            self.found.changeable(above).directories[name] = now.st_mode
+            self.found.get_changeable(above).directories[name] = now.st_mode
             self.found.note_mode(path, old.mode, now.st_mode)
         if path.endswith(STORE_NAME) and _find_store_above(path, self.scope) == path and holds_store(descriptor):
             self.found.leave_out(path, ANOTHER_STORE)
             return rules
         if old is not None and (old.ctime_ns, old.inode, old.mode) == (now.st_ctime_ns, now.st_ino, now.st_mode):
-            own_rules = rules_in(descriptor, path, rules, known_in(old))
+            own_rules = rules_in(descriptor, path, rules, list_known(old))
             if own_rules.key == old.rules and not has_lost_marker(descriptor, old):
                 yield from self._compare_files(descriptor, path, old)
                 return own_rules
@@ -291,7 +293,7 @@ class Walk:
         left = yield from self._read_new_files(descriptor, path, rules, new, fresh)
         others = [name for name, is_file in names.items() if not is_file or name in known]
         yield from self._scan_names(descriptor, path, rules, old, [*left, *others], fresh)
-        fresh.hidden = tuple(one for one in rules.said_in(path) if one[0] not in fresh.files)
+        fresh.hidden = tuple(item for item in rules.read_own_files(path) if item[0] not in fresh.files)
         if old is not None:
             self.found.note_gone(path, old, fresh)
         return rules
@@ -404,12 +406,12 @@ class Walk:
             assert old is not None
             fresh = old.copy()
             for name in names:
-                fresh.forget(name)
+                fresh.remove(name)
             self.found.updated[path] = fresh
-            beside = {*names, *fresh.files, *fresh.directories, *fresh.excluded, *fresh.skipped} if judge else set()
+            siblings = {*names, *fresh.files, *fresh.directories, *fresh.excluded, *fresh.skipped} if judge else set()
             is_part = True
         else:
-            beside, is_part = {*names, *fresh.files, *fresh.excluded, *fresh.skipped}, False
+            siblings, is_part = {*names, *fresh.files, *fresh.excluded, *fresh.skipped}, False
         base = path + b"/" if path else b""
         for name in names:
             scanned_at = time.time_ns()
@@ -421,7 +423,7 @@ class Walk:
                 fresh.skipped[name] = describe_failure(error)
                 continue
             whole = base + name
-            why = self.scope.why_left_out(whole, name, stat.S_ISDIR(now.st_mode), rules, beside) if judge else None
+            why = self.scope.why_left_out(whole, name, stat.S_ISDIR(now.st_mode), rules, siblings) if judge else None
             if why is not None:
                 (fresh.skipped if why[0] else fresh.excluded)[name] = why[1]
             elif stat.S_ISDIR(now.st_mode):
@@ -473,7 +475,7 @@ class Walk:
                 file = File(ctime, seen.st_size, seen.st_ino, seen.st_mode, found.content)
                 if found.is_torn:
                     self.found.torn.append(whole)
-        except Changed:
+        except KindChange:
             fresh.skipped[name] = "it changed all the while it was read"
             return
         except OSError as error:
@@ -496,7 +498,7 @@ class Walk:
                 if found.chunks is not None:
                     self.found.chunks[found.content] = found.chunks
                 return found
-        raise Changed
+        raise KindChange
 
     def _take_batch(self) -> Contents:
         taken, self._gathered, self._size = self._gathered, {}, 0
@@ -531,12 +533,12 @@ def _list_names(descriptor: int) -> dict[bytes, bool]:
     """Return the names in a directory, and whether each is a regular file's, as far as the listing tells."""
     names = {}
     with os.scandir(descriptor) as listed:
-        for one in listed:
+        for entry in listed:
             try:
-                is_file = one.is_file(follow_symlinks=False)
+                is_file = entry.is_file(follow_symlinks=False)
             except OSError:  # unknown, and can't be read either: a later step finds and reports it
                 is_file = False
-            names[os.fsencode(one.name)] = is_file
+            names[os.fsencode(entry.name)] = is_file
     return names
 
 

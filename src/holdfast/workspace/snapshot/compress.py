@@ -96,8 +96,8 @@ def frame_all(contents: Contents) -> Blobs:
         if len(data) > PROBED_BYTES and len(deflate.compress(data[:PROBE_BYTES])) > WORTH_IT * PROBE_BYTES
     }
     smaller = {hash_: data for hash_, data in contents.items() if hash_ not in raw} if raw else contents
-    frames = frame.all_compressed(list(smaller.values()), deflate)
+    frames = frame.compress_all(list(smaller.values()), deflate)
     blobs = {hash_: (packed, len(data)) for (hash_, data), packed in zip(smaller.items(), frames, strict=True)}
     for hash_ in raw:
-        blobs[hash_] = (frame.raw(contents[hash_]), len(contents[hash_]))
+        blobs[hash_] = (frame.frame_raw(contents[hash_]), len(contents[hash_]))
     return blobs

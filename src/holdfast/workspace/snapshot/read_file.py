@@ -28,7 +28,7 @@ class Read(NamedTuple):
     chunks: bytes | None = None  # the list of chunks of a large file
 
 
-class Changed(Exception):  # noqa: N818 - a signal within this package
+class KindChange(Exception):  # noqa: N818 - a signal within this package
     """A signal: the path is no longer a regular file."""
 
 
@@ -61,7 +61,7 @@ class ContentReader:
             after = os.fstat(descriptor)
         finally:
             os.close(descriptor)
-        if len(data) != size or not _same(before, after):
+        if len(data) != size or not _is_same(before, after):
             return None
         if not data:
             return EMPTY_CONTENT, b"", before
@@ -84,7 +84,7 @@ class ContentReader:
             try:
                 before = os.fstat(descriptor)
                 if not stat.S_ISREG(before.st_mode):
-                    raise Changed
+                    raise KindChange
                 if before.st_size <= WHOLE_BYTES:
                     data = _read_whole(descriptor, before.st_size)
                     content, size = hashlib.sha256(data).digest() if data else EMPTY_CONTENT, len(data)
@@ -102,14 +102,14 @@ class ContentReader:
                 after = os.fstat(descriptor)
             finally:
                 os.close(descriptor)
-            is_whole = size == before.st_size and _same(before, after)
+            is_whole = size == before.st_size and _is_same(before, after)
             # A read of a changing file is kept at the end if it is consistent in itself: its size
             # is.
             if is_whole or (is_last and size == before.st_size):
                 self._given.update(blobs)
                 yield Read(content, blobs, before, is_torn=not is_whole, chunks=listed)
                 return
-        raise Changed
+        raise KindChange
 
     def _is_new(self, hash_: bytes, *, small: bool = False) -> bool:
         if hash_ in self._given:
@@ -167,7 +167,7 @@ def _read_whole(descriptor: int, size: int, at: int = 0) -> bytes:
     return data
 
 
-def _same(before: os.stat_result, after: os.stat_result) -> bool:
+def _is_same(before: os.stat_result, after: os.stat_result) -> bool:
     return (before.st_ctime_ns, before.st_size, before.st_mtime_ns) == (
         after.st_ctime_ns,
         after.st_size,

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from holdfast import telemetry
 from holdfast.errors import CorruptError, HoldfastError, UsageError
 from holdfast.format import frame
 from holdfast.format.files import file_tree
@@ -44,7 +45,7 @@ from holdfast.workspace.limits import (
     check_free_space,
     refuse_if_gone,
 )
-from holdfast.workspace.origin import home_at, seen_from
+from holdfast.workspace.origin import home_at, relative_path
 from holdfast.workspace.scan.ignore_files import hidden_in
 from holdfast.workspace.scan.inotify import DirectoryWatch
 from holdfast.workspace.scan.scope import WorkspaceScope
@@ -115,12 +116,12 @@ class SnapshotTaker:
         self.path = root
         self.root = os.fsencode(root)
         self._store = store
-        self._from_store = seen_from(store, root)  # neither moves as long as it is open
+        self._from_store = relative_path(store, root)  # neither moves as long as it is open
         self._scope = scope
         self._limits = limits
         self._cache: StatCache | None = None
         self._file: CacheFile | None = None
-        if store is not None:
+        if store is not None and not ctx.backend.capabilities.sealed:  # it has names of files
             name = hashlib.sha256(self.root).hexdigest()[:16]
             self._file = CacheFile(store.parent, f"{store.name}-workspaces/{name}.cache", self.root)
         self._held: CachedBlobs | frozenset[bytes] | None = (
@@ -142,10 +143,17 @@ class SnapshotTaker:
 
         Return the checkpoint, the snapshot, and the number of changed paths.
         """
+        with telemetry.record_on(self.ctx, telemetry.SNAPSHOT) as span:
+            saved = await self._save(request, ScanOptions(hints, deep, progress))
+            telemetry.describe(span, saved[0])
+            telemetry.count_files(span, saved[2])
+            return saved
+
+    async def _save(self, request: SaveRequest, options: ScanOptions) -> tuple[StoredRecord, Snapshot, int]:
         async with self.ctx.backend.lock(LOCK + self.root):
             for number in range(ATTEMPTS):
                 try:
-                    return await self._try_save(request, ScanOptions(hints, deep, progress))
+                    return await self._try_save(request, options)
                 except FilesLostError:
                     self._cache = None  # the base is gone: start from what the store says now
                 except CorruptError:
@@ -169,7 +177,7 @@ class SnapshotTaker:
         try:
             try:
                 check_free_space(self._store, self._limits)
-                base = await self._load_base(tip.tip, is_required=True)
+                base = await self._load_base(tip.checkpoint, is_required=True)
                 required = await self._hold(base, tree_id, staging)
                 scan = await self._scan(base, staging, request.session_id, options)
                 tree = await self._build_tree(base, scan)
@@ -303,7 +311,7 @@ class SnapshotTaker:
         if base is not None and not is_same and _size_of(framed) + sum(map(len, few.values())) <= STAGED_BYTES:
             replaced = {**tree.replaced, **self._find_replaced(scan.walk), tree.snapshot.hash: base.snapshot.hash}
             ready = {hash_: blob for hash_, (blob, _) in framed.items()}
-            blobs = await snapshot_deltas.packed(self.ctx, ready, few, replaced, self._recent)
+            blobs = await snapshot_deltas.pack_blobs(self.ctx, ready, few, replaced, self._recent)
             self._recent.keep(tree.nodes)
             return blobs
         async for part in _portions(framed, await self.ctx.backend.run_in_thread(lambda: frame_all(few))):
@@ -339,7 +347,7 @@ class SnapshotTaker:
         # Without staging nothing is stored, and nothing is compressed.
         steps = compress_batches(read, scan.few) if staging is not None else ({} for _ in read)
         while True:
-            batch = await self.ctx.backend.run_in_thread(lambda: _next(steps, self.path))
+            batch = await self.ctx.backend.run_in_thread(lambda: _get_next(steps, self.path))
             if options.progress is not None and (batch is not None or scan.few):
                 options.progress(walk.found.totals.files, walk.found.totals.size)
             if batch is None:
@@ -366,7 +374,7 @@ class SnapshotTaker:
         # A directory that is named is looked through: it may be another one by now.
         return Dirty(names, (reported.replaced if reported else frozenset()).union(hints))
 
-    def left_out(self, walk: Walk) -> tuple[list[SkippedPath], list[ExcludedPath]]:
+    def list_left_out(self, walk: Walk) -> tuple[list[SkippedPath], list[ExcludedPath]]:
         """Return the paths in no snapshot: those that could not be stored, and those that rules exclude."""
         skipped: list[SkippedPath] = []
         excluded: list[ExcludedPath] = []
@@ -385,7 +393,7 @@ class SnapshotTaker:
                 yield path, directory
 
     def _describe(self, walk: Walk, tree: bytes) -> Snapshot:
-        skipped, excluded = self.left_out(walk)
+        skipped, excluded = self.list_left_out(walk)
         deciding: list[RuleFile] = []
         for path, directory in self._directories_to_report(walk):
             deciding += hidden_in(path, directory)
@@ -447,7 +455,7 @@ class SnapshotTaker:
             await reach.learn(reference)
         except HoldfastError:  # damaged: it is no base
             return None
-        self._held = frozenset(reach.everything())
+        self._held = frozenset(reach.list_all())
         return BaseSnapshot(snapshot, tip.id, tip.tree) if snapshot.tree is not None else None
 
     async def _is_overtaken(self, session_id: str | None) -> bool:
@@ -473,17 +481,19 @@ class SnapshotTaker:
         if not newest or newest[0].id <= cache.checkpoint:
             return False
         found = await self.ctx.backend.session_records(session, limit=MOST_NEWER)
-        newer = [one for one in found if one.id > cache.checkpoint]
+        newer = [record for record in found if record.id > cache.checkpoint]
         if len(newer) == MOST_NEWER:
             return True
         try:
-            references = [snapshot_read.reference_of(lookup.listed_record(self.ctx, one, session)) for one in newer]
+            references = [
+                snapshot_read.reference_of(lookup.listed_record(self.ctx, record, session)) for record in newer
+            ]
         except HoldfastError:  # damaged, or of a newer holdfast: it may have had one
             return True
         return any(reference not in (None, cache.reference) for reference in references)
 
     async def _tip(self, session_id: str | None) -> StoredRecord | None:
-        return None if session_id is None else (await lookup.get_tip(self.ctx, head.session_key(session_id))).tip
+        return None if session_id is None else (await lookup.get_tip(self.ctx, head.session_key(session_id))).checkpoint
 
     async def _find_live(self, checkpoint: bytes, remembered: StoredRecord | None = None) -> StoredRecord | None:
         stored = remembered or await lookup.find_record(self.ctx, checkpoint)
@@ -502,7 +512,7 @@ class SnapshotTaker:
         return self._held
 
 
-def _next(steps: Iterator[Blobs], root: Path) -> Blobs | None:
+def _get_next(steps: Iterator[Blobs], root: Path) -> Blobs | None:
     """Return the next batch; with too many open files, take no snapshot rather than a partial one."""
     try:
         return next(steps, None)
@@ -518,7 +528,7 @@ def _skipped_snapshot(why: str) -> tuple[Snapshot, FilesWrite]:
     snapshot = Snapshot(reference="", tree=None, not_taken=SnapshotSkipped(f"no snapshot was taken: {why}"))
     data = objects.pack(snapshot)
     snapshot = objects.unpack(data)
-    return snapshot, FilesWrite({snapshot.hash: frame.compressed(data)})
+    return snapshot, FilesWrite({snapshot.hash: frame.compress(data)})
 
 
 def _size_of(blobs: Blobs) -> int:
