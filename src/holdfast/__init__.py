@@ -25,8 +25,11 @@ from holdfast.errors import (
     EffectUnknownError,
     HoldfastError,
     HoldfastWarning,
+    KeyMissingError,
+    KeyUnavailableError,
     LeaseHeldError,
     LeaseLostError,
+    MessageLostError,
     MigrationError,
     MissingMigrationError,
     ModelError,
@@ -35,14 +38,20 @@ from holdfast.errors import (
     NewerVersionError,
     NotRecordedError,
     OpenToolCallError,
+    PlaintextError,
     ProbeError,
     RestoreInterruptedError,
     ResultNotKeptError,
     RunCancelledError,
+    RunTimeoutError,
+    SecretUnavailableError,
     StateNotLoadedError,
     StepFailedError,
+    StepTimeoutError,
     StoreBusyError,
     StoreError,
+    TamperedError,
+    TopicFullError,
     UnacknowledgedError,
     UnfinishedTurnError,
     UnknownTypeError,
@@ -65,6 +74,7 @@ if TYPE_CHECKING:
     from holdfast.client.resume_plan import ResumePlan, SyncResumePlan
     from holdfast.client.sync import SyncClient
     from holdfast.codec.limits import Limits
+    from holdfast.codec.redacted import RedactedValue
     from holdfast.codec.registry import TypeRegistry, register
     from holdfast.codec.unknown_types import UnknownValue
     from holdfast.coordination.claim import Claim, SyncClaim
@@ -72,6 +82,13 @@ if TYPE_CHECKING:
     from holdfast.coordination.delegation import Delegation, DelegationFailure, DelegationResult, JoinResult
     from holdfast.coordination.event_stream import EventStream, SyncEventStream
     from holdfast.coordination.lease import Lease, SyncLease
+    from holdfast.coordination.message_stream import MessageStream, SyncMessageStream
+    from holdfast.coordination.subscription import (
+        DeliveredMessage,
+        Subscription,
+        SyncDeliveredMessage,
+        SyncSubscription,
+    )
     from holdfast.model.agent_state import AgentState, PlanStep
     from holdfast.model.approval import Approval, ApprovalStatus, Call, Decision, Gate, StakesPolicy
     from holdfast.model.bisect import Bisection
@@ -86,19 +103,24 @@ if TYPE_CHECKING:
     from holdfast.model.file_restore_report import AdoptReport, RestoreReport, UndoReport
     from holdfast.model.framework import Framework
     from holdfast.model.handoff import Handoff, HandoffStatus
+    from holdfast.model.key_status import KeyImport, KeyStatus
     from holdfast.model.listing import Session, Timeline, Tree
     from holdfast.model.loss import Loss, Severity
+    from holdfast.model.message import DeadMessage, GroupStatus, Message, TopicMessage, TopicStatus
     from holdfast.model.operation import Operation
     from holdfast.model.pin import Pin, Tag
     from holdfast.model.replay import ReplayReport
     from holdfast.model.reports import (
         CollectionReport,
         ForkReport,
+        LeftMessage,
         MigrationProblem,
         MigrationReport,
         Problem,
         RetentionReport,
         RollbackReport,
+        ScanFinding,
+        ScanReport,
         SessionRetention,
         SessionUsage,
         Stats,
@@ -107,6 +129,7 @@ if TYPE_CHECKING:
     )
     from holdfast.model.retention import Retention
     from holdfast.model.run_policy import Autosave, Retry, SubagentTrace
+    from holdfast.model.run_status import RunFailure, RunProgress, RunState, RunStatus, RunWait
     from holdfast.model.snapshot import (
         FileChange,
         FilesReport,
@@ -116,12 +139,16 @@ if TYPE_CHECKING:
         SnapshotSkipped,
     )
     from holdfast.model.state_migration import Migrations, migration
-    from holdfast.model.store_status import Overview, RunStatus
+    from holdfast.model.store_status import Overview
     from holdfast.model.team import Team, TeamMember, TeamWait
     from holdfast.model.tool_effect import Effect
     from holdfast.model.tool_map import TargetTool
     from holdfast.model.transcript_repair import CallOutcome, Outcome, repair
     from holdfast.runs.api import Run, SyncRun
+    from holdfast.runs.receive import ReceivedMessage
+    from holdfast.runs.runnable import Runnables, runnable
+    from holdfast.runs.time_limit import time_limit
+    from holdfast.sealing.key_ring import KeyRing
     from holdfast.workspace.api import Workspace
     from holdfast.workspace.limits import WorkspaceLimits
     from holdfast.workspace.sync import SyncWorkspace
@@ -162,10 +189,12 @@ __all__ = [
     "ContractError",
     "ConversionError",
     "CorruptError",
+    "DeadMessage",
     "Decision",
     "Delegation",
     "DelegationFailure",
     "DelegationResult",
+    "DeliveredMessage",
     "Diff",
     "Done",
     "Effect",
@@ -184,16 +213,26 @@ __all__ = [
     "ForkedWorkspace",
     "Framework",
     "Gate",
+    "GroupStatus",
     "Handoff",
     "HandoffStatus",
     "HoldfastError",
     "HoldfastWarning",
     "JoinResult",
+    "KeyImport",
+    "KeyMissingError",
+    "KeyRing",
+    "KeyStatus",
+    "KeyUnavailableError",
     "Lease",
     "LeaseHeldError",
     "LeaseLostError",
+    "LeftMessage",
     "Limits",
     "Loss",
+    "Message",
+    "MessageLostError",
+    "MessageStream",
     "MigrationError",
     "MigrationProblem",
     "MigrationReport",
@@ -210,9 +249,12 @@ __all__ = [
     "Outcome",
     "Overview",
     "Pin",
+    "PlaintextError",
     "PlanStep",
     "ProbeError",
     "Problem",
+    "ReceivedMessage",
+    "RedactedValue",
     "RegisteredContract",
     "ReplayReport",
     "Reply",
@@ -226,7 +268,16 @@ __all__ = [
     "RollbackReport",
     "Run",
     "RunCancelledError",
+    "RunFailure",
+    "RunProgress",
+    "RunState",
     "RunStatus",
+    "RunTimeoutError",
+    "RunWait",
+    "Runnables",
+    "ScanFinding",
+    "ScanReport",
+    "SecretUnavailableError",
     "Session",
     "SessionRetention",
     "SessionUsage",
@@ -238,26 +289,35 @@ __all__ = [
     "StateNotLoadedError",
     "Stats",
     "StepFailedError",
+    "StepTimeoutError",
     "StoreBusyError",
     "StoreError",
     "StoreUsage",
     "SubagentTrace",
+    "Subscription",
     "SyncAgent",
     "SyncClaim",
     "SyncClient",
+    "SyncDeliveredMessage",
     "SyncEventStream",
     "SyncFileCheckpoints",
     "SyncLease",
+    "SyncMessageStream",
     "SyncResumePlan",
     "SyncRun",
+    "SyncSubscription",
     "SyncWorkspace",
     "Tag",
+    "TamperedError",
     "TargetTool",
     "Team",
     "TeamMember",
     "TeamWait",
     "Timeline",
     "Tool",
+    "TopicFullError",
+    "TopicMessage",
+    "TopicStatus",
     "Tree",
     "Turn",
     "TypeRegistry",
@@ -279,6 +339,8 @@ __all__ = [
     "program",
     "register",
     "repair",
+    "runnable",
+    "time_limit",
     "tool",
 ]
 
@@ -335,6 +397,9 @@ _LAZY = {
     "ForkReport": "holdfast.model.reports",
     "Handoff": "holdfast.model.handoff",
     "HandoffStatus": "holdfast.model.handoff",
+    "KeyImport": "holdfast.model.key_status",
+    "KeyRing": "holdfast.sealing.key_ring",
+    "KeyStatus": "holdfast.model.key_status",
     "Lease": "holdfast.coordination.lease",
     "MigrationProblem": "holdfast.model.reports",
     "MigrationReport": "holdfast.model.reports",
@@ -343,18 +408,28 @@ _LAZY = {
     "Outcome": "holdfast.model.transcript_repair",
     "repair": "holdfast.model.transcript_repair",
     "Overview": "holdfast.model.store_status",
-    "RunStatus": "holdfast.model.store_status",
+    "Runnables": "holdfast.runs.runnable",
+    "runnable": "holdfast.runs.runnable",
+    "time_limit": "holdfast.runs.time_limit",
+    "RunFailure": "holdfast.model.run_status",
+    "RunProgress": "holdfast.model.run_status",
+    "RunState": "holdfast.model.run_status",
+    "RunStatus": "holdfast.model.run_status",
+    "RunWait": "holdfast.model.run_status",
     "AdoptReport": "holdfast.model.file_restore_report",
     "Operation": "holdfast.model.operation",
     "UndoReport": "holdfast.model.file_restore_report",
     "Pin": "holdfast.model.pin",
     "Problem": "holdfast.model.reports",
+    "RedactedValue": "holdfast.codec.redacted",
     "Retention": "holdfast.model.retention",
     "RetentionReport": "holdfast.model.reports",
     "Retry": "holdfast.model.run_policy",
     "RollbackReport": "holdfast.model.reports",
     "Run": "holdfast.runs.api",
     "Session": "holdfast.model.listing",
+    "ScanFinding": "holdfast.model.reports",
+    "ScanReport": "holdfast.model.reports",
     "SessionRetention": "holdfast.model.reports",
     "SessionUsage": "holdfast.model.reports",
     "Stats": "holdfast.model.reports",
@@ -393,6 +468,19 @@ _LAZY = {
     "Team": "holdfast.model.team",
     "TeamMember": "holdfast.model.team",
     "TeamWait": "holdfast.model.team",
+    "Message": "holdfast.model.message",
+    "TopicMessage": "holdfast.model.message",
+    "DeadMessage": "holdfast.model.message",
+    "TopicStatus": "holdfast.model.message",
+    "GroupStatus": "holdfast.model.message",
+    "LeftMessage": "holdfast.model.reports",
+    "Subscription": "holdfast.coordination.subscription",
+    "SyncSubscription": "holdfast.coordination.subscription",
+    "DeliveredMessage": "holdfast.coordination.subscription",
+    "SyncDeliveredMessage": "holdfast.coordination.subscription",
+    "MessageStream": "holdfast.coordination.message_stream",
+    "SyncMessageStream": "holdfast.coordination.message_stream",
+    "ReceivedMessage": "holdfast.runs.receive",
     "Contract": "holdfast.coordination.contract",
     "contract": "holdfast.coordination.contract",
     "RegisteredContract": "holdfast.model.contract_list",

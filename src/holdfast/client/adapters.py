@@ -12,7 +12,7 @@ from holdfast.model.framework import Framework
 if TYPE_CHECKING:
     from holdfast.model.checkpoint import Checkpoint
     from holdfast.model.conversation import Transcript
-    from holdfast.model.conversion_target import ConversionOptions, Converted
+    from holdfast.model.conversion_target import ConversionOptions, ConvertedState
     from holdfast.operations.adapter import Adapter
 
 # By framework, a module that has `ADAPTER` and imports no framework. Named, not imported: adapters
@@ -25,7 +25,7 @@ class TranscriptModule(Protocol):
 
     def to_transcript(self, checkpoint: Checkpoint) -> Transcript: ...
 
-    def from_transcript(self, transcript: Transcript, options: ConversionOptions) -> Converted: ...
+    def from_transcript(self, transcript: Transcript, options: ConversionOptions) -> ConvertedState: ...
 
 
 @functools.cache

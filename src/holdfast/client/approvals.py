@@ -45,7 +45,7 @@ class ClientApprovals(ClientBase):
         from holdfast.model.approval import Gate
         from holdfast.operations import approval as approvals
 
-        asked = ApprovalRequest(
+        terms = ApprovalRequest(
             session_id=validate.name("session_id", session_id),
             call=call_of(tool, arguments, identity, kind),
             gate=Gate(validate.one_of("gate", gate, ("confirm", "propose", "approve"))),
@@ -54,7 +54,7 @@ class ClientApprovals(ClientBase):
             seconds=validate.seconds("seconds", seconds, least=0.001),
             request_key=b"" if key is None else validate.name("key", key).encode("utf-8", "surrogatepass"),
         )
-        return (await approvals.request(self._ctx, asked)).approval
+        return (await approvals.request(self._ctx, terms)).approval
 
     async def approvals(self, session_id: str | None = None, *, pending: bool = True) -> list[Approval]:
         """Lists the approvals that wait for a decision, of all sessions or of one, the oldest first.
@@ -64,7 +64,7 @@ class ClientApprovals(ClientBase):
         from holdfast.operations import approval as approvals
 
         name = validate.optional_name("session_id", session_id)
-        return await approvals.listed(self._ctx, name, pending=pending)
+        return await approvals.list_approvals(self._ctx, name, pending=pending)
 
     async def approval(self, approval_id: str) -> Approval:
         """Returns one approval, as it stands."""
@@ -102,7 +102,7 @@ class ClientApprovals(ClientBase):
             Answer(answer),
             by=validate.name("by", by),
             note=validate.optional_name("note", note),
-            arguments=None if arguments is None else _named("arguments", arguments),
+            arguments=None if arguments is None else _name_argument("arguments", arguments),
         )
 
     async def wait_for_approval(
@@ -155,7 +155,7 @@ def call_of(tool: Any, arguments: Any, identity: Any, kind: Any) -> Call:
     """Return a checked call. Without an identity, all arguments identify it."""
     from holdfast.model.approval import Call
 
-    given = _named("arguments", {} if arguments is None else arguments)
+    given = _name_argument("arguments", {} if arguments is None else arguments)
     names = (identity,) if isinstance(identity, str) else tuple(identity)
     unknown = [name for name in names if name not in given]
     if unknown:
@@ -168,7 +168,7 @@ def call_of(tool: Any, arguments: Any, identity: Any, kind: Any) -> Call:
     )
 
 
-def _named(what: str, value: Any) -> dict[str, Any]:
+def _name_argument(what: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise UsageError(f"{what} is a {type(value).__name__}: it must map names to values, such as {{'amount': 500}}")
     return dict(value)

@@ -29,12 +29,12 @@ async def write(backend: Backend, target: Place, export: Callable[[], Export]) -
         return await _write(backend, target, export())
     path = Path(target)
     if await backend.run_on_store_thread(lambda: _is_stream(path)):
-        with _reported(path, "written"):
+        with _report_errors(path, "written"):
             stream = await backend.run_on_store_thread(lambda: path.open("wb", buffering=0))
             with stream:
                 return await _write(backend, stream, export())
-    with _reported(path, "written"):
-        part = await backend.run_on_store_thread(lambda: _beside(path))
+    with _report_errors(path, "written"):
+        part = await backend.run_on_store_thread(lambda: _open_beside(path))
         try:
             with part:
                 for attempt in range(1, ATTEMPTS + 1):
@@ -69,10 +69,10 @@ async def _write(backend: Backend, target: BinaryIO, export: Export) -> ExportRe
 
 
 @asynccontextmanager
-async def reading(backend: Backend, source: Place) -> AsyncIterator[BundleReader]:
+async def open_reader(backend: Backend, source: Place) -> AsyncIterator[BundleReader]:
     """Open a seekable file to read. Data from a pipe is stored in a temporary file meanwhile."""
     if isinstance(source, str | os.PathLike):
-        with _reported(Path(source), "read"):
+        with _report_errors(Path(source), "read"):
             opened = await backend.run_on_store_thread(lambda: Path(source).open("rb"))  # noqa: SIM115 - closed below
         with opened:
             yield await _source(backend, opened)
@@ -99,13 +99,13 @@ async def _source(backend: Backend, file: BinaryIO) -> BundleReader:
         return b"".join(pieces)
 
     def read_reported(offset: int, count: int) -> bytes:
-        with _reported(Path(str(getattr(file, "name", "the file"))), "read"):
+        with _report_errors(Path(str(getattr(file, "name", "the file"))), "read"):
             return read_at(offset, count)
 
     return BundleReader(lambda offset, count: backend.run_on_store_thread(lambda: read_reported(offset, count)), size)
 
 
-def _beside(path: Path) -> BinaryIO:
+def _open_beside(path: Path) -> BinaryIO:
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     os.close(descriptor)
     return Path(name).open("w+b")
@@ -138,7 +138,7 @@ def _put_in_place(part: str, path: Path) -> None:
 
 
 @contextmanager
-def _reported(path: Path, attempted: str) -> Iterator[None]:
+def _report_errors(path: Path, attempted: str) -> Iterator[None]:
     try:
         yield
     except IsADirectoryError as error:

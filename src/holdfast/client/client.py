@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from holdfast.client.approvals import ClientApprovals
 from holdfast.client.conversion import ClientConversion
 from holdfast.client.history import ClientHistory, decided_by
+from holdfast.client.key_management import ClientKeys
 from holdfast.client.maintenance import ClientMaintenance
 from holdfast.client.runs import ClientRuns
 from holdfast.client.team import ClientTeam
+from holdfast.client.topics import ClientTopics
 from holdfast.client.transfer import ClientTransfer
 from holdfast.client.undo import ClientUndo
+from holdfast.client.work import ClientWork
 from holdfast.errors import UsageError
 from holdfast.model import ids
 from holdfast.model.framework import Framework
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from holdfast.model.contract_list import RegisteredContract
     from holdfast.model.handoff import Handoff
     from holdfast.model.listing import Session, Timeline, Tree
+    from holdfast.model.message import Message
     from holdfast.model.reports import RollbackReport
     from holdfast.operations.rollback import Compensation
     from holdfast.workspace.api import Workspace
@@ -48,13 +52,16 @@ if TYPE_CHECKING:
 
 class Client(
     ClientMaintenance,
+    ClientWork,
     ClientTransfer,
     ClientApprovals,
     ClientHistory,
     ClientUndo,
     ClientRuns,
     ClientTeam,
+    ClientTopics,
     ClientConversion,
+    ClientKeys,
 ):
     """A checkpoint store for AI agents. `async with Client.sqlite() as client:` opens the default one."""
 
@@ -100,6 +107,7 @@ class Client(
         tag: str | None = None,
         move_tag: bool = False,
         pin: bool = False,
+        publish: Sequence[Message] = (),
         **metadata: Any,
     ) -> str:
         """Saves a checkpoint, which becomes the head of its session, and returns its id. It is durable then.
@@ -107,6 +115,11 @@ class Client(
         Left out, `session_id` makes a new session, `parent_id` means the session's head,
         `step_index` the parent's plus one. Another parent makes a fork. A state or context that is
         left out, or None, is stored as `{}`. Any other keyword is metadata.
+
+        `agent_id` and `framework` say what made it; listings filter by the agent. `context` is
+        state of your own beside the framework's. `step_name` names the step, `tasks` lists units
+        of work with their status, `app_version` is your program's. With `ttl_seconds` the
+        checkpoint expires that long after the save.
 
         With `append={"messages": [...]}` the list is the parent's plus these elements and is left
         out of `execution_state`: the cost is then that of the new elements. The parent must have
@@ -123,7 +136,8 @@ class Client(
         With `workspace`, a directory or what `client.workspace(...)` returned, a snapshot of its
         files is saved with the state, both or neither. `tag` names the checkpoint and `pin` pins
         it, as `client.tag` and `client.pin` do, in the same commit; a tag that is in use refuses
-        the save (`ConflictError`) unless `move_tag=True`.
+        the save (`ConflictError`) unless `move_tag=True`. The messages in `publish` are published
+        in the same commit, both or neither.
         """
         session_id = validate.session_under(lease, session_id)
         request = validate.SaveRequest(
@@ -159,6 +173,8 @@ class Client(
             request.state_version = validate.state_version(state_version)
         if tag is not None or pin is not False or move_tag is not False:
             request.holding = validate.holding(tag, pin=pin, move_tag=move_tag, origin=self._origin())
+        if publish:
+            request.publish = await self._prepare_messages(publish)
         if workspace is not None:
             return ids.to_text((await self._open_workspace(workspace).save(request)).id)
         return ids.to_text((await self._saving.save(self._ctx, request)).id)
@@ -548,7 +564,7 @@ class Client(
         """
         from holdfast.operations import events
 
-        return (await events.now(self._ctx)).text
+        return (await events.get_end_cursor(self._ctx)).text
 
     # -- as others expect it -----------------------------------------------------------------------------------------
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.client.factory import ClientBase
@@ -93,45 +94,60 @@ class ClientConversion(ClientBase):
             source=await resolve_target.id_of(self._ctx, validate.name("ref", ref)),
             tools=mapped,
             dangling=policy,
-            accept=_accepted(accept),
-            carry=_carried(carry),
+            accept=read_accepted(accept),
+            carry=_check_carry(carry),
             at=at,
             approvals=validate.one_of("approvals", approvals, ("reask", "raise")),
             while_running=bool(while_running),
             execute=_executor(run, mapped) if policy == "execute" else None,
-            own_session=None if run is None else run.session_id,
+            own_session=_session_of(run),
         )
         return await resume_as.plan_move(self._ctx, request, load_transcripts)
 
 
-def _accepted(accept: Any) -> frozenset[str]:
+def read_accepted(accept: Any) -> frozenset[str]:
+    """Return the kinds of losses that `accept=` names."""
     from holdfast.model.loss import KINDS
 
+    if accept is not None and not isinstance(accept, Iterable):
+        raise UsageError(f"accept is a {type(accept).__name__}: it must list kinds of losses, such as ['reasoning']")
     given = (accept,) if isinstance(accept, str) else tuple(accept or ())
-    unknown = next((one for one in given if one not in KINDS), None)
-    if unknown is not None:
-        raise UsageError(f"accept names {unknown!r:.60}, which is no kind of loss: the kinds are {', '.join(KINDS)}")
+    for item in given:
+        if not isinstance(item, str) or item not in KINDS:
+            raise UsageError(f"accept names {item!r:.60}, which is no kind of loss: the kinds are {', '.join(KINDS)}")
     return frozenset(given)
 
 
-def _carried(carry: Any) -> Mapping[str, str]:
+def _check_carry(carry: Any) -> Mapping[str, str]:
     given = {} if carry is None else carry
     if not isinstance(given, Mapping) or not all(
-        isinstance(one, str) and one for pair in given.items() for one in pair
+        isinstance(item, str) and item for pair in given.items() for item in pair
     ):
         raise UsageError(
             f"carry is {carry!r:.80}: it must map names of values in the source to names in the target, such as "
             "{'plan': 'todo'}"
         )
+    twice = next((name for name, count in Counter(given.values()).items() if count > 1), None)
+    if twice is not None:
+        raise UsageError(f"carry gives several values the name {twice!r:.60}: give each one its own")
     return dict(given)
+
+
+def _session_of(run: Any) -> str | None:
+    from holdfast.runs.api import Run, SyncRun
+
+    if run is not None and not isinstance(run, Run | SyncRun):
+        raise UsageError(
+            f"run is a {type(run).__name__}: it must be an open run, as `with client.run(session_id) as run` gives it"
+        )
+    return None if run is None else run.session_id
 
 
 def _executor(run: Any, tools: ToolMap) -> Callable[[ToolCallPart], Any]:
     """Return a function that carries out a call as an effect of a run, as its tool is declared."""
     from holdfast.model.tool_effect import find_declared
-    from holdfast.runs.api import Run, SyncRun
 
-    if not isinstance(run, Run | SyncRun):
+    if run is None:
         raise UsageError(
             "dangling='execute' carries calls out, which only a run records: open one on a session of the same tree, "
             "`with client.run(session_id) as run`, and give run=run"

@@ -16,8 +16,8 @@ from holdfast.model.framework import Framework
 _CHAT = frozenset(("reasoning", "error_flags", "result_images", "result_files", "files", "link_types"))
 _ITEMS = frozenset(("reasoning", "error_flags", "parallel_calls", "authors", "link_types"))
 TARGETS: dict[str, ConversionTarget] = {
-    one.name: one
-    for one in (
+    target.name: target
+    for target in (
         ConversionTarget(name="langgraph", framework=Framework.LANGGRAPH, title="LangGraph", session_prefix="lg/"),
         ConversionTarget(name="crewai", framework=Framework.CREWAI, title="CrewAI", loses=_CHAT),
         ConversionTarget(
@@ -44,7 +44,9 @@ TARGETS: dict[str, ConversionTarget] = {
         ConversionTarget(
             name="pydantic_ai", framework=Framework.PYDANTIC_AI, title="Pydantic AI", loses=frozenset(("authors",))
         ),
-        ConversionTarget(name="google_adk", framework=Framework.GOOGLE_ADK, title="Google ADK"),
+        ConversionTarget(
+            name="google_adk", framework=Framework.GOOGLE_ADK, title="Google ADK", loses=frozenset(("authors",))
+        ),
         ConversionTarget(name="agent_framework", framework=Framework.AGENT_FRAMEWORK, title="agent-framework"),
         ConversionTarget(
             name="strands",
@@ -101,7 +103,7 @@ def find_target(name: Any) -> ConversionTarget:
     if not isinstance(name, str):
         raise UsageError(f"framework is a {type(name).__name__}: it must be the name of one, such as 'crewai'")
     target = TARGETS.get(_ALIASES.get(str(name), str(name)))
-    known = ", ".join(one.name for one in TARGETS.values() if one.opaque is None)
+    known = ", ".join(item.name for item in TARGETS.values() if item.opaque is None)
     if target is None:
         raise UsageError(f"a session can't be converted to {name!r:.60}: the targets are {known}")
     if target.opaque is not None:
@@ -114,4 +116,4 @@ def find_target(name: Any) -> ConversionTarget:
 
 def prefix_of(framework: Framework) -> str:
     """Return what the names of a framework's sessions begin with."""
-    return next((one.session_prefix for one in TARGETS.values() if one.framework is framework), "")
+    return next((target.session_prefix for target in TARGETS.values() if target.framework is framework), "")

@@ -5,22 +5,27 @@ from __future__ import annotations
 import os
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.coordination.id_generator import IdSource
+from holdfast.errors import KeyMissingError
 from holdfast.operations import validate
 
 if TYPE_CHECKING:
     from holdfast.backends.bridge.base import Bridge
     from holdfast.backends.port import AnyBackend
     from holdfast.codec.limits import Limits
+    from holdfast.codec.redaction_rules import Redact
     from holdfast.codec.registry import TypeRegistry
     from holdfast.codec.unknown_types import OnUnknownType
     from holdfast.format.rows.operation_log import Origin
     from holdfast.model.lease import Process
     from holdfast.model.state_migration import Migrations
     from holdfast.operations.adapter import Adapter
+    from holdfast.operations.context import StoreContext
     from holdfast.operations.session_cache import TipCache
+    from holdfast.sealing.key_ring import KeyRing
     from holdfast.workspace.api import Workspace
     from holdfast.workspace.core import WorkspaceCore
     from holdfast.workspace.sync import SyncWorkspace
@@ -58,7 +63,7 @@ def _refuse_linked_default(path: str | os.PathLike[str], default: str) -> None:
         refuse_links("", *default.split("/"))
 
 
-def new_line_memory(max_bytes: int) -> TipCache:
+def make_tip_cache(max_bytes: int) -> TipCache:
     """Return a client's cache of its sessions. A forked child begins without it."""
     from holdfast.backends import fork_safety
     from holdfast.operations.session_cache import TipCache
@@ -68,8 +73,24 @@ def new_line_memory(max_bytes: int) -> TipCache:
     return memory
 
 
+def open_bridge(bridge: Bridge, keys: KeyRing | None, *, require_keys: bool) -> Bridge:
+    """Return the bridge that seals what is stored; without keys, one that refuses a sealed store."""
+    if keys is not None:
+        from holdfast.sealing.bridge import SealedBridge
+        from holdfast.sealing.open_store import OpenStore
+
+        return SealedBridge(bridge, OpenStore(keys))
+    if require_keys:
+        raise KeyMissingError("keys are required here, and none were given: pass keys=KeyRing.from_file(…)")
+    from holdfast.sealing.plain_guard import PlainGuard
+
+    return PlainGuard(bridge)
+
+
 class ClientBase:
     """The constructors of a client; the same for both kinds."""
+
+    _is_plain = False  # whether what callers give is called on the spot, without an event loop
 
     def __init__(
         self,
@@ -80,6 +101,9 @@ class ClientBase:
         limits: Limits | None = None,
         migrations: Migrations | None = None,
         on_unknown_type: OnUnknownType = "raise",
+        redact: Redact = (),
+        keys: KeyRing | None = None,
+        require_keys: bool = False,
     ) -> None:
         """Opens a client on a backend.
 
@@ -88,31 +112,52 @@ class ClientBase:
         state. With `on_unknown_type="plain"` an object whose type is not registered here, or no
         longer fits what was stored, is restored as plain data that carries its type's name
         (`UnknownValue`), with a warning, instead of raising UnknownTypeError.
+
+        `redact` has rules of `holdfast.redaction`: what they meet is left out of everything that is
+        saved, and a `RedactedValue` reference stands there. pydantic's secrets are left out without any
+        rule; with `redact=False` they are refused.
+
+        `keys` encrypts everything that is stored: see "Encrypt a store" in the documentation. An
+        empty store becomes a sealed one; a plain store is refused. With `require_keys=True` a client
+        without keys is refused, whatever the store is.
         """
         # A new client will save or restore: their modules are imported now, neither with the
         # package nor by the first save.
         from holdfast.codec.codec import Codec
         from holdfast.codec.limits import Limits
+        from holdfast.codec.secret_types import redaction_of
         from holdfast.model.state_migration import default_migrations
         from holdfast.operations import restore, save  # noqa: F401 - the client's `restore` imports its own
         from holdfast.operations.context import LogNumbers, StoreContext
+        from holdfast.sealing.plain_guard import PlainGuard
 
         self._saving = save
-        bridge = self._bridge(backend)
+        bridge = open_bridge(self._bridge(backend), keys, require_keys=require_keys)
         self._ctx = StoreContext(
             backend=bridge,
-            codec=Codec(types, limits or Limits(), on_unknown_type),
+            codec=Codec(types, limits or Limits(), on_unknown_type, redaction=redaction_of(redact)),
             new_id=_ids.new,
             now_us=backend.capabilities.now_us or (lambda: time.time_ns() // 1000),
-            memory=new_line_memory(cache_bytes),
+            memory=make_tip_cache(cache_bytes),
             logs=LogNumbers(),
             this_process=_this_process,
             has_ended=_has_ended,
             migrations=default_migrations if migrations is None else migrations,
             load_adapters=_load_adapters,
         )
+        if isinstance(bridge, PlainGuard):
+            bridge.passage.then.append(partial(setattr, self._ctx, "backend", bridge.inner))
         bridge.ask_to_collect(self._tidy)
         self._workspaces: dict[str, WorkspaceCore] = {}  # those that were named by their directories
+
+    @classmethod
+    def _open_over(cls, ctx: StoreContext) -> Self:
+        """Return a client on the store of a context, which another client closes."""
+        from holdfast.operations import save
+
+        made = cls.__new__(cls)
+        made._saving, made._ctx, made._workspaces = save, ctx, {}
+        return made
 
     def _bridge(self, backend: AnyBackend) -> Bridge:
         raise NotImplementedError
@@ -143,6 +188,9 @@ class ClientBase:
         limits: Limits | None = None,
         migrations: Migrations | None = None,
         on_unknown_type: OnUnknownType = "raise",
+        redact: Redact = (),
+        keys: KeyRing | None = None,
+        require_keys: bool = False,
         **options: Any,
     ) -> Self:
         """Opens the store at `url`. Further options are the backend's.
@@ -160,6 +208,9 @@ class ClientBase:
             limits=limits,
             migrations=migrations,
             on_unknown_type=on_unknown_type,
+            redact=redact,
+            keys=keys,
+            require_keys=require_keys,
         )
 
     @classmethod
@@ -174,6 +225,9 @@ class ClientBase:
         limits: Limits | None = None,
         migrations: Migrations | None = None,
         on_unknown_type: OnUnknownType = "raise",
+        redact: Redact = (),
+        keys: KeyRing | None = None,
+        require_keys: bool = False,
     ) -> Self:
         """Opens one SQLite file, made if it is not there.
 
@@ -192,6 +246,9 @@ class ClientBase:
             limits=limits,
             migrations=migrations,
             on_unknown_type=on_unknown_type,
+            redact=redact,
+            keys=keys,
+            require_keys=require_keys,
         )
 
     @classmethod
@@ -206,6 +263,9 @@ class ClientBase:
         limits: Limits | None = None,
         migrations: Migrations | None = None,
         on_unknown_type: OnUnknownType = "raise",
+        redact: Redact = (),
+        keys: KeyRing | None = None,
+        require_keys: bool = False,
     ) -> Self:
         """Opens a directory of files that can be read and copied.
 
@@ -222,6 +282,9 @@ class ClientBase:
             limits=limits,
             migrations=migrations,
             on_unknown_type=on_unknown_type,
+            redact=redact,
+            keys=keys,
+            require_keys=require_keys,
         )
 
     @classmethod
@@ -238,6 +301,9 @@ class ClientBase:
         limits: Limits | None = None,
         migrations: Migrations | None = None,
         on_unknown_type: OnUnknownType = "raise",
+        redact: Redact = (),
+        keys: KeyRing | None = None,
+        require_keys: bool = False,
     ) -> Self:
         """Opens one schema of a PostgreSQL database, made at the first call if it is not there.
 
@@ -259,6 +325,9 @@ class ClientBase:
             limits=limits,
             migrations=migrations,
             on_unknown_type=on_unknown_type,
+            redact=redact,
+            keys=keys,
+            require_keys=require_keys,
         )
 
     @classmethod
@@ -279,6 +348,9 @@ class ClientBase:
         limits: Limits | None = None,
         migrations: Migrations | None = None,
         on_unknown_type: OnUnknownType = "raise",
+        redact: Redact = (),
+        keys: KeyRing | None = None,
+        require_keys: bool = False,
     ) -> Self:
         """Opens a store on a Redis or Valkey server or cluster, where its keys begin with `{prefix`.
 
@@ -310,6 +382,9 @@ class ClientBase:
             limits=limits,
             migrations=migrations,
             on_unknown_type=on_unknown_type,
+            redact=redact,
+            keys=keys,
+            require_keys=require_keys,
         )
 
     @classmethod
@@ -322,6 +397,9 @@ class ClientBase:
         limits: Limits | None = None,
         migrations: Migrations | None = None,
         on_unknown_type: OnUnknownType = "raise",
+        redact: Redact = (),
+        keys: KeyRing | None = None,
+        require_keys: bool = False,
     ) -> Self:
         """Opens a store that is gone with the process.
 
@@ -336,13 +414,25 @@ class ClientBase:
             limits=limits,
             migrations=migrations,
             on_unknown_type=on_unknown_type,
+            redact=redact,
+            keys=keys,
+            require_keys=require_keys,
         )
 
     @classmethod
     def from_env(cls, variable: str = "HOLDFAST_URL") -> Self:
-        """Opens the store that the environment names; the default SQLite file where it names none."""
+        """Opens the store that the environment names; the default SQLite file where it names none.
+
+        `HOLDFAST_KEYS` or `HOLDFAST_KEYS_FILE` has the keys of a sealed store. With
+        `HOLDFAST_REQUIRE_KEYS=1` one of them must be set.
+        """
+        from holdfast.sealing.key_ring import keys_from_environment
+
+        keys, is_required = keys_from_environment()
         url = os.environ.get(variable)
-        return cls.open(url) if url else cls.sqlite()
+        if url:
+            return cls.open(url, keys=keys, require_keys=is_required)
+        return cls.sqlite(keys=keys, require_keys=is_required)
 
     def __repr__(self) -> str:
         capabilities = self._ctx.backend.capabilities

@@ -26,8 +26,6 @@ Directory = str | os.PathLike[str]
 class ClientHistory(ClientBase):
     """The part of `Client` that reads history and branches off from it."""
 
-    _is_plain = False  # whether what callers give is called on the spot, without an event loop
-
     async def resolve(self, ref: str) -> str:
         """Returns the id of the checkpoint that a reference means.
 
@@ -162,7 +160,7 @@ class ClientHistory(ClientBase):
 
         is_many = set is not None and not isinstance(set, Mapping)
         edits = _edits(set)
-        names = _of_each("session_id", session_id, len(edits), is_many=is_many)
+        names = _spread_over_forks("session_id", session_id, len(edits), is_many=is_many)
         if new_id is not None and is_many:
             raise UsageError("new_id is the id of one fork's first checkpoint: make several forks without it")
         ways = [
@@ -175,7 +173,7 @@ class ClientHistory(ClientBase):
             for name, edit in zip(names, edits, strict=True)
         ]
         source = await resolve_target.id_of(self._ctx, ref)
-        places = _of_each("workspace", workspace, len(edits), is_many=is_many)
+        places = _spread_over_forks("workspace", workspace, len(edits), is_many=is_many)
 
         async def make(ways: Sequence[forking.ForkRequest]) -> list[ForkReport]:
             return await forking.forks(
@@ -196,11 +194,11 @@ class ClientHistory(ClientBase):
             from holdfast.workspace import fork as directories
             from holdfast.workspace.restore.admission import SnapshotAdmission
 
-            asked = SnapshotAdmission(include_git, include_set_id)
-            made, reports = await directories.beside(self._ctx, source, places, ways, make, asked)
+            admission = SnapshotAdmission(include_git, include_set_id)
+            made, reports = await directories.fork_directories(self._ctx, source, places, ways, make, admission)
             reports = [
-                dataclasses.replace(report, directory=place, left=its.left)
-                for report, (place, its) in zip(reports, made, strict=True)
+                dataclasses.replace(report, directory=place, left=made_directory.left)
+                for report, (place, made_directory) in zip(reports, made, strict=True)
             ]
         return reports if is_many else reports[0]
 
@@ -226,7 +224,7 @@ class ClientHistory(ClientBase):
         """
         from holdfast.operations import snapshot_read
 
-        return await snapshot_read.of_checkpoint(self._ctx, await resolve_target.id_of(self._ctx, ref))
+        return await snapshot_read.load_snapshot(self._ctx, await resolve_target.id_of(self._ctx, ref))
 
     async def read_file(self, ref: str, path: str | bytes) -> bytes:
         """Returns the bytes of a file, by its path in the workspace, as of a checkpoint.
@@ -251,7 +249,7 @@ class ClientHistory(ClientBase):
     async def bisect(
         self, session_id: str, predicate: Callable[..., bool | Awaitable[bool]], *, files: bool = False
     ) -> Bisection:
-        """Finds the first checkpoint on the way to the session's head of which `predicate` says False.
+        """Finds the first checkpoint on the way to the session's head that `predicate` rejects.
 
         `predicate(checkpoint)` is given the checkpoint with its state. O(log n) of them are
         restored. With `files`, `predicate(checkpoint, directory)` is also given its files, in a
@@ -263,7 +261,7 @@ class ClientHistory(ClientBase):
         if files:
             from holdfast.workspace import fork as directories
 
-            make_directory = directories.for_a_while
+            make_directory = directories.temporary_checkout
         return await bisecting.bisect(self._ctx, validate.name("session_id", session_id), predicate, make_directory)
 
 
@@ -291,7 +289,7 @@ def _edits(given: Any) -> list[Edits]:
     return list(ways)
 
 
-def _of_each(what: str, given: Any, count: int, *, is_many: bool) -> list[Any]:
+def _spread_over_forks(what: str, given: Any, count: int, *, is_many: bool) -> list[Any]:
     """Return each fork's value; a single name becomes numbered names if there are several forks."""
     if given is None:
         return [None] * count

@@ -11,17 +11,20 @@ from holdfast.operations import resolve_target, validate
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from holdfast.codec.redaction_rules import Redact
     from holdfast.model.pin import Pin, Tag
     from holdfast.model.reports import (
         CollectionReport,
         MigrationReport,
         RetentionReport,
+        ScanReport,
         Stats,
         StoreUsage,
         VerifyReport,
     )
     from holdfast.model.retention import Retention
-    from holdfast.model.store_status import Overview, RunStatus
+    from holdfast.model.run_status import RunState, RunStatus
+    from holdfast.model.store_status import Overview
 
 
 class ClientMaintenance(ClientBase):
@@ -79,7 +82,7 @@ class ClientMaintenance(ClientBase):
         """Returns the tag of that name, None if there is none."""
         from holdfast.operations import tag as tagging
 
-        return await tagging.tagged(self._ctx, validate.name("name", name))
+        return await tagging.get_tag(self._ctx, validate.name("name", name))
 
     async def tags(self) -> list[Tag]:
         """Lists all tags, by name."""
@@ -177,9 +180,11 @@ class ClientMaintenance(ClientBase):
 
         Restores and migrates the heads of all sessions, or of one, or of an agent's; with `every`,
         all checkpoints. Changes nothing. `progress` is called with how many are done, and how many
-        there are.
+        there are. If functions are named here with `runnable`, runs that workers are still to
+        carry out are checked as well: whether function, version and arguments are known.
         """
         from holdfast.operations import check_migrations as migrating
+        from holdfast.runs.runnable import DECLARED
 
         return await migrating.check(
             self._ctx,
@@ -187,17 +192,51 @@ class ClientMaintenance(ClientBase):
             agent_id=validate.optional_name("agent_id", agent_id),
             every=every,
             progress=progress,
+            find_limit=DECLARED.find_limit if DECLARED.names() else None,
         )
 
-    async def runs(self, *, alive: bool = False) -> list[RunStatus]:
-        """Lists the sessions that runs, or other holders of a lease, work or worked on.
+    async def scan(
+        self,
+        rules: Redact | None = None,
+        session_id: str | None = None,
+        *,
+        every: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> ScanReport:
+        """Reports the paths of stored values that redaction rules meet; never the values.
 
-        Those that are alive first, then those that wait for an approval, then those that have
-        stopped; only the first with `alive`.
+        Searches the heads of all sessions, or of one; with `every`, all checkpoints. Left out,
+        `rules` are the client's own, tokens of well-known providers, and names that secrets often
+        have. Changes nothing. `progress` is called with how many are done.
+        """
+        from holdfast.codec.redaction_rules import rules_of, suspicions
+        from holdfast.codec.secret_types import Redaction
+        from holdfast.operations import scan as scanning
+
+        own = self._ctx.codec.redaction
+        given = (*(own.rules if own is not None else ()), *suspicions()) if rules is None else rules_of(rules)
+        name = validate.optional_name("session_id", session_id)
+        return await scanning.scan(self._ctx, Redaction(given), session_id=name, every=every, progress=progress)
+
+    async def runs(
+        self, *, alive: bool = False, status: RunState | str | Sequence[RunState | str] | None = None
+    ) -> list[RunStatus]:
+        """Lists the runs with their status, and other sessions that are or were leased.
+
+        `status` selects one status, or several: "running", "waiting", "in doubt", "interrupted",
+        "failed", "completed", "cancelled", and "stopped" for sessions that were leased by no run.
+        `alive` selects those with a live process.
         """
         from holdfast.operations import status as looking
 
-        return await looking.runs(self._ctx, alive=alive)
+        chosen = None if status is None else validate.run_states(status)
+        return await looking.runs(self._ctx, alive=alive, status=chosen)
+
+    async def run_status(self, session_id: str) -> RunStatus | None:
+        """Returns the status of a session's run; None if the session was never one, nor leased."""
+        from holdfast.operations import status as looking
+
+        return await looking.run_status(self._ctx, validate.name("session_id", session_id))
 
     async def overview(self, *, sizes: bool = True) -> Overview:
         """Summarises the store: its kind, size, active runs and pending approvals.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from holdfast import telemetry
 from holdfast.errors import UsageError
 from holdfast.model import ids
 from holdfast.model.effect import OnRepeat
@@ -80,7 +81,7 @@ def request(
         validate.one_of(f"steps[{step!r:.60}]", choice, ("recorded", "live"))
     wanted = None
     if on_repeat is not None:
-        wanted = OnRepeat(validate.one_of("on_repeat", on_repeat, [str(one) for one in OnRepeat]))
+        wanted = OnRepeat(validate.one_of("on_repeat", on_repeat, [str(repeat) for repeat in OnRepeat]))
     return ReplayRequest(
         session_id=validate.name("session_id", session_id),
         program=program,
@@ -95,17 +96,18 @@ def request(
     )
 
 
-async def replay(client: ClientHistory, asked: ReplayRequest, *, plainly: bool) -> ReplayReport:
-    line = await resolve.line_of_session(client._ctx, asked.session_id)
-    head, start = line[0], line[-1]
-    if asked.from_ is not None:
-        start = await restoring.get(client._ctx, await resolve_target.id_of(client._ctx, asked.from_))
+@telemetry.trace_operation(telemetry.REPLAY)
+async def replay(client: ClientHistory, request: ReplayRequest, *, plainly: bool) -> ReplayReport:
+    branch = await resolve.load_branch(client._ctx, request.session_id)
+    head, start = branch[0], branch[-1]
+    if request.from_ is not None:
+        start = await restoring.get(client._ctx, await resolve_target.id_of(client._ctx, request.from_))
         if start.tree_id != head.tree_id:
             raise UsageError(
-                f"checkpoint {start.checkpoint_id} belongs to another tree than session {asked.session_id!r:.60}: a "
+                f"checkpoint {start.checkpoint_id} belongs to another tree than session {request.session_id!r:.60}: a "
                 "session is replayed from one of its own checkpoints"
             )
-    chosen = asked.program if asked.program is not None else _programs.get(start.agent_id)
+    chosen = request.program if request.program is not None else _programs.get(start.agent_id)
     if chosen is None:
         raise UsageError(
             f"replay needs the program that is to be run: give it, or register it for the agent, with "
@@ -113,7 +115,7 @@ async def replay(client: ClientHistory, asked: ReplayRequest, *, plainly: bool) 
         )
     of_graph = getattr(getattr(chosen, "checkpointer", None), "replay_graph", None)
     if of_graph is not None:
-        report: ReplayReport = await of_graph(chosen, start, line, asked, plainly=plainly)
+        report: ReplayReport = await of_graph(chosen, start, branch, request, plainly=plainly)
         return report
     if not callable(chosen):
         raise UsageError(
@@ -121,27 +123,29 @@ async def replay(client: ClientHistory, asked: ReplayRequest, *, plainly: bool) 
         )
     if plainly and inspect.iscoroutinefunction(chosen):
         raise UsageError(f"{chosen!r:.100} is async: a SyncClient replays plain functions. Use `Client`, and await")
-    return await _of_run(client, asked, chosen, start, head, plainly=plainly)
+    return await _replay_run(client, request, chosen, start, head, plainly=plainly)
 
 
-async def _of_run(
-    client: ClientHistory, asked: ReplayRequest, chosen: Any, start: Checkpoint, head: Checkpoint, *, plainly: bool
+async def _replay_run(
+    client: ClientHistory, request: ReplayRequest, chosen: Any, start: Checkpoint, head: Checkpoint, *, plainly: bool
 ) -> ReplayReport:
     from holdfast.runs import replay as replaying
     from holdfast.runs.engine import RunOptions
 
     ctx = client._ctx
-    last = await restoring.loaded(ctx, await lookup.live_record(ctx, ids.from_text(head.checkpoint_id)), migrate=False)
-    again = replaying.Replay(
-        mode=asked.mode,
-        original=replaying.recorded_of(last.agent_context, f"session {asked.session_id!r:.60}"),
-        choices=asked.steps,
-        on_repeat=asked.on_repeat,
-        from_start=asked.from_ is None,
+    last = await restoring.load_checkpoint(
+        ctx, await lookup.live_record(ctx, ids.from_text(head.checkpoint_id)), migrate=False
     )
-    like = f"{session_names.stem(asked.session_id)}-replay-"
+    again = replaying.Replay(
+        mode=request.mode,
+        original=replaying.recorded_of(last.agent_context, f"session {request.session_id!r:.60}"),
+        choices=request.steps,
+        on_repeat=request.on_repeat,
+        from_start=request.from_ is None,
+    )
+    like = f"{session_names.stem(request.session_id)}-replay-"
     forked = await client._fork(
-        start.checkpoint_id, asked.name, set=asked.edits, workspace=asked.workspace, name_like=like
+        start.checkpoint_id, request.name, set=request.edits, workspace=request.workspace, name_like=like
     )
     assert isinstance(forked, ForkReport)  # of one set of edits
     save = None
@@ -154,17 +158,17 @@ async def _of_run(
         agent_id=start.agent_id,
         framework=Framework.of(start.framework),
         app_version=start.app_version,
-        policy=asked.policy,
+        policy=request.policy,
         save=save,
     )
-    stands_at, result, error = await replaying.replayed(ctx, options, again, chosen, plainly=plainly)
+    stands_at, result, error = await replaying.replay_program(ctx, options, again, chosen, plainly=plainly)
     return ReplayReport(
         session_id=forked.session_id,
-        source_session=asked.session_id,
+        source_session=request.session_id,
         from_id=start.checkpoint_id,
         checkpoint_id=stands_at,
-        mode=asked.mode,
-        steps=replaying.told(ctx.codec, again, error),
+        mode=request.mode,
+        steps=replaying.describe_steps(ctx.codec, again, error),
         result=result,
         error=error,
     )

@@ -84,15 +84,15 @@ class ResumePlan:
         )
 
     def __repr__(self) -> str:
-        counted = ", ".join(f"{count} {severity}" for severity, count in self._counted().items()) or "none"
+        counted = ", ".join(f"{count} {severity}" for severity, count in self._count_losses().items()) or "none"
         return (
             f"<ResumePlan {self.source_id[-8:]} to {self.framework}: {len(self.messages)} messages, losses: {counted}>"
         )
 
-    def _counted(self) -> dict[str, int]:
+    def _count_losses(self) -> dict[str, int]:
         found: dict[str, int] = {}
-        for one in self.losses:
-            found[str(one.severity)] = found.get(str(one.severity), 0) + 1
+        for loss in self.losses:
+            found[str(loss.severity)] = found.get(str(loss.severity), 0) + 1
         return found
 
 

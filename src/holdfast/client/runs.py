@@ -82,8 +82,8 @@ class ClientRuns(ClientBase):
         from holdfast.runs import api
 
         return leases.Acquisition(
-            lambda: api.opened(self._ctx, options, seconds, wait, holder, lease=lease),
-            lambda: api.sync_opened(self._ctx, options, seconds, wait, holder, lease=lease),
+            lambda: api.open_run(self._ctx, options, seconds, wait, holder, lease=lease),
+            lambda: api.open_sync_run(self._ctx, options, seconds, wait, holder, lease=lease),
         )
 
     async def effects(self, session_id: str | None = None, *, in_doubt: bool = False) -> list[EffectRecord]:

@@ -14,17 +14,21 @@ from holdfast.operations import validate
 
 if TYPE_CHECKING:
     import os
+    import threading
     from collections.abc import Awaitable, Callable, Mapping, Sequence
-    from datetime import timedelta
+    from datetime import datetime, timedelta
 
     from holdfast.checkpoint_store.protocol import SyncClientStore
     from holdfast.client.bundle_io import Place
     from holdfast.client.factory import ClientBase
     from holdfast.client.history import Directory
+    from holdfast.codec.redaction_rules import Redact
     from holdfast.coordination.claim import SyncClaim
     from holdfast.coordination.contract import Contract
     from holdfast.coordination.event_stream import SyncEventStream
     from holdfast.coordination.lease import SyncLease
+    from holdfast.coordination.message_stream import SyncMessageStream
+    from holdfast.coordination.subscription import SyncSubscription
     from holdfast.model.approval import Approval, Policy
     from holdfast.model.bisect import Bisection
     from holdfast.model.cancellation import CancelReport
@@ -35,8 +39,10 @@ if TYPE_CHECKING:
     from holdfast.model.effect import EffectRecord
     from holdfast.model.file_restore_report import AdoptReport, UndoReport
     from holdfast.model.handoff import Handoff
+    from holdfast.model.key_status import KeyImport, KeyStatus
     from holdfast.model.lease import LeaseTerms
     from holdfast.model.listing import Session, Timeline, Tree
+    from holdfast.model.message import DeadMessage, Message, TopicStatus
     from holdfast.model.operation import Operation
     from holdfast.model.path_edit import Edits
     from holdfast.model.pin import Pin, Tag
@@ -48,17 +54,20 @@ if TYPE_CHECKING:
         MigrationReport,
         RetentionReport,
         RollbackReport,
+        ScanReport,
         Stats,
         StoreUsage,
         VerifyReport,
     )
     from holdfast.model.retention import Retention
     from holdfast.model.run_policy import SubagentTrace
+    from holdfast.model.run_status import RunState, RunStatus
     from holdfast.model.snapshot import Snapshot
-    from holdfast.model.store_status import Overview, RunStatus
+    from holdfast.model.store_status import Overview
     from holdfast.model.team import Team
     from holdfast.model.transfer_report import CopyReport, ExportReport, ImportReport
     from holdfast.runs.api import SyncRun
+    from holdfast.runs.runnable import Runnables
     from holdfast.workspace.api import Workspace
     from holdfast.workspace.sync import SyncWorkspace
 
@@ -92,6 +101,7 @@ class SyncClient(SyncBase):
         tag: str | None = None,
         move_tag: bool = False,
         pin: bool = False,
+        publish: Sequence[Message] = (),
         **metadata: Any,
     ) -> str:
         """Saves a checkpoint, which becomes the head of its session, and returns its id. It is durable then.
@@ -99,6 +109,11 @@ class SyncClient(SyncBase):
         Left out, `session_id` makes a new session, `parent_id` means the session's head,
         `step_index` the parent's plus one. Another parent makes a fork. A state or context that is
         left out, or None, is stored as `{}`. Any other keyword is metadata.
+
+        `agent_id` and `framework` say what made it; listings filter by the agent. `context` is
+        state of your own beside the framework's. `step_name` names the step, `tasks` lists units
+        of work with their status, `app_version` is your program's. With `ttl_seconds` the
+        checkpoint expires that long after the save.
 
         With `append={"messages": [...]}` the list is the parent's plus these elements and is left
         out of `execution_state`: the cost is then that of the new elements. The parent must have
@@ -115,7 +130,8 @@ class SyncClient(SyncBase):
         With `workspace`, a directory or what `client.workspace(...)` returned, a snapshot of its
         files is saved with the state, both or neither. `tag` names the checkpoint and `pin` pins
         it, as `client.tag` and `client.pin` do, in the same commit; a tag that is in use refuses
-        the save (`ConflictError`) unless `move_tag=True`.
+        the save (`ConflictError`) unless `move_tag=True`. The messages in `publish` are published
+        in the same commit, both or neither.
         """
         return run_inline(
             self._client.save(
@@ -139,6 +155,7 @@ class SyncClient(SyncBase):
                 tag=tag,
                 move_tag=move_tag,
                 pin=pin,
+                publish=publish,
                 **metadata,
             )
         )
@@ -562,7 +579,7 @@ class SyncClient(SyncBase):
     def bisect(
         self, session_id: str, predicate: Callable[..., bool | Awaitable[bool]], *, files: bool = False
     ) -> Bisection:
-        """Finds the first checkpoint on the way to the session's head of which `predicate` says False.
+        """Finds the first checkpoint on the way to the session's head that `predicate` rejects.
 
         `predicate(checkpoint)` is given the checkpoint with its state. O(log n) of them are
         restored. With `files`, `predicate(checkpoint, directory)` is also given its files, in a
@@ -655,6 +672,72 @@ class SyncClient(SyncBase):
         """
         return run_inline(self._client.resolve_effect(effect_id, outcome, result=result, by=by, note=note))
 
+    def start(
+        self,
+        name: str,
+        /,
+        *args: Any,
+        session_id: str | None = None,
+        at: datetime | None = None,
+        agent_id: str | None = None,
+        version: str | int | None = None,
+        **kwargs: Any,
+    ) -> str:
+        """Records a run of a named function, which a worker carries out, and returns its session.
+
+        The arguments must be storable values; those of a function with a contract are checked by
+        it. The same `session_id` with the same arguments is a no-op, with others a `ConflictError`.
+        The run begins not before `at`. The function need not be known in this process: then
+        `version` says which one is meant, and any worker's version is left out.
+        """
+        return run_inline(
+            self._client.start(name, *args, session_id=session_id, at=at, agent_id=agent_id, version=version, **kwargs)
+        )
+
+    def retry(self, session_id: str) -> None:
+        """Makes a run due now that failed or waits, with all its attempts. A worker carries it out."""
+        run_inline(self._client.retry(session_id))
+
+    def work(
+        self,
+        *,
+        concurrency: int = 8,
+        drain: bool = False,
+        stop: threading.Event | None = None,
+        runnables: Runnables | None = None,
+        lease_seconds: float = DEFAULT_SECONDS,
+        holder: str | None = None,
+        notify: Callable[[str, str, str], None] | None = None,
+        notify_progress: Callable[[str, float, float | None, str | None], None] | None = None,
+    ) -> int:
+        """Carries out due runs of the functions that `runnable` has named, up to `concurrency` at a time.
+
+        Due are runs that were started, interrupted or handed back, whose time or retry has come, or
+        whose approval or effect was decided. A run stays with workers that know its function and
+        version.
+
+        The worker ends once `stop` is set, which any thread or signal handler may do; with `drain`,
+        once no run is due; when its task is cancelled; or by Ctrl-C without an event loop. Each run
+        finishes the step at work, and is handed back. A cancellation after that does not wait for
+        the steps. No signal handlers are changed: `holdfast work` handles SIGTERM.
+
+        Returns how many lives of runs it has carried out. `notify` is called with function, session
+        and what happened, `notify_progress` with session, done, total and note; both may be called
+        from a thread.
+        """
+        return run_inline(
+            self._client.work(
+                concurrency=concurrency,
+                drain=drain,
+                stop=stop,
+                runnables=runnables,
+                lease_seconds=lease_seconds,
+                holder=holder,
+                notify=notify,
+                notify_progress=notify_progress,
+            )
+        )
+
     def cancel(
         self, session_id: str, *, by: str | None = None, reason: str = "", dry_run: bool = False
     ) -> CancelReport:
@@ -677,6 +760,122 @@ class SyncClient(SyncBase):
         no live worker has.
         """
         return run_inline(self._client.team(session_id))
+
+    def publish(
+        self,
+        topic: str,
+        value: Any,
+        *,
+        contract: Contract[Any] | None = None,
+        key: str | None = None,
+        message_id: str | None = None,
+        agent_id: str = "agent",
+        ttl: float = 7 * 86400.0,
+        max_ttl: float = 30 * 86400.0,
+        max_waiting: int = 10000,
+        wait: float = 0.0,
+    ) -> str:
+        """Publishes a message to a topic, and returns its id. It is durable then.
+
+        A `contract` validates the value first. Messages with the same `key` reach a group in order,
+        one at a time. `message_id`, any UUID, makes a repetition a no-op; with other content it is a
+        conflict. The message is kept for `ttl` seconds, and longer while a group has not consumed
+        it, up to `max_ttl`. If a group has `max_waiting` messages left, `TopicFullError` is raised,
+        once `wait` seconds have passed without room.
+
+        To publish together with a checkpoint, use `save(..., publish=[Message(...)])` or
+        `run.publish`.
+        """
+        return run_inline(
+            self._client.publish(
+                topic,
+                value,
+                contract=contract,
+                key=key,
+                message_id=message_id,
+                agent_id=agent_id,
+                ttl=ttl,
+                max_ttl=max_ttl,
+                max_waiting=max_waiting,
+                wait=wait,
+            )
+        )
+
+    def messages(
+        self,
+        topic: str,
+        *,
+        contract: Contract[Any] | None = None,
+        after: str | None = "start",
+        follow: bool = False,
+        poll_seconds: float = 1.0,
+    ) -> SyncMessageStream:
+        """Streams the retained messages of a topic: `for message in client.messages("drafts"):`.
+
+        It consumes nothing: it has no group. `after` is the `cursor` of the last message that was
+        read; None begins with the messages from now on. With `follow` the stream waits for more.
+        """
+        from holdfast.coordination.message_stream import SyncMessageStream
+
+        return SyncMessageStream(
+            self._client.messages(topic, contract=contract, after=after, follow=follow, poll_seconds=poll_seconds)
+        )
+
+    def subscribe(
+        self,
+        topic: str,
+        group: str,
+        *,
+        contract: Contract[Any] | None = None,
+        from_: str = "start",
+        batch: int = 1,
+        seconds: float = 60.0,
+        timeout: float | None = None,
+        poll_seconds: float = 1.0,
+    ) -> SyncSubscription:
+        """Consumes a topic as a member of a group: `with client.subscribe(...) as messages:`.
+
+        Each message goes to one consumer of the group, *at least once*: `ack()` it when it is
+        handled. One that is not acknowledged within `seconds`, or whose process ends, is delivered
+        again. After five failed attempts it is dead. A run's `receive` consumes exactly once.
+
+        A new group begins with the first retained message, with `from_="now"` after the last one,
+        or after a cursor. The loop ends once `timeout` seconds have passed without a message.
+        """
+        from holdfast.coordination.subscription import SyncSubscription
+
+        return SyncSubscription(
+            self._client.subscribe(
+                topic,
+                group,
+                contract=contract,
+                from_=from_,
+                batch=batch,
+                seconds=seconds,
+                timeout=timeout,
+                poll_seconds=poll_seconds,
+            )
+        )
+
+    def topics(self, topic: str | None = None) -> list[TopicStatus]:
+        """Lists the topics, or one, with their messages and groups."""
+        return run_inline(self._client.topics(topic))
+
+    def dead_messages(self, topic: str, group: str | None = None) -> list[DeadMessage]:
+        """Lists the messages that a topic's groups have given up, and why."""
+        return run_inline(self._client.dead_messages(topic, group))
+
+    def redeliver(self, topic: str, group: str, message_id: str) -> None:
+        """Delivers a message to a group again, whether it is dead or was consumed.
+
+        Its effects happen again then: decide so for a message whose consumer was rolled back, or
+        after the cause of its failures is repaired.
+        """
+        run_inline(self._client.redeliver(topic, group, message_id))
+
+    def discard(self, topic: str, group: str, message_id: str) -> bool:
+        """Removes a dead message from a group's list; False if it is not dead."""
+        return run_inline(self._client.discard(topic, group, message_id))
 
     def operations(self, session_id: str | None = None, limit: int | None = 50) -> list[Operation]:
         """Lists the operation log, the newest first: who did what, and what it changed.
@@ -843,17 +1042,41 @@ class SyncClient(SyncBase):
 
         Restores and migrates the heads of all sessions, or of one, or of an agent's; with `every`,
         all checkpoints. Changes nothing. `progress` is called with how many are done, and how many
-        there are.
+        there are. If functions are named here with `runnable`, runs that workers are still to
+        carry out are checked as well: whether function, version and arguments are known.
         """
         return run_inline(self._client.check_migrations(session_id, agent_id, every=every, progress=progress))
 
-    def runs(self, *, alive: bool = False) -> list[RunStatus]:
-        """Lists the sessions that runs, or other holders of a lease, work or worked on.
+    def scan(
+        self,
+        rules: Redact | None = None,
+        session_id: str | None = None,
+        *,
+        every: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> ScanReport:
+        """Reports the paths of stored values that redaction rules meet; never the values.
 
-        Those that are alive first, then those that wait for an approval, then those that have
-        stopped; only the first with `alive`.
+        Searches the heads of all sessions, or of one; with `every`, all checkpoints. Left out,
+        `rules` are the client's own, tokens of well-known providers, and names that secrets often
+        have. Changes nothing. `progress` is called with how many are done.
         """
-        return run_inline(self._client.runs(alive=alive))
+        return run_inline(self._client.scan(rules, session_id, every=every, progress=progress))
+
+    def runs(
+        self, *, alive: bool = False, status: RunState | str | Sequence[RunState | str] | None = None
+    ) -> list[RunStatus]:
+        """Lists the runs with their status, and other sessions that are or were leased.
+
+        `status` selects one status, or several: "running", "waiting", "in doubt", "interrupted",
+        "failed", "completed", "cancelled", and "stopped" for sessions that were leased by no run.
+        `alive` selects those with a live process.
+        """
+        return run_inline(self._client.runs(alive=alive, status=status))
+
+    def run_status(self, session_id: str) -> RunStatus | None:
+        """Returns the status of a session's run; None if the session was never one, nor leased."""
+        return run_inline(self._client.run_status(session_id))
 
     def overview(self, *, sizes: bool = True) -> Overview:
         """Summarises the store: its kind, size, active runs and pending approvals.
@@ -983,6 +1206,7 @@ class SyncClient(SyncBase):
         session_id: str | Sequence[str] | None = None,
         *,
         whole_tree: bool = False,
+        plain: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> ExportReport:
         """Writes everything, or these sessions, to one portable file that `import_` reads.
@@ -990,8 +1214,12 @@ class SyncClient(SyncBase):
         `target` is a path, or a file opened for binary writing. The same content gives the same
         bytes. Sessions come with those they were forked from; with `whole_tree` also with all
         others of their trees. `progress(done, of_all)` is called now and then.
+
+        The file is not encrypted. A sealed store is exported with `plain=True` only.
         """
-        return run_inline(self._client.export(target, session_id, whole_tree=whole_tree, progress=progress))
+        return run_inline(
+            self._client.export(target, session_id, whole_tree=whole_tree, plain=plain, progress=progress)
+        )
 
     def import_(
         self,
@@ -1013,11 +1241,53 @@ class SyncClient(SyncBase):
         return run_inline(self._client.import_(source, on_conflict=on_conflict, dry_run=dry_run, progress=progress))
 
     def copy_to(
-        self, target: ClientBase, *, on_conflict: str = "error", progress: Callable[[int, int], None] | None = None
+        self,
+        target: ClientBase,
+        *,
+        on_conflict: str = "error",
+        plain: bool = False,
+        progress: Callable[[int, int], None] | None = None,
     ) -> CopyReport:
         """Copies everything into the store of another client of the same kind.
 
         Each tree is verified on the way, and is there whole or not at all. What is there already
         is not written again: after an interruption, copy again. `on_conflict` is as in `import_`.
+
+        Copying a plain store into a sealed one encrypts it. A sealed store is copied into a plain one
+        with `plain=True` only.
         """
-        return run_inline(self._client.copy_to(target, on_conflict=on_conflict, progress=progress))
+        return run_inline(self._client.copy_to(target, on_conflict=on_conflict, plain=plain, progress=progress))
+
+    def rekey(self, *, data: bool = False, destroy_old: bool = False) -> KeyStatus:
+        """Protects the store by the primary key of the ring, and by no other key.
+
+        The ring must also have the key that protects it now. It is one row in one commit: writers go on,
+        and a crash leaves the old row or the new one. Data is not written again.
+
+        `data=True` also makes new keys for the data, and seals everything under them again but blobs,
+        whose keys come from their contents. Writers go on; a call that follows a crash resumes. The old
+        keys are still accepted, for writers that have not noticed.
+
+        `destroy_old=True` removes them from the store. First restart every process that has had the store
+        open since before: what it wrote under the old keys later could no longer be read. Backups open
+        with their own key rows only.
+        """
+        return run_inline(self._client.rekey(data=data, destroy_old=destroy_old))
+
+    def key_status(self) -> KeyStatus:
+        """Returns which keys protect the store, and how far `rekey(data=True)` is.
+
+        A key of a ring that is not among them may be destroyed.
+        """
+        return run_inline(self._client.key_status())
+
+    def export_keys(self, path: str | os.PathLike[str]) -> None:
+        """Writes the key rows of the store to a new file, wrapped: they open nothing without the key ring.
+
+        Keep it with the backups. After `rekey`, an older backup opens with it and the new key.
+        """
+        run_inline(self._client.export_keys(path))
+
+    def import_keys(self, path: str | os.PathLike[str]) -> KeyImport:
+        """Puts back the key rows of this store that `export_keys` wrote. Nothing else of the store changes."""
+        return run_inline(self._client.import_keys(path))

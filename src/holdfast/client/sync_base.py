@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from holdfast.client.resume_plan import SyncResumePlan
     from holdfast.client.sync import SyncClient
     from holdfast.codec.limits import Limits
+    from holdfast.codec.redaction_rules import Redact
     from holdfast.codec.registry import TypeRegistry
     from holdfast.codec.unknown_types import OnUnknownType
     from holdfast.model.framework import Framework
     from holdfast.model.state_migration import Migrations
+    from holdfast.operations.context import StoreContext
     from holdfast.runs.api import Run, SyncRun
+    from holdfast.sealing.key_ring import KeyRing
     from holdfast.workspace.sync import SyncWorkspace
 
 
@@ -72,12 +75,21 @@ class SyncBase(ClientBase):
         limits: Limits | None = None,
         migrations: Migrations | None = None,
         on_unknown_type: OnUnknownType = "raise",
+        redact: Redact = (),
+        keys: KeyRing | None = None,
+        require_keys: bool = False,
     ) -> None:
         self._client: InlineClient = InlineClient(
             backend, cache_bytes=cache_bytes, types=types, limits=limits, migrations=migrations,
-            on_unknown_type=on_unknown_type,
+            on_unknown_type=on_unknown_type, redact=redact, keys=keys, require_keys=require_keys,
         )  # fmt: skip
         self._ctx = self._client._ctx
+
+    @classmethod
+    def _open_over(cls, ctx: StoreContext) -> Self:
+        made = super()._open_over(ctx)
+        made._client = InlineClient._open_over(ctx)
+        return made
 
     def workspace(self, path: str | os.PathLike[str], **options: Any) -> SyncWorkspace:
         """Opens the directory that an agent works in, for snapshots of its files.
@@ -103,7 +115,13 @@ class SyncBase(ClientBase):
         run: Run | SyncRun | None = None,
     ) -> SyncResumePlan:
         from holdfast.client.resume_plan import SyncResumePlan
+        from holdfast.runs.api import Run
 
+        if isinstance(run, Run):
+            raise UsageError(
+                "run belongs to a Client with await, and this is a SyncClient: open the run with the same client, "
+                "`with client.run(session_id) as run`"
+            )
         planned = self._client._plan_move(
             ref, framework, tools=tools, dangling=dangling, accept=accept, carry=carry, at=at, approvals=approvals,
             while_running=while_running, run=run,

@@ -48,6 +48,7 @@ class ClientTransfer(ClientBase):
         session_id: str | Sequence[str] | None = None,
         *,
         whole_tree: bool = False,
+        plain: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> ExportReport:
         """Writes everything, or these sessions, to one portable file that `import_` reads.
@@ -55,10 +56,17 @@ class ClientTransfer(ClientBase):
         `target` is a path, or a file opened for binary writing. The same content gives the same
         bytes. Sessions come with those they were forked from; with `whole_tree` also with all
         others of their trees. `progress(done, of_all)` is called now and then.
+
+        The file is not encrypted. A sealed store is exported with `plain=True` only.
         """
         from holdfast.client import bundle_io
         from holdfast.operations.bundle.export import Export
 
+        if self._ctx.backend.capabilities.sealed and not plain:
+            raise UsageError(
+                "this store is sealed, and an exported file is not encrypted: pass plain=True (on the command line "
+                "--plain) to write it all the same, or copy into another sealed store with copy_to"
+            )
         given = [session_id] if isinstance(session_id, str) else session_id
         names = None if given is None else [validate.name("session_id", name) for name in given]
         return await bundle_io.write(
@@ -99,7 +107,7 @@ class ClientTransfer(ClientBase):
         from holdfast.client import bundle_io
         from holdfast.operations.bundle.import_ import import_bundle
 
-        async with bundle_io.reading(self._ctx.backend, source) as opened:
+        async with bundle_io.open_reader(self._ctx.backend, source) as opened:
             return await import_bundle(
                 self._ctx,
                 opened,
@@ -110,17 +118,31 @@ class ClientTransfer(ClientBase):
             )
 
     async def copy_to(
-        self, target: ClientBase, *, on_conflict: str = "error", progress: Callable[[int, int], None] | None = None
+        self,
+        target: ClientBase,
+        *,
+        on_conflict: str = "error",
+        plain: bool = False,
+        progress: Callable[[int, int], None] | None = None,
     ) -> CopyReport:
         """Copies everything into the store of another client of the same kind.
 
         Each tree is verified on the way, and is there whole or not at all. What is there already
         is not written again: after an interruption, copy again. `on_conflict` is as in `import_`.
+
+        Copying a plain store into a sealed one encrypts it. A sealed store is copied into a plain one
+        with `plain=True` only.
         """
         from holdfast.client import copy_store
 
         skip = validate.one_of("on_conflict", on_conflict, ("error", "skip")) == "skip"
-        return await copy_store.copy(self, self._peer(target), skip_conflicts=skip, progress=progress)
+        peer = self._peer(target)
+        if self._ctx.backend.capabilities.sealed and not peer._ctx.backend.capabilities.sealed and not plain:
+            raise UsageError(
+                "this store is sealed, and the other one is not: open the other one with keys, or pass plain=True (on "
+                "the command line --plain) to copy everything unencrypted"
+            )
+        return await copy_store.copy(self, peer, skip_conflicts=skip, progress=progress)
 
     def _peer(self, target: ClientBase) -> ClientTransfer:
         """Return the client to copy to, which must be of the same kind, awaiting or blocking."""
