@@ -1,8 +1,8 @@
 """Agents and workflows of Microsoft agent-framework that continue after a crash: `resumable`."""
 
-from holdfast.adapters.base.install import required
+from holdfast.adapters.base.install import require_framework
 
-with required("Microsoft agent-framework", "agent_framework", extra="agent-framework"):
+with require_framework("Microsoft agent-framework", "agent_framework", extra="agent-framework"):
     from holdfast.adapters.agent_framework.checkpoint_storage import HoldfastCheckpointStorage
     from holdfast.adapters.agent_framework.history import HoldfastHistoryProvider
     from holdfast.adapters.agent_framework.manual import extract, reconstruct

@@ -1,8 +1,8 @@
 """AutoGen agents and teams that continue after a crash: `resumable(team, session_id=...)`."""
 
-from holdfast.adapters.base.install import required
+from holdfast.adapters.base.install import require_framework
 
-with required("AutoGen", "autogen_agentchat", "autogen_core", extra="autogen"):
+with require_framework("AutoGen", "autogen_agentchat", "autogen_core", extra="autogen"):
     from holdfast.adapters.autogen.manual import extract, reconstruct
     from holdfast.adapters.autogen.resumable import ResumableTarget, resumable
 

@@ -1,8 +1,8 @@
 """Agents of the Claude Agent SDK that continue after a crash: `resumable(options, session_id=...)`."""
 
-from holdfast.adapters.base.install import required
+from holdfast.adapters.base.install import require_framework
 
-with required("the Claude Agent SDK", "claude_agent_sdk", extra="claude-agent"):
+with require_framework("the Claude Agent SDK", "claude_agent_sdk", extra="claude-agent"):
     from holdfast.adapters.claude_agent.client import ResumableClaudeClient
     from holdfast.adapters.claude_agent.manual import extract, reconstruct
     from holdfast.adapters.claude_agent.resumable import ResumableClaude, resumable

@@ -1,8 +1,8 @@
 """Crews, flows and agents of CrewAI that continue after a crash: `resumable(crew, session_id=...)`."""
 
-from holdfast.adapters.base.install import required
+from holdfast.adapters.base.install import require_framework
 
-with required("CrewAI", "crewai", "pydantic", extra="crewai"):
+with require_framework("CrewAI", "crewai", "pydantic", extra="crewai"):
     from holdfast.adapters.crewai.flow import ResumableFlow
     from holdfast.adapters.crewai.manual import extract, reconstruct
     from holdfast.adapters.crewai.persistence import HoldfastPersistence

@@ -1,8 +1,8 @@
 """Agents and apps of Google ADK that continue after a crash: `resumable(agent, session_id=...)`."""
 
-from holdfast.adapters.base.install import required
+from holdfast.adapters.base.install import require_framework
 
-with required("Google ADK", "google", extra="google-adk"):
+with require_framework("Google ADK", "google", extra="google-adk"):
     from holdfast.adapters.google_adk.artifact_service import HoldfastArtifactService
     from holdfast.adapters.google_adk.manual import extract, reconstruct
     from holdfast.adapters.google_adk.resumable import ResumableApp, resumable

@@ -1,8 +1,8 @@
 """Workflows of LlamaIndex that continue after a crash: `resumable(workflow, session_id=...)`."""
 
-from holdfast.adapters.base.install import required
+from holdfast.adapters.base.install import require_framework
 
-with required("LlamaIndex Workflows", "workflows", "pydantic", extra="llama-index"):
+with require_framework("LlamaIndex Workflows", "workflows", "pydantic", extra="llama-index"):
     from holdfast.adapters.llama_index.calls import call_model, call_tool, stream_model
     from holdfast.adapters.llama_index.handler import ResumableHandler
     from holdfast.adapters.llama_index.manual import extract, reconstruct

@@ -1,8 +1,8 @@
 """Agents of the OpenAI Agents SDK that continue after a crash: `resumable(agent, session_id=...)`."""
 
-from holdfast.adapters.base.install import required
+from holdfast.adapters.base.install import require_framework
 
-with required("the OpenAI Agents SDK", "agents", "openai", extra="openai-agents"):
+with require_framework("the OpenAI Agents SDK", "agents", "openai", extra="openai-agents"):
     from holdfast.adapters.openai_agents.manual import extract, reconstruct
     from holdfast.adapters.openai_agents.resumable import ResumableOpenAIAgent, resumable
     from holdfast.adapters.openai_agents.sandbox import HoldfastSnapshot

@@ -1,8 +1,8 @@
 """Agents of Strands that continue after a crash: `resumable(agent, session_id=...)`."""
 
-from holdfast.adapters.base.install import required
+from holdfast.adapters.base.install import require_framework
 
-with required("Strands", "strands", extra="strands"):
+with require_framework("Strands", "strands", extra="strands"):
     from holdfast.adapters.strands.manual import extract, reconstruct
     from holdfast.adapters.strands.resumable import ResumableStrandsAgent, ResumableStrandsTeam, resumable
     from holdfast.adapters.strands.storage import HoldfastStorage

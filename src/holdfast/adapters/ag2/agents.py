@@ -17,21 +17,25 @@ from ag2.tools.final import FunctionTool
 from ag2.tools.subagents.subagent_tool import SubagentTool
 from ag2.tools.tool import Tool
 
-from holdfast.adapters.ag2.journal import LLMCall, find_journal, interrupting, is_recorded
+from holdfast.adapters.ag2.journal import LLMCall, find_journal, is_recorded, raise_interrupts
 from holdfast.adapters.ag2.people import ask_hook, ask_person
+from holdfast.adapters.base.known_tools import KnownTools
 from holdfast.errors import UsageError
 
 _BACKGROUND = "function:ag2.tools.subagents.background:"
+_SUBTASKS = ("run_subtask", "run_subtasks")  # tools that AG2 gives an agent with `tasks=`
 
 
 class AgentInstallation:
     """Reaches the calls of an agent, of its tools, and of the agents that it has as tools.
 
     `sources` are the tools whose calls are recorded by their class. The middleware records others.
+    `known` has the names of all tools.
     """
 
     def __init__(self, agent: Agent[Any], tools: Iterable[Tool] = ()) -> None:
         self.sources: set[str] = set()
+        self.known = KnownTools()
         self._seen: set[int] = set()
         self._install(agent)
         for tool in tools:
@@ -41,13 +45,14 @@ class AgentInstallation:
         if id(agent) in self._seen:
             return
         self._seen.add(id(agent))
-        if not any(isinstance(one.middleware, JournalFactory) for one in agent.middleware):
+        if not any(isinstance(item.middleware, JournalFactory) for item in agent.middleware):
             agent.add_middleware(JournalFactory(agent))
         for tool in agent.tools:
             self._install_tool(tool, agent)
         tasks = agent.tasks
         if tasks is None:
             return
+        self.known.add(_SUBTASKS)
         tasks.extra_tools = [FunctionTool.ensure_tool(tool) for tool in tasks.extra_tools]
         for tool in tasks.extra_tools:
             self._install_tool(tool, agent)
@@ -57,11 +62,12 @@ class AgentInstallation:
 
     def _install_tool(self, tool: Tool, agent: Agent[Any]) -> None:
         inner = getattr(tool, "_tool", None)  # AG2's own tools, such as a shell, keep the function there
+        self._note_name(tool, is_found_later=not isinstance(inner, FunctionTool))
         if isinstance(tool, SubagentTool):
             self._install(tool.agent)
         elif isinstance(tool, Toolkit):
-            for one in tool.tools:
-                self._install_tool(one, agent)
+            for item in tool.tools:
+                self._install_tool(item, agent)
         elif isinstance(inner, FunctionTool):
             self._install_tool(inner, agent)
         elif type(tool) in (FunctionTool, JournaledFunctionTool):
@@ -72,6 +78,17 @@ class AgentInstallation:
                 )
             tool.__class__ = JournaledFunctionTool  # in its place: toolkits and other tools keep theirs to themselves
             self.sources.add(tool.source)
+
+    def _note_name(self, tool: Any, *, is_found_later: bool) -> None:
+        """Note the name of a tool. Toolkits and servers of other classes may find further ones in the turn."""
+        self.known.add([getattr(tool, "name", None) or getattr(tool, "__name__", "")])
+        if (
+            is_found_later
+            and isinstance(tool, Tool)
+            and not isinstance(tool, FunctionTool)
+            and type(tool) is not Toolkit
+        ):
+            self.known.is_complete = False
 
 
 class JournalFactory:
@@ -111,7 +128,7 @@ class JournalMiddleware(BaseMiddleware):
         journal = find_journal()
         if journal is None:
             return await call_next(event, context)  # type: ignore[no-any-return]  # as AG2 declares it
-        with interrupting():
+        with raise_interrupts():
             if journal.asks_people and not self._agent.has_hitl_hook:
                 text = await ask_person(journal, self._agent.name, event, context)
             else:

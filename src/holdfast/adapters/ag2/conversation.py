@@ -27,7 +27,7 @@ from ag2.events.task_events import TaskEvent
 
 from holdfast.adapters.ag2.event_list import dump_events, load_events
 from holdfast.adapters.ag2.events import CREATED, dump_event
-from holdfast.adapters.base.turn import digest
+from holdfast.adapters.base.digest import digest
 
 _OF_PROVIDER = (BuiltinToolCallEvent, BuiltinToolResultEvent)
 # Told by responses and results, too, or not told to the model. Some have ids that differ in every life, or stand in
@@ -36,22 +36,21 @@ _NOT_IN_REQUESTS = (ToolCallsEvent, ToolCallEvent, ToolResultEvent, HumanInputRe
 
 
 class EventLog:
-    """The events of a conversation. `history` are those that AG2 works with."""
+    """The events of a conversation. `history` are those that AG2 works with.
 
-    def __init__(self, state: Mapping[str, Any]) -> None:
-        self._stored: Sequence[Mapping[str, Any]] = state.get("messages", ())
-        self.added: list[dict[str, Any]] = []  # what is to be stored after these
-        events = load_events(self._stored)
+    `events` are those of the state, if they are known.
+    """
+
+    def __init__(self, state: Mapping[str, Any], events: list[BaseEvent] | None = None) -> None:
+        self.added: list[dict[str, Any]] = []  # what is to be stored after the state's
+        if events is None:
+            events = load_events(state.get("messages", ()))
         self._window: list[int] | None = state.get("window")
         self._since: int = state.get("since", 0)
         self._places = {id(event): place for place, event in enumerate(events)}
         self._events = events  # so that the ids stay theirs
         self._digests: dict[int, tuple[BaseEvent, bytes]] = {}
         self.history: list[BaseEvent] = [events[place] for place in self._window or ()] + events[self._since :]
-
-    @property
-    def state(self) -> dict[str, Any]:
-        return {**self.window, "messages": [*self._stored, *self.added]}
 
     @property
     def window(self) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def dump_events(events: Sequence[BaseEvent], first: int = 0) -> list[dict[str, A
         if isinstance(event, UsageEvent) and _is_usage_of(event, following):
             usage = event
             continue
-        told = _told(event, calls, results) if dumped else None
+        told = _shorten_known_event(event, calls, results) if dumped else None
         if told is not None:
             dumped[-1].setdefault(_AFTER, []).append(told)
             continue
@@ -52,37 +52,38 @@ def dump_events(events: Sequence[BaseEvent], first: int = 0) -> list[dict[str, A
         if isinstance(event, ModelResponse):
             if usage is not None:
                 plain[_USAGE], usage = usage.created_at, None
-            calls = {id(one): number for number, one in enumerate(event.tool_calls.calls)}
+            calls = {id(item): number for number, item in enumerate(event.tool_calls.calls)}
             calls[id(event.tool_calls)] = _BATCH
         elif isinstance(event, ToolResultEvent):
             results[id(event)] = place
     return dumped
 
 
-def load_events(messages: Sequence[Mapping[str, Any]]) -> list[Any]:
-    events: list[Any] = []
-    response: Any = None
-    for one in messages:
-        event = load_event(one)
-        if _USAGE in one:
-            events.append(_usage_of(event, one))
+def load_events(messages: Sequence[Mapping[str, Any]], before: Sequence[Any] = ()) -> list[Any]:
+    """Return the events of stored elements, after those that were made of the elements `before`."""
+    events = list(before)
+    response: Any = next((item for item in reversed(events) if isinstance(item, ModelResponse)), None)
+    for message in messages:
+        event = load_event(message)
+        if _USAGE in message:
+            events.append(_usage_of(event, message))
         events.append(event)
         if isinstance(event, ModelResponse):
             response = event
-        events.extend(_following(one, response, events) if _AFTER in one else ())
+        events.extend(_iterate_following(message, response, events) if _AFTER in message else ())
     return events
 
 
-def _told(event: BaseEvent, calls: Mapping[int, int], results: Mapping[int, int]) -> Any:
+def _shorten_known_event(event: BaseEvent, calls: Mapping[int, int], results: Mapping[int, int]) -> Any:
     """Return what stands for an event that the events before it tell; None for any other."""
     if isinstance(event, (ToolCallsEvent, ToolCallEvent)):
         return calls.get(id(event))
-    if isinstance(event, ToolResultsEvent) and all(id(one) in results for one in event.results):
-        return [event.created_at, *(results[id(one)] for one in event.results)]
+    if isinstance(event, ToolResultsEvent) and all(id(result) in results for result in event.results):
+        return [event.created_at, *(results[id(result)] for result in event.results)]
     return None
 
 
-def _following(recorded: Mapping[str, Any], response: Any, events: Sequence[Any]) -> Iterator[Any]:
+def _iterate_following(recorded: Mapping[str, Any], response: Any, events: Sequence[Any]) -> Iterator[Any]:
     known = list(events)
     try:
         for told in recorded[_AFTER]:

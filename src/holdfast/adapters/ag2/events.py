@@ -18,7 +18,21 @@ from typing import Any, Union, get_args, get_type_hints
 from uuid import UUID
 
 import ag2.events
-from ag2.events import BaseEvent, BinaryResult, Field, ToolResult, UnknownEvent, Usage
+from ag2.events import (
+    BaseEvent,
+    BinaryResult,
+    Field,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextInput,
+    ToolCallEvent,
+    ToolCallsEvent,
+    ToolResult,
+    ToolResultEvent,
+    UnknownEvent,
+    Usage,
+)
 from ag2.task import TaskSpec
 from pydantic import BaseModel, TypeAdapter
 from pydantic_core import PydanticSerializationError, to_jsonable_python
@@ -30,7 +44,7 @@ CREATED = "created_at"
 _DICT = "dict"
 _ERROR = "error"
 _MODEL = "model"
-_VALUES = {one.__name__: one for one in (BinaryResult, TaskSpec, ToolResult, Usage)}
+_VALUES = {item.__name__: item for item in (BinaryResult, TaskSpec, ToolResult, Usage)}
 _AS_THEY_ARE = (str, int, float, bool, bytes, UUID, dt.datetime, dt.date, type(None))
 
 
@@ -51,6 +65,14 @@ def load_event(recorded: Mapping[str, Any]) -> Any:
         ) from error
 
 
+def load_response(recorded: Mapping[str, Any]) -> ModelResponse:
+    """Return the answer of a model of plain data; raise for any other event."""
+    loaded = load_event(recorded)
+    if not isinstance(loaded, ModelResponse):
+        raise UsageError(f"a stored answer of the model is a {type(loaded).__name__}")
+    return loaded
+
+
 def dump_value(value: Any) -> Any:
     """Return a value within an event as data that the store knows.
 
@@ -61,18 +83,18 @@ def dump_value(value: Any) -> Any:
     if isinstance(value, BaseEvent):
         return _dump_event(value)
     if isinstance(value, dict):
-        plain = {name: dump_value(one) for name, one in value.items()}
+        plain = {name: dump_value(item) for name, item in value.items()}
         return {TYPE: _DICT, "value": plain} if TYPE in plain else plain
     if isinstance(value, list | tuple):
-        return [dump_value(one) for one in value]
+        return [dump_value(item) for item in value]
     if isinstance(value, Exception):
         return {TYPE: _ERROR, "class": type(value).__name__, "message": str(value)}
     if isinstance(value, Enum):
         return dump_value(value.value)
     if _VALUES.get(type(value).__name__) is type(value):
-        given = {one.name: (getattr(value, one.name), one) for one in dataclasses.fields(value)}
-        kept = {name: one for name, (one, field) in given.items() if one not in (None, {}, field.default)}
-        return {TYPE: type(value).__name__, **{name: dump_value(one) for name, one in kept.items()}}
+        given = {item.name: (getattr(value, item.name), item) for item in dataclasses.fields(value)}
+        kept = {name: item for name, (item, field) in given.items() if item not in (None, {}, field.default)}
+        return {TYPE: type(value).__name__, **{name: dump_value(item) for name, item in kept.items()}}
     if isinstance(value, BaseModel):
         return {TYPE: _MODEL, "value": value.model_dump(mode="json", warnings=False)}
     try:
@@ -87,21 +109,21 @@ def dump_value(value: Any) -> Any:
 def load_value(value: Any, about: Mapping[str, Any] | None = None) -> Any:
     """Return the value of plain data; `about` has the fields that events within it inherit."""
     if isinstance(value, list):
-        return [load_value(one, about) for one in value]
+        return [load_value(item, about) for item in value]
     if not isinstance(value, dict):
         return value
     kind = value.get(TYPE)
     if kind is None:
-        return {name: load_value(one, about) for name, one in value.items()}
+        return {name: load_value(item, about) for name, item in value.items()}
     if kind == _DICT:
-        return {name: load_value(one, about) for name, one in value["value"].items()}
+        return {name: load_value(item, about) for name, item in value["value"].items()}
     if kind == _MODEL:
         return value["value"]
     if kind == _ERROR:
         return _load_error(str(value.get("class")), str(value.get("message")))
     if kind in _VALUES:
-        names = {one.name for one in dataclasses.fields(_VALUES[kind])}
-        return _VALUES[kind](**{name: load_value(one, about) for name, one in value.items() if name in names})
+        names = {field.name for field in dataclasses.fields(_VALUES[kind])}
+        return _VALUES[kind](**{name: load_value(item, about) for name, item in value.items() if name in names})
     return _load_event(value, about or {})
 
 
@@ -134,7 +156,27 @@ def _load_event(recorded: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
         return UnknownEvent(type_name=name, data=data, **about)
     fields: Any = _fields_of(kind)
     given = {field: _load_field(kind, field, value, about) for field, value in recorded.items() if field in fields}
-    return kind(**given, **about)
+    made = kind(**given, **about)
+    if not _is_sound(made, given):
+        raise TypeError(f"its fields are none of a {name:.80}")
+    return made
+
+
+def _is_sound(event: Any, given: Mapping[str, Any]) -> bool:
+    """Return whether AG2 can work with the fields of an event: its classes do not check them."""
+    if isinstance(event, ToolCallEvent):
+        return all(isinstance(given.get(field, ""), str) for field in ("id", "name", "arguments"))
+    if isinstance(event, ToolCallsEvent):
+        return all(isinstance(call, ToolCallEvent) for call in given.get("calls", ()))
+    if isinstance(event, ModelResponse):
+        has_message = event.message is None or isinstance(event.message, ModelMessage)
+        return has_message and isinstance(event.tool_calls, ToolCallsEvent)
+    if isinstance(event, ModelRequest):
+        return all(isinstance(part, BaseEvent) for part in given.get("parts", ()))
+    if isinstance(event, ToolResultEvent):
+        parts = getattr(given.get("result", ToolResult()), "parts", [None])
+        return all(isinstance(part, BaseEvent) for part in parts)
+    return not isinstance(event, (ModelMessage, TextInput)) or isinstance(given.get("content", ""), str)
 
 
 def _load_field(kind: type, field: str, value: Any, about: Mapping[str, Any]) -> Any:
@@ -161,8 +203,8 @@ def _load_error(name: str, message: str) -> Exception:
 @cache
 def _fields_of(kind: Any) -> dict[str, Any]:
     """Return the public fields of a class of events, but for the time."""
-    found = {name: one for base in reversed(kind.__mro__) for name, one in vars(base).items() if _is_field(one)}
-    return {name: one for name, one in found.items() if not name.startswith("_") and name != CREATED and one.init}
+    found = {name: value for base in reversed(kind.__mro__) for name, value in vars(base).items() if _is_field(value)}
+    return {name: value for name, value in found.items() if not name.startswith("_") and name != CREATED and value.init}
 
 
 def _is_field(value: Any) -> bool:
@@ -172,12 +214,12 @@ def _is_field(value: Any) -> bool:
 @cache
 def _adapter_of(kind: type, field: str) -> TypeAdapter[Any] | None:
     """Return what makes the models of pydantic that a field is declared with; None if it has none."""
-    base = next(one for one in kind.__mro__ if field in vars(one))
+    base = next(class_ for class_ in kind.__mro__ if field in vars(class_))
     try:
         hint = get_type_hints(base).get(field)
     except NameError:  # a name that the module imports for type checkers only
         return None
-    models = [one for one in get_args(hint) or (hint,) if isinstance(one, type) and issubclass(one, BaseModel)]
+    models = [arg for arg in get_args(hint) or (hint,) if isinstance(arg, type) and issubclass(arg, BaseModel)]
     union: Any = Union[tuple(models)] if models else None  # noqa: UP007  # of types that are known at run time
     return None if union is None else TypeAdapter(union)
 
@@ -193,12 +235,12 @@ _classes: dict[str, type] = {}
 def _find_class(name: str) -> type | None:
     """Return the class of events that has this name, if the process has defined it."""
     if name not in _classes:
-        _classes.update({_name_of(one): one for one in _subclasses(BaseEvent)})
+        _classes.update({_name_of(subclass): subclass for subclass in _subclasses(BaseEvent)})
     return _classes.get(name)
 
 
 def _subclasses(kind: type) -> Iterator[type]:
-    one: type
-    for one in kind.__subclasses__():
-        yield one
-        yield from _subclasses(one)
+    class_: type
+    for class_ in kind.__subclasses__():
+        yield class_
+        yield from _subclasses(class_)

@@ -26,9 +26,9 @@ from ag2.events import (
 from ag2.exceptions import HumanInputError
 
 from holdfast.adapters.ag2.conversation import EventLog
-from holdfast.adapters.ag2.events import TYPE, dump_event, dump_value, load_event, load_value
+from holdfast.adapters.ag2.events import TYPE, dump_event, dump_value, load_event, load_response, load_value
 from holdfast.adapters.base.turn import CallPausedError, FrameworkTurn, TurnEndedError
-from holdfast.errors import HoldfastWarning
+from holdfast.errors import CorruptError, HoldfastWarning
 from holdfast.model.effect import EffectKind
 from holdfast.model.tool_effect import AGENT
 
@@ -90,20 +90,24 @@ class TurnJournal:
         async def ask() -> dict[str, Any]:
             nonlocal is_replayed
             is_replayed = False
-            heard = RecordedContext(**{one.name: getattr(context, one.name) for one in dataclasses.fields(context)})
+            heard = RecordedContext(
+                **{field.name: getattr(context, field.name) for field in dataclasses.fields(context)}
+            )
             heard.original, heard.published = context, []
             response = await call(events, heard)
-            kept = [dump_event(one) for one in heard.published if not getattr(type(one), "__transient__", False)]
-            is_streamed = any(isinstance(one, ModelMessageChunk) for one in heard.published)
+            kept = [dump_event(item) for item in heard.published if not getattr(type(item), "__transient__", False)]
+            is_streamed = any(isinstance(item, ModelMessageChunk) for item in heard.published)
             plain: dict[str, Any] = {"response": dump_event(response)}
             return plain | ({"events": kept} if kept else {}) | ({"streamed": True} if is_streamed else {})
 
-        with interrupting():
+        with raise_interrupts():
             recorded = await self.turn.call_model(agent, {"messages": self.log.digest(events)}, ask)
-        response: ModelResponse = load_event(recorded["response"])
+        with raise_interrupts(), self.turn.reading_record():
+            response = load_response(recorded["response"])
+            events = [load_event(event) for event in recorded.get("events", ())] if is_replayed else []
         if is_replayed:
-            for one in recorded.get("events", ()):
-                await context.send(load_event(one))
+            for event in events:
+                await context.send(event)
             if response.message is not None:
                 if recorded.get("streamed"):
                     await context.send(ModelMessageChunk(response.message.content))
@@ -154,14 +158,15 @@ class TurnJournal:
         self._is_idle.clear()
         token = _body.set(body)
         try:
-            with interrupting():
+            with raise_interrupts():
                 recorded = await self.turn.call_tool(
                     event.name, arguments, call, call_id=event.id, function=function, failed=dump_failure
                 )
         finally:
             _body.reset(token)
             self._leave(body)
-        return _load_result(recorded, event, context.variables if is_replayed else {})
+        with raise_interrupts(), self.turn.reading_record():
+            return _load_result(recorded, event, context.variables if is_replayed else {})
 
     def _changes(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
         """Return the variables that a tool has set or removed: a replay does not call the tool."""
@@ -211,7 +216,7 @@ def is_recorded(call_id: str) -> bool:
 
 
 @contextmanager
-def interrupting() -> Iterator[None]:
+def raise_interrupts() -> Iterator[None]:
     """Raise the end of a turn, or what has paused a call, as an error that AG2 passes on."""
     try:
         yield
@@ -273,5 +278,8 @@ def _load_result(recorded: Any, event: ToolCallEvent, variables: dict[str, Any])
     for name in changes.get("removed", ()):
         variables.pop(name, None)
     if recorded[_RESULT] == "event":
-        return load_event(recorded["event"])
+        loaded = load_event(recorded["event"])
+        if not isinstance(loaded, (ToolErrorEvent, ClientToolCallEvent)):
+            raise CorruptError(f"the recorded result of {event.name!r:.60} is a {type(loaded).__name__}")
+        return loaded
     return ToolResultEvent.from_call(event, load_value(recorded["result"]))

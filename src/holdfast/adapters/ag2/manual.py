@@ -9,6 +9,7 @@ from ag2.context import Stream
 
 from holdfast.adapters.ag2.conversation import EventLog
 from holdfast.adapters.base.manual import build_checkpoint, read_state
+from holdfast.adapters.base.unreadable import refuse_unreadable
 from holdfast.errors import UsageError
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.framework import Framework
@@ -24,7 +25,8 @@ async def extract(native: Any, *, agent_id: str, session_id: str, context: Any =
         raise UsageError(f"extract() takes an AgentReply or a Stream of AG2, not a {type(native).__name__}")
     log = EventLog({})
     log.extend(list(await stream.history.get_events()))
-    return build_checkpoint(Framework.AG2, log.state, agent_id=agent_id, session_id=session_id, context=context)
+    state = {**log.window, "messages": log.added}
+    return build_checkpoint(Framework.AG2, state, agent_id=agent_id, session_id=session_id, context=context)
 
 
 async def reconstruct(checkpoint: Checkpoint, target: Agent[Any]) -> MemoryStream:
@@ -32,5 +34,7 @@ async def reconstruct(checkpoint: Checkpoint, target: Agent[Any]) -> MemoryStrea
     if not isinstance(target, Agent):
         raise UsageError(f"reconstruct() takes an Agent of AG2, not a {type(target).__name__}")
     stream = MemoryStream()
-    await stream.history.replace(EventLog(read_state(checkpoint, Framework.AG2, "messages")).history)
+    with refuse_unreadable(f"checkpoint {checkpoint.checkpoint_id}"):
+        log = EventLog(read_state(checkpoint, Framework.AG2, "messages"))
+    await stream.history.replace(log.history)
     return stream

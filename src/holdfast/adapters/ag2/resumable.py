@@ -18,6 +18,7 @@ from holdfast.adapters.ag2.agents import AgentInstallation
 from holdfast.adapters.ag2.conversation import EventLog
 from holdfast.adapters.ag2.events import dump_event, dump_value, load_event
 from holdfast.adapters.ag2.journal import TurnInterruptedError, TurnJournal, copy_variables
+from holdfast.adapters.ag2.loaded_events import LoadedEvents
 from holdfast.adapters.base.install import warn_if_untested
 from holdfast.adapters.base.session import OpenTurn, ResumableSession, TurnEnd
 from holdfast.adapters.base.turn import FrameworkTurn
@@ -31,7 +32,7 @@ ENTRY = "ask"  # of all entry points: a turn that was begun by one may be finish
 
 
 def resumable(
-    agent: Agent[Any],
+    target: Agent[Any],
     *,
     session_id: str,
     store: Any = None,
@@ -45,7 +46,7 @@ def resumable(
     their names.
     """
     return ResumableAG2Agent(
-        agent, session_id=session_id, store=store, agent_id=agent_id, workspace=workspace, tools=tools
+        target, session_id=session_id, store=store, agent_id=agent_id, workspace=workspace, tools=tools
     )
 
 
@@ -63,6 +64,7 @@ class ResumableAG2Agent:
         self.session = ResumableSession(
             Framework.AG2, session_id=session_id, agent_id=agent_id or agent.name, **options
         )
+        self._events = LoadedEvents()
         self.stream = MemoryStream()  # of all turns, as in AG2 the turns of one conversation share theirs
 
     async def ask(
@@ -84,7 +86,10 @@ class ResumableAG2Agent:
 
     def load_log(self, turn: FrameworkTurn | None) -> EventLog:
         """Return the conversation as the last finished turn left it."""
-        return EventLog(self.session.state if turn is None else turn.state)
+        with self.session.reading_state():
+            if turn is None:
+                return EventLog(self.session.state)
+            return EventLog(turn.state, turn.load_list("messages", self._events))
 
 
 class ResumableRun:
@@ -136,22 +141,24 @@ class ResumableRun:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
-            owner, given = self._owner, _given(self._msg)
+            owner, given = self._owner, _simplify_input(self._msg)
+            tools = list(self._options.get("tools") or ())
+            installed = AgentInstallation(owner.agent, tools)
+            owner.session.check_tools(lambda: installed.known)
             self._opened = await stack.enter_async_context(owner.session.open_turn(ENTRY, given, self._turn))
             turn = self._opened.turn
             log = owner.load_log(turn)
             await _fill(self.stream, log, is_own=self.stream is owner.stream)
             if turn is None:
-                self._reply = self._load(log, self._opened.recorded)
+                with owner.session.reading_state():
+                    self._reply = self._load(log, self._opened.recorded)
             else:
                 self._log, self._before = log, copy_variables(self._variables())
-                tools = list(self._options.get("tools") or ())
                 options = {**self._options, "stream": self.stream, "tools": tools}
                 asks_people = not _has_hook(owner.agent, options)
                 if asks_people:
                     options["hitl_hook"] = _wait_for_person
-                sources = AgentInstallation(owner.agent, tools).sources
-                stack.enter_context(TurnJournal(turn, log, sources, asks_people=asks_people).current())
+                stack.enter_context(TurnJournal(turn, log, installed.sources, asks_people=asks_people).current())
                 stack.push_async_exit(self._finish)
                 self._run = await stack.enter_async_context(owner.agent.run(*self._msg, **options))
             self._stack = stack.pop_all()
@@ -259,18 +266,18 @@ def _identity(event: BaseEvent) -> tuple[type, float]:
     return type(event), event.created_at
 
 
-def _given(msg: tuple[Any, ...]) -> Any:
+def _simplify_input(msg: tuple[Any, ...]) -> Any:
     """Return the input of a turn as plain data: the text alone, if the user said nothing else."""
-    inputs = [Input.ensure_input(one) for one in msg]
+    inputs = [Input.ensure_input(item) for item in msg]
     if len(inputs) == 1 and type(inputs[0]) is TextInput and not inputs[0].metadata:
         return inputs[0].content
-    return [dump_value(one) for one in inputs]
+    return [dump_value(input_) for input_ in inputs]
 
 
 def _has_hook(agent: Agent[Any], options: Mapping[str, Any]) -> bool:
     """Return whether the user has a hook that answers questions; a plugin tells nothing of its own."""
     plugins = list(options.get("plugins") or ())
-    return agent.has_hitl_hook or bool(options.get("hitl_hook")) or any(one._hitl_hook for one in plugins)
+    return agent.has_hitl_hook or bool(options.get("hitl_hook")) or any(plugin._hitl_hook for plugin in plugins)
 
 
 def _wait_for_person(event: HumanInputRequest) -> str:

@@ -1,4 +1,4 @@
-"""`HoldfastStorage`: AG2's own `Storage` over a store of holdfast."""
+"""`holdfast.ag2.HoldfastStorage`: AG2's own `Storage` over a store of holdfast."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.adapters.base.store_access import SeamStore
 from holdfast.model.framework import Framework
 
 
-class HoldfastStorage(Storage):
+class HoldfastEventStorage(Storage):
     """A storage for `MemoryStream(HoldfastStorage(), id=stream_id)`. Each event is a checkpoint.
 
     The id of a stream is the id of its session. `store` is a `Client`, a URL, or None for

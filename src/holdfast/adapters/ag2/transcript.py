@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from holdfast.adapters.base.converted import native_messages, place_messages
-from holdfast.adapters.base.recorded import MESSAGES, build_transcript
+from holdfast.adapters.base.conversion import native_messages, place_messages
+from holdfast.adapters.base.session_transcript import MESSAGES, build_transcript
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.conversation import (
     BlobPart,
@@ -25,12 +25,13 @@ from holdfast.model.conversation import (
     UriPart,
     text_parts,
 )
-from holdfast.model.conversion_target import ConversionOptions, Converted
+from holdfast.model.conversion_target import ConversionOptions, ConvertedState
 from holdfast.model.transcript import parse_object
 from holdfast.model.transcript_repair import as_text
 
 _TYPE = "$type"
 _CONVERTED = "$converted"
+_SECRETS = ("signature", "thought_signature", "encrypted_content", "redacted", "data")  # of reasoning
 _BESIDE = (MESSAGES, "window", "since")  # the last two say which events of the list the model gets
 _LINK_TYPES = {"document": "application/octet-stream", "audio": "audio/*", "video": "video/*"}
 """The media type of a link whose type is not known, by AG2's word for what it leads to."""
@@ -56,7 +57,7 @@ def messages_of_answer(answer: Any) -> Sequence[TranscriptMessage]:
     return list(_messages([*(answer.get("events") or ()), answer.get("response")]))
 
 
-def from_transcript(transcript: Transcript, options: ConversionOptions) -> Converted:
+def from_transcript(transcript: Transcript, options: ConversionOptions) -> ConvertedState:
     """Return the conversation as the state that `resumable(agent, session_id=...)` continues."""
     # Without a time, AG2 would take that of each load. It is not when the message was said: the mark tells that.
     created = {"created_at": float(options.created_at), _CONVERTED: True}
@@ -68,8 +69,11 @@ def _native_event(message: TranscriptMessage) -> dict[str, Any]:
     if message.role == "assistant":
         return _native_response(message)
     if message.role == "tool":
-        return {_TYPE: "ToolResultsEvent", "results": [_native_result(one) for one in message.tool_responses]}
-    return {_TYPE: "ModelRequest", "parts": [_native_input(one) for one in message.parts]}
+        return {
+            _TYPE: "ToolResultsEvent",
+            "results": [_native_result(tool_response) for tool_response in message.tool_responses],
+        }
+    return {_TYPE: "ModelRequest", "parts": [_native_input(part) for part in message.parts]}
 
 
 def _native_response(message: TranscriptMessage) -> dict[str, Any]:
@@ -78,7 +82,10 @@ def _native_response(message: TranscriptMessage) -> dict[str, Any]:
     if said:
         made["message"] = {_TYPE: "ModelMessage", "content": "\n\n".join(said)}
     if message.tool_calls:
-        made["tool_calls"] = {_TYPE: "ToolCallsEvent", "calls": [_native_call(one) for one in message.tool_calls]}
+        made["tool_calls"] = {
+            _TYPE: "ToolCallsEvent",
+            "calls": [_native_call(tool_call) for tool_call in message.tool_calls],
+        }
     return made
 
 
@@ -88,11 +95,11 @@ def _native_call(call: ToolCallPart) -> dict[str, Any]:
 
 
 def _native_result(part: ToolResponsePart) -> dict[str, Any]:
-    result = {_TYPE: "ToolResult", "parts": [_native_input(one) for one in part.content]}
+    result = {_TYPE: "ToolResult", "parts": [_native_input(item) for item in part.content]}
     made = {_TYPE: "ToolResultEvent", "parent_id": part.id, "name": part.name, "result": result}
     if not part.is_error:
         return made
-    text = "\n".join(one.content for one in part.content if isinstance(one, TextPart))
+    text = "\n".join(item.content for item in part.content if isinstance(item, TextPart))
     return {**made, _TYPE: "ToolErrorEvent", "error": {_TYPE: "error", "class": "Exception", "message": text}}
 
 
@@ -119,7 +126,7 @@ def _kind_of(mime_type: str) -> str:
 def _messages(events: Any) -> Iterator[TranscriptMessage]:
     """Yield the events that are messages. A result that is in a batch, too, is yielded once."""
     listed = _list(events)
-    batches = [_list(one.get("results")) for one in listed if one.get(_TYPE) == "ToolResultsEvent"]
+    batches = [_list(item.get("results")) for item in listed if item.get(_TYPE) == "ToolResultsEvent"]
     told = {result.get("parent_id") for batch in batches for result in batch}
     for event in listed:
         found = _role_and_parts(event, told)
@@ -134,11 +141,11 @@ def _role_and_parts(event: Mapping[str, Any], told: set[Any]) -> tuple[str, list
     kind = str(event.get(_TYPE)).rpartition(".")[2]
     match kind:
         case "ModelRequest" | "DrainedModelRequest":
-            return "user", [_input(one) for one in _list(event.get("parts"))]
+            return "user", [_input(item) for item in _list(event.get("parts"))]
         case "ModelResponse":
             return "assistant", list(_response(event))
         case "ToolResultsEvent":
-            return "tool", [_result(one) for one in _list(event.get("results"))]
+            return "tool", [_result(item) for item in _list(event.get("results"))]
         case "CompactionSummary":
             return "user", [CompactionPart(content=str(event.get("summary")))]
         case "ToolCallEvent":
@@ -148,7 +155,9 @@ def _role_and_parts(event: Mapping[str, Any], told: set[Any]) -> tuple[str, list
     if kind.endswith(("ToolResultEvent", "ToolErrorEvent")) and event.get("parent_id") not in told:
         return "tool", [_result(event)]
     if kind.endswith("ReasoningEvent"):
-        return "assistant", [ReasoningPart(content=str(event.get("content") or ""))]
+        secrets = {name: value for name, value in event.items() if value and name in _SECRETS}
+        hidden = as_text(secrets) if secrets else None
+        return "assistant", [ReasoningPart(content=str(event.get("content") or ""), encrypted=hidden)]
     return None
 
 
@@ -156,12 +165,12 @@ def _response(event: Mapping[str, Any]) -> Iterator[MessagePart]:
     message, calls = event.get("message"), event.get("tool_calls")
     if isinstance(message, Mapping):
         yield from text_parts(str(message.get("content") or ""))
-    for one in _list(calls.get("calls") if isinstance(calls, Mapping) else None):
-        yield _call(one)
-    for one in _list(event.get("files")):
-        metadata = one.get("metadata")
+    for item in _list(calls.get("calls") if isinstance(calls, Mapping) else None):
+        yield _call(item)
+    for item in _list(event.get("files")):
+        metadata = item.get("metadata")
         mime = metadata.get("media_type") if isinstance(metadata, Mapping) else None
-        yield BlobPart(mime_type=str(mime or "application/octet-stream"), data=_bytes(one.get("data")))
+        yield BlobPart(mime_type=str(mime or "application/octet-stream"), data=_bytes(item.get("data")))
 
 
 def _call(call: Mapping[str, Any], *, hosted: bool = False) -> ToolCallPart:
@@ -181,7 +190,7 @@ def _result(event: Mapping[str, Any]) -> ToolResponsePart:
     return ToolResponsePart(
         id=str(event.get("parent_id") or ""),
         name=str(event.get("name") or ""),
-        content=tuple(_input(one) for one in _list(result.get("parts") if isinstance(result, Mapping) else None)),
+        content=tuple(_input(item) for item in _list(result.get("parts") if isinstance(result, Mapping) else None)),
         is_error="error" in event,
     )
 
@@ -199,7 +208,7 @@ def _input(part: Mapping[str, Any]) -> MessagePart:
         case "BinaryInput":
             return BlobPart(mime_type=str(part.get("media_type")), data=_bytes(part.get("data")))
         case other:
-            return GenericPart(type=str(other), values={name: one for name, one in part.items() if name != _TYPE})
+            return GenericPart(type=str(other), values={name: value for name, value in part.items() if name != _TYPE})
 
 
 def _link_type(link: Mapping[str, Any]) -> str | None:
@@ -209,7 +218,7 @@ def _link_type(link: Mapping[str, Any]) -> str | None:
 
 
 def _list(value: Any) -> list[Mapping[str, Any]]:
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
 def _bytes(value: Any) -> bytes | None:
@@ -217,7 +226,7 @@ def _bytes(value: Any) -> bytes | None:
 
 
 def _usage(value: Any) -> dict[str, Any] | None:
-    return {name: one for name, one in value.items() if name != _TYPE} if isinstance(value, Mapping) else None
+    return {name: item for name, item in value.items() if name != _TYPE} if isinstance(value, Mapping) else None
 
 
 def _time(event: Mapping[str, Any]) -> str | None:

@@ -6,7 +6,12 @@ from typing import Any
 
 from agent_framework import AgentSession, RawAgent, Workflow, WorkflowCheckpoint
 
-from holdfast.adapters.agent_framework.stored_session import StoredSession, load_messages, stored_messages
+from holdfast.adapters.agent_framework.stored_session import (
+    StoredSession,
+    dump_session,
+    load_messages,
+    stored_messages,
+)
 from holdfast.adapters.agent_framework.values import dump_checkpoint, load_checkpoint
 from holdfast.adapters.base.manual import build_checkpoint, read_state
 from holdfast.errors import UsageError
@@ -17,7 +22,7 @@ from holdfast.model.framework import Framework
 def extract(native: Any, *, agent_id: str, session_id: str, context: Any = None) -> Checkpoint:
     """Return an `AgentSession` or a `WorkflowCheckpoint` as a checkpoint for `client.save_checkpoint`."""
     if isinstance(native, AgentSession):
-        state: dict[str, Any] = {"session": native.to_dict()}
+        state: dict[str, Any] = {"session": dump_session(native)}
     elif isinstance(native, WorkflowCheckpoint):
         state = {"checkpoint": dump_checkpoint(native)}
     else:

@@ -25,10 +25,11 @@ from agent_framework import (
 )
 from agent_framework.exceptions import MiddlewareException, UserInputRequiredException
 
-from holdfast.adapters.agent_framework.stored_session import key_of
+from holdfast.adapters.agent_framework.stored_session import check_messages, keys_of
 from holdfast.adapters.base.known_tools import KnownTools
 from holdfast.adapters.base.message_digests import MessageDigests
 from holdfast.adapters.base.turn import FrameworkTurn
+from holdfast.errors import CorruptError
 from holdfast.model.effect import EffectKind
 
 _IDS = ("id", "message_id")  # of messages and contents: the framework makes some up in every life
@@ -46,7 +47,7 @@ class TurnRecording:
         self, turn: FrameworkTurn, *, place: Callable[[], Any] = lambda: None, before: Sequence[Any] = ()
     ) -> None:
         self.turn = turn
-        self.digests = MessageDigests(_dump_message, key_of)
+        self.digests = MessageDigests(_dump_message, keys_of)
         self.digests.know(before)
         self.place = place
         self.changed_arguments: dict[str, Mapping[str, Any]] = {}  # by call: those that a person has approved instead
@@ -67,7 +68,7 @@ def attach(agent: Any) -> None:
     if workflow is not None:
         attach_all(workflow)
     known = list(getattr(agent, "middleware", None) or ())
-    if hasattr(agent, "middleware") and not any(isinstance(one, JournaledChat) for one in known):
+    if hasattr(agent, "middleware") and not any(isinstance(item, JournaledChat) for item in known):
         agent.middleware = [*known, *middleware_of(agent)]
 
 
@@ -90,7 +91,9 @@ def find_tools(agents: Iterable[Any], given: Iterable[Any] = ()) -> KnownTools:
             waiting += agents_of(agent.workflow)
         listed += (getattr(agent, "default_options", None) or {}).get("tools") or ()
         providers = getattr(agent, "context_providers", None) or ()
-        if getattr(agent, "mcp_tools", None) or not all(isinstance(one, HistoryProvider) for one in providers):
+        if getattr(agent, "mcp_tools", None) or not all(
+            isinstance(provider, HistoryProvider) for provider in providers
+        ):
             known.is_complete = False  # servers and providers are asked during the turn
         while listed:
             tool = listed.pop()
@@ -140,8 +143,7 @@ class JournaledChat(ChatMiddleware):
             await call_next()
             return dump(context.result)
 
-        recorded = await recording.turn.call_model(self._agent, request, ask)
-        context.result = ChatResponse.from_dict(recorded)
+        context.result = await recording.turn.call_model(self._agent, request, ask, load_response)
 
     async def _stream(
         self, turn: FrameworkTurn, request: Any, context: ChatContext, call_next: Callable[[], Awaitable[None]]
@@ -169,12 +171,20 @@ class JournaledChat(ChatMiddleware):
 
 def dump(value: Any) -> dict[str, Any]:
     """Return an object of the framework as plain data, without fields that are empty."""
-    return {name: one for name, one in value.to_dict().items() if one not in (None, {})}
+    return {name: item for name, item in value.to_dict().items() if item not in (None, {})}
+
+
+def load_response(recorded: Mapping[str, Any]) -> ChatResponse:
+    response: ChatResponse = ChatResponse.from_dict(dict(recorded))
+    check_messages(response.messages)
+    if not isinstance(response.usage_details, Mapping | None):
+        raise CorruptError("the usage_details of a recorded answer are none")
+    return response
 
 
 def _replay(recorded: Mapping[str, Any]) -> Iterator[tuple[ChatResponseUpdate, bool]]:
     """Yield the updates of a recorded answer: each message whole, where the model had streamed parts."""
-    response = ChatResponse.from_dict(dict(recorded))
+    response = load_response(recorded)
     for message in response.messages:
         update = ChatResponseUpdate(
             contents=list(message.contents),
@@ -213,8 +223,8 @@ def _dump_message(message: Any) -> str:
 
 def _without_ids(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _without_ids(one) for name, one in value.items() if name not in _IDS and one not in (None, {})}
-    return [_without_ids(one) for one in value] if isinstance(value, list) else value
+        return {name: _without_ids(item) for name, item in value.items() if name not in _IDS and item not in (None, {})}
+    return [_without_ids(item) for item in value] if isinstance(value, list) else value
 
 
 # -- tools -------------------------------------------------------------------------------------------------------------
@@ -258,12 +268,18 @@ class JournaledFunction(FunctionMiddleware):
                 return _dump_failure(error)
             return _dump_result(context.result)
 
-        recorded = await recording.turn.call_tool(
-            tool.name, arguments, call, call_id=call_id, function=function, failed=_dump_failure
+        context.result = await recording.turn.call_tool(
+            tool.name,
+            arguments,
+            call,
+            call_id=call_id,
+            function=function,
+            failed=_dump_failure,
+            required=tool.parameters().get("required", ()),
+            load=_load_result,
         )
-        if isinstance(recorded, Mapping):
-            raise _RecordedFailure(recorded["failure"])
-        context.result = recorded if isinstance(recorded, str) else [Content.from_dict(dict(one)) for one in recorded]
+        if isinstance(context.result, _RecordedFailure):
+            raise context.result
 
     def _is_agent(self, recording: TurnRecording, tool: Any, function: Any) -> bool:
         """Return whether a tool runs an agent, whose own calls are recorded then."""
@@ -284,11 +300,17 @@ def _agent_of_tool(function: Any) -> Any:
 
 def _dump_result(result: Any) -> Any:
     """Return a result as plain data: a text, or the contents of a list."""
-    if isinstance(result, list) and all(isinstance(one, Content) for one in result):
+    if isinstance(result, list) and all(isinstance(item, Content) for item in result):
         if len(result) == 1 and result[0].type == "text":
             return str(result[0].text)
-        return [dump(one) for one in result]
+        return [dump(item) for item in result]
     return str(result)
+
+
+def _load_result(recorded: Any) -> Any:
+    if isinstance(recorded, Mapping):
+        return _RecordedFailure(recorded["failure"])
+    return recorded if isinstance(recorded, str) else [Content.from_dict(dict(item)) for item in recorded]
 
 
 def _dump_failure(error: Exception) -> dict[str, str]:

@@ -24,8 +24,10 @@ async def ask_about_calls(recording: TurnRecording, calls: Sequence[tuple[str, M
     The turn ends while there is no answer. A person may change the arguments. The framework then
     asks about the changed ones, which that person has approved already.
     """
-    open_calls = [one for one in calls if recording.changed_arguments.get(one[2]) != dict(one[1])]
-    answers = dict(zip([one[2] for one in open_calls], await recording.turn.request_approvals(open_calls), strict=True))
+    open_calls = [call for call in calls if recording.changed_arguments.get(call[2]) != dict(call[1])]
+    answers = dict(
+        zip([call[2] for call in open_calls], await recording.turn.request_approvals(open_calls), strict=True)
+    )
     for id_, answer in answers.items():
         if answer.is_approved and answer.arguments is not None:
             recording.changed_arguments[id_] = dict(answer.arguments)
@@ -48,7 +50,9 @@ async def answer_requests(recording: TurnRecording, requests: Sequence[Any]) -> 
         for event, is_approved in zip(about_calls, approved, strict=True)
     }
     others = [event for event in requests if not _is_about_call(event)]
-    questions = [(str(one.source_executor_id), {"request": dump_value(one.data)}, one.request_id) for one in others]
+    questions = [
+        (str(other.source_executor_id), {"request": dump_value(other.data)}, other.request_id) for other in others
+    ]
     answers = await recording.turn.request_approvals(questions) if questions else []
     for event, answer in zip(others, answers, strict=True):
         if answer.arguments is not None and "response" in answer.arguments:

@@ -112,12 +112,13 @@ class ResumableChatAgent:
         async def body(turn_: FrameworkTurn) -> TurnEnd:
             nonlocal is_streamed
             is_streamed = emit is not None
-            stored = StoredSession(
-                turn_.state,
-                self._session.session_id,
-                stored=turn_.stored_list(MESSAGES),
-                loaded=turn_.load_list(MESSAGES, self._messages),
-            )
+            with self._session.reading_state():
+                stored = StoredSession(
+                    turn_.state,
+                    self._session.session_id,
+                    stored=turn_.stored_list(MESSAGES),
+                    loaded=turn_.load_list(MESSAGES, self._messages),
+                )
             session, recording = stored.session, TurnRecording(turn_, before=stored.messages)
             with recording.current():
                 response = await self._ask(given, session, options, emit)
@@ -154,15 +155,18 @@ class ResumableChatAgent:
 
 async def _decide(recording: TurnRecording, requests: Sequence[Any]) -> list[Message]:
     """Ask people about calls that wait for approval; return the messages with their decisions."""
-    other = next((one for one in requests if one.type != "function_approval_request"), None)
+    other = next((request for request in requests if request.type != "function_approval_request"), None)
     if other is not None:
         raise UsageError(
             f"the agent asks for input of the type {other.type!r}, which can't wait in a turn. Use a workflow with "
             "request_info"
         )
-    asked = [(one.function_call.name, arguments_of(one.function_call), one.function_call.call_id) for one in requests]
+    asked = [
+        (request.function_call.name, arguments_of(request.function_call), request.function_call.call_id)
+        for request in requests
+    ]
     answers = await ask_about_calls(recording, asked)
-    contents = [one.to_function_approval_response(answer) for one, answer in zip(requests, answers, strict=True)]
+    contents = [item.to_function_approval_response(answer) for item, answer in zip(requests, answers, strict=True)]
     return [Message("user", contents)]
 
 
@@ -184,7 +188,7 @@ def load_response(recorded: Mapping[str, Any], state: Mapping[str, Any], options
     fields = dict(recorded)
     first, count = fields.pop("first", 0), fields.pop("count", 0)
     if fields.get("messages") is None:
-        fields["messages"] = stored_messages(state)[first : first + count]
+        fields["messages"] = load_messages(stored_messages(state)[first : first + count])
     response = AgentResponse.from_dict(fields)
     chosen = (options.get("options") or {}).get("response_format")
     if chosen is not None:
@@ -196,7 +200,7 @@ def _messages_of(messages: Any) -> list[Message]:
     if messages is None:
         return []
     listed = [messages] if isinstance(messages, str | Message) or not isinstance(messages, Sequence) else list(messages)
-    return [one if isinstance(one, Message) else Message("user", [one]) for one in listed]
+    return [item if isinstance(item, Message) else Message("user", [item]) for item in listed]
 
 
 def _plain_message(message: Message) -> dict[str, Any]:

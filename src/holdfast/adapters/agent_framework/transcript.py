@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from holdfast.adapters.base.recorded import build_transcript
 from holdfast.adapters.base.session import TURN
+from holdfast.adapters.base.session_transcript import build_transcript
 from holdfast.model.chat_messages import content_parts, data_uri, uri_or_blob
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.conversation import (
@@ -23,7 +23,7 @@ from holdfast.model.conversation import (
     TranscriptMessage,
     UriPart,
 )
-from holdfast.model.conversion_target import ConversionOptions, Converted
+from holdfast.model.conversion_target import ConversionOptions, ConvertedState
 from holdfast.model.transcript import parse_object
 
 SOURCE = "in_memory"
@@ -45,7 +45,7 @@ def to_transcript(checkpoint: Checkpoint) -> Transcript:
 
 def messages_of_state(state: Mapping[str, Any]) -> Sequence[TranscriptMessage]:
     """Return the messages of a session, of a history, or of the agents of a workflow."""
-    listed = state.get("messages") or _of_session(state.get("session")) or _of_workflow(state.get("checkpoint"))
+    listed = state.get("messages") or _read_session(state.get("session")) or _read_workflow(state.get("checkpoint"))
     return list(_messages(listed))
 
 
@@ -54,17 +54,19 @@ def messages_of_answer(answer: Any) -> Sequence[TranscriptMessage]:
     return list(_messages(answer.get("messages") if isinstance(answer, Mapping) else None))
 
 
-def from_transcript(transcript: Transcript, options: ConversionOptions) -> Converted:
+def from_transcript(transcript: Transcript, options: ConversionOptions) -> ConvertedState:
     """Return the conversation as the state that `resumable(agent, session_id=...)` continues."""
     native = (options.native or {}).get("session")
     first: dict[str, Any] = {"type": "session", "service_session_id": None}
     known = dict(native) if isinstance(native, Mapping) else first
     state = dict(known.get("state") or {})
-    source = next((name for name, one in state.items() if isinstance(one, Mapping) and one.get("messages")), SOURCE)
+    source = next(
+        (name for name, value in state.items() if isinstance(value, Mapping) and value.get("messages")), SOURCE
+    )
     history = dict(state.get(source) or {})
-    history["messages"] = [*(history.get("messages") or ()), *(_native_message(one) for one in transcript)]
+    history["messages"] = [*(history.get("messages") or ()), *(_native_message(message) for message in transcript)]
     session = {**known, "session_id": options.session_id, "state": {**state, source: history}}
-    return Converted(state={TURN: None, "session": session}, left=tuple(options.carried))
+    return ConvertedState(state={TURN: None, "session": session}, left=tuple(options.carried))
 
 
 def _native_message(message: TranscriptMessage) -> dict[str, Any]:
@@ -79,8 +81,8 @@ def _native_content(part: MessagePart) -> dict[str, Any]:
             called = {"call_id": part.id, "name": part.name, "arguments": dict(part.arguments or {})}
             return {"type": "function_call", **called, "additional_properties": {}}
         case ToolResponsePart():
-            text = "\n\n".join(one.content for one in part.content if isinstance(one, TextPart))
-            items = [_native_content(one) for one in part.content]
+            text = "\n\n".join(item.content for item in part.content if isinstance(item, TextPart))
+            items = [_native_content(item) for item in part.content]
             failed = {"exception": text or "failed"} if part.is_error else {}
             answer = {"type": "function_result", "call_id": part.id, "result": text, "items": items}
             return {**answer, **failed, "additional_properties": {}}
@@ -102,12 +104,12 @@ def _state_of(state: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what providers of a session keep beside the conversation, and the state of a workflow."""
     session = state.get("session")
     kept = session.get("state") if isinstance(session, Mapping) else None
-    beside = {}
-    for name, one in kept.items() if isinstance(kept, Mapping) else ():
-        rest = {key: of_key for key, of_key in one.items() if key != "messages"} if isinstance(one, Mapping) else one
+    found = {}
+    for name, item in kept.items() if isinstance(kept, Mapping) else ():
+        rest = {key: of_key for key, of_key in item.items() if key != "messages"} if isinstance(item, Mapping) else item
         if rest:
-            beside[str(name)] = rest
-    return beside | ({"checkpoint": state["checkpoint"]} if "checkpoint" in state else {})
+            found[str(name)] = rest
+    return found | ({"checkpoint": state["checkpoint"]} if "checkpoint" in state else {})
 
 
 def _pending_of(checkpoint: Checkpoint) -> Sequence[str]:
@@ -116,21 +118,21 @@ def _pending_of(checkpoint: Checkpoint) -> Sequence[str]:
     return ("workflow",) if isinstance(state, Mapping) and "checkpoint" in state else ()
 
 
-def _of_session(session: Any) -> Sequence[Any]:
+def _read_session(session: Any) -> Sequence[Any]:
     kept = session.get("state") if isinstance(session, Mapping) else None
-    for one in kept.values() if isinstance(kept, Mapping) else ():
-        if isinstance(one, Mapping) and one.get("messages"):
-            return list(one["messages"])
+    for item in kept.values() if isinstance(kept, Mapping) else ():
+        if isinstance(item, Mapping) and item.get("messages"):
+            return list(item["messages"])
     return ()
 
 
-def _of_workflow(checkpoint: Any) -> Sequence[Any]:
+def _read_workflow(checkpoint: Any) -> Sequence[Any]:
     """Return the longest conversation of an agent in a workflow."""
     state = checkpoint.get("state") if isinstance(checkpoint, Mapping) else None
     executors = state.get("_executor_state") if isinstance(state, Mapping) else None
     found: Sequence[Any] = ()
-    for one in executors.values() if isinstance(executors, Mapping) else ():
-        said = one.get("full_conversation") if isinstance(one, Mapping) else None
+    for executor in executors.values() if isinstance(executors, Mapping) else ():
+        said = executor.get("full_conversation") if isinstance(executor, Mapping) else None
         if isinstance(said, list) and len(said) > len(found):
             found = [message.get("value") if isinstance(message, Mapping) else None for message in said]
     return found
@@ -193,4 +195,4 @@ def _part(content: Mapping[str, Any]) -> MessagePart:
         case "hosted_file":
             return FilePart(file_id=str(content.get("file_id") or ""))
         case other:
-            return GenericPart(type=str(other), values={key: one for key, one in content.items() if key != "type"})
+            return GenericPart(type=str(other), values={key: value for key, value in content.items() if key != "type"})

@@ -14,12 +14,13 @@ from typing import Any
 import agent_framework
 from agent_framework import WorkflowCheckpoint, WorkflowEvent, WorkflowMessage
 
+from holdfast.adapters.base.credentials import strip_state
 from holdfast.errors import UsageError
 
 _TYPE = "$type"
 _DICT = "dict"
 _REQUEST = "request_info"
-_BUILTIN = {one.__name__: one for one in (bool, int, float, str, bytes, list, dict, tuple, set, type(None))}
+_BUILTIN = {class_.__name__: class_ for class_ in (bool, int, float, str, bytes, list, dict, tuple, set, type(None))}
 
 
 def dump_value(value: Any) -> Any:
@@ -27,14 +28,14 @@ def dump_value(value: Any) -> Any:
     if isinstance(value, WorkflowMessage):
         fields = {**value.to_dict(), "data": dump_value(value.data)}
         fields["original_request_info_event"] = dump_value(value.original_request_info_event)
-        return {_TYPE: "WorkflowMessage", "value": {name: one for name, one in fields.items() if one is not None}}
+        return {_TYPE: "WorkflowMessage", "value": {name: item for name, item in fields.items() if item is not None}}
     if isinstance(value, WorkflowEvent) and value.type == _REQUEST:
         fields = {
-            name: dump_value(one) for name, one in value.to_dict().items() if name not in ("type", "request_type")
+            name: dump_value(item) for name, item in value.to_dict().items() if name not in ("type", "request_type")
         }
         return {_TYPE: _REQUEST, "value": {**fields, "response_type": _name_of(value.response_type)}}
     if type(value) is dict:
-        plain = {name: dump_value(one) for name, one in value.items()}
+        plain = {name: dump_value(item) for name, item in value.items()}
         return {_TYPE: _DICT, "value": plain} if _TYPE in plain else plain
     if type(value) in (list, tuple):
         return type(value)(map(dump_value, value))
@@ -44,7 +45,7 @@ def dump_value(value: Any) -> Any:
     if hasattr(value, "to_dict") and hasattr(type(value), "from_dict"):
         return {_TYPE: name, "value": value.to_dict()}
     if dataclasses.is_dataclass(value):
-        fields = {one.name: dump_value(getattr(value, one.name)) for one in dataclasses.fields(value)}
+        fields = {field.name: dump_value(getattr(value, field.name)) for field in dataclasses.fields(value)}
         return {_TYPE: name, "fields": fields}
     return value
 
@@ -56,24 +57,26 @@ def load_value(value: Any) -> Any:
         return value
     name = value.get(_TYPE)
     if name is None:
-        return {one: load_value(of_one) for one, of_one in value.items()}
+        return {item: load_value(of_one) for item, of_one in value.items()}
     if name == _DICT:
-        return {one: load_value(of_one) for one, of_one in value["value"].items()}
+        return {item: load_value(of_one) for item, of_one in value["value"].items()}
     if name == _REQUEST:
         return _load_request(value["value"])
     found = _class_of(name)
     if found is WorkflowMessage:
-        fields = {one: load_value(of_one) for one, of_one in value["value"].items()}
+        fields = {item: load_value(of_one) for item, of_one in value["value"].items()}
         return WorkflowMessage.from_dict(fields)
     if found is None:
         raise UsageError(f"a checkpoint has an object of {name!r:.60}, which the installed agent-framework lacks")
     if "fields" in value:
-        return found(**{one: load_value(of_one) for one, of_one in value["fields"].items()})
+        return found(**{item: load_value(of_one) for item, of_one in value["fields"].items()})
     return found.from_dict(value["value"])
 
 
 def dump_checkpoint(checkpoint: WorkflowCheckpoint) -> dict[str, Any]:
-    return {name: dump_value(value) for name, value in checkpoint.to_dict().items()}
+    fields = checkpoint.to_dict()
+    state = strip_state(fields.get("state") or {}, "state of the workflow")
+    return {name: dump_value(value) for name, value in {**fields, "state": state}.items()}
 
 
 def load_checkpoint(recorded: Mapping[str, Any]) -> WorkflowCheckpoint:

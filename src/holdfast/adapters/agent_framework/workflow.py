@@ -17,11 +17,13 @@ from holdfast.adapters.agent_framework.people import answer_requests
 from holdfast.adapters.agent_framework.values import dump_checkpoint, dump_value, load_checkpoint, load_value
 from holdfast.adapters.base.event_stream import Emit, stream_turn
 from holdfast.adapters.base.session import ResumableSession, TurnEnd
+from holdfast.adapters.base.shared_target import FirstStates, hold
 from holdfast.adapters.base.turn import FrameworkTurn
 from holdfast.errors import UsageError
 from holdfast.model.framework import Framework
 
 ENTRY = "run"
+_first: FirstStates[dict[str, Any]] = FirstStates()  # the checkpoints of workflows before their first turn
 _OUTPUTS = ("output", "intermediate")
 _RECORDED = (*_OUTPUTS, "status")  # kinds of events that a finished turn returns
 
@@ -35,7 +37,6 @@ class ResumableWorkflow:
 
     def __init__(self, workflow: Workflow, *, session_id: str, agent_id: str | None = None, **options: Any) -> None:
         self.workflow = workflow
-        self._first: dict[str, Any] | None = None  # the workflow's checkpoint before its first turn here
         self._session = ResumableSession(
             Framework.AGENT_FRAMEWORK,
             session_id=session_id,
@@ -77,12 +78,13 @@ class ResumableWorkflow:
             nonlocal is_streamed
             is_streamed = True
             storage = TurnStorage(turn_)
-            before = [_load_event(one) for one in storage.outputs]
+            before = [_load_event(output) for output in storage.outputs]
             if emit is not None:
                 for event in before:
                     emit(event)
+            # Private: a workflow shows neither its superstep nor its checkpoint after a run without an error.
             recording = TurnRecording(turn_, place=lambda: self.workflow._runner._iteration)
-            with recording.current(), storage.collecting(self.workflow):
+            with recording.current(), storage.collect_output(self.workflow):
                 last = await self._follow(message, storage, options, emit)
                 events = [*before, *last]
                 while requests := [event for event in last if event.type == "request_info"]:
@@ -95,9 +97,10 @@ class ResumableWorkflow:
             return TurnEnd(_result_of(events), {"events": recorded}, {"checkpoint": dump_checkpoint(final)})
 
         def load(recorded: Mapping[str, Any]) -> WorkflowRunResult:
-            return _result_of([_load_event(one) for one in recorded["events"]])
+            return _result_of([_load_event(item) for item in recorded["events"]])
 
-        result: WorkflowRunResult = await self._session.take_turn(ENTRY, dump_value(message), turn, body, load)
+        with hold([self.workflow], "workflow"):
+            result: WorkflowRunResult = await self._session.take_turn(ENTRY, dump_value(message), turn, body, load)
         if emit is not None and not is_streamed:
             for event in result:  # of a recorded result
                 emit(event)
@@ -108,10 +111,12 @@ class ResumableWorkflow:
     ) -> list[Any]:
         """Run the workflow from the superstep that was cut off, or begin the turn."""
         state, runner = storage.turn.state, self.workflow._runner
-        if self._first is None:
-            self._first = dump_checkpoint(await runner.build_checkpoint())
+        first = _first.find(self.workflow)
+        if first is None:
+            now = dump_checkpoint(await runner.build_checkpoint())
+            first = _first.take(self.workflow, lambda: now)
         # Whatever became of the workflow since the last turn, it begins where the store says.
-        await runner.restore_checkpoint(load_checkpoint(self._first))
+        await runner.restore_checkpoint(load_checkpoint(first))
         if state.get("of") == storage.turn.key:
             known = {"checkpoint_id": state["checkpoint"]["checkpoint_id"], "checkpoint_storage": storage}
             return await self._consume({**options, **known}, emit)
@@ -145,7 +150,7 @@ class TurnStorage:
         self.outputs: list[Any] = turn.state.get("outputs", []) if is_cut_off else []
 
     @contextmanager
-    def collecting(self, workflow: Workflow) -> Iterator[None]:
+    def collect_output(self, workflow: Workflow) -> Iterator[None]:
         """Collect what the workflow puts out. No entry point of it tells that before its run is over."""
         context = workflow._runner.context
         add = context.add_event

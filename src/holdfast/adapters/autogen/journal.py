@@ -20,7 +20,7 @@ from autogen_agentchat.teams import BaseGroupChat
 from autogen_agentchat.tools._task_runner_tool import TaskRunnerTool
 from autogen_core import ROOT_LOGGER_NAME, SingleThreadedAgentRuntime
 from autogen_core.code_executor import CodeExecutor
-from autogen_core.models import ChatCompletionClient
+from autogen_core.models import ChatCompletionClient, UserMessage
 from autogen_core.tools import StaticWorkbench, Workbench
 
 from holdfast.adapters.autogen.model import JournaledClient, TurnStoppedError
@@ -39,6 +39,11 @@ def dump_message(message: Any) -> str:
     return str(message.model_dump_json())
 
 
+def is_heard(message: Any) -> bool:
+    """Return whether a message of a request is what another agent, or the user, has said."""
+    return isinstance(message, UserMessage)
+
+
 class TeamJournal:
     """What the replacements of one target share. `turn` is None between turns."""
 
@@ -46,10 +51,11 @@ class TeamJournal:
         self.target = target
         self.turn: FrameworkTurn | None = None
         self.is_stopped = False  # the caller has cancelled the turn
-        self.digests = MessageDigests(dump_message)
+        self.digests = MessageDigests(dump_message, is_unordered=is_heard)
         self.loaded: list[Any] = []  # of a single agent: the messages of its model context before the turn
         self.is_shared = False  # whether the conversation tells what these are
         self.teams: list[BaseGroupChat] = []
+        self.members: list[Any] = []  # all agents and teams of the target
         self.beside: dict[str, Any] = {}  # by name: what has a state that the target's own state lacks
         self.tools = KnownTools()  # of all agents
         self._replaced: list[tuple[Any, str, Any]] = []
@@ -59,7 +65,7 @@ class TeamJournal:
     def recording(self, turn: FrameworkTurn) -> Iterator[None]:
         """Record the calls of the target while the context is open."""
         self.turn, self.is_stopped = turn, False
-        self.digests = MessageDigests(dump_message)
+        self.digests = MessageDigests(dump_message, is_unordered=is_heard)
         logger = logging.getLogger(ROOT_LOGGER_NAME)
         logger.addFilter(self._is_news)
         try:
@@ -81,7 +87,7 @@ class TeamJournal:
 
     def find_agents(self) -> None:
         """Find all agents and teams of the target. During a turn, replace what they reach the world with."""
-        self.teams, self.beside, self._seen = [], {}, set()
+        self.teams, self.members, self.beside, self._seen = [], [], {}, set()
         self.tools = KnownTools()
         self._visit(self.target, str(self.target.name))
 
@@ -92,6 +98,7 @@ class TeamJournal:
         if id(agent) in self._seen:
             return
         self._seen.add(id(agent))
+        self.members.append(agent)
         if not type(agent).__module__.startswith(("autogen_agentchat.", "autogen_ext.")):
             self.tools.is_complete = False  # an agent of the user's own, which may get tools as it likes
         if isinstance(agent, BaseGroupChat):
@@ -106,7 +113,7 @@ class TeamJournal:
             self._replace(agent, "_approval_func", record_approval(self, agent))
             self._replace(agent, "_approval_func_is_async", True)
         elif isinstance(agent, SocietyOfMindAgent):  # its own state lacks its conversation
-            self.beside[path] = agent._model_context
+            self.beside[path] = agent._model_context  # private, as there is no other way to it
         for name, value in list(vars(agent).items()):
             found = self._replacement(value, agent, path)
             if found is not value:
@@ -125,9 +132,9 @@ class TeamJournal:
             return JournaledCodeExecutor(value, self)
         if isinstance(value, ChatAgent | Team):
             self._visit(value, f"{path}/{value.name}")
-        elif isinstance(value, list | tuple) and any(isinstance(one, (*_REPLACED, ChatAgent, Team)) for one in value):
-            made = [self._replacement(one, agent, path) for one in value]
-            return value if all(one is other for one, other in zip(made, value, strict=True)) else type(value)(made)
+        elif isinstance(value, list | tuple) and any(isinstance(item, (*_REPLACED, ChatAgent, Team)) for item in value):
+            made = [self._replacement(item, agent, path) for item in value]
+            return value if all(item is other for item, other in zip(made, value, strict=True)) else type(value)(made)
         return value
 
     def _visit_tools(self, workbench: Workbench, path: str) -> None:

@@ -13,9 +13,9 @@ from holdfast.model.framework import Framework
 T = TypeVar("T")
 
 
-async def extract(target: Any, *, agent_id: str, session_id: str, context: Any = None) -> Checkpoint:
+async def extract(native: Any, *, agent_id: str, session_id: str, context: Any = None) -> Checkpoint:
     """Return the state of an agent or team that is not running, for `client.save_checkpoint`."""
-    journal = TeamJournal(target)
+    journal = TeamJournal(native)
     journal.find_agents()
     state = {"messages": [], **await save_state(journal, [], [])}
     return build_checkpoint(Framework.AUTOGEN, state, agent_id=agent_id, session_id=session_id, context=context)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from autogen_core.models import ChatCompletionClient, CreateResult, SystemMessage
 
 from holdfast.adapters.base.turn import FrameworkTurn, TurnEndedError
+from holdfast.adapters.base.unreadable import check_texts
 
 if TYPE_CHECKING:
     from holdfast.adapters.autogen.journal import TeamJournal
@@ -22,6 +23,7 @@ def dump_answer(answer: CreateResult) -> dict[str, Any]:
 
 
 def load_answer(recorded: Mapping[str, Any]) -> CreateResult:
+    check_texts(recorded)
     return CreateResult.model_validate(recorded)
 
 
@@ -42,7 +44,7 @@ class JournaledClient(ChatCompletionClient):
             return dump_answer(await self._client.create(messages, **options))
 
         try:
-            return load_answer(await turn.call_model(self._agent, self._request(messages, **options), ask))
+            return await turn.call_model(self._agent, self._request(messages, **options), ask, load_answer)
         except TurnEndedError as error:
             raise TurnStoppedError(str(error)) from error
 
@@ -76,7 +78,9 @@ class JournaledClient(ChatCompletionClient):
     ) -> dict[str, Any]:
         """Return what identifies a request. Instructions are left out: they often have the time of day."""
         return {
-            "messages": self._journal.digests.digest([one for one in messages if not isinstance(one, SystemMessage)]),
+            "messages": self._journal.digests.digest(
+                [message for message in messages if not isinstance(message, SystemMessage)]
+            ),
             "tools": sorted(map(_name_of, tools)),
             "tool_choice": tool_choice if isinstance(tool_choice, str) else _name_of(tool_choice),
             "output": json_output.__name__ if isinstance(json_output, type) else json_output,

@@ -45,13 +45,14 @@ def record_input(journal: TeamJournal, agent: UserProxyAgent) -> Callable[..., A
                 return await given(prompt, cancellation_token)
             return await asyncio.to_thread(given, prompt)
 
-        return str(await _once(journal, agent.name, call, prompt))
+        return str(await _call_once(journal, agent.name, call, prompt, str))
 
     return ask
 
 
 def record_approval(journal: TeamJournal, agent: CodeExecutorAgent) -> Callable[[Any], Awaitable[ApprovalResponse]]:
     """Return an approval function for code that asks the user's own one, once."""
+    # Private: an agent does not show the function that it asks.
     given, is_async = agent._approval_func, agent._approval_func_is_async
 
     async def approve(request: Any) -> ApprovalResponse:
@@ -59,14 +60,18 @@ def record_approval(journal: TeamJournal, agent: CodeExecutorAgent) -> Callable[
             response = await given(request) if is_async else given(request)
             return response.model_dump(mode="json")
 
-        return ApprovalResponse.model_validate(await _once(journal, f"{agent.name} approval", call, request.code))
+        load = ApprovalResponse.model_validate
+        response: ApprovalResponse = await _call_once(journal, f"{agent.name} approval", call, request.code, load)
+        return response
 
     return approve
 
 
-async def _once(journal: TeamJournal, name: str, call: Callable[[], Any], key: str) -> Any:
+async def _call_once(
+    journal: TeamJournal, name: str, call: Callable[[], Any], key: str, load: Callable[[Any], Any]
+) -> Any:
     assert journal.turn is not None
     try:
-        return await journal.turn.call_once(name, call, key=key)
+        return await journal.turn.call_once(name, call, key=key, load=load)
     except TurnEndedError as error:
         raise TurnStoppedError(str(error)) from error

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from autogen_agentchat.agents import BaseChatAgent
@@ -20,6 +21,7 @@ from holdfast.adapters.autogen.state import dump_message, load_messages, load_st
 from holdfast.adapters.base.event_stream import Emit, stream_turn
 from holdfast.adapters.base.install import warn_if_untested
 from holdfast.adapters.base.session import ResumableSession, TurnEnd
+from holdfast.adapters.base.shared_target import FirstStates, hold
 from holdfast.adapters.base.turn import FrameworkTurn
 from holdfast.errors import UsageError
 from holdfast.model.framework import Framework
@@ -28,6 +30,7 @@ from holdfast.model.tool_effect import Effect
 warn_if_untested("autogen-agentchat", "0.7.5", "0.8")
 
 ENTRY = "run"  # of both entry points: a turn that was begun by one may be finished by the other
+_first: FirstStates[Mapping[str, Any]] = FirstStates()  # of targets, and of agents that are tools of theirs
 _VARIES = ("id", "created_at")  # fields of a message that differ in every life
 
 
@@ -62,7 +65,6 @@ class ResumableTarget:
             raise UsageError(f"resumable() takes an agent or a team of AutoGen, not a {type(target).__name__}")
         self.target = target
         self._journal = TeamJournal(target)
-        self._first: Mapping[str, Any] | None = None  # the target's state before its first turn here
         self._session = ResumableSession(
             Framework.AUTOGEN, session_id=session_id, agent_id=agent_id or target.name, **options
         )
@@ -127,7 +129,8 @@ class ResumableTarget:
             nonlocal is_streamed
             is_streamed = True
             with self._journal.recording(turn_):
-                await self._load(turn_)
+                with self._session.reading_state():
+                    await self._load(turn_)
                 result = await self._follow(messages, cancellation_token, emit)
                 added = [dump_message(message) for message in result.messages]
                 state = await save_state(self._journal, turn_.state.get("messages", []), added)
@@ -140,16 +143,22 @@ class ResumableTarget:
             found = load_messages(self.target, self._session.state["messages"][first : first + count])
             return TaskResult(messages=found, stop_reason=recorded["stop_reason"])
 
-        result = await self._session.take_turn(ENTRY, _given(task), turn, body, load)
+        self._journal.find_agents()
+        with hold(self._journal.members, "agent or team"):
+            result = await self._session.take_turn(ENTRY, _simplify_task(task), turn, body, load)
         return result, is_streamed
 
     async def _load(self, turn: FrameworkTurn) -> None:
         """Bring the target to where the last finished turn left it, whatever became of it since."""
-        if self._first is None:
-            self._first = {"messages": [], **await save_state(self._journal, [], [])}
-        state = turn.state if "native" in turn.state else self._first
+        first = _first.find(self.target)
+        if first is None:
+            now = {"messages": [], **await save_state(self._journal, [], [])}
+            for name, saved in now.get("beside", {}).items():
+                now["beside"][name] = _first.take(self._journal.beside[name], partial(dict, saved))
+            first = _first.take(self.target, partial(dict, now))
+        state = turn.state if "native" in turn.state else first
         if isinstance(self.target, BaseGroupChat):
-            state = share_context(state, self._first)
+            state = share_context(state, first)
         await load_state(self._journal, state)
 
     async def _follow(
@@ -181,7 +190,7 @@ class ResumableTarget:
                 emit(event)
         if result is None:
             return TaskResult(messages=[])  # the turn was ended by an error, which the caller gets
-        kept = [one for one in result.messages if not isinstance(one, ModelClientStreamingChunkEvent)]
+        kept = [message for message in result.messages if not isinstance(message, ModelClientStreamingChunkEvent)]
         return TaskResult(messages=kept, stop_reason=result.stop_reason)
 
 
@@ -192,17 +201,17 @@ def _messages_of(task: Any) -> list[BaseChatMessage]:
     if isinstance(task, str):
         return [TextMessage(content=task, source="user")]
     messages = [task] if isinstance(task, BaseChatMessage) else list(task)
-    if not messages or not all(isinstance(one, BaseChatMessage) for one in messages):
+    if not messages or not all(isinstance(message, BaseChatMessage) for message in messages):
         raise UsageError(f"task is {task!r:.60}: it must be a text, a chat message, or a list of chat messages")
     return messages
 
 
-def _given(task: Any) -> Any:
+def _simplify_task(task: Any) -> Any:
     """Return the task as plain data that is the same in every life."""
     if task is None or isinstance(task, str):
         return task
     dumped = [dump_message(message) for message in _messages_of(task)]
-    return [{name: value for name, value in one.items() if name not in _VARIES} for one in dumped]
+    return [{name: value for name, value in item.items() if name not in _VARIES} for item in dumped]
 
 
 def _without_task(result: TaskResult, messages: list[BaseChatMessage]) -> TaskResult:

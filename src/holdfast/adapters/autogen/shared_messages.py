@@ -20,7 +20,7 @@ def drop_shared(native: Mapping[str, Any], messages: Messages, name: str) -> dic
     def drop(found: Any, told: list[Any]) -> Any:
         return len(found) if found and _is_same(found, told[: len(found)]) else found
 
-    return _changed(native, messages, name, drop)
+    return _change_agent_messages(native, messages, name, drop)
 
 
 def restore_shared(native: Mapping[str, Any], messages: Messages, name: str) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def restore_shared(native: Mapping[str, Any], messages: Messages, name: str) -> 
     def restore(found: Any, told: list[Any]) -> Any:
         return told[:found] if isinstance(found, int) else found
 
-    return _changed(native, messages, name, restore)
+    return _change_agent_messages(native, messages, name, restore)
 
 
 def share_context(state: Mapping[str, Any], first: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -41,7 +41,7 @@ def share_context(state: Mapping[str, Any], first: Mapping[str, Any]) -> Mapping
     given = state["native"]
     if "agent_states" in given or _CONTEXT not in given:
         return state
-    agents = {name: _with_context(one, given[_CONTEXT]) for name, one in first["native"]["agent_states"].items()}
+    agents = {name: _with_context(value, given[_CONTEXT]) for name, value in first["native"]["agent_states"].items()}
     return {**state, "native": {**first["native"], "agent_states": agents}}
 
 
@@ -57,7 +57,9 @@ def is_told(context: Messages, messages: Messages, name: str) -> bool:
     return _is_same(context, list(_context_of(messages, name)))
 
 
-def _changed(native: Any, messages: Messages, name: str, change: Callable[[Any, list[Any]], Any]) -> dict[str, Any]:
+def _change_agent_messages(
+    native: Any, messages: Messages, name: str, change: Callable[[Any, list[Any]], Any]
+) -> dict[str, Any]:
     state = dict(native)
     if _THREAD in state:
         state[_THREAD] = change(state[_THREAD], list(messages))
@@ -66,10 +68,12 @@ def _changed(native: Any, messages: Messages, name: str, change: Callable[[Any, 
         told = list(_context_of(messages, name))
         state[_CONTEXT] = {**context, "messages": change(context["messages"], told)}
     if isinstance(state.get("agent_state"), Mapping):  # of an agent in a team
-        state["agent_state"] = _changed(state["agent_state"], messages, name, change)
+        state["agent_state"] = _change_agent_messages(state["agent_state"], messages, name, change)
     if isinstance(state.get("agent_states"), Mapping):
         agents = state["agent_states"].items()
-        state["agent_states"] = {one: _changed(of_one, messages, one, change) for one, of_one in agents}
+        state["agent_states"] = {
+            item: _change_agent_messages(of_one, messages, item, change) for item, of_one in agents
+        }
     return state
 
 

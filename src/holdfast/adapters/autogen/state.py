@@ -30,6 +30,7 @@ def dump_message(message: Any) -> dict[str, Any]:
 
 def load_messages(target: Any, messages: Sequence[Mapping[str, Any]]) -> list[Any]:
     """Return messages of a turn; those of the target's own types, too."""
+    # Private: a team shows neither the types of its messages nor its conditions otherwise.
     factory = getattr(target, "_message_factory", None) or MessageFactory()
     content = getattr(target, "_output_content_type", None)
     if content is not None and not factory.is_registered(StructuredMessage[content]):
@@ -44,7 +45,7 @@ async def save_state(journal: TeamJournal, before: list[dict[str, Any]], added: 
         native = drop_shared(await journal.target.save_state(), [*before, *added], journal.target.name)
     state = {"native": native}
     if journal.beside:
-        state["beside"] = {name: dict(await one.save_state()) for name, one in journal.beside.items()}
+        state["beside"] = {name: dict(await value.save_state()) for name, value in journal.beside.items()}
     return state
 
 
@@ -75,7 +76,7 @@ async def _save_context(journal: TeamJournal, added: list[dict[str, Any]]) -> di
     messages, count = context._messages, len(journal.loaded)
     if len(messages) < count or not all(map(operator.is_, messages, journal.loaded)):
         return None
-    if not is_told([one.model_dump() for one in messages[count:]], added, journal.target.name):
+    if not is_told([message.model_dump() for message in messages[count:]], added, journal.target.name):
         return None
     context._messages = []
     try:

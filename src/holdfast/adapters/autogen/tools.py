@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from autogen_agentchat.tools._task_runner_tool import TaskRunnerTool
@@ -12,6 +13,7 @@ from autogen_core.code_executor import CodeExecutor, CodeResult
 from autogen_core.tools import StaticStreamWorkbench, StaticWorkbench, TextResultContent, ToolResult, Workbench
 
 from holdfast.adapters.base.turn import TurnEndedError
+from holdfast.adapters.base.unreadable import check_texts
 from holdfast.model.effect import EffectKind
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ class JournaledWorkbench(StaticStreamWorkbench):
         cancellation_token: CancellationToken | None = None,
         call_id: str | None = None,
     ) -> AsyncGenerator[Any, None]:
-        is_agent = isinstance(self._find(name), TaskRunnerTool) and self._declared(name) is None
+        is_agent = isinstance(self._find(name), TaskRunnerTool) and self._get_declared(name) is None
         given = (name, arguments, cancellation_token, call_id)
         if (self._journal.turn is None or is_agent) and isinstance(self._workbench, StaticStreamWorkbench):
             async for event in self._workbench.call_tool_stream(*given):  # whose inner calls are recorded
@@ -57,15 +59,17 @@ class JournaledWorkbench(StaticStreamWorkbench):
         cancellation_token: CancellationToken | None = None,
         call_id: str | None = None,
     ) -> ToolResult:
-        turn, tool, declared = self._journal.turn, self._find(name), self._declared(name)
+        turn, tool, declared = self._journal.turn, self._find(name), self._get_declared(name)
         if turn is None or (isinstance(tool, TaskRunnerTool) and declared is None):
             return await self._workbench.call_tool(name, arguments, cancellation_token, call_id)
         is_effect = declared is not None and declared.kind != EffectKind.READ
 
         async def call(**kept: Any) -> Any:
             if is_effect and tool is not None:  # the ledger must see the failure, before AutoGen makes a text of it
-                made = await tool.run_json(kept, cancellation_token or CancellationToken(), call_id=call_id)
-                return str(tool.return_value_as_string(made))
+                token = cancellation_token or CancellationToken()
+                running = asyncio.ensure_future(tool.run_json(kept, token, call_id=call_id))
+                token.link_future(running)  # as a workbench does it
+                return str(tool.return_value_as_string(await running))
             result = await self._workbench.call_tool(name, kept, cancellation_token, call_id)
             if is_effect and result.is_error:
                 raise RuntimeError(result.to_text())
@@ -73,7 +77,7 @@ class JournaledWorkbench(StaticStreamWorkbench):
 
         function = getattr(tool, "_func", None)
         try:
-            recorded = await turn.call_tool(
+            return await turn.call_tool(
                 name,
                 arguments or {},
                 call,
@@ -81,6 +85,8 @@ class JournaledWorkbench(StaticStreamWorkbench):
                 function=function,
                 answer=_dump_error,
                 failed=lambda error: _dump_error(str(error)),
+                required=() if tool is None else tool.schema.get("parameters", {}).get("required", ()),
+                load=partial(_load_result, name),
             )
         except TurnEndedError as error:
             recorded = _dump_error(str(error))
@@ -94,10 +100,11 @@ class JournaledWorkbench(StaticStreamWorkbench):
         workbench = self._workbench
         if not isinstance(workbench, StaticWorkbench):
             return None
+        # Private: a workbench gives descriptions of its tools, not the tools.
         original = workbench._override_name_to_original.get(name, name)
         return next((tool for tool in workbench._tools if tool.name == original), None)
 
-    def _declared(self, name: str) -> Any:
+    def _get_declared(self, name: str) -> Any:
         turn = self._journal.turn
         return None if turn is None else turn.find_effect(name, getattr(self._find(name), "_func", None))
 
@@ -137,14 +144,19 @@ class JournaledCodeExecutor(CodeExecutor):
             result = await self._executor.execute_code_blocks(code_blocks, cancellation_token)
             return {"exit_code": result.exit_code, "output": result.output}
 
-        arguments = {"blocks": [{"language": one.language, "code": one.code} for one in code_blocks]}
+        arguments = {
+            "blocks": [{"language": code_block.language, "code": code_block.code} for code_block in code_blocks]
+        }
         try:
-            recorded = await turn.call_tool(
-                EXECUTE_CODE, arguments, call, answer=lambda text: {"exit_code": 1, "output": text}
+            return await turn.call_tool(
+                EXECUTE_CODE,
+                arguments,
+                call,
+                answer=lambda text: {"exit_code": 1, "output": text},
+                load=lambda recorded: CodeResult(**recorded),
             )
         except TurnEndedError as error:
-            recorded = {"exit_code": 1, "output": str(error)}
-        return CodeResult(**recorded)
+            return CodeResult(exit_code=1, output=str(error))
 
     async def start(self) -> None:
         await self._executor.start()
@@ -171,6 +183,7 @@ def _dump_error(text: str) -> Any:
 
 
 def _load_result(name: str, recorded: Any) -> ToolResult:
+    check_texts(recorded)
     if isinstance(recorded, Mapping):
         return ToolResult.model_validate({**recorded, "name": name})
     return ToolResult(name=name, result=[TextResultContent(content=str(recorded))])

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from holdfast.adapters.autogen.shared_messages import restore_shared
-from holdfast.adapters.base.converted import native_messages, place_messages
-from holdfast.adapters.base.recorded import build_transcript
+from holdfast.adapters.base.conversion import is_picture, native_messages, place_messages
+from holdfast.adapters.base.session_transcript import build_transcript
 from holdfast.errors import UsageError
 from holdfast.model.chat_messages import blob_of, content_parts
 from holdfast.model.checkpoint import Checkpoint
@@ -27,7 +27,7 @@ from holdfast.model.conversation import (
     TranscriptMessage,
     text_parts,
 )
-from holdfast.model.conversion_target import ConversionOptions, Converted
+from holdfast.model.conversion_target import ConversionOptions, ConvertedState
 from holdfast.model.transcript import parse_object
 
 USER = "user"
@@ -40,17 +40,17 @@ def to_transcript(checkpoint: Checkpoint) -> Transcript:
 def messages_of_state(state: Mapping[str, Any]) -> Sequence[TranscriptMessage]:
     """Return the messages of all turns; of a state that was saved by hand, those that AutoGen keeps."""
     messages = state.get("messages") or _native_messages(state.get("native"))
-    return [_message(one) for one in messages if isinstance(one, Mapping)]
+    return [_message(message) for message in messages if isinstance(message, Mapping)]
 
 
 def messages_of_answer(answer: Any) -> Sequence[TranscriptMessage]:
     """Return the message of one answer of the model."""
     if not isinstance(answer, Mapping):
         return []
-    return [TranscriptMessage(role="assistant", parts=(*_thought(answer), *_parts(answer.get("content"))))]
+    return [TranscriptMessage(role="assistant", parts=(*_read_thought(answer), *_parts(answer.get("content"))))]
 
 
-def from_transcript(transcript: Transcript, options: ConversionOptions) -> Converted:
+def from_transcript(transcript: Transcript, options: ConversionOptions) -> ConvertedState:
     """Return the conversation as the state that `resumable(agent, session_id=...)` continues.
 
     `messages` are what AutoGen's result would list; the model's context has the same, as the agent
@@ -58,17 +58,19 @@ def from_transcript(transcript: Transcript, options: ConversionOptions) -> Conve
     """
     before = native_messages(options)
     told = [
-        {**one, "id": f"{options.seed}-{number}", "created_at": _time(options.created_at)}
-        for number, one in enumerate((one for message in transcript for one in _events(message, options)), len(before))
+        {**item, "id": f"{options.seed}-{number}", "created_at": _time(options.created_at)}
+        for number, item in enumerate(
+            (event for message in transcript for event in _events(message, options)), len(before)
+        )
     ]
     state = place_messages([*before, *told], options, {})
-    context = [one for message in transcript for one in _context_of(message, options)]
+    context = [item for message in transcript for item in _context_of(message, options)]
     native = (options.native or {}).get("native")
     known: Any = None
     if isinstance(native, Mapping):
         if not isinstance(native.get("llm_context"), Mapping):
             raise UsageError("the earlier state is that of a team: its agents have conversations of their own")
-        authors = {one.get("source") for one in before if isinstance(one, Mapping)} - {USER}
+        authors = {item.get("source") for item in before if isinstance(item, Mapping)} - {USER}
         known = restore_shared(native, before, str(next(iter(authors), "")) if len(authors) <= 1 else "")
     made = known or {"type": "AssistantAgentState", "version": "1.0.0", "llm_context": {}}
     kept = made["llm_context"].get("messages") or []
@@ -123,13 +125,17 @@ def _thought_and_text(message: TranscriptMessage) -> tuple[str, str]:
 
 def _native_content(parts: Sequence[MessagePart]) -> Any:
     listed = [
-        {"data": base64.b64encode(part.data or b"").decode()} if isinstance(part, BlobPart) else _text_of(part)
+        {"data": base64.b64encode(part.data or b"").decode()}
+        if isinstance(part, BlobPart) and is_picture(part)
+        else _text_of(part)
         for part in parts
     ]
     return listed[0] if len(listed) == 1 and isinstance(listed[0], str) else listed
 
 
 def _text_of(part: MessagePart) -> str:
+    if isinstance(part, BlobPart):  # AutoGen would fail to load it
+        return f"[not carried over: {part.mime_type}]"
     return part.content if isinstance(part, TextPart) else f"[{part.kind}]"
 
 
@@ -139,7 +145,7 @@ def _native_call(call: ToolCallPart) -> dict[str, Any]:
 
 
 def _native_result(part: ToolResponsePart) -> dict[str, Any]:
-    text = "\n\n".join(one.content for one in part.content if isinstance(one, TextPart))
+    text = "\n\n".join(item.content for item in part.content if isinstance(item, TextPart))
     return {"content": text, "name": part.name, "call_id": part.id, "is_error": part.is_error}
 
 
@@ -170,7 +176,7 @@ def _message(message: Mapping[str, Any]) -> TranscriptMessage:
         parts = (ReasoningPart(content=str(content)),) if kind == "ThoughtEvent" else tuple(_parts(content))
     return TranscriptMessage(
         role=role,
-        parts=(*_thought(message), *parts),
+        parts=(*_read_thought(message), *parts),
         id=id_ if isinstance(id_, str) else None,
         author=author,
         created_at=message.get("created_at"),
@@ -179,18 +185,18 @@ def _message(message: Mapping[str, Any]) -> TranscriptMessage:
     )
 
 
-def _thought(message: Mapping[str, Any]) -> tuple[MessagePart, ...]:
+def _read_thought(message: Mapping[str, Any]) -> tuple[MessagePart, ...]:
     return (ReasoningPart(content=str(message["thought"])),) if message.get("thought") else ()
 
 
 def _responses(content: Any) -> Iterator[MessagePart]:
-    for one in content if isinstance(content, list) else ():
-        if isinstance(one, Mapping):
+    for item in content if isinstance(content, list) else ():
+        if isinstance(item, Mapping):
             yield ToolResponsePart(
-                id=str(one.get("call_id") or ""),
-                name=str(one.get("name") or ""),
-                content=tuple(content_parts(one.get("content"))),
-                is_error=bool(one.get("is_error")),
+                id=str(item.get("call_id") or ""),
+                name=str(item.get("name") or ""),
+                content=tuple(content_parts(item.get("content"))),
+                is_error=bool(item.get("is_error")),
             )
 
 
@@ -199,13 +205,13 @@ def _parts(content: Any) -> Iterator[MessagePart]:
     if isinstance(content, str):
         yield from text_parts(content)
     elif isinstance(content, list):
-        for one in content:
-            if isinstance(one, Mapping) and "arguments" in one:
-                yield _call(one)
-            elif isinstance(one, Mapping) and "data" in one:
-                yield blob_of("image/png", one["data"])
+        for item in content:
+            if isinstance(item, Mapping) and "arguments" in item:
+                yield _call(item)
+            elif isinstance(item, Mapping) and "data" in item:
+                yield blob_of("image/png", item["data"])
             else:
-                yield TextPart(content=str(one))
+                yield TextPart(content=str(item))
     elif isinstance(content, Mapping):
         yield GenericPart(type="structured", values=content)
 

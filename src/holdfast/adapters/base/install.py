@@ -11,7 +11,7 @@ from holdfast.errors import HoldfastWarning
 
 
 @contextmanager
-def required(framework: str, *modules: str, extra: str) -> Iterator[None]:
+def require_framework(framework: str, *modules: str, extra: str) -> Iterator[None]:
     """Turn a failed import of the framework's modules into an error that says what to install."""
     try:
         yield
@@ -40,7 +40,7 @@ def _numbers(version: str) -> tuple[int, ...]:
     """Return the numbers of a version, up to the first part that is none."""
     found = []
     for part in version.split("."):
-        digits = "".join(one for one in part if one.isdigit())
+        digits = "".join(item for item in part if item.isdigit())
         if not part[:1].isdigit():
             break
         found.append(int(digits))

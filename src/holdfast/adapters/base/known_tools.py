@@ -33,7 +33,7 @@ def check_declared(declared: Mapping[str, Effect], known: KnownTools) -> None:
     """
     unknown = [name for name in declared if name not in known.names]
     # Of a tool that runs an agent by itself, only the turn finds out which tools that has.
-    is_complete = known.is_complete and all(one.kind != AGENT for one in declared.values())
+    is_complete = known.is_complete and all(effect.kind != AGENT for effect in declared.values())
     for name in unknown:
         near = difflib.get_close_matches(
             name, known.names - declared.keys(), n=1, cutoff=ALIKE if is_complete else MOST_ALIKE
@@ -42,7 +42,7 @@ def check_declared(declared: Mapping[str, Effect], known: KnownTools) -> None:
         if is_complete:
             raise UsageError(
                 f"tools= declares {name!r:.60}, and the agent has no such tool.{hint} It has "
-                f"{_listed(known.names)}. Nothing was done. Correct the name, or leave it out"
+                f"{_join_names(known.names)}. Nothing was done. Correct the name, or leave it out"
             )
         if near:
             warnings.warn(
@@ -53,7 +53,7 @@ def check_declared(declared: Mapping[str, Effect], known: KnownTools) -> None:
             )
 
 
-def _listed(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     listed = sorted(names)
     more = f" and {len(listed) - LONGEST_LIST} more" if len(listed) > LONGEST_LIST else ""
     return ", ".join(map(repr, listed[:LONGEST_LIST])) + more if listed else "none"

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import ormsgpack
 
 from holdfast.adapters.base.state_copy import copy_value
+from holdfast.adapters.base.unreadable import refuse_unreadable
 from holdfast.codec.codec import Codec
 
 _OPTIONS = (
@@ -45,19 +46,28 @@ class LoadedList:
         self._load = load
         self._elements: list[_LoadedElement] = []
 
+    @property
+    def fingerprints(self) -> list[bytes | None]:
+        """The fingerprints of the objects, as they were taken last."""
+        return [element.fingerprint for element in self._elements]
+
     def take(self, stored: Sequence[Any], codec: Codec) -> list[Any]:
         """Return the objects of a stored list, which may be another one than before."""
-        known = [one.stored for one in self._elements]
+        known = [element.stored for element in self._elements]
         same = sum(1 for _ in takewhile(bool, map(operator.is_, known, stored)))
-        elements = [one if _is_unchanged(one) else self._make([one.stored], codec)[0] for one in self._elements[:same]]
+        elements = self._elements[:same]
+        for place, found in enumerate(map(fingerprint, [element.loaded for element in elements])):
+            if found is None or found != elements[place].fingerprint:
+                elements[place] = self._make([elements[place].stored], codec)[0]
         self._elements = [*elements, *self._make(stored[same:], codec)]
-        return [one.loaded for one in self._elements]
+        return [element.loaded for element in self._elements]
 
     def _make(self, stored: Sequence[Any], codec: Codec) -> list[_LoadedElement]:
         if not stored:
             return []
-        loaded = self._load(copy_value(list(stored), codec))  # an object may have parts of what it was made of
-        return [_LoadedElement(one, made, fingerprint(made)) for one, made in zip(stored, loaded, strict=True)]
+        with refuse_unreadable("the stored conversation"):
+            loaded = self._load(copy_value(list(stored), codec))  # an object may have parts of what it was made of
+        return [_LoadedElement(item, made, fingerprint(made)) for item, made in zip(stored, loaded, strict=True)]
 
 
 def fingerprint(value: Any) -> bytes | None:
@@ -68,18 +78,17 @@ def fingerprint(value: Any) -> bytes | None:
         return None
 
 
-def _is_unchanged(element: _LoadedElement) -> bool:
-    return element.fingerprint is not None and fingerprint(element.loaded) == element.fingerprint
-
-
 def _parts(value: Any) -> Any:
     """Return what an object consists of, with its type; raise TypeError if that can't be known."""
     kind: Any = type(value)
+    name = _name_of_plain(kind)
+    if name is not None:  # most of them
+        return [name, value.__dict__]
     if kind is set or kind is frozenset:
         return [kind.__name__, sorted(map(repr, value))]
     slots = _slots(kind)
     if slots is not None:
-        return [_name_of(kind), getattr(value, "__dict__", None), *(getattr(value, one, None) for one in slots)]
+        return [_name_of(kind), getattr(value, "__dict__", None), *(getattr(value, slot, None) for slot in slots)]
     if isinstance(value, Enum):
         return [_name_of(kind), value.name]
     if kind is tuple:
@@ -90,13 +99,19 @@ def _parts(value: Any) -> Any:
 
 
 @cache
+def _name_of_plain(kind: Any) -> str | None:
+    """Return the name of a class whose objects have all of their parts in `__dict__`; else None."""
+    return _name_of(kind) if kind.__dictoffset__ and _slots(kind) == () else None
+
+
+@cache
 def _slots(kind: Any) -> tuple[str, ...] | None:
     """Return the slots of a class that is written in Python; None if a part of its objects is not."""
     python = 1 << 9  # Py_TPFLAGS_HEAPTYPE
-    if not all(one.__flags__ & python for one in kind.__mro__[:-1]):
+    if not all(item.__flags__ & python for item in kind.__mro__[:-1]):
         return None
-    found = [one.__dict__.get("__slots__", ()) for one in kind.__mro__]
-    names = [name for one in found for name in ((one,) if isinstance(one, str) else one)]
+    found = [item.__dict__.get("__slots__", ()) for item in kind.__mro__]
+    names = [name for item in found for name in ((item,) if isinstance(item, str) else item)]
     return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
 
 

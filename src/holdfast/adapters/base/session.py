@@ -12,21 +12,27 @@ import os
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from holdfast.adapters.base.digest import digest
 from holdfast.adapters.base.known_tools import KnownTools, check_declared
 from holdfast.adapters.base.state_copy import StateCopy, restored_elements, state_as_restored
-from holdfast.adapters.base.store_access import check_store, is_client, open_client
-from holdfast.adapters.base.turn import FrameworkTurn, digest, step_name
+from holdfast.adapters.base.step_function import step_name
+from holdfast.adapters.base.store_access import check_store, client_over, is_client, open_client
+from holdfast.adapters.base.turn import FrameworkTurn
+from holdfast.adapters.base.unreadable import refuse_unreadable
 from holdfast.backends.bridge.step import run_inline, run_inline_context
-from holdfast.errors import UnfinishedTurnError, UsageError
+from holdfast.errors import CorruptError, UnfinishedTurnError, UsageError
 from holdfast.model.framework import Framework
 from holdfast.model.tool_effect import Effect, declared_effects
 from holdfast.operations import validate
-from holdfast.runs.engine import RunContent, RunOptions
+from holdfast.operations.context import StoreContext
+from holdfast.runs import current
+from holdfast.runs.api import Run, SyncRun
+from holdfast.runs.engine import RunContent, RunOptions, Save
 
 TURN = "turn"
 """The key of a session's state that has the turn which is not finished."""
@@ -65,6 +71,9 @@ class ResumableSession:
     `store` is a client, a URL, or None for the SQLite file below the working directory. A store
     that is opened here is open for one turn; a client that was given stays open. Frameworks that
     block get `is_async=False`.
+
+    In the run of a worker or a replay with the same session, turns are part of that run: they are
+    taken under its lease, and by default in its store.
     """
 
     def __init__(
@@ -109,7 +118,8 @@ class ResumableSession:
         """
         async with self.open_turn(entry, given, turn) as opened:
             if opened.turn is None:
-                return load(opened.recorded)
+                with self.reading_state():
+                    return load(opened.recorded)
             end: TurnEnd = await body(opened.turn)
             opened.end = end
         return end.result
@@ -158,8 +168,10 @@ class ResumableSession:
                     await begun.finish(entry, opened.end.recorded)
                     self._known = run._core.content()
                     self.head = run.checkpoint_id
-        with _finished_lock:
-            _finished[counted] += 1
+            finished = self._count_finished()
+        if turn is None:
+            with _finished_lock:
+                finished[counted] += 1
 
     @contextmanager
     def open_turn_sync(self, entry: str, given: Any, turn: str | None) -> Iterator[OpenTurn]:
@@ -170,6 +182,8 @@ class ResumableSession:
     async def _begin(self, run: Any, client: Any, entry: str, given: Any, key: str, saves_start: bool) -> FrameworkTurn:
         """Record the start of a turn, unless an earlier life has; return the turn."""
         unfinished = run.state.get(TURN) if isinstance(run.state, dict) else None
+        if getattr(run._core, "is_from_start", False) and not len(run._core.journal):
+            unfinished = None  # the original's first turn, which the replay begins again
         _refuse_unfinished(unfinished, key, given, self.session_id)
         known = _state_of_adapter(run)
         if unfinished is None:
@@ -177,7 +191,7 @@ class ResumableSession:
             about = {"id": key, "input": given, "entry": entry, "before": run.checkpoint_id, "first_record": first}
             run.state = _lists_last({**known, TURN: about})
             if saves_start:
-                await _saved(run.save(step_name(f"{entry} started")))
+                await _copy_saved(run.save(step_name(f"{entry} started")))
         turn = FrameworkTurn(run, client, key, known, self._tools)
         turn.begun_after = about["before"] if unfinished is None else None
         return turn
@@ -188,60 +202,120 @@ class ResumableSession:
             raise UsageError(
                 f"turn is {turn!r:.60}: it must be a text that identifies the turn, such as a message's id"
             )
-        text = f"turn={turn}" if turn is not None else digest([entry, given])
+        worked = self._find_worked()
+        begun = [] if worked is None or worked._core.taken is None else [worked._core.taken.run.started_us]
+        text = f"turn={turn}" if turn is not None else digest([entry, given, *begun])
         counted = (self.location, self.session_id, text)
         if turn is not None:
             return text, counted
         with _finished_lock:
-            return f"{text}#{_finished[counted]}", counted
+            return f"{text}#{self._count_finished()[counted]}", counted
+
+    def _count_finished(self) -> Counter[tuple[str, str, str]]:
+        """Return the counts of finished turns: of this process, or of one life of a worker's run."""
+        worked = self._find_worked()
+        return _finished if worked is None or worked._core.life is None else worked._core.life.finished
 
     async def load_state(self) -> dict[str, Any]:
         """Return the adapter's state as the session has it now, also in the middle of a turn."""
         async with self._open() as client:
-            head = await _saved(client.latest(self.session_id))
-        return {} if head is None else _without_turn(head.execution_state)
+            head = await _copy_saved(client.latest(self.session_id))
+        if head is None:
+            return {}
+        self._refuse_others(head.framework)
+        return _without_turn(head.execution_state)
 
     async def append_to_state(self, name: str, added: Mapping[str, Sequence[Any]]) -> None:
         """Append to lists of the adapter's state, between turns."""
         async with self._open() as client, self._open_run(client) as run:
             run._core.extend_lists(added)
-            await _saved(run.save(step_name(name)))
+            await _copy_saved(run.save(step_name(name)))
+
+    def reading_state(self) -> AbstractContextManager[None]:
+        """Raise `CorruptError` for what a framework raises about the stored state, or a recorded result."""
+        return refuse_unreadable(f"the state of session {self.session_id!r:.60}")
 
     # -- the store -----------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[Any]:
         """Open the store for one turn; a client that was given is used as it is."""
+        worked = current.find(self.session_id)
+        if self._store is None and worked is not None:
+            self.location = _location(worked._core.ctx)
+            yield client_over(worked._core.ctx, is_async=self._is_async)
+            return
         if is_client(self._store):
-            self.location = str(self._store._ctx.backend.capabilities.location)
+            self.location = _location(self._store._ctx)
             yield self._store
             return
         client = open_client(self._store, is_async=self._is_async)
-        self.location = str(client._ctx.backend.capabilities.location)
+        self.location = _location(client._ctx)
         try:
             yield client
         finally:
-            await _saved(client.close())
+            await _copy_saved(client.close())
 
     @asynccontextmanager
     async def _open_run(self, client: Any) -> AsyncIterator[Any]:
         core = client if self._is_async else client._client
+        save = None if self._workspace is None else core._open_workspace(self._workspace).save
+        worked = self._find_worked()
+        if worked is not None:
+            self._refuse_others(worked._core.stored_framework)
+            yield self._prepare_worked(worked, save)
+            return
         options = RunOptions(
             session_id=validate.name("session_id", self.session_id),
             agent_id=validate.name("agent_id", self.agent_id),
             framework=self.framework,
-            save=None if self._workspace is None else core._open_workspace(self._workspace).save,
+            save=save,
             known=self._known if KEEP_STATE else None,
         )
         opened = core._acquire_run(options)
         if self._is_async:
             async with opened as run:
+                self._refuse_others(run._core.stored_framework)
                 run._core.declare_lists()
                 yield run
         else:
             with await opened.acquire_sync() as run:
+                self._refuse_others(run._core.stored_framework)
                 run._core.declare_lists()
                 yield run
+
+    def _refuse_others(self, framework: str | None) -> None:
+        """Raise if an agent of another framework has saved the session: its messages have another form."""
+        if framework not in (None, self.framework, Framework.CUSTOM):
+            raise UsageError(
+                f"session {self.session_id!r:.60} is one of {framework}, and this agent is one of {self.framework}. "
+                f"Nothing was done. Continue it by client.resume_as({self.session_id!r:.60}, {str(self.framework)!r}), "
+                "or give this agent a session of its own"
+            )
+
+    def _find_worked(self) -> Run | SyncRun | None:
+        """Return the worker's run of this session in this store, if a turn is taken within it."""
+        worked = current.find(self.session_id)
+        return worked if worked is not None and _location(worked._core.ctx) == self.location else None
+
+    def _prepare_worked(self, worked: Run | SyncRun, save: Save | None) -> Run | SyncRun:
+        """Return a worker's run, ready for a turn of this framework."""
+        if isinstance(worked, Run) != self._is_async:
+            kind = "async def" if self._is_async else "a plain function"
+            raise UsageError(
+                f"{self.framework} takes its turn in the run of session {self.session_id!r:.60}, which is of the other "
+                f"kind: make the function of that run {kind}"
+            )
+        core = worked._core
+        core.options.framework = self.framework
+        if save is not None:
+            core._store = save
+        core.declare_lists()
+        return worked
+
+
+def _location(ctx: StoreContext) -> str:
+    return str(ctx.backend.capabilities.location)
 
 
 def _state_of_adapter(run: Any) -> dict[str, Any]:
@@ -276,13 +350,20 @@ def _lists_last(state: Mapping[str, Any]) -> dict[str, Any]:
     return dict(sorted(state.items(), key=lambda item: type(item[1]) is list))
 
 
-async def _saved(value: Any) -> Any:
+async def _copy_saved(value: Any) -> Any:
     return await value if hasattr(value, "__await__") else value
 
 
 def _refuse_unfinished(unfinished: Any, key: str, given: Any, session_id: str) -> None:
     """Raise if another turn of the session was cut off: its calls would be lost in the conversation."""
-    if not isinstance(unfinished, Mapping) or unfinished.get("id") == key:
+    if unfinished is None:
+        return
+    if not isinstance(unfinished, Mapping) or not isinstance(unfinished.get("id"), str):
+        raise CorruptError(
+            f"the turn under way in session {session_id!r:.60} can't be read: something else has changed its state. "
+            "Nothing was done. Roll the session back"
+        )
+    if unfinished["id"] == key:
         return
     before = unfinished.get("before")
     back = f"`holdfast rollback {session_id} {before}` drops it" if before else "start another session to drop it"
@@ -293,6 +374,7 @@ def _refuse_unfinished(unfinished: Any, key: str, given: Any, session_id: str) -
         f"{back}",
         str(unfinished.get("id")),
         key,
+        before,
     )
 
 

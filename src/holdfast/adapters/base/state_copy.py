@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from holdfast.codec.codec import Codec
+from holdfast.errors import CorruptError
 
 _IMMUTABLE = frozenset((str, int, float, bool, bytes, type(None)))
 
@@ -49,10 +50,21 @@ def copy_value(value: Any, codec: Codec) -> Any:
     """Return a deep copy of a restored value. Most of it is plain data, which Python copies fast."""
     kind = type(value)
     if kind is dict:  # most of what it has is copied without a call
-        return {name: one if type(one) in _IMMUTABLE else copy_value(one, codec) for name, one in value.items()}
+        return {name: item if type(item) in _IMMUTABLE else copy_value(item, codec) for name, item in value.items()}
     if kind is list:
-        return [one if type(one) in _IMMUTABLE else copy_value(one, codec) for one in value]
+        return [item if type(item) in _IMMUTABLE else copy_value(item, codec) for item in value]
     return value if kind in _IMMUTABLE else codec.decode(codec.encode(value))
+
+
+def list_in(state: Mapping[str, Any], name: str) -> Sequence[Any]:
+    """Return a list of a state, empty if there is none; raise `CorruptError` if it is something else."""
+    found = state.get(name, [])
+    if type(found) is not list:
+        raise CorruptError(
+            f"execution_state.{name} is a {type(found).__name__}, not a list: something else has changed it. Nothing "
+            "was called. Roll the session back"
+        )
+    return found
 
 
 def as_restored(value: Any, codec: Codec, path: str) -> Any:
@@ -67,7 +79,7 @@ def as_restored(value: Any, codec: Codec, path: str) -> Any:
 
 def restored_elements(elements: Sequence[Any], codec: Codec, path: str, start: int = 0) -> list[Any]:
     """Return the elements of a list as a restore will; the first one is number `start`."""
-    return [codec.decode(one) for one in codec.encode_each(elements, path, start)]
+    return [codec.decode(item) for item in codec.encode_each(elements, path, start)]
 
 
 def state_as_restored(state: Mapping[str, Any], codec: Codec) -> dict[str, Any]:

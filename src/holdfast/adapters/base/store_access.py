@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 from holdfast.errors import UsageError
+from holdfast.operations.context import StoreContext
 
 
 def check_store(store: Any, *, is_async: bool, is_kept_open: bool = False) -> None:
@@ -42,6 +43,14 @@ def open_client(store: str | None, *, is_async: bool) -> Any:
 
     kind = Client if is_async else SyncClient
     return kind.sqlite() if store is None else kind.open(store)
+
+
+def client_over(ctx: StoreContext, *, is_async: bool) -> Any:
+    """Return a client on the store of a run that is open."""
+    from holdfast.client.client import Client
+    from holdfast.client.sync import SyncClient
+
+    return (Client if is_async else SyncClient)._open_over(ctx)
 
 
 class SeamStore:

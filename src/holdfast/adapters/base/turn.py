@@ -17,19 +17,21 @@ them.
 
 from __future__ import annotations
 
-import hashlib
-import inspect
-import json
 import secrets
 import threading
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from holdfast.adapters.base.digest import digest
+from holdfast.adapters.base.effect_locks import EffectLocks
 from holdfast.adapters.base.loaded_list import LoadedList
-from holdfast.adapters.base.state_copy import StateCopy
+from holdfast.adapters.base.state_copy import StateCopy, list_in, restored_elements
+from holdfast.adapters.base.step_function import StepFunctions, as_is, result_of, step_name
+from holdfast.adapters.base.unreadable import refuse_unreadable
 from holdfast.errors import (
     ApprovalRejectedError,
     EffectBlockedError,
@@ -40,12 +42,11 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.model.approval import ApprovalStatus
-from holdfast.model.effect import EffectKind
+from holdfast.model.effect import Done, EffectKind
 from holdfast.model.tool_effect import AGENT, Effect, find_declared
 from holdfast.runs.api import AsyncScope, Run, SyncRun
 from holdfast.runs.call_binding import function_name
 
-LONGEST_NAME = 100
 INTERRUPTED = (
     "This call was interrupted, and its outcome is unknown: it may or may not have been carried out. It was not "
     "repeated. If you call it again, that is a new call, and it is carried out."
@@ -110,6 +111,9 @@ class FrameworkTurn:
         self._counted: Counter[str] = Counter()
         self._given_back: defaultdict[str, list[str]] = defaultdict(list)
         self._lock = threading.Lock()
+        is_awaited = isinstance(run, AsyncScope)
+        self._functions = StepFunctions(is_awaited=is_awaited)
+        self._effects = EffectLocks(is_awaited=is_awaited)
         self._parent: FrameworkTurn | None = None
 
     @property
@@ -126,14 +130,19 @@ class FrameworkTurn:
 
         The next run of the part finds the calls of the last one, whatever other parts do meanwhile.
         """
-        part = FrameworkTurn(self._run, self.client, f"{self.key}/{name}", self.state, self._tools)
+        part = FrameworkTurn(self._run, self.client, f"{self.key}/{name}", {}, self._tools)
+        part.state, part._restored = self.state, self._restored
         part._life, part._parent = self._life, self
+        part._effects = self._effects
         return part
+
+    def list_names(self) -> list[str]:
+        """Return the names of the lists that the state had before the turn."""
+        return [name for name, value in self._restored.items() if type(value) is list]
 
     def stored_list(self, name: str) -> Sequence[Any]:
         """Return a list as the state had it before the turn. It must neither be changed nor handed out."""
-        found = self._restored.get(name)
-        return found if isinstance(found, list) else ()
+        return list_in(self._restored, name)
 
     def load_list(self, name: str, loaded: LoadedList) -> list[Any]:
         """Return a list of the state before the turn as objects of the framework, which may be handed out."""
@@ -141,23 +150,25 @@ class FrameworkTurn:
 
     # -- the model -----------------------------------------------------------------------------------------------------
 
-    async def call_model(self, agent: str, request: Any, call: Callable[[], Any]) -> Any:
+    async def call_model(
+        self, agent: str, request: Any, call: Callable[[], Any], load: Callable[[Any], Any] = as_is
+    ) -> Any:
         """Return the recorded answer to a request, or call the model and record its answer.
 
         `request` is plain data without anything that changes from life to life, such as times and
         random ids. `call` returns the answer as plain data; for an awaited run it is a coroutine
-        function. A failure is raised, not recorded: a framework that tries again asks the same
-        question.
+        function. `load` makes an object of the framework of the answer. A failure is raised, not
+        recorded: a framework that tries again asks the same question.
         """
         self._refuse_if_ended()
         key = self._call_key("model", agent, request)
-        found = self._run.find_result(step_name(agent), key=key)
+        found = self._find_call(agent, key)
         if found is not None:
-            return found.result["model"]
-        with self._given_back_on_failure(key):
-            answer = await _result(call())
+            return self._load_answer(found, load)
+        with self._release_on_failure(key):
+            answer = await result_of(call())
             await self._record(step_name(agent), key, {"model": answer})
-        return answer
+        return load(answer)
 
     async def stream_model(
         self,
@@ -175,13 +186,13 @@ class FrameworkTurn:
         """
         self._refuse_if_ended()
         key = self._call_key("model", agent, request)
-        found = self._run.find_result(step_name(agent), key=key)
+        found = self._find_call(agent, key)
         if found is not None:
-            for event in replay(found.result["model"]):
+            for event in self._load_answer(found, lambda answer: list(replay(answer))):
                 yield event
             return
         answer = None
-        with self._given_back_on_failure(key):
+        with self._release_on_failure(key):
             async for event in stream():
                 answer = collect(event)
                 if answer is not None:
@@ -189,20 +200,36 @@ class FrameworkTurn:
                 yield event
 
     @asynccontextmanager
-    async def open_model_call(self, agent: str, request: Any) -> AsyncIterator[ModelCall]:
+    async def open_model_call(
+        self, agent: str, request: Any, load: Callable[[Any], Any] = as_is
+    ) -> AsyncIterator[ModelCall]:
         """Open a model call for frameworks that read a stream within a block of their own.
 
         If `answer` is None, the caller asks the model and records its answer before the block ends.
+        `load` makes the `answer` of a recorded one.
         """
         self._refuse_if_ended()
         key = self._call_key("model", agent, request)
-        found = self._run.find_result(step_name(agent), key=key)
+        found = self._find_call(agent, key)
 
         async def record(answer: Any) -> None:
             await self._record(step_name(agent), key, {"model": answer})
 
-        with self._given_back_on_failure(key):
-            yield ModelCall(None if found is None else found.result["model"], record)
+        with self._release_on_failure(key):
+            yield ModelCall(None if found is None else self._load_answer(found, load), record)
+
+    def _load_answer(self, found: Done, load: Callable[[Any], Any]) -> Any:
+        with self.reading_record():
+            return load(found.result["model"])
+
+    @contextmanager
+    def reading_record(self) -> Iterator[None]:
+        """End the turn if a recorded answer or result can't be read: a framework may swallow an error."""
+        try:
+            with refuse_unreadable(f"a record of the turn under way in session {self.session_id!r:.60}"):
+                yield
+        except HoldfastError as error:
+            raise self._end(error) from error
 
     # -- tools ---------------------------------------------------------------------------------------------------------
 
@@ -217,6 +244,8 @@ class FrameworkTurn:
         answer: Callable[[str], Any] = lambda text: text,
         failed: Callable[[Exception], Any] | None = None,
         raises: Sequence[type[Exception]] = (),
+        required: Collection[str] = (),
+        load: Callable[[Any], Any] = as_is,
     ) -> Any:
         """Return the recorded result of a tool call, or make the call as the tool was declared.
 
@@ -224,81 +253,110 @@ class FrameworkTurn:
         it is a coroutine function. `function` is the tool's own, which may carry a declaration.
         `answer` makes a result of a text, for calls that were not made or have an unknown outcome.
         `failed` makes a result of a failure of an effect, or raises it. The result is recorded, so
-        that the model reads the same in every life. A call of an undeclared tool that raises
-        `CallPausedError` is made again by the next life.
+        that the model reads the same in every life. An effect is not carried out without the arguments
+        that are `required`. A call of an undeclared tool that raises `CallPausedError` is made again
+        by the next life. `load` makes an object of the framework of the result.
         """
         self._refuse_if_ended()
         declared = self.find_effect(tool, function)
         if declared is not None and declared.kind == AGENT:
-            return await _result(call(**arguments))
+            return load(await result_of(call(**arguments)))
         try:
-            if declared is not None and declared.kind != EffectKind.READ:
-                made = self._named(call, function_name(function) if callable(function) else tool)
-                failure = self._call_key("failure", tool, [call_id, arguments])
-                found = self._run.find_result(step_name(f"{tool} failed"), key=failure)
-                if found is not None:
-                    return found.result
-                try:
-                    return await self._call_effect(tool, arguments, made, declared, raises)
-                except Exception as error:
-                    if failed is None or (isinstance(error, HoldfastError) and not isinstance(error, _TOOL_FAILURES)):
-                        raise
-                    result = await _result(failed(error))
-                    # The model reads this failure. A further call of the effect is another try, in every life.
-                    self._run._core.reopen_failures(error)
-                    await self._record(step_name(f"{tool} failed"), failure, result)
-                    return result
-            key = self._call_key("tool", tool, [call_id, arguments])
-            attempt = key  # of an undeclared tool: a call that has paused begins another one
-            if declared is None:
-                while self._run.find_result(step_name(f"{tool} paused"), key=attempt) is not None:
-                    attempt = f"{attempt}:again"
-                call = await self._once_started(tool, call, attempt, answer)
-            made = self._wrapped(call, "result", arguments, tool=tool, id=call_id)
-            try:
-                return (await _result(self._run.step(step_name(tool), made, key=key, raises=raises)))["result"]
-            except CallPausedError:
-                if declared is None:
-                    await self._record(step_name(f"{tool} paused"), attempt, self._life)
-                raise
+            if declared is None or declared.kind == EffectKind.READ:
+                result = await self._call_step(tool, arguments, call, declared, call_id, answer, raises)
+            elif (missing := declared.find_missing(arguments, function, required)) is not None:
+                result = answer(f"This call was not carried out: it has no argument {missing!r:.60}")  # left out
+            else:
+                made = self._functions.rename(call, function_name(function) if callable(function) else tool)
+                result = await self._call_effect(tool, arguments, made, declared, call_id, failed, raises)
         except _TOOL_FAILURES:
             raise
-        except ApprovalRejectedError as error:
-            return answer(f"This call was not carried out: {error}")
-        except EffectBlockedError as error:
-            return answer(f"This call was not carried out: {error}")
+        except (ApprovalRejectedError, EffectBlockedError) as error:
+            result = answer(f"This call was not carried out: {error}")
         except EffectUnknownError:
-            return answer(OUTCOME_UNKNOWN)
+            result = answer(OUTCOME_UNKNOWN)
         except HoldfastError as error:
             raise self._end(error) from error
+        with self.reading_record():
+            return load(result)
 
-    def find_effect(self, tool: str, function: Any = None) -> Effect | None:
-        """Return the declaration of a tool, by its name or on its function; None if there is none."""
-        return self._tools.get(tool) or find_declared(function)
+    async def _call_step(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        call: Callable[..., Any],
+        declared: Effect | None,
+        call_id: str | None,
+        answer: Callable[[str], Any],
+        raises: Sequence[type[Exception]],
+    ) -> Any:
+        """Make a call that is recorded when it is finished; an undeclared tool's also when it starts."""
+        key = self._call_key("tool", tool, [call_id, arguments])
+        attempt = key  # of an undeclared tool: a call that has paused begins another one
+        if declared is None:
+            while self._run.find_call(step_name(f"{tool} paused"), key=attempt, is_optional=True) is not None:
+                attempt = f"{attempt}:again"
+            call = await self._once_started(tool, call, attempt, answer)
+        made = self._functions.record(call, "result", arguments, tool=tool, id=call_id)
+        try:
+            recorded = await result_of(self._run.step(step_name(tool), made, key=key, raises=raises))
+        except CallPausedError:
+            if declared is None:
+                await self._record(step_name(f"{tool} paused"), attempt, self._life)
+            raise
+        with self.reading_record():
+            return recorded["result"]
 
     async def _call_effect(
-        self, tool: str, arguments: Mapping[str, Any], call: Callable[..., Any], declared: Effect, raises: Any
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        call: Callable[..., Any],
+        declared: Effect,
+        call_id: str | None,
+        failed: Callable[[Exception], Any] | None,
+        raises: Sequence[type[Exception]],
     ) -> Any:
+        """Make a call that the ledger knows. A failure that the model reads is recorded in the turn."""
         options = {**declared.effect_options(), "raises": raises}
-        key = declared.key_of(tool, arguments)
         reserved = next((name for name in arguments if name in (*options, "key", "was")), None)
         if reserved is not None:
             raise UsageError(
                 f"tool {tool!r:.60} has an argument {reserved!r}, which is an option of an effect. Give the argument "
                 "another name, or leave the tool undeclared"
             )
-        return await _result(self._run.effect(step_name(tool), call, key=key, **options, **arguments))
+        effect_key = declared.key_of(tool, arguments)
+        async with self._effects.hold(tool, effect_key):
+            self._refuse_if_ended()
+            failure = self._call_key("failure", tool, [call_id, arguments])
+            found = self._run.find_call(step_name(f"{tool} failed"), key=failure, is_optional=True)
+            if found is not None:
+                return found.result
+            try:
+                return await result_of(self._run.effect(step_name(tool), call, key=effect_key, **options, **arguments))
+            except Exception as error:
+                if failed is None or (isinstance(error, HoldfastError) and not isinstance(error, _TOOL_FAILURES)):
+                    raise
+                result = await result_of(failed(error))
+                # The model reads this failure. A further call of the effect is another try, in every life.
+                self._run._core.reopen_failures(error)
+                await self._record(step_name(f"{tool} failed"), failure, result)
+                return result
+
+    def find_effect(self, tool: str, function: Any = None) -> Effect | None:
+        """Return the declaration of a tool, by its name or on its function; None if there is none."""
+        return self._tools.get(tool) or find_declared(function)
 
     async def _once_started(
         self, tool: str, call: Callable[..., Any], key: str, answer: Callable[[str], Any]
     ) -> Callable[..., Any]:
         """Record that the call is started; return the call, or the answer if an earlier life has started it."""
-        return call if await self.start_call(tool, key) else self._constant(answer(INTERRUPTED))
+        return call if await self.start_call(tool, key) else self._functions.constant(answer(INTERRUPTED))
 
     async def start_call(self, tool: str, key: str) -> bool:
         """Record that a call is started; return False if an earlier life has started it."""
         name = step_name(f"{tool} started")
-        life = await _result(self._run.step(name, self._constant(self._life), key=key))
+        life = await result_of(self._run.step(name, self._functions.constant(self._life), key=key))
         return bool(life == self._life)
 
     # -- people --------------------------------------------------------------------------------------------------------
@@ -331,29 +389,30 @@ class FrameworkTurn:
         texts = summaries or [None] * len(keyed)
         try:
             asked = [
-                await _result(
+                await result_of(
                     client.request_approval(session, tool, arguments, key=key, approvers=approvers, summary=text)
                 )
-                if self._run.find_result("approval", key=key) is None
+                if self._run.find_call("approval", key=key, is_optional=True) is None
                 else None
                 for (key, tool, arguments), text in zip(keyed, texts, strict=True)
             ]
-            return [await self._answer_of(one, key, tool) for one, (key, tool, _) in zip(asked, keyed, strict=True)]
+            return [await self._answer_of(item, key, tool) for item, (key, tool, _) in zip(asked, keyed, strict=True)]
         except HoldfastError as error:
             raise self._end(error) from error
 
     def has_answer(self, tool: str, call_id: str) -> bool:
         """Return whether the answer to a question is recorded, before it is asked in this life."""
         key = f"{self._place_of('approval', tool, call_id)}:0"
-        return self._run.find_result("approval", key=key) is not None
+        return self._run.find_call("approval", key=key, is_optional=True) is not None
 
     async def _answer_of(self, asked: Any, key: str, tool: str) -> ApprovalAnswer:
         """Return the recorded answer, or record the decision of an approval that was asked for."""
-        found = self._run.find_result("approval", key=key)
+        found = self._run.find_call("approval", key=key, is_optional=True)
         if found is not None:
-            return ApprovalAnswer(**found.result)
+            with self.reading_record():
+                return ApprovalAnswer(**found.result)
         if asked.is_pending:
-            asked = await _result(self.client.wait_for_approval(asked.approval_id, seconds=0))
+            asked = await result_of(self.client.wait_for_approval(asked.approval_id, seconds=0))
         is_rejected = asked.status is ApprovalStatus.REJECTED
         if not is_rejected and not asked.is_granted:
             raise UsageError(f"approval {asked.short_id} is {asked.status}: it can't be used. Decide a new one")
@@ -367,40 +426,51 @@ class FrameworkTurn:
         await self._record("approval", key, given)
         if not is_rejected:
             session = self._run.session_id
-            await _result(self.client.use_approval(asked.approval_id, session, tool, asked.arguments, by=key))
+            await result_of(self.client.use_approval(asked.approval_id, session, tool, asked.arguments, by=key))
         return ApprovalAnswer(**given)
 
     # -- records -------------------------------------------------------------------------------------------------------
 
-    async def call_once(self, name: str, call: Callable[[], Any], *, key: str = "", raises: Any = ()) -> Any:
-        """Return the recorded result of a part of the turn that is neither model nor tool, or call it."""
+    async def call_once(
+        self, name: str, call: Callable[[], Any], *, key: str = "", load: Callable[[Any], Any] = as_is
+    ) -> Any:
+        """Return the recorded result of a part of the turn that is neither model nor tool, or call it.
+
+        `load` makes an object of the framework of the result.
+        """
         self._refuse_if_ended()
         place = self._call_key("part", name, key)
         try:
-            return await _result(self._run.step(step_name(name), call, key=place, raises=raises))
+            result = await result_of(self._run.step(step_name(name), call, key=place))
         except _TOOL_FAILURES:
             raise
         except HoldfastError as error:
             raise self._end(error) from error
+        with self.reading_record():
+            return load(result)
 
-    async def call_part(self, name: str, call: Callable[[], Any], *, key: str = "") -> Any:
+    async def call_part(
+        self, name: str, call: Callable[[], Any], *, key: str = "", load: Callable[[Any], Any] = as_is
+    ) -> Any:
         """Return the recorded result of a part of the turn, or call it and record its result.
 
-        `key` tells parts of one name apart, where threads may begin them in another order.
+        `key` tells parts of one name apart, where threads may begin them in another order. `load` makes
+        an object of the framework of the result.
 
         Calls within it are recorded, too, in any thread: if the part is cut off, it is called again, and
         finds their results. A result that can't be stored is not recorded: the part is called again.
         """
         self._refuse_if_ended()
         place = self._call_key("part", name, key)
-        found = self._run.find_result(step_name(name), key=place)
+        found = self._find_call(name, place)
         if found is not None:
-            return found.result
-        with self._given_back_on_failure(place):
-            result = await _result(call())
+            with self.reading_record():
+                return load(found.result)
+        with self._release_on_failure(place):
+            result = await result_of(call())
             if self.is_storable(result):
                 await self._record(step_name(name), place, result)
-        return result
+        return load(result)
 
     def is_storable(self, value: Any) -> bool:
         """Return whether the store keeps a value as it is."""
@@ -418,13 +488,24 @@ class FrameworkTurn:
         self._refuse_if_ended()
         self.put_state(state)
         try:
-            await _result(self._run.save(step_name(name)))
+            await result_of(self._run.save(step_name(name)))
         except HoldfastError as error:
             raise self._end(error) from error
 
-    def put_state(self, state: Mapping[str, Any]) -> None:
-        """Replace parts of the framework's own state; they are saved with the next record."""
-        self.state.update(state)
+    def put_state(self, state: Mapping[str, Any], appended: Mapping[str, Sequence[Any]] = MappingProxyType({})) -> None:
+        """Replace parts of the framework's own state; they are saved with the next record.
+
+        `appended` has the new elements of lists that are as they were otherwise.
+        """
+        codec = self._run._core.ctx.codec
+        added = {
+            name: restored_elements(elements, codec, f"execution_state.{name}", len(list_in(self._run.state, name)))
+            for name, elements in appended.items()
+            if elements
+        }
+        if added:
+            self._run._core.extend_lists(added)
+        self.state.update({**state, **{name: self._run.state[name] for name in added}})
         self._run.state = {**self._run.state, **state}
 
     async def append_to_state(self, name: str, added: Mapping[str, Sequence[Any]]) -> None:
@@ -432,20 +513,30 @@ class FrameworkTurn:
 
         A turn that waits for a person is appended to, too: the framework's log may say that it waits.
         """
+        for item in added:
+            list_in(self._run.state, item)
         self._run._core.extend_lists(added)
-        self.state.update({one: self._run.state[one] for one in added})
+        self.state.update({item: self._run.state[item] for item in added})
         try:
-            await _result(self._run.save(step_name(name)))
+            await result_of(self._run.save(step_name(name)))
         except HoldfastError as error:
             raise self._end(error) from error
 
     async def finish(self, entry: str, recorded: Any) -> None:
         """Record the result of the turn, in one commit with the run's new state."""
-        await _result(self._run.step(step_name(entry), self._constant(recorded), key=self.key))
+        await result_of(self._run.step(step_name(entry), self._functions.constant(recorded), key=self.key))
+
+    def _find_call(self, name: str, key: str) -> Done | None:
+        """Return the recorded result of a call; None if it is to be made."""
+        try:
+            found: Done | None = self._run.find_call(step_name(name), key=key)
+        except HoldfastError as error:  # of a replay that makes no call
+            raise self._end(error) from error
+        return found
 
     async def _record(self, name: str, key: str, value: Any) -> None:
         try:
-            await _result(self._run.step(name, self._constant(value), key=key))
+            await result_of(self._run.step(name, self._functions.constant(value), key=key))
         except HoldfastError as error:
             raise self._end(error) from error
 
@@ -463,7 +554,7 @@ class FrameworkTurn:
         return f"{self.key}:{kind}:{digest([name, identity])}"
 
     @contextmanager
-    def _given_back_on_failure(self, key: str) -> Iterator[None]:
+    def _release_on_failure(self, key: str) -> Iterator[None]:
         """Give the identity of a call that failed to the next equal one, which tries again.
 
         It is one that has a record, then: the next life, which has no failure, finds it.
@@ -487,68 +578,3 @@ class FrameworkTurn:
             self._parent._refuse_if_ended()
         if self.ended_by is not None:
             raise TurnEndedError(str(self.ended_by))
-
-    def _wrapped(
-        self, call: Callable[..., Any], field: str, arguments: Mapping[str, Any] | None = None, **about: Any
-    ) -> Callable[[], Any]:
-        """Return a function for a step: it calls, and returns the result in a record of it."""
-        given = dict(arguments or {})
-        known = {name: value for name, value in about.items() if value is not None}
-
-        async def awaited() -> dict[str, Any]:
-            return {**known, field: await _result(call(**given))}
-
-        def plainly() -> dict[str, Any]:
-            return {**known, field: call(**given)}
-
-        return awaited if isinstance(self._run, AsyncScope) else plainly
-
-    def _named(self, call: Callable[..., Any], name: str | None) -> Callable[..., Any]:
-        """Return a function of its own for a tool: the ledger compares functions by their names."""
-
-        async def awaited(**arguments: Any) -> Any:
-            return await _result(call(**arguments))
-
-        def plainly(**arguments: Any) -> Any:
-            return call(**arguments)
-
-        made: Callable[..., Any] = awaited if isinstance(self._run, AsyncScope) else plainly
-        made.__qualname__ = f"tool {name}"
-        return made
-
-    def _constant(self, value: Any) -> Callable[..., Any]:
-        """Return a function that returns `value`, of the kind that the run calls without a thread."""
-
-        async def awaited(**_: Any) -> Any:
-            return value
-
-        return awaited if isinstance(self._run, AsyncScope) else lambda **_: value
-
-
-async def _result(value: Any) -> Any:
-    """Return what an awaited or a plain run answers."""
-    return await value if inspect.isawaitable(value) else value
-
-
-def step_name(name: Any) -> str:
-    """Return a name for a checkpoint, of a name that the framework or the user has chosen."""
-    return (str(name).strip() or "agent")[:LONGEST_NAME]
-
-
-def digest(value: Any) -> str:
-    """Return a digest of plain data that is the same in every process."""
-    text = json.dumps(value, sort_keys=True, default=_stable, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-
-
-def _stable(value: Any) -> Any:
-    """Return a value that JSON lacks as one that it has, without addresses of objects."""
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json", warnings=False)
-    if isinstance(value, bytes):
-        return hashlib.sha256(value).hexdigest()
-    if isinstance(value, set | frozenset):
-        return sorted(map(str, value))
-    if isinstance(value, type) or callable(value):
-        return getattr(value, "__qualname__", type(value).__qualname__)
-    return f"{type(value).__qualname__}:{value}"

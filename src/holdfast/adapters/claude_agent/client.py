@@ -53,12 +53,13 @@ class ResumableClaudeClient(ClaudeSDKClient):
         if self._opened is not None:
             raise UsageError("the response to the last query is not read to its end: read it, then ask again")
         given = prompt if isinstance(prompt, str) else [message async for message in prompt]
+        await self._talk.gate.check_tools()
         talk, block = self._talk, self._session.open_turn(ENTRY, given, turn)
         opened = await block.__aenter__()
         self._block, self._opened = block, opened
         try:
             if opened.turn is None:
-                self._known = list(talk.load_turn(opened.recorded, self._session.state))
+                self._known = talk.load_turn(opened.recorded)
                 await self._leave(None)
                 return
             await talk.begin(opened.turn, given, self._stop)

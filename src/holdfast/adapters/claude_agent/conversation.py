@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -54,7 +54,7 @@ class ClaudeConversation:
         self._options = options
         self._workspace = workspace
         self.mirror = TranscriptMirror(session)
-        self.gate = ToolGate(self.mirror, tools, options.mcp_servers)
+        self.gate = ToolGate(self.mirror, tools, options)
         self._turn: FrameworkTurn | None = None
         self._first = 0  # the turn's first entry
         self._prompts: list[dict[str, Any]] = []
@@ -67,7 +67,8 @@ class ClaudeConversation:
 
     async def begin(self, turn: FrameworkTurn, given: Any, stop: Callable[[], Awaitable[None]] | None = None) -> None:
         """Begin a turn, or continue it; `stop` stops a CLI that is running, if it has another conversation."""
-        if not self.mirror.has_transcripts(turn.state):
+        turn.stored_list(MESSAGES)  # raises if it is no list
+        if not self.mirror.has_transcripts(turn):
             if stop is not None:
                 await self.mirror.ignore_during(stop())
             self.mirror.use_state(turn.state)
@@ -82,12 +83,12 @@ class ClaudeConversation:
         self._first = len(entries) if begun is None else begun
         self.gate.begin(entries[self._first :])
         self.known = list(load_messages(entries[self._first :]))
-        self._prompts = [one for one in messages if find_prompt(entries, one["uuid"]) is None]
+        self._prompts = [message for message in messages if find_prompt(entries, message["uuid"]) is None]
         if not self._prompts:
             await self._continue(turn)
 
     async def _continue(self, turn: FrameworkTurn) -> None:
-        """Decide how a turn goes on whose prompts the CLI has."""
+        """Decide how a turn continues whose prompts the CLI has."""
         entries = self.mirror.entries[self._first :]
         if find_answer(entries) is not None and not (self._options.hooks or {}).get("Stop"):
             self.result = make_result(entries, find_session_id(entries) or "")  # it was the result that was lost
@@ -117,7 +118,7 @@ class ClaudeConversation:
     async def send(self, *, until_end: bool = False) -> AsyncIterator[dict[str, Any]]:
         """Yield the prompts for this life of the turn.
 
-        A call that was deferred needs no prompt: the CLI makes it, and goes on by itself. With
+        A call that was deferred needs no prompt: the CLI makes it, and continues by itself. With
         `until_end` nothing is yielded until the turn has ended, which keeps the CLI's input open.
         """
         if self.is_deferred:
@@ -147,7 +148,7 @@ class ClaudeConversation:
             cwd=self._workspace if given.cwd is None else given.cwd,
             env={**given.env, **mark_session(self._session.location, self._session.session_id)},
             hooks={**hooks, "PreToolUse": [*hooks.get("PreToolUse", []), ours]},
-            allowed_tools=[one for one in given.allowed_tools if not self.gate.needs_person(one.partition("(")[0])],
+            allowed_tools=[tool for tool in given.allowed_tools if not self.gate.needs_person(tool.partition("(")[0])],
             mcp_servers=self.gate.wrap_servers() or given.mcp_servers,
         )
 
@@ -175,13 +176,13 @@ class ClaudeConversation:
             "end": len(entries),
             "result": dump_result(result, entries[self._first :]),
         }
-        return TurnEnd(None, recorded, turn.state)
+        return self.mirror.end_turn(turn, recorded)
 
-    def load_turn(self, recorded: Mapping[str, Any], state: Mapping[str, Any]) -> Iterator[Message]:
-        """Yield the messages of a finished turn."""
-        entries: Sequence[Any] = state.get(MESSAGES, [])[recorded["first"] : recorded["end"]]
-        yield from load_messages(entries)
-        yield load_result(recorded["result"], entries)
+    def load_turn(self, recorded: Mapping[str, Any]) -> list[Message]:
+        """Return the messages of a finished turn."""
+        with self._session.reading_state():
+            entries: Sequence[Any] = self._session.state.get(MESSAGES, [])[recorded["first"] : recorded["end"]]
+            return [*load_messages(entries), load_result(recorded["result"], entries)]
 
 
 async def stop_client(client: ClaudeSDKClient, *, is_busy: bool) -> None:
@@ -209,7 +210,7 @@ def _messages_of(given: Any, turn: str) -> list[dict[str, Any]]:
     """Return a prompt as messages with ids that are the same in every life."""
     messages = [_message(given, "")] if isinstance(given, str) else given
     namespace = uuid.uuid5(uuid.NAMESPACE_URL, f"holdfast:{turn}")
-    return [{**one, "uuid": str(uuid.uuid5(namespace, str(number)))} for number, one in enumerate(messages)]
+    return [{**item, "uuid": str(uuid.uuid5(namespace, str(number)))} for number, item in enumerate(messages)]
 
 
 def _message(text: str, id_: str) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def find_results(entries: Entries) -> dict[str, Mapping[str, Any]]:
 def find_open_calls(entries: Entries) -> list[Mapping[str, Any]]:
     """Return the calls without a result."""
     answered = find_results(entries)
-    return [call for call in find_calls(entries) if call.get("id") not in answered]
+    return [call for call in find_calls(entries) if str(call.get("id")) not in answered]
 
 
 def find_deferred(entries: Entries) -> tuple[int, Mapping[str, Any]] | None:

@@ -30,7 +30,7 @@ def extract(
     lists = native if isinstance(native, Mapping) else {MESSAGES: native}
     for name, entries in lists.items():
         is_list = isinstance(entries, Sequence) and not isinstance(entries, str | bytes)
-        if not isinstance(name, str) or not is_list or not all(isinstance(one, Mapping) for one in entries):
+        if not isinstance(name, str) or not is_list or not all(isinstance(item, Mapping) for item in entries):
             raise UsageError(
                 "extract() takes the entries of a transcript, as SessionStore.load() returns them, not a "
                 f"{type(native).__name__} of other values"

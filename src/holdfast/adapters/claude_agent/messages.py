@@ -67,7 +67,7 @@ def dump_result(result: ResultMessage, entries: Entries) -> dict[str, Any]:
 
 
 def load_result(recorded: Mapping[str, Any], entries: Entries) -> ResultMessage:
-    names = {one.name for one in fields(ResultMessage)}
+    names = {field.name for field in fields(ResultMessage)}
     known = {name: value for name, value in recorded.items() if name in names}
     if "result" not in known and not known.get("is_error"):
         known["result"] = _text_of(find_answer(entries))

@@ -1,6 +1,6 @@
 """Processes of the CLI that outlive the program that has started them.
 
-A killed program leaves its CLI behind. The CLI goes on: it finishes the tool that is running, and
+A killed program leaves its CLI behind. The CLI continues: it finishes the tool that is running, and
 asks the model what to do next. Before a turn continues, the next life ends what the last one left.
 A process is known by a variable of its environment; this works on Linux.
 """
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from holdfast.adapters.base.turn import digest
+from holdfast.adapters.base.digest import digest
 
 VARIABLE = "HOLDFAST_CLAUDE_SESSION"
 LONGEST_END = 5.0  # seconds
@@ -66,7 +66,7 @@ def _read_owner(pid: int, mark: str) -> int | None:
 
 def _pids() -> list[int]:
     with suppress(OSError):
-        return [int(one.name) for one in _PROCESSES.iterdir() if one.name.isdigit()]
+        return [int(path.name) for path in _PROCESSES.iterdir() if path.name.isdigit()]
     return []
 
 

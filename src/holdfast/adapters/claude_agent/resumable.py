@@ -25,7 +25,7 @@ _OF_THE_STORE = (
 
 
 def resumable(
-    options: ClaudeAgentOptions | None = None,
+    target: ClaudeAgentOptions | None = None,
     *,
     session_id: str,
     store: Any = None,
@@ -36,11 +36,11 @@ def resumable(
     """Return a conversation with `query` and `client`, whose turns continue after a crash.
 
     `store` is a `Client`, a URL, or None for `.holdfast/store.db`. `workspace` is the directory whose
-    files are saved with the conversation; Claude works in it unless `options.cwd` says otherwise.
+    files are saved with the conversation; Claude works in it unless the `cwd` of the options says otherwise.
     `tools` declares what tools do, by their names.
     """
     return ResumableClaude(
-        options, session_id=session_id, store=store, agent_id=agent_id, workspace=workspace, tools=tools
+        target, session_id=session_id, store=store, agent_id=agent_id, workspace=workspace, tools=tools
     )
 
 
@@ -76,7 +76,7 @@ class ResumableClaude:
             agent_id=agent_id or "claude",
             workspace=workspace,
         )
-        self._talk()  # what is wrong with the declarations is said now
+        self._talk()  # raises now if the declarations are wrong
 
     async def query(
         self, prompt: str | AsyncIterable[dict[str, Any]], *, turn: str | None = None
@@ -87,10 +87,11 @@ class ResumableClaude:
         """
         given = prompt if isinstance(prompt, str) else [message async for message in prompt]
         talk = self._talk()
+        await talk.gate.check_tools()
         failed: Exception | None = None
         async with self._session.open_turn(ENTRY, given, turn) as opened:
             if opened.turn is None:
-                for message in talk.load_turn(opened.recorded, self._session.state):
+                for message in talk.load_turn(opened.recorded):
                     yield message
                 return
             await talk.begin(opened.turn, given)

@@ -14,8 +14,8 @@ from urllib.parse import quote, unquote
 from claude_agent_sdk import SessionKey, SessionStore, SessionStoreEntry, fold_session_summary
 
 from holdfast.adapters.base.message_log import MESSAGES
+from holdfast.adapters.base.step_function import step_name
 from holdfast.adapters.base.store_access import SeamStore
-from holdfast.adapters.base.turn import step_name
 from holdfast.adapters.claude_agent.entries import name_step
 from holdfast.errors import ConflictError, UsageError
 from holdfast.model.framework import Framework
@@ -86,7 +86,7 @@ class HoldfastSessionStore(SessionStore):
             {} if path in known else {path: new},
             session_id=name,
             step_name=step_name(name_step(new)),
-            append={(one,): new if one == path else [] for one in known},
+            append={(item,): new if item == path else [] for item in known},
             **expected,
             **record,
         )
@@ -113,7 +113,7 @@ class HoldfastSessionStore(SessionStore):
                     await client.expire(checkpoint.checkpoint_id)
             return
         while (head := await client.latest(name)) is not None:
-            state = {one: entries for one, entries in _lists_of(head.execution_state).items() if one != path}
+            state = {item: entries for item, entries in _lists_of(head.execution_state).items() if item != path}
             about = {ABOUT: {**_read_about(head), "lists": list(state)}}
             try:
                 await client.save(
@@ -199,7 +199,9 @@ def _read_about(head: Any) -> dict[str, Any]:
 
 
 def _lists_of(state: Any) -> dict[str, list[Any]]:
-    return {name: one for name, one in state.items() if isinstance(one, list)} if isinstance(state, Mapping) else {}
+    return (
+        {name: value for name, value in state.items() if isinstance(value, list)} if isinstance(state, Mapping) else {}
+    )
 
 
 def _mtime(head: Any) -> int:

@@ -9,11 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]  # comes with the SDK, as mcp does, which mypy does not see
-from claude_agent_sdk import create_sdk_mcp_server
+from claude_agent_sdk import ClaudeAgentOptions, create_sdk_mcp_server
 from mcp.server import Server  # type: ignore[import-not-found]
 from mcp.types import CallToolResult  # type: ignore[import-not-found]
 
-from holdfast.adapters.base.turn import ApprovalAnswer, FrameworkTurn, TurnEndedError, digest
+from holdfast.adapters.base.digest import digest
+from holdfast.adapters.base.known_tools import KnownTools, check_declared
+from holdfast.adapters.base.turn import ApprovalAnswer, FrameworkTurn, TurnEndedError
 from holdfast.adapters.claude_agent.entries import Entries, find_calls, find_results, read_arguments
 from holdfast.adapters.claude_agent.transcript_mirror import TranscriptMirror
 from holdfast.errors import ApprovalPendingError, UsageError
@@ -41,17 +43,41 @@ class ToolGate:
     in an in-process server (`pay`).
     """
 
-    def __init__(self, mirror: TranscriptMirror, tools: Mapping[str, Effect], servers: Any) -> None:
+    def __init__(self, mirror: TranscriptMirror, tools: Mapping[str, Effect], options: ClaudeAgentOptions) -> None:
         self._mirror = mirror
         self._tools = tools
-        self._servers = servers if isinstance(servers, dict) else {}
-        self._own = {name: one["instance"] for name, one in self._servers.items() if _is_own(one)}
+        self._options = options
+        self._servers = options.mcp_servers if isinstance(options.mcp_servers, dict) else {}
+        self._own = {name: value["instance"] for name, value in self._servers.items() if _is_own(value)}
         self._counted: Counter[str] = Counter()
         self.is_waiting = False  # for a person's answer
         self.is_active = asyncio.Event()  # the CLI does something in this life of the turn
         self._answers: dict[str | None, ApprovalAnswer] = {}  # by call: what a person has said
         for name, effect in tools.items():
             _check_effect(name, effect)
+
+    async def check_tools(self) -> None:
+        """Raise `UsageError` if `tools=` declares a tool that the CLI can't have."""
+        if self._tools:
+            check_declared(self._tools, await self._find_tools())
+
+    async def _find_tools(self) -> KnownTools:
+        """Return the tools that the options name, and those of the servers in this process."""
+        given, own = self._options, set(self._own)
+        known = KnownTools(set(given.tools) if isinstance(given.tools, list) else set())
+        known.add(tool.partition("(")[0] for tool in given.allowed_tools)
+        # The CLI adds its own tools, and those of servers in files and plugins.
+        is_closed = isinstance(given.tools, list) and given.setting_sources == [] and not given.plugins
+        known.is_complete = is_closed and own == set(self._servers) and isinstance(given.mcp_servers, dict)
+        for name in own:
+            try:
+                listed = await self._list_tools(None, name)
+            except Exception:  # a server that lists its tools to the CLI only
+                known.is_complete = False
+            else:
+                known.add(f"{_prefix(name)}{item.name}" for item in listed)
+                known.add(item.name for item in listed)
+        return known
 
     def begin(self, turn_entries: Entries) -> None:
         """Begin a turn, or continue it after these entries."""
@@ -68,7 +94,7 @@ class ToolGate:
     def find_effect(self, name: str) -> Effect | None:
         found = self._tools.get(name)
         if found is None:
-            prefix = next((one for one in map(_prefix, self._own) if name.startswith(one)), None)
+            prefix = next((item for item in map(_prefix, self._own) if name.startswith(item)), None)
             found = None if prefix is None else self._tools.get(name.removeprefix(prefix))
         return found
 
@@ -148,7 +174,7 @@ class ToolGate:
     def wrap_servers(self) -> Any:
         """Return the MCP servers of the options, with the calls of those in this process in our hands."""
         wrapped = {
-            name: {**one, "instance": self._wrap(name)} for name, one in self._servers.items() if name in self._own
+            name: {**value, "instance": self._wrap(name)} for name, value in self._servers.items() if name in self._own
         }
         if any(map(self.needs_person, self._tools)):
             # A CLI without such a server makes a call that was deferred before it knows our hook.
@@ -207,7 +233,7 @@ class ToolGate:
 
         declared.__qualname__ = name
         try:
-            answered = await turn.call_tool(
+            return await turn.call_tool(
                 name,
                 arguments,
                 carry_out,
@@ -215,21 +241,24 @@ class ToolGate:
                 function=declared,
                 answer=_plain_error,
                 failed=lambda error: _plain_error(str(error)),
+                load=CallToolResult.model_validate,
             )
         except TurnEndedError as error:  # the stream ends with the error itself
-            return _error(f"This call could not be carried out: {error}")
-        return CallToolResult.model_validate(answered)
+            return _error(f"This call has no result: {error}")
 
     async def _validate(self, context: Any, server: str, tool: str, arguments: dict[str, Any]) -> str | None:
         """Return what is wrong with the arguments: a call that the tool refuses is no effect in doubt."""
-        entry = self._own[server].get_request_handler("tools/list")
-        listed = () if entry is None else (await entry.handler(context, None)).tools
-        schema = next((one.input_schema for one in listed if one.name == tool), None)
+        listed = await self._list_tools(context, server)
+        schema = next((item.input_schema for item in listed if item.name == tool), None)
         try:
             jsonschema.validate(arguments, schema or {})
         except jsonschema.ValidationError as error:
             return str(error.message)
         return None
+
+    async def _list_tools(self, context: Any, server: str) -> list[Any]:
+        entry = self._own[server].get_request_handler("tools/list")
+        return [] if entry is None else list((await entry.handler(context, None)).tools)
 
     def _next_key(self, turn: FrameworkTurn, name: str, arguments: Mapping[str, Any]) -> str:
         """Return the key of a call that has none: the arguments, and how many equal calls the turn has had.
@@ -289,4 +318,4 @@ def _error(text: str) -> CallToolResult:
 
 
 def _text_of(result: Mapping[str, Any]) -> str:
-    return "\n".join(str(one["text"]) for one in result.get("content") or () if one.get("type") == "text")
+    return "\n".join(str(item["text"]) for item in result.get("content") or () if item.get("type") == "text")

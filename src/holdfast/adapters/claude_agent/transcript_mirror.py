@@ -13,7 +13,7 @@ from typing import Any
 from claude_agent_sdk import SessionKey, SessionStore, SessionStoreEntry
 
 from holdfast.adapters.base.message_log import MESSAGES
-from holdfast.adapters.base.session import ResumableSession
+from holdfast.adapters.base.session import ResumableSession, TurnEnd
 from holdfast.adapters.base.turn import FrameworkTurn, TurnEndedError
 from holdfast.adapters.claude_agent.entries import count_calls_beside, find_calls, name_step
 from holdfast.adapters.claude_agent.session_store import ids_of, select_new
@@ -45,11 +45,12 @@ class TranscriptMirror(SessionStore):
     def turn(self) -> FrameworkTurn | None:
         return self._turn
 
-    def has_transcripts(self, state: Mapping[str, Any]) -> bool:
-        """Return whether the transcripts are those of a state."""
-        lists = _lists_of(state)
+    def has_transcripts(self, turn: FrameworkTurn) -> bool:
+        """Return whether the transcripts are those before a turn."""
+        lists = {name: stored for name in turn.list_names() if (stored := turn.stored_list(name))}
         return lists.keys() == self._lists.keys() and all(
-            len(one) == len(self._lists[name]) and one[-1:] == self._lists[name][-1:] for name, one in lists.items()
+            len(stored) == len(self._lists[name]) and stored[-1] == self._lists[name][-1]
+            for name, stored in lists.items()
         )
 
     def use_state(self, state: Mapping[str, Any]) -> None:
@@ -57,6 +58,11 @@ class TranscriptMirror(SessionStore):
         self._lists, self._end = _lists_of(state), None
         self._ids = {name: set(ids_of(entries)) for name, entries in self._lists.items()}
         self._calls = {str(call.get("id")) for entries in self._lists.values() for call in find_calls(entries)}
+
+    def end_turn(self, turn: FrameworkTurn, recorded: Any) -> TurnEnd:
+        """Return the end of a turn: its entries are stored already."""
+        rest = {name: turn.state[name] for name in turn.state if name not in self._lists}
+        return TurnEnd(None, recorded, rest, dict.fromkeys(self._lists, ()))
 
     def hide_from(self, end: int) -> None:
         """Let the CLI resume without the last entries of the main transcript."""
@@ -117,4 +123,4 @@ class TranscriptMirror(SessionStore):
 
 
 def _lists_of(state: Mapping[str, Any]) -> dict[str, list[Any]]:
-    return {name: one for name, one in state.items() if isinstance(one, list)}
+    return {name: value for name, value in state.items() if isinstance(value, list)}

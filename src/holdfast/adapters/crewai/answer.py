@@ -24,11 +24,24 @@ def dump_answer(answer: Any) -> dict[str, Any]:
 
 def load_answer(recorded: Mapping[str, Any], response_model: type[BaseModel] | None) -> Any:
     if "calls" in recorded:
-        return [dict(call) for call in recorded["calls"]]
+        return [_Call.model_validate(call, strict=True).model_dump() for call in recorded["calls"]]
     if "data" in recorded:
         data = recorded["data"]
         return json.dumps(data) if response_model is None else response_model.model_validate(data)
+    if not isinstance(recorded["text"], str):
+        raise TypeError(f"the text of an answer is a {type(recorded['text']).__name__}")
     return recorded["text"]
+
+
+class _Function(BaseModel):
+    name: str
+    arguments: str
+
+
+class _Call(BaseModel):
+    id: str
+    type: str
+    function: _Function
 
 
 def _dump_call(id_: str, name: str, arguments: Any) -> dict[str, Any]:
@@ -39,7 +52,7 @@ def _dump_call(id_: str, name: str, arguments: Any) -> dict[str, Any]:
 def is_plain(value: Any) -> bool:
     """Return whether a value is stored and restored as it is, without a class of its own."""
     if type(value) is dict:
-        return all(type(name) is str and is_plain(one) for name, one in value.items())
+        return all(type(name) is str and is_plain(item) for name, item in value.items())
     if type(value) in (list, tuple):
         return all(map(is_plain, value))
     return type(value) in _PLAIN

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from typing import Any
 
 from crewai.llms.base_llm import BaseLLM
 from pydantic import SecretBytes, SecretStr
 
-_NAME = re.compile(r"(api_?key|(access|auth|bearer)_?token|client_?secret|password|authorization)$", re.IGNORECASE)
+from holdfast.adapters.base import credentials
+
 _TYPES = (SecretStr, SecretBytes, BaseLLM)
 
 
@@ -19,12 +18,4 @@ def strip_credentials(value: Any) -> Any:
     What is left out, a flow has from its own program: a restored state keeps the values that the flow
     was made with.
     """
-    if isinstance(value, Mapping):
-        return {
-            name: strip_credentials(one)
-            for name, one in value.items()
-            if not isinstance(one, _TYPES) and not (isinstance(name, str) and _NAME.search(name))
-        }
-    if isinstance(value, list):
-        return [strip_credentials(one) for one in value if not isinstance(one, _TYPES)]
-    return value
+    return credentials.strip_credentials(value, types=_TYPES)

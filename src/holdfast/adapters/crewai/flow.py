@@ -8,12 +8,15 @@ import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import copy_context
 from typing import Any
 
 from crewai.flow.async_feedback import HumanFeedbackPending
 from pydantic import BaseModel
 
+from holdfast.adapters.base.call_order import CallOrder
 from holdfast.adapters.base.session import ResumableSession, TurnEnd
+from holdfast.adapters.base.shared_target import FirstStates, hold
 from holdfast.adapters.base.turn import FrameworkTurn
 from holdfast.adapters.crewai.credentials import strip_credentials
 from holdfast.adapters.crewai.journal import AgentTalk, CrewJournal
@@ -23,6 +26,9 @@ from holdfast.backends.bridge.step import run_inline
 from holdfast.errors import UsageError
 
 ENTRY = "kickoff"
+ORDER = "methods"
+"""The key of the state that has the methods of an unfinished kickoff which have ended, in their order."""
+_first: FirstStates[dict[str, Any]] = FirstStates()  # states of flows before their first kickoff
 
 
 class ResumableFlow:
@@ -37,12 +43,13 @@ class ResumableFlow:
 
         def body(turn_: FrameworkTurn) -> TurnEnd:
             recorder = FlowRecorder(self.flow, turn_)
-            with recorder.attached():
+            with recorder.attach():
                 result = recorder.journal.run(lambda: self.flow.kickoff(inputs=inputs, **options))
             return recorder.end(result)
 
         self._refuse(inputs)
-        return self._session.take_turn_sync(ENTRY, inputs, turn, body, self._load)
+        with hold([self.flow], "flow"):
+            return self._session.take_turn_sync(ENTRY, inputs, turn, body, self._load)
 
     async def kickoff_async(
         self, inputs: dict[str, Any] | None = None, *, turn: str | None = None, **options: Any
@@ -51,13 +58,14 @@ class ResumableFlow:
 
         async def body(turn_: FrameworkTurn) -> TurnEnd:
             recorder = FlowRecorder(self.flow, turn_)
-            with recorder.attached(), recorder.journal.recording():
+            with recorder.attach(), recorder.journal.recording():
                 # A task of its own: CrewAI leaves events open in its context if it is interrupted.
                 result = await asyncio.create_task(self.flow.kickoff_async(inputs=inputs, **options))
             return recorder.end(result)
 
         self._refuse(inputs)
-        return await self._session.take_turn(ENTRY, inputs, turn, body, self._load)
+        with hold([self.flow], "flow"):
+            return await self._session.take_turn(ENTRY, inputs, turn, body, self._load)
 
     def _load(self, recorded: Any) -> Any:
         restore_state(self.flow, self._session.state["flow"])
@@ -86,18 +94,20 @@ class FlowRecorder:
         self._messages: list[dict[str, Any]] = []
         self._known: dict[str, Any] = {}  # the state after the last method that was recorded
         self._lock = threading.Lock()
+        self._order = CallOrder(turn, ORDER)
 
     @contextmanager
-    def attached(self) -> Iterator[None]:
+    def attach(self) -> Iterator[None]:
         """Put the recorded state into the flow, and record its methods."""
+        # Private: a flow offers no hook around its methods and its providers of feedback.
         flow, methods = self._flow, dict(self._flow._methods)
-        before = self._turn.state.get("flow") or dump_state(flow)
-        begun = run_inline(self._turn.call_part("flow", lambda: before))
-        restore_state(flow, begun)
+        first = _first.take(flow, lambda: _whole_state(flow))
+        before = self._turn.state.get("flow") or strip_credentials(first)
+        run_inline(self._turn.call_part("flow", lambda: before, load=lambda begun: restore_state(flow, begun, first)))
         self._known = dump_state(flow)
         own_input, find_provider = flow.input_provider, flow._resolve_feedback_provider
         for name, method in methods.items():
-            flow._methods[name] = self._recorded(str(name), method)
+            flow._methods[name] = self._record_method(str(name), method)
         flow.input_provider = FlowPeople(self.journal, own_input)
         # The only way to give a flow that someone else has defined another person to ask.
         flow._resolve_feedback_provider = lambda about: FlowPeople(self.journal, find_provider(about))
@@ -114,19 +124,16 @@ class FlowRecorder:
         added = [*self._messages, *self._talk.take()]
         return TurnEnd(result, dump_value(result), {"flow": dump_state(self._flow)}, {"messages": added})
 
-    def _recorded(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(method)
-        def call(*args: Any, **kwargs: Any) -> Any:
+    def _record_method(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        def call_sync(*args: Any, **kwargs: Any) -> Any:
             made: list[Any] = []
 
             def run() -> Any:
                 made.append(method(*args, **kwargs))
                 return self._dump_method(made[0])
 
-            recorded = run_inline(self._turn.call_part(name, run))
-            return made[0] if made else self._load_method(recorded)
+            return run_inline(self._turn.call_part(name, run, load=functools.partial(self._load_method, made)))
 
-        @functools.wraps(method)
         async def call_async(*args: Any, **kwargs: Any) -> Any:
             made: list[Any] = []
 
@@ -134,10 +141,17 @@ class FlowRecorder:
                 made.append(await method(*args, **kwargs))
                 return self._dump_method(made[0])
 
-            recorded = await self._turn.call_part(name, run)
-            return made[0] if made else self._load_method(recorded)
+            return await self._turn.call_part(name, run, load=functools.partial(self._load_method, made))
 
-        return call_async if asyncio.iscoroutinefunction(method) else call
+        @functools.wraps(method)
+        async def call_in_order(*args: Any, **kwargs: Any) -> Any:
+            async with self._order.hold(name):
+                if asyncio.iscoroutinefunction(method):
+                    return await call_async(*args, **kwargs)
+                # In a thread, as CrewAI calls it.
+                return await asyncio.to_thread(copy_context().run, call_sync, *args, **kwargs)
+
+        return call_in_order
 
     def _dump_method(self, result: Any) -> dict[str, Any]:
         with self._lock:
@@ -147,7 +161,10 @@ class FlowRecorder:
             self._messages += messages
         return {"method": dump_value(result), "state": changes, "messages": messages}
 
-    def _load_method(self, recorded: Mapping[str, Any]) -> Any:
+    def _load_method(self, made: list[Any], recorded: Mapping[str, Any]) -> Any:
+        """Return the result of a method: the one `made` in this life, or the recorded one."""
+        if made:
+            return made[0]
         with self._lock:
             apply_changes(self._flow, recorded["state"])
             self._known = dump_state(self._flow)
@@ -164,13 +181,32 @@ def dump_state(flow: Any) -> dict[str, Any]:
     return dict(strip_credentials(state.model_dump() if isinstance(state, BaseModel) else copy.deepcopy(dict(state))))
 
 
-def restore_state(flow: Any, stored: Mapping[str, Any]) -> None:
-    """Put a stored state into the flow, in the flow's own form."""
+def restore_state(flow: Any, stored: Mapping[str, Any], first: Mapping[str, Any] | None = None) -> None:
+    """Put a stored state into the flow, in the flow's own form.
+
+    `first` has the values of what is not stored. Without it, the flow keeps those that it has.
+    """
     state = flow.state
     if not isinstance(state, BaseModel):
-        for name in [one for one in dump_state(flow) if one not in stored]:
+        known = dump_state(flow) if first is None else state
+        for name in [name for name in known if name not in stored]:
             del state[name]
-    _set_fields(state, copy.deepcopy(dict(stored)))
+    others = {name: _copy_containers(value) for name, value in (first or {}).items() if name not in stored}
+    _set_fields(state, {**others, **copy.deepcopy(dict(stored))})
+
+
+def _whole_state(flow: Any) -> dict[str, Any]:
+    """Return a copy of the flow's state as a dict, credentials included: it stays in memory."""
+    state = flow.state
+    fields = state.model_dump() if isinstance(state, BaseModel) else dict(state)
+    return _copy_containers(fields)  # type: ignore[no-any-return]
+
+
+def _copy_containers(value: Any) -> Any:
+    """Return a value with its containers copied; other objects may refuse to be."""
+    if type(value) is dict:
+        return {name: _copy_containers(item) for name, item in value.items()}
+    return [_copy_containers(item) for item in value] if type(value) is list else value
 
 
 def compare_states(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

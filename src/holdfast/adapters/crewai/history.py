@@ -20,7 +20,7 @@ _DESCRIPTION = "The conversation so far, which another agent had."
 
 
 @contextmanager
-def told_history(crew: Crew, state: Mapping[str, Any]) -> Iterator[None]:
+def insert_history(crew: Crew, state: Mapping[str, Any]) -> Iterator[None]:
     """Give the first task of a crew the conversation that came from another framework, for one kickoff."""
     text = write_text(messages_of_state({"messages": list(state.get("messages", ()))[: state.get(HISTORY, 0)]}))
     if not text or not crew.tasks:

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar, copy_context
+from functools import partial
 from typing import Any
 
 from crewai.core.providers.human_input import reset_provider, set_provider
@@ -78,8 +79,8 @@ class CrewJournal:
         finally:
             reset_provider(provider)
             _journal.reset(token)
-            for one in self._swapped:
-                _classes.give_back(one)
+            for item in self._swapped:
+                _classes.give_back(item)
 
     def _prepare(self, context: Any) -> None:
         """Make the model and the tools of an agent that is about to ask record their calls."""
@@ -87,8 +88,8 @@ class CrewJournal:
         with self._ended_on_failure():
             self._swap_model(context.llm)
             for name in ("original_tools", "tools", "_parsed_tools"):
-                for one in getattr(executor, name, None) or ():
-                    self._swap_tool(one)
+                for item in getattr(executor, name, None) or ():
+                    self._swap_tool(item)
 
     def _prepare_all(self, context: Any) -> None:
         """Do the same for all agents of a crew that begins: some ask their model for a plan, without a hook."""
@@ -97,13 +98,13 @@ class CrewJournal:
         with self._ended_on_failure():
             for agent in (*agents, getattr(begun, "agent", None)):
                 self._swap_model(getattr(agent, "llm", None))
-                for one in getattr(agent, "tools", None) or ():
-                    self._swap_tool(one)
+                for tool in getattr(agent, "tools", None) or ():
+                    self._swap_tool(tool)
             for name in ("llm", "manager_llm", "planning_llm"):
                 self._swap_model(getattr(begun, name, None))
             for task in getattr(begun, "tasks", None) or ():
-                for one in task.tools or ():
-                    self._swap_tool(one)
+                for tool in task.tools or ():
+                    self._swap_tool(tool)
 
     def _swap_model(self, model: Any) -> None:
         if isinstance(model, BaseLLM):
@@ -127,11 +128,11 @@ class CrewJournal:
             ended = self.turn._end(UsageError(f"the calls of an agent can't be recorded: {error!r}. Nothing was asked"))
             raise HookAborted(str(ended), source="holdfast") from error
 
-    def _swap(self, one: Any, make_class: Callable[[type], type]) -> None:
+    def _swap(self, item: Any, make_class: Callable[[type], type]) -> None:
         with self._lock:
-            if not any(one is known for known in self._swapped):
-                _classes.swap(one, make_class)
-                self._swapped.append(one)
+            if not any(item is known for known in self._swapped):
+                _classes.swap(item, make_class)
+                self._swapped.append(item)
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
@@ -139,28 +140,30 @@ class CrewJournal:
         request = _Request(args, kwargs, self.history)
 
         def asked() -> dict[str, Any]:
-            with _within():
-                before = dict(llm._token_usage)
+            with _enter_recorded_call():
+                before = dict(llm._token_usage)  # private: a model has no other counter of its own
                 return request.dump(ask(*args, **kwargs), llm, before)
 
         with _ended_as_abort():
-            recorded = run_inline(self.turn.call_model(request.agent, request.identity, asked))
-        return self._load(recorded, request, llm)
+            load = partial(self._load, request, llm)
+            return run_inline(self.turn.call_model(request.agent, request.identity, asked, load))
 
     async def call_model_async(self, llm: BaseLLM, ask: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         request = _Request(args, kwargs, self.history)
 
         async def asked() -> dict[str, Any]:
-            with _within():
+            with _enter_recorded_call():
                 before = dict(llm._token_usage)
                 return request.dump(await ask(*args, **kwargs), llm, before)
 
         with _ended_as_abort():
-            recorded = await self.turn.call_model(request.agent, request.identity, asked)
-        return self._load(recorded, request, llm)
+            load = partial(self._load, request, llm)
+            return await self.turn.call_model(request.agent, request.identity, asked, load)
 
-    def _load(self, recorded: Mapping[str, Any], request: _Request, llm: BaseLLM) -> Any:
+    def _load(self, request: _Request, llm: BaseLLM, recorded: Mapping[str, Any]) -> Any:
         usage = recorded.get("usage", {})
+        if not all(isinstance(count, int) for count in usage.values()):
+            raise TypeError("a count of tokens is none")
         with self._lock:
             if self.talk is not None:
                 self.talk.add(request.agent, request.messages, recorded)
@@ -175,7 +178,7 @@ class CrewJournal:
         own_failures: list[Exception] = []
 
         def call(**given: Any) -> Any:
-            with _within() if effect is None or effect.kind != AGENT else nullcontext():
+            with _enter_recorded_call() if effect is None or effect.kind != AGENT else nullcontext():
                 try:
                     result = function(**given)
                     if inspect.iscoroutine(result):
@@ -190,11 +193,13 @@ class CrewJournal:
         effect = self.turn.find_effect(tool.name, function)
         with _ended_as_abort():
             result = run_inline(
-                self.turn.call_tool(tool.name, arguments, call, function=function, failed=_dump_failure)
+                self.turn.call_tool(
+                    tool.name, arguments, call, function=function, failed=_dump_failure, load=_load_result
+                )
             )
-        if isinstance(result, Mapping) and _FAILED in result:
-            raise own_failures[-1] if own_failures else RuntimeError(result[_FAILED])
-        return ToolFailure.model_validate(result[_REPORTED]) if _is_report(result) else result
+        if isinstance(result, _RecordedFailureError):
+            raise own_failures[-1] if own_failures else result
+        return result
 
 
 class AgentTalk:
@@ -210,7 +215,7 @@ class AgentTalk:
         new = dump_messages(messages[length:] if is_continued else messages, agent)
         if is_continued and new[0]["role"] == "assistant":
             # The former answer, perhaps with the result of a tool in it.
-            place = next((number for number, one in enumerate(self._messages) if one is former), None)
+            place = next((number for number, item in enumerate(self._messages) if item is former), None)
             if place is not None:
                 self._messages[place] = new.pop(0)
         said = {"role": "assistant", "content": answer.get("text"), "tool_calls": answer.get("calls")}
@@ -244,7 +249,7 @@ class _Request:
         begins = next((at for at in (0, 1) if known and self.messages[at : at + known] == history), None)
         asked = self.messages if begins is None else self.messages[:begins] + self.messages[begins + known :]
         self.identity = {
-            "messages": [_identify(one) for one in asked],
+            "messages": [_identify(item) for item in asked],
             "is_continued": begins is not None,
             "tools": sorted(_name_of(tool) for tool in tools),
             "output": None if self.response_model is None else self.response_model.__qualname__,
@@ -252,7 +257,7 @@ class _Request:
 
     def dump(self, answer: Any, llm: BaseLLM, before: Mapping[str, int]) -> dict[str, Any]:
         self.was_asked = True
-        if isinstance(answer, list) and answer and all(type(one).__qualname__ == "Part" for one in answer):
+        if isinstance(answer, list) and answer and all(type(item).__qualname__ == "Part" for item in answer):
             self.parts = answer  # CrewAI sends them back to the model, with signatures that only they have
         counted = Counter(llm._token_usage)
         counted.subtract(before)
@@ -273,7 +278,7 @@ def _identify(message: Any) -> Any:
         del kept["tool_call_id"]
     if isinstance(kept.get("tool_calls"), list):
         kept["tool_calls"] = [
-            {name: one for name, one in call.items() if name != "id" or not _MADE_UP.fullmatch(str(one))}
+            {name: item for name, item in call.items() if name != "id" or not _MADE_UP.fullmatch(str(item))}
             for call in kept["tool_calls"]
         ]
     return kept
@@ -289,6 +294,10 @@ def _name_of(tool: Any) -> str:
 _FAILED, _REPORTED = "holdfast_failed", "holdfast_reported_failure"
 
 
+class _RecordedFailureError(RuntimeError):
+    """The failure of a tool in an earlier life: its text."""
+
+
 def _dump_failure(error: Exception) -> dict[str, str]:
     return {_FAILED: str(error)}
 
@@ -300,8 +309,11 @@ def _dump_result(tool: BaseTool, result: Any) -> Any:
     return result if is_plain(result) else tool.format_output_for_agent(result)
 
 
-def _is_report(result: Any) -> bool:
-    return isinstance(result, Mapping) and _REPORTED in result
+def _load_result(recorded: Any) -> Any:
+    if isinstance(recorded, Mapping) and _FAILED in recorded:
+        return _RecordedFailureError(recorded[_FAILED])
+    is_report = isinstance(recorded, Mapping) and _REPORTED in recorded
+    return ToolFailure.model_validate(recorded[_REPORTED]) if is_report else recorded
 
 
 # -- the context of a call -------------------------------------------------------------------------------------------
@@ -313,7 +325,7 @@ def _find_journal() -> CrewJournal | None:
 
 
 @contextmanager
-def _within() -> Iterator[None]:
+def _enter_recorded_call() -> Iterator[None]:
     """Mark a call that is recorded as a whole: a model may call tools, or another model, by itself."""
     token = _calls_within.set(True)
     try:
@@ -345,21 +357,21 @@ class _SwappedClasses:
         self._made: dict[tuple[type, Any], type] = {}
         self._users: dict[int, tuple[Any, type, int]] = {}  # by id: the object, its own class, how many turns
 
-    def swap(self, one: Any, make_class: Callable[[type], type]) -> None:
+    def swap(self, item: Any, make_class: Callable[[type], type]) -> None:
         with self._lock:
-            _, own, users = self._users.get(id(one), (one, type(one), 0))
+            _, own, users = self._users.get(id(item), (item, type(item), 0))
             if not users:
                 made = self._made.get((own, make_class)) or self._made.setdefault((own, make_class), make_class(own))
-                one.__class__ = made
-            self._users[id(one)] = (one, own, users + 1)
+                item.__class__ = made
+            self._users[id(item)] = (item, own, users + 1)
 
-    def give_back(self, one: Any) -> None:
+    def give_back(self, item: Any) -> None:
         with self._lock:
-            _, own, users = self._users.pop(id(one))
+            _, own, users = self._users.pop(id(item))
             if users > 1:
-                self._users[id(one)] = (one, own, users - 1)
+                self._users[id(item)] = (item, own, users - 1)
             else:
-                one.__class__ = own
+                item.__class__ = own
 
 
 _classes = _SwappedClasses()

@@ -60,7 +60,7 @@ def _extract_state(native: Any) -> dict[str, Any]:
         outputs = [task.output for task in native.tasks]
         done = [task for task in outputs if task is not None]
         return {
-            "messages": [one for task in done for one in dump_conversation(task.messages, task.agent, task.raw)],
+            "messages": [item for task in done for item in dump_conversation(task.messages, task.agent, task.raw)],
             "tasks": [None if task is None else dump_task_output(task) for task in outputs],
         }
     raise UsageError(

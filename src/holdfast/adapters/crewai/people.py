@@ -22,7 +22,7 @@ ANSWER = "answer"
 def ask_person(journal: CrewJournal, question: str, about: dict[str, Any]) -> str:
     """Return a person's answer as a text; end the turn while there is none.
 
-    An approval without a note is the empty text, with which CrewAI goes on. A note, or a changed
+    An approval without a note is the empty text, with which CrewAI continues. A note, or a changed
     `answer`, is the text.
     """
     asked = {**about, ANSWER: ""}
@@ -46,6 +46,7 @@ class HumanInput(SyncHumanInputProvider):  # type: ignore[misc]  # CrewAI is Any
             if not feedback.strip():
                 context.ask_for_human_input = False
             else:
+                # Private: this is how CrewAI's own provider lets the agent work on.
                 context.messages.append(context._format_feedback_message(feedback))
                 answer = context._invoke_loop()
         return answer

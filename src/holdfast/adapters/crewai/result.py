@@ -7,6 +7,7 @@ what they don't say.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from crewai.crews.crew_output import CrewOutput
@@ -14,10 +15,12 @@ from crewai.flow.human_feedback import HumanFeedbackResult
 from crewai.lite_agent_output import LiteAgentOutput
 from crewai.tasks.task_output import TaskOutput
 from crewai.types.usage_metrics import UsageMetrics
-from pydantic import BaseModel
+from crewai.utilities.types import LLMMessage
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from holdfast.adapters.crewai.answer import is_plain
 from holdfast.adapters.crewai.transcript import AUTHOR
+from holdfast.errors import CorruptError
 
 _OF_A_MESSAGE = ("role", "content", "tool_calls", "tool_call_id", "name")
 
@@ -38,10 +41,20 @@ def _missing_answer(messages: Sequence[Mapping[str, Any]], answer: str) -> list[
 
 
 def load_messages(stored: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages as CrewAI declares them: it fails at others while it emits its events."""
     loaded = [dict(message) for message in stored]
     for message in loaded:
         message.pop(AUTHOR, None)
+    try:
+        _messages().validate_python(loaded, strict=True)
+    except ValidationError as error:
+        raise CorruptError(f"the store has messages that are none of CrewAI: {error.errors()[0]['loc']}") from error
     return loaded
+
+
+@cache
+def _messages() -> TypeAdapter[list[LLMMessage]]:
+    return TypeAdapter(list[LLMMessage])
 
 
 def _dump_message(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,7 +67,7 @@ def _dump_message(message: Mapping[str, Any]) -> dict[str, Any]:
 
 def dump_crew_output(output: CrewOutput, before: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the output as plain data, and the messages that it adds to the `before` of the conversation."""
-    added = [one for task in output.tasks_output for one in dump_conversation(task.messages, task.agent, task.raw)]
+    added = [item for task in output.tasks_output for item in dump_conversation(task.messages, task.agent, task.raw)]
     last = output.tasks_output[-1].raw if output.tasks_output else None
     recorded = {
         **output.model_dump(
@@ -158,4 +171,4 @@ def load_value(recorded: Mapping[str, Any]) -> Any:
 
 def _has_no_own_class(output: Any) -> bool:
     """Return whether an output has no structured value, whose class only the caller's program has."""
-    return output.pydantic is None and all(one.pydantic is None for one in getattr(output, "tasks_output", ()))
+    return output.pydantic is None and all(item.pydantic is None for item in getattr(output, "tasks_output", ()))

@@ -19,9 +19,10 @@ from holdfast.adapters.base.install import warn_if_untested
 from holdfast.adapters.base.known_tools import KnownTools
 from holdfast.adapters.base.loaded_list import LoadedList
 from holdfast.adapters.base.session import ResumableSession, TurnEnd
+from holdfast.adapters.base.shared_target import hold
 from holdfast.adapters.base.turn import FrameworkTurn
 from holdfast.adapters.crewai.flow import ResumableFlow
-from holdfast.adapters.crewai.history import told_history
+from holdfast.adapters.crewai.history import insert_history
 from holdfast.adapters.crewai.journal import CrewJournal
 from holdfast.adapters.crewai.result import (
     dump_agent_output,
@@ -106,22 +107,25 @@ class ResumableCrew:
 
         def body(turn_: FrameworkTurn) -> TurnEnd:
             journal = CrewJournal(turn_)
-            with told_history(self.crew, turn_.state):
+            with insert_history(self.crew, turn_.state):
                 output = journal.run(lambda: self.crew.kickoff(inputs=inputs, **options))
             if journal.usage:  # CrewAI counts the tokens of the process, which may have begun in this turn
                 output.token_usage = UsageMetrics(**journal.usage)
             recorded, added = dump_crew_output(output, len(turn_.stored_list("messages")))
-            return TurnEnd(output, recorded, _kept(turn_.state), {"messages": added})
+            return TurnEnd(output, recorded, _select_kept_state(turn_.state), {"messages": added})
 
         def load(recorded: Mapping[str, Any]) -> CrewOutput:
             return load_crew_output(recorded, self._session.state["messages"], self.crew.tasks)
 
-        loaded: CrewOutput = self._session.take_turn_sync(ENTRY, inputs, turn, body, load)
+        with hold([self.crew, *self.crew.tasks], "crew"):
+            loaded: CrewOutput = self._session.take_turn_sync(ENTRY, inputs, turn, body, load)
         return loaded
 
-    async def kickoff_async(self, inputs: dict[str, Any] | None = None, **options: Any) -> CrewOutput:
+    async def kickoff_async(
+        self, inputs: dict[str, Any] | None = None, *, turn: str | None = None, **options: Any
+    ) -> CrewOutput:
         """`kickoff` in a thread, as CrewAI does it."""
-        return await asyncio.to_thread(self.kickoff, inputs, **options)
+        return await asyncio.to_thread(self.kickoff, inputs, turn=turn, **options)
 
 
 class ResumableCrewAgent:
@@ -146,7 +150,7 @@ class ResumableCrewAgent:
             return self._end(turn_, output, given)
 
         load = partial(self._load, options.get("response_format"))
-        loaded: LiteAgentOutput = self._session.take_turn_sync(ENTRY, self._about(messages), turn, body, load)
+        loaded: LiteAgentOutput = self._session.take_turn_sync(ENTRY, self._identify_turn(messages), turn, body, load)
         return loaded
 
     async def kickoff_async(
@@ -165,7 +169,7 @@ class ResumableCrewAgent:
             return self._end(turn_, output, given)
 
         load = partial(self._load, options.get("response_format"))
-        loaded: LiteAgentOutput = await self._session.take_turn(ENTRY, self._about(messages), turn, body, load)
+        loaded: LiteAgentOutput = await self._session.take_turn(ENTRY, self._identify_turn(messages), turn, body, load)
         return loaded
 
     def _open_journal(self, turn: FrameworkTurn) -> CrewJournal:
@@ -173,20 +177,20 @@ class ResumableCrewAgent:
 
     def _end(self, turn: FrameworkTurn, output: LiteAgentOutput, given: Sequence[Mapping[str, Any]]) -> TurnEnd:
         before = len(turn.stored_list("messages"))
-        asked = before + len(given) + sum(one["role"] == "system" for one in output.messages[:1])
+        asked = before + len(given) + sum(message["role"] == "system" for message in output.messages[:1])
         added = dump_conversation([*given, *output.messages[asked:]], self.agent.role, output.raw)
         recorded = dump_agent_output(output, added, before)
-        return TurnEnd(output, recorded, _kept(turn.state), {"messages": added})
+        return TurnEnd(output, recorded, _select_kept_state(turn.state), {"messages": added})
 
     def _load(self, kind: Any, recorded: Mapping[str, Any]) -> LiteAgentOutput:
         return load_agent_output(recorded, self._session.state["messages"], kind)
 
-    def _about(self, messages: str | Sequence[Mapping[str, Any]]) -> Any:
+    def _identify_turn(self, messages: str | Sequence[Mapping[str, Any]]) -> Any:
         """Return what identifies a turn."""
         return messages if isinstance(messages, str) else dump_messages(messages, self.agent.role)
 
 
-def _kept(state: Mapping[str, Any]) -> dict[str, Any]:
+def _select_kept_state(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return what stays in the state of a session that came from another framework."""
     return {HISTORY: state[HISTORY]} if HISTORY in state else {}
 
@@ -194,12 +198,16 @@ def _kept(state: Mapping[str, Any]) -> dict[str, Any]:
 def find_tools(*holders: Any) -> KnownTools:
     """Return the tools of agents and tasks. Those of MCP servers and apps appear during the turn."""
     known = KnownTools()
-    for one in holders:
-        known.add(tool.name for tool in getattr(one, "tools", None) or ())
-        if getattr(one, "mcps", None) or getattr(one, "apps", None):
+    for holder in holders:
+        known.add(tool.name for tool in getattr(holder, "tools", None) or ())
+        if getattr(holder, "mcps", None) or getattr(holder, "apps", None):
             known.is_complete = False
     return known
 
 
 def _as_list(messages: str | Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    return [{"role": "user", "content": messages}] if isinstance(messages, str) else [dict(one) for one in messages]
+    return (
+        [{"role": "user", "content": messages}]
+        if isinstance(messages, str)
+        else [dict(message) for message in messages]
+    )

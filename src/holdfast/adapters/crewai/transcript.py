@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from holdfast.adapters.base.converted import native_messages, place_messages
-from holdfast.adapters.base.recorded import build_transcript
+from holdfast.adapters.base.conversion import native_messages, place_messages
+from holdfast.adapters.base.session_transcript import build_transcript
 from holdfast.model.chat_lists import chat_of_messages
 from holdfast.model.chat_messages import message_of_chat
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.conversation import Transcript, TranscriptMessage
-from holdfast.model.conversion_target import ConversionOptions, Converted
+from holdfast.model.conversion_target import ConversionOptions, ConvertedState
 
 AUTHOR = "agent"
 """The key of a stored message that has the role of the agent whose conversation it is in."""
@@ -29,7 +29,7 @@ def to_transcript(checkpoint: Checkpoint) -> Transcript:
 def messages_of_state(state: Mapping[str, Any]) -> Sequence[TranscriptMessage]:
     """Return the messages of all tasks, one task after the other; the author is the agent of the task."""
     found = state.get("messages")
-    return [_message(one) for one in found if isinstance(one, Mapping)] if isinstance(found, list | tuple) else []
+    return [_message(item) for item in found if isinstance(item, Mapping)] if isinstance(found, list | tuple) else []
 
 
 def messages_of_answer(answer: Any) -> Sequence[TranscriptMessage]:
@@ -41,19 +41,24 @@ def messages_of_answer(answer: Any) -> Sequence[TranscriptMessage]:
     return [_message({"role": "assistant", "content": content, "tool_calls": answer.get("calls")})]
 
 
-def from_transcript(transcript: Transcript, options: ConversionOptions) -> Converted:
+def from_transcript(transcript: Transcript, options: ConversionOptions) -> ConvertedState:
     """Return the conversation as the state that `resumable(agent, session_id=...)` continues.
 
     A crew has no place for a conversation: its first task gets it as context.
     """
-    chat = [
-        {**{name: value for name, value in one.items() if name != "name" or one["role"] == "tool"}, AUTHOR: author}
-        for message in transcript
-        for one in chat_of_messages([message])
-        for author in [message.author or options.agent_id]
-    ]
+    chat = [item for message in transcript for item in _native_messages(message, options)]
     messages = [*native_messages(options), *chat]
     return place_messages(messages, options, {HISTORY: len(messages)})
+
+
+def _native_messages(message: TranscriptMessage, options: ConversionOptions) -> Iterator[dict[str, Any]]:
+    """Yield chat messages with the agent they belong to; CrewAI wants the names of tools in results, too."""
+    tools = {part.id: part.name for part in message.tool_responses}
+    for chat_message in chat_of_messages([message]):
+        spoken = {name: value for name, value in chat_message.items() if name != "name"}
+        if chat_message["role"] == "tool":
+            spoken["name"] = tools[chat_message["tool_call_id"]]
+        yield {**spoken, AUTHOR: message.author or options.agent_id}
 
 
 def _state_of(state: Mapping[str, Any]) -> Mapping[str, Any]:

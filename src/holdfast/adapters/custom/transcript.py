@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from holdfast.adapters.base.recorded import build_transcript
 from holdfast.adapters.base.session import TURN
+from holdfast.adapters.base.session_transcript import build_transcript
 from holdfast.errors import UsageError
-from holdfast.model.chat_lists import anthropic_of_messages, chat_of_messages
+from holdfast.model.chat_lists import anthropic_of_messages, append_anthropic, chat_of_messages
 from holdfast.model.chat_messages import messages_of_chat
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.conversation import Transcript, TranscriptMessage
-from holdfast.model.conversion_target import ConversionOptions, Converted
+from holdfast.model.conversion_target import ConversionOptions, ConvertedState
 from holdfast.model.response_items import is_item, items_of_messages, messages_of_items
 
 KEYS = ("messages", "history", "transcript", "conversation")
@@ -22,6 +22,11 @@ _SHAPES: dict[str, Callable[[Iterable[TranscriptMessage]], list[dict[str, Any]]]
     "open_responses": items_of_messages,
     "anthropic": anthropic_of_messages,
 }
+_BLOCKS: list[tuple[set[Any], set[str]]] = [  # types of blocks, and the shapes that have them
+    ({"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document"}, {"anthropic"}),
+    ({"image_url", "input_audio", "file", "refusal"}, {"openai_chat"}),
+    ({"input_text", "output_text", "input_image", "input_file"}, {"open_responses"}),
+]
 
 
 def to_transcript(checkpoint: Checkpoint) -> Transcript:
@@ -37,24 +42,25 @@ def messages_of_state(state: Any) -> Sequence[TranscriptMessage]:
     return list(messages_of_items(found)) if any(map(is_item, found)) else messages_of_chat(found)
 
 
-def from_transcript(transcript: Transcript, options: ConversionOptions) -> Converted:
+def from_transcript(transcript: Transcript, options: ConversionOptions) -> ConvertedState:
     """Return the conversation as a list in one of the shapes, beside the values that are carried over."""
     native = {name: value for name, value in (options.native or {}).items() if name != TURN}
     key = _find_key(native) or KEYS[0]
     before = list(native.pop(key, ()))
     shape = options.shape or "openai_chat"
-    if before and _shape_of(before) not in (None, shape):
-        raise UsageError(f"the earlier list has the shape {_shape_of(before)}, not {shape}")
+    if shape not in _shapes_of(before):
+        raise UsageError(f"the earlier list does not have the shape {shape}")
     carried = {name: value for name, value in options.carried.items() if name != key}
-    messages = [*before, *_SHAPES[shape](transcript)]
+    made = _SHAPES[shape](transcript)
+    messages = append_anthropic(before, made) if shape == "anthropic" else [*before, *made]
     left = tuple(name for name in options.carried if name not in carried)
-    return Converted(state={**native, **carried, key: messages}, left=left)
+    return ConvertedState(state={**native, **carried, key: messages}, left=left)
 
 
 def _find_key(state: Any) -> str | None:
     for key in KEYS:
         found = state.get(key) if isinstance(state, Mapping) else None
-        if isinstance(found, list | tuple) and found and all(isinstance(one, str | Mapping) for one in found):
+        if isinstance(found, list | tuple) and found and all(isinstance(item, str | Mapping) for item in found):
             return key
     return None
 
@@ -64,18 +70,21 @@ def _state_of(state: Mapping[str, Any]) -> Mapping[str, Any]:
     return {str(name): value for name, value in state.items() if name != key}
 
 
-def _shape_of(messages: Sequence[Any]) -> str | None:
-    """Return the shape of a list; None if it has plain texts only, which are the same in all."""
-    for one in messages:
-        if not isinstance(one, Mapping):
+def _shapes_of(messages: Sequence[Any]) -> set[str]:
+    """Return the shapes that a list may have: plain texts are the same in all."""
+    found = set(_SHAPES)
+    for message in messages:
+        if not isinstance(message, Mapping):
             continue
-        if is_item(one):
-            return "open_responses"
-        if one.get("role") == "tool" or one.get("tool_calls"):
-            return "openai_chat"
-        blocks = one.get("content")
+        if is_item(message):
+            found &= {"open_responses"}
+        elif message.get("role") in ("tool", "function") or message.get("tool_calls") or message.get("function_call"):
+            found &= {"openai_chat"}
+        elif message.get("role") in ("system", "developer"):
+            found -= {"anthropic"}
+        blocks = message.get("content")
         for block in blocks if isinstance(blocks, list | tuple) else ():
             kind = block.get("type") if isinstance(block, Mapping) else None
-            if kind in ("tool_use", "tool_result", "thinking"):
-                return "anthropic"
-    return None
+            known = next((shapes for kinds, shapes in _BLOCKS if isinstance(kind, str) and kind in kinds), found)
+            found &= known
+    return found

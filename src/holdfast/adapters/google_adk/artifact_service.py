@@ -117,7 +117,7 @@ class HoldfastArtifactService(BaseArtifactService):
 
     async def _find(self, name: str, version: int | None) -> Checkpoint | None:
         found = await self._versions(name)
-        wanted = [one for one in found if version is None or one.step_index == version]
+        wanted = [checkpoint for checkpoint in found if version is None or checkpoint.step_index == version]
         return wanted[-1] if wanted else None
 
 

@@ -11,9 +11,11 @@ from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 from pydantic import BaseModel
 
+from holdfast.adapters.base.credentials import strip_credentials, strip_state
 from holdfast.errors import UsageError
 
 _CREDENTIALS = ("rawauthcredential", "exchangedauthcredential")  # of ADK's questions for credentials
+_STATE_DELTA = "statedelta"  # of an event, what it changes in the session's state
 _SECRETS = (
     *("accesstoken", "additionalheaders", "apikey", "authcode", "authresponseuri", "clientsecret", "codeverifier"),
     *("idtoken", "password", "privatekey", "privatekeyid", "refreshtoken", "token"),
@@ -35,7 +37,7 @@ def load_event(dumped: Mapping[str, Any]) -> Event:
 
 
 def load_events(dumped: Sequence[Mapping[str, Any]]) -> list[Event]:
-    return [load_event(one) for one in dumped]
+    return [load_event(item) for item in dumped]
 
 
 def load_response(dumped: Mapping[str, Any]) -> LlmResponse:
@@ -62,28 +64,38 @@ def dump_message(message: types.Content) -> Any:
 def to_plain(value: Any) -> Any:
     """Return plain data of what `model_dump` leaves as it is: members of enums, sets, nested models.
 
-    Credentials lose their secrets.
+    Credentials lose their secrets, and changes of the state its credentials.
     """
     if isinstance(value, Mapping):
-        return {
-            str(name): _without_secrets(one) if _simplify(name) in _CREDENTIALS else to_plain(one)
-            for name, one in value.items()
-        }
+        return {str(name): _plain_field(name, item) for name, item in value.items()}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, list | tuple):
-        return [to_plain(one) for one in value]
+        return [to_plain(item) for item in value]
     if isinstance(value, set | frozenset):
-        return sorted(to_plain(one) for one in value)
+        return sorted(to_plain(item) for item in value)
     return dump_model(value) if isinstance(value, BaseModel) else value
+
+
+def plain_state(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values of a session's state as plain data, without credentials."""
+    return strip_state({name: to_plain(value) for name, value in values.items()}, "state of the session")
+
+
+def _plain_field(name: object, value: Any) -> Any:
+    simple = _simplify(name)
+    if simple in _CREDENTIALS:
+        return _without_secrets(value)
+    plain = to_plain(value)
+    return strip_credentials(plain) if simple == _STATE_DELTA else plain
 
 
 def _without_secrets(credential: Any) -> Any:
     """Return a credential without what must not be stored; a client's id and addresses stay."""
     plain = to_plain(credential)
     if isinstance(plain, dict):
-        return {name: _without_secrets(one) for name, one in plain.items() if _simplify(name) not in _SECRETS}
-    return [_without_secrets(one) for one in plain] if isinstance(plain, list) else plain
+        return {name: _without_secrets(value) for name, value in plain.items() if _simplify(name) not in _SECRETS}
+    return [_without_secrets(item) for item in plain] if isinstance(plain, list) else plain
 
 
 def _simplify(name: object) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping
+from itertools import takewhile
 from typing import Any
 
 from google.adk.agents.base_agent import BaseAgent
@@ -25,6 +26,7 @@ from google.adk.tools.base_toolset import BaseToolset
 from google.adk.tools.tool_confirmation import ToolConfirmation
 from pydantic import PrivateAttr
 
+from holdfast.adapters.base.digest import digest
 from holdfast.adapters.base.known_tools import KnownTools
 from holdfast.adapters.base.turn import FrameworkTurn
 from holdfast.adapters.google_adk.event import dump_model, load_response, to_plain
@@ -48,6 +50,7 @@ class AdkJournal(BasePlugin):
     async def before_model_callback(self, *, callback_context: Any, llm_request: LlmRequest) -> None:
         for name, tool in llm_request.tools_dict.items():
             llm_request.tools_dict[name] = self._copy_tool(tool)
+        # Private: the context of a callback shows neither its agent nor its session otherwise.
         invocation = callback_context._invocation_context
         agent = invocation.agent
         if not isinstance(agent, LlmAgent):
@@ -59,7 +62,8 @@ class AdkJournal(BasePlugin):
 
     async def before_tool_callback(self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: Any) -> Any:
         """Record calls of tools that came from no request: ADK makes them after it got credentials."""
-        if self._copy_tool(tool) is tool:
+        is_unknown = type(tool) is BaseTool  # ADK's stand-in for a tool that the model made up: it tells the model
+        if is_unknown or self._copy_tool(tool) is tool:
             return None
         response = await self._call_tool(tool, tool_args, tool_context)
         return response if isinstance(response, dict) else {"result": response}
@@ -90,7 +94,7 @@ class AdkJournal(BasePlugin):
             return whole if is_last else None
 
         def replay(answer: list[Mapping[str, Any]]) -> Iterable[tuple[LlmResponse, bool]]:
-            return ((load_response(one), True) for one in answer)
+            return ((load_response(item), True) for item in answer)
 
         async for response, _ in self.turn.stream_model(agent, _identify(request), live, collect, replay):
             yield response
@@ -99,6 +103,7 @@ class AdkJournal(BasePlugin):
 
     def _copy_tool(self, tool: BaseTool) -> BaseTool:
         """Return a copy of a tool whose calls are recorded; the tool itself, if there is nothing to record."""
+        # `_defers_response` is private: nothing else tells that the result of a call comes later.
         if isinstance(tool, AgentTool) or tool.name in _OF_THE_FRAMEWORK or tool._defers_response:
             return tool  # the calls of an agent's model and tools are recorded, not the call of the agent
         if getattr(tool, "_holdfast_journal", None) is self:
@@ -121,7 +126,7 @@ class AdkJournal(BasePlugin):
         if context.tool_confirmation is None and await tool.check_require_confirmation(args, context) is True:
             answer = await self.turn.request_approval(tool.name, args, call_id=id_)
             if not answer.is_approved:
-                return _rejected(answer.note)
+                return _make_rejection(answer.note)
             args = dict(answer.arguments or args)
             context.tool_confirmation = ToolConfirmation(confirmed=True)
         response = await self._run_tool(tool, args, context, id_)
@@ -148,12 +153,19 @@ class AdkJournal(BasePlugin):
             return {_ACTIONS: actions, "response": response} if actions else response
 
         function = getattr(tool, "func", None)
-        recorded = await self.turn.call_tool(tool.name, args, call, call_id=id_, function=function)
-        if not isinstance(recorded, Mapping) or _ACTIONS not in recorded:
-            return recorded
-        if is_replayed:
-            _apply(EventActions.model_validate(recorded[_ACTIONS]), context.actions)
-        return recorded["response"]
+        response, actions = await self.turn.call_tool(
+            tool.name, args, call, call_id=id_, function=function, load=_load_result
+        )
+        if is_replayed and actions is not None:
+            _apply(actions, context.actions)
+        return response
+
+
+def _load_result(recorded: Any) -> tuple[Any, EventActions | None]:
+    """Return a tool's response, and what the tool did to its context, if it did anything."""
+    if not isinstance(recorded, Mapping) or _ACTIONS not in recorded:
+        return recorded, None
+    return recorded["response"], EventActions.model_validate(recorded[_ACTIONS])
 
 
 def find_tools(root: Any) -> KnownTools:
@@ -190,15 +202,17 @@ class JournaledLlm(BaseLlm):
 
 
 def _identify(request: LlmRequest) -> dict[str, Any]:
-    """Return what identifies a request: its place in the conversation, and the tools.
+    """Return what identifies a request: its place in the conversation, what it answers to, and the tools.
 
     The turn stands for the conversation before it. Instructions are left out: they often have the
     time of day.
     """
-    last = request.contents[-1] if request.contents else None
+    heard = list(takewhile(lambda content: content.role != "model", reversed(request.contents)))
+    last = heard or request.contents[-1:]
     return {
         "place": len(request.contents),
-        "last": None if last is None else dump_model(last),
+        # Agents that work in parallel may be heard in another order in the next life.
+        "last": sorted(digest(dump_model(content)) for content in last),
         "tools": sorted(request.tools_dict),
     }
 
@@ -220,5 +234,5 @@ def _apply(recorded: EventActions, actions: EventActions) -> None:
             setattr(actions, name, value)
 
 
-def _rejected(note: str | None) -> dict[str, str]:
+def _make_rejection(note: str | None) -> dict[str, str]:
     return {"error": "This tool call is rejected." + (f" {note}" if note else "")}

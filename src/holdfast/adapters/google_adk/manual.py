@@ -8,7 +8,7 @@ from google.adk.sessions.base_session_service import BaseSessionService
 from google.adk.sessions.session import Session
 
 from holdfast.adapters.base.manual import build_checkpoint, read_state
-from holdfast.adapters.google_adk.event import dump_event, load_event, to_plain
+from holdfast.adapters.google_adk.event import dump_event, load_event, plain_state
 from holdfast.errors import UsageError
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.framework import Framework
@@ -25,7 +25,7 @@ def extract(native: Session, *, agent_id: str, session_id: str, context: Any = N
         raise UsageError(f"extract() takes a Session of ADK, not a {type(native).__name__}")
     state = {
         "messages": [dump_event(event) for event in native.events if not event.partial],
-        "state": {name: to_plain(value) for name, value in native.state.items() if not name.startswith(TEMPORARY)},
+        "state": plain_state({name: value for name, value in native.state.items() if not name.startswith(TEMPORARY)}),
         "user": native.user_id,
     }
     author = native.events[-1].author if native.events else None

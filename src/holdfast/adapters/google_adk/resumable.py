@@ -20,7 +20,7 @@ from holdfast.adapters.base.loop_runner import LoopRunner
 from holdfast.adapters.base.session import ResumableSession, TurnEnd
 from holdfast.adapters.base.turn import FrameworkTurn
 from holdfast.adapters.google_adk.artifact_service import HoldfastArtifactService
-from holdfast.adapters.google_adk.event import as_content, dump_event, dump_message, load_events, to_plain
+from holdfast.adapters.google_adk.event import as_content, dump_event, dump_message, load_events, plain_state
 from holdfast.adapters.google_adk.journal import AdkJournal, find_tools
 from holdfast.errors import UsageError
 from holdfast.model.framework import Framework
@@ -84,10 +84,13 @@ class ResumableApp:
         self._session.check_tools(lambda: find_tools(self.app.root_agent))
         async with self._session.open_turn(ENTRY, dump_message(message), turn) as opened:
             if opened.turn is None:
-                for event in self._load(opened.recorded, user_id):
+                with self._session.reading_state():
+                    known = list(self._load(opened.recorded, user_id))
+                for event in known:
                     yield event
                 return
-            session = self._load_session(opened.turn, user_id)
+            with self._session.reading_state():
+                session = self._load_session(opened.turn, user_id)
             before = len(session.events)
             runner = self._make_runner(opened.turn, session)
             events = runner.run_async(
@@ -102,11 +105,12 @@ class ResumableApp:
                     yield event
             opened.end = _end(opened.turn, session, before)
 
-    def run(self, *, user_id: str, new_message: Any, **options: Any) -> Iterator[Event]:
+    def run(self, *, user_id: str, new_message: Any, turn: str | None = None, **options: Any) -> Iterator[Event]:
         """`run_async` for programs without an event loop: yields the events when the turn is over."""
 
         async def collect() -> list[Event]:
-            return [event async for event in self.run_async(user_id=user_id, new_message=new_message, **options)]
+            events = self.run_async(user_id=user_id, new_message=new_message, turn=turn, **options)
+            return [event async for event in events]
 
         yield from self._loop.run(collect())
 
@@ -169,7 +173,7 @@ class TurnSessions(BaseSessionService):
 
 def _end(turn: FrameworkTurn, session: Session, before: int) -> TurnEnd:
     added = [dump_event(event) for event in session.events[before:]]
-    state = {name: to_plain(value) for name, value in session.state.items() if not name.startswith(TEMPORARY)}
+    state = plain_state({name: value for name, value in session.state.items() if not name.startswith(TEMPORARY)})
     first = len(turn.stored_list("messages"))
     recorded = {"first": first, "end": first + len(added)}
     return TurnEnd(None, recorded, {"state": state, "user": session.user_id}, {"messages": added})

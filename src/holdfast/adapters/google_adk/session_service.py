@@ -21,7 +21,7 @@ from google.adk.sessions.state import State
 
 from holdfast.adapters.base.message_log import MESSAGES, MessageLog
 from holdfast.adapters.base.store_access import SeamStore
-from holdfast.adapters.google_adk.event import dump_event, load_event, to_plain
+from holdfast.adapters.google_adk.event import dump_event, load_event, plain_state
 from holdfast.errors import ConflictError
 from holdfast.model import ids
 from holdfast.model.framework import Framework
@@ -70,13 +70,13 @@ class HoldfastSessionService(BaseSessionService):
         if config is not None and config.num_recent_events is not None:
             dumped = dumped[-config.num_recent_events :] if config.num_recent_events else []
         if config is not None and config.after_timestamp is not None:
-            dumped = [one for one in dumped if one["timestamp"] >= config.after_timestamp]
+            dumped = [item for item in dumped if item["timestamp"] >= config.after_timestamp]
         return Session(
             id=session_id.strip(),
             app_name=app_name,
             user_id=user_id,
             state={**head.execution_state.get("state", {}), **await self._load_shared(app_name, user_id)},
-            events=[load_event(one) for one in dumped],
+            events=[load_event(item) for item in dumped],
             last_update_time=head.created_at.timestamp(),
         )
 
@@ -95,7 +95,7 @@ class HoldfastSessionService(BaseSessionService):
                 )
             if session is not None:
                 found.append(session)
-        found.sort(key=lambda one: (one.last_update_time, one.user_id, one.id))
+        found.sort(key=lambda item: (item.last_update_time, item.user_id, item.id))
         return ListSessionsResponse(sessions=found)
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
@@ -173,12 +173,12 @@ def _divide(state: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[s
     """Return the shared state by kind, and the session's own, without what is temporary."""
     shared: dict[str, dict[str, Any]] = {kind: {} for kind in _SHARED}
     own = {}
-    for name, value in state.items():
+    for name, value in plain_state(state).items():
         kind = next((kind for kind, prefix in _SHARED.items() if name.startswith(prefix)), None)
         if kind is not None:
-            shared[kind][name.removeprefix(_SHARED[kind])] = to_plain(value)
+            shared[kind][name.removeprefix(_SHARED[kind])] = value
         elif not name.startswith(State.TEMP_PREFIX):
-            own[name] = to_plain(value)
+            own[name] = value
     return shared, own
 
 

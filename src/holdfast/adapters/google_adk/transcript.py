@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from holdfast.adapters.base.converted import native_messages, place_messages
-from holdfast.adapters.base.recorded import build_transcript
+from holdfast.adapters.base.conversion import native_messages, place_messages
+from holdfast.adapters.base.session_transcript import build_transcript
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.conversation import (
     BlobPart,
@@ -21,7 +22,7 @@ from holdfast.model.conversation import (
     TranscriptMessage,
     UriPart,
 )
-from holdfast.model.conversion_target import ConversionOptions, Converted
+from holdfast.model.conversion_target import ConversionOptions, ConvertedState
 from holdfast.model.transcript_repair import as_text
 
 
@@ -44,7 +45,12 @@ def _messages(events: Any) -> Iterator[TranscriptMessage]:
         content = event.get("content") if isinstance(event, Mapping) else None
         if not isinstance(content, Mapping):
             continue
-        parts = tuple(_part(part) for part in content.get("parts") or () if isinstance(part, Mapping))
+        parts = tuple(
+            item
+            for part in content.get("parts") or ()
+            if isinstance(part, Mapping)
+            for item in (*_secret(part), _part(part))
+        )
         role, author = _role(content, parts), event.get("author")
         if role == "tool":  # results of calls that were made at once: a message for each
             yield from (TranscriptMessage(role=role, parts=(part,), author=author) for part in parts)
@@ -52,10 +58,10 @@ def _messages(events: Any) -> Iterator[TranscriptMessage]:
             yield TranscriptMessage(role=role, parts=parts, author=None if author == role else author)
 
 
-def from_transcript(transcript: Transcript, options: ConversionOptions) -> Converted:
+def from_transcript(transcript: Transcript, options: ConversionOptions) -> ConvertedState:
     """Return the conversation as the state that `resumable(agent, session_id=...)` continues.
 
-    ADK shows a model what other agents said as text. So what no agent is named for is said by the
+    ADK shows a model what other agents said as text, without images. So everything is said by the
     agent `agent_id`. Values that are carried over are the session's state.
     """
     before = native_messages(options)
@@ -68,7 +74,7 @@ def from_transcript(transcript: Transcript, options: ConversionOptions) -> Conve
 
 def _event(message: TranscriptMessage, number: int, options: ConversionOptions) -> dict[str, Any]:
     role = "model" if message.role == "assistant" else "user"
-    author = "user" if message.role == "user" else message.author or options.agent_id
+    author = "user" if message.role == "user" else options.agent_id
     return {
         "id": f"{options.seed}-{number}",
         "timestamp": options.created_at,
@@ -83,8 +89,8 @@ def _native_part(part: MessagePart) -> dict[str, Any]:
         case ToolCallPart():
             return {"function_call": {"id": part.id, "name": part.name, "args": dict(part.arguments or {})}}
         case ToolResponsePart():
-            text = "\n\n".join(one.content for one in part.content if isinstance(one, TextPart))
-            media = [_native_part(one) for one in part.content if not isinstance(one, TextPart)]
+            text = "\n\n".join(item.content for item in part.content if isinstance(item, TextPart))
+            media = [_native_part(item) for item in part.content if not isinstance(item, TextPart)]
             answer = {"id": part.id, "name": part.name, "response": {"error" if part.is_error else "result": text}}
             return {"function_response": {**answer, "parts": media} if media else answer}
         case ReasoningPart():
@@ -111,6 +117,13 @@ def _role(content: Mapping[str, Any], parts: Sequence[MessagePart]) -> Any:
     return "user" if content.get("role") == "user" else "assistant"
 
 
+def _secret(part: Mapping[str, Any]) -> Iterator[MessagePart]:
+    """Yield what Gemini has thought before a part, which only it can read."""
+    signature = part.get("thought_signature")
+    if isinstance(signature, bytes) and signature:
+        yield ReasoningPart(provider="google", signature=base64.b64encode(signature).decode())
+
+
 def _part(part: Mapping[str, Any]) -> MessagePart:
     match part:
         case {"function_call": Mapping() as call}:
@@ -122,7 +135,7 @@ def _part(part: Mapping[str, Any]) -> MessagePart:
             shown = response["result"] if response.keys() == {"result"} else response
             if response.keys() == {"error"}:
                 shown = response["error"]
-            media = tuple(_part(one) for one in answer.get("parts") or () if isinstance(one, Mapping))
+            media = tuple(_part(item) for item in answer.get("parts") or () if isinstance(item, Mapping))
             is_only_media = bool(media) and shown in ("", {})
             return ToolResponsePart(
                 id=str(answer.get("id", "")),

@@ -19,45 +19,35 @@ Spans = list[list[int]]
 class HaystackConversation:
     """Messages, and the spans of them that the next run begins with."""
 
-    def __init__(self) -> None:
-        self._stored: list[dict[str, Any]] = []
-        self._messages: list[ChatMessage] = []
-        self._spans: Spans | None = None  # None: all of them
+    def __init__(self, messages: Sequence[ChatMessage], spans: Spans | None = None) -> None:
+        self.added: list[dict[str, Any]] = []  # what is to be stored after the messages that were known at first
+        self.spans = spans  # None: all of them
+        self._messages = list(messages)
 
     @classmethod
     def load(cls, state: Mapping[str, Any]) -> HaystackConversation:
-        made = cls()
-        made._stored = list(state.get("messages", []))
-        made._messages = load_messages(made._stored)
-        made._spans = state.get("context")
-        return made
-
-    def is_stored_as(self, state: Mapping[str, Any]) -> bool:
-        return self._stored == state.get("messages", []) and self._spans == state.get("context")
-
-    def dump(self) -> dict[str, Any]:
-        return {"messages": list(self._stored), "context": self._spans}
+        return cls(load_messages(state.get("messages", [])), state.get("context"))
 
     @property
     def history(self) -> list[ChatMessage]:
         """The messages that the next run begins with."""
-        return list(self._messages) if self._spans is None else self.select(self._spans)
+        return list(self._messages) if self.spans is None else self.select(self.spans)
 
     def select(self, spans: Spans) -> list[ChatMessage]:
-        return [one for first, end in spans for one in self._messages[first:end]]
+        return [message for first, end in spans for message in self._messages[first:end]]
 
     def extend(self, said: Sequence[ChatMessage]) -> Spans:
         """Add the messages of a run that are new, and return the spans of all of them."""
-        known = {id(one): number for number, one in enumerate(self._messages)}
-        new = [one for one in said if id(one) not in known]
-        known |= {id(one): len(self._messages) + number for number, one in enumerate(new)}
+        known = {id(item): number for number, item in enumerate(self._messages)}
+        new = [item for item in said if id(item) not in known]
+        known |= {id(item): len(self._messages) + number for number, item in enumerate(new)}
         self._messages += new
-        self._stored += dump_messages(new)
+        self.added += dump_messages(new)
         spans: Spans = []
-        for place in (known[id(one)] for one in said):
+        for place in (known[id(item)] for item in said):
             if spans and spans[-1][1] == place:
                 spans[-1][1] += 1
             else:
                 spans.append([place, place + 1])
-        self._spans = None if spans == [[0, len(self._messages)]] else spans
+        self.spans = None if spans == [[0, len(self._messages)]] else spans
         return spans

@@ -24,7 +24,9 @@ from haystack.hooks.human_in_the_loop import ConfirmationHook
 from haystack.tools import ComponentTool, Tool, Toolset
 from haystack.tools.errors import ToolInvocationError
 
-from holdfast.adapters.base.turn import FrameworkTurn, digest
+from holdfast.adapters.base.call_order import CallOrder
+from holdfast.adapters.base.digest import digest
+from holdfast.adapters.base.turn import FrameworkTurn
 from holdfast.adapters.haystack.people import ask_people
 from holdfast.adapters.haystack.proxies import (
     JournaledComponent,
@@ -34,8 +36,10 @@ from holdfast.adapters.haystack.proxies import (
     JournaledToolset,
 )
 from holdfast.adapters.haystack.state_changes import apply_changes, compare_states, copy_state
+from holdfast.adapters.haystack.tool_names import MOST_HELD
 from holdfast.adapters.haystack.values import (
     as_json,
+    check_messages,
     dump_value,
     identify_message,
     identify_value,
@@ -43,13 +47,16 @@ from holdfast.adapters.haystack.values import (
     read_as_model,
 )
 from holdfast.backends.bridge.step import run_inline
-from holdfast.errors import HoldfastError, UsageError
+from holdfast.errors import CorruptError, HoldfastError, UsageError
 from holdfast.model.effect import EffectKind
 from holdfast.model.tool_effect import AGENT
 
 _FAILED, _TOLD, _CHANGES = "holdfast_failed", "holdfast_told", "holdfast_changes"
-MOST_HELD = 100  # elements of a list that are searched for agents: longer ones are data
 _UNCHANGED = object()  # of a hook: no store keeps it, so it is not recorded
+
+
+ORDER = "ended"
+"""The key of the state that has the components of an unfinished run which have ended, in their order."""
 
 
 class HaystackJournal:
@@ -67,8 +74,11 @@ class HaystackJournal:
         loop: asyncio.AbstractEventLoop | None = None,
         history: Sequence[ChatMessage] = (),
         place: str = "",
+        order: CallOrder | None = None,
     ) -> None:
+        """`order` is that in which components end which run side by side, as they do in an awaited turn."""
         self.turn = turn
+        self._order = CallOrder(turn, ORDER) if order is None and loop is not None else order
         self.place = place
         self.said: list[ChatMessage] = []  # by the models and agents of a pipeline
         self.history = history
@@ -84,7 +94,7 @@ class HaystackJournal:
         copied.chat_generator = JournaledGenerator(agent.chat_generator, self, name)
         copied.tools = self.journal_tools(agent.tools, agent)
         copied.hooks = {
-            point: [JournaledHook(one, self, f"{name} {point} {number}") for number, one in enumerate(hooks)]
+            point: [JournaledHook(item, self, f"{name} {point} {number}") for number, item in enumerate(hooks)]
             for point, hooks in agent.hooks.items()
         }
         self._copies.append((agent, copied, dict(vars(copied))))
@@ -97,7 +107,7 @@ class HaystackJournal:
             return JournaledToolset(tools, self, is_raised=is_raised)
         if isinstance(tools, Tool):
             return JournaledTool(tools, self, is_raised=is_raised)
-        return [self.journal_tools(one, agent) for one in tools] if isinstance(tools, list) else tools
+        return [self.journal_tools(tool, agent) for tool in tools] if isinstance(tools, list) else tools
 
     def journal_pipeline(self, pipeline: Pipeline) -> Pipeline:
         copied = copy.copy(pipeline)
@@ -134,7 +144,7 @@ class HaystackJournal:
         if type(held) not in (list, tuple, dict):
             return self.journal_within(held, name, around)
         elements = list(held.values() if isinstance(held, dict) else held) if len(held) <= MOST_HELD else []
-        found = [self.journal_within(one, name, around) for one in elements]
+        found = [self.journal_within(element, name, around) for element in elements]
         if all(a is b for a, b in zip(found, elements, strict=True)):
             return held
         return dict(zip(held, found, strict=True)) if isinstance(held, dict) else type(held)(found)
@@ -158,8 +168,13 @@ class HaystackJournal:
             answer = dump_value(made[-1])
             return answer if self.turn.is_storable(answer) else as_json(answer)
 
-        answer = await self.turn.call_model(name, self._identify_request(given), lambda: self._settled(ask()))
-        return made[-1] if made else load_value(answer)
+        answer = await self.turn.call_model(name, self._identify_request(given), lambda: self._settle_call(ask()))
+        if made:
+            return made[-1]
+        outputs = self._load_outputs(answer)
+        with self.turn.reading_record():
+            check_messages(outputs["replies"])
+        return outputs
 
     async def call_tool(self, tool: Tool, given: Mapping[str, Any], *, is_raised: bool) -> Any:
         """Call a tool as it was declared, or return what it has returned.
@@ -167,8 +182,8 @@ class HaystackJournal:
         A failure is raised as Haystack does it. `is_raised` says that it ends the agent's run: then it
         is not recorded, and the tool is called again by the next life.
         """
-        state = next((one for one in given.values() if isinstance(one, State)), None)
-        arguments = {name: dump_value(one) for name, one in given.items() if not _is_of_the_process(one)}
+        state = next((item for item in given.values() if isinstance(item, State)), None)
+        arguments = {name: dump_value(value) for name, value in given.items() if not _is_of_the_process(value)}
         identity = identify_value(arguments)
         function = tool.function if tool.function is not None else tool.async_function
         effect = self.turn.find_effect(tool.name, function)
@@ -182,7 +197,7 @@ class HaystackJournal:
         made: list[Any] = []
 
         async def call(**approved: Any) -> Any:
-            changed = _changed(arguments, approved)
+            changed = _select_changed(arguments, approved)
             before = copy_state(state)
             try:
                 result = await self.invoke(tool.invoke, tool.invoke_async, {**given, **changed})
@@ -205,7 +220,7 @@ class HaystackJournal:
             recorded = await self.turn.call_tool(
                 tool.name,
                 arguments,
-                lambda **approved: self._settled(call(**approved)),
+                lambda **approved: self._settle_call(call(**approved)),
                 call_id=None if is_plain else digest([self.place, identity]),
                 function=function,
                 answer=lambda text: {_TOLD: text},
@@ -221,16 +236,23 @@ class HaystackJournal:
         marked = recorded if isinstance(recorded, Mapping) else {}
         if _FAILED in marked or (_TOLD in marked and not is_raised):
             raise ToolInvocationError(str(marked.get(_FAILED, marked.get(_TOLD))), tool_name=tool.name)
-        if _CHANGES in marked and state is not None:
-            apply_changes(marked[_CHANGES], state)
-            recorded = marked["result"]
-        return load_value(marked.get(_TOLD, recorded))
+        with self.turn.reading_record():
+            if _CHANGES in marked and state is not None:
+                apply_changes(marked[_CHANGES], state)
+                recorded = marked["result"]
+            return load_value(marked.get(_TOLD, recorded))
 
     async def call_component(self, component: Any, name: str, inputs: Mapping[str, Any]) -> Any:
         """Run a component of a pipeline, or return its recorded outputs.
 
         Outputs that can't be stored are not recorded: the component runs again in the next life.
         """
+        if self._order is None:
+            return await self._run_component(component, name, inputs)
+        async with self._order.hold(f"{self.place} {name}", within=f"{self.place}/{name}:"):
+            return await self._run_component(component, name, inputs)
+
+    async def _run_component(self, component: Any, name: str, inputs: Mapping[str, Any]) -> Any:
         identity = _identify_inputs(inputs)
         if is_model(component):
             outputs = await self.call_model(component, name, (), inputs)
@@ -244,7 +266,7 @@ class HaystackJournal:
         made: list[Any] = []
 
         async def run(**approved: Any) -> Any:
-            inputs = {**given, **_changed(arguments, approved)}
+            inputs = {**given, **_select_changed(arguments, approved)}
             try:
                 made.append(await self.invoke(callee.run, getattr(callee, "run_async", None), inputs))
             finally:
@@ -259,14 +281,14 @@ class HaystackJournal:
         effect = self.turn.find_effect(name)
         arguments: dict[str, Any] = {}
         if effect is not None and effect.kind not in (EffectKind.READ, AGENT):
-            arguments = {one: dump_value(value) for one, value in inputs.items() if not _is_of_the_process(value)}
+            arguments = {item: dump_value(value) for item, value in inputs.items() if not _is_of_the_process(value)}
             recorded = await self.turn.call_tool(
-                name, arguments, lambda **approved: self._settled(run(**approved)), answer=refuse
+                name, arguments, lambda **approved: self._settle_call(run(**approved)), answer=refuse
             )
         else:
             key = digest([self.place, identity])
-            recorded = await self.turn.call_part(name, lambda: self._settled(run()), key=key)
-        outputs = made[-1] if made else load_value(recorded)
+            recorded = await self.turn.call_part(name, lambda: self._settle_call(run()), key=key)
+        outputs = made[-1] if made else self._load_outputs(recorded)
         if isinstance(component, Agent):
             self._add_said(_messages_in(outputs.get("messages")))
         return outputs
@@ -287,9 +309,11 @@ class HaystackJournal:
             made.append(compare_states(before, state))
             return made[0] or _UNCHANGED
 
-        changes = await self.turn.call_part(f"{name} hook", lambda: self._settled(run()), key=place)
-        if not made:
-            apply_changes(changes, state)
+        def apply(changes: Any) -> None:
+            if not made:
+                apply_changes(changes, state)
+
+        await self.turn.call_part(f"{name} hook", lambda: self._settle_call(run()), key=place, load=apply)
 
     # -- the turn ------------------------------------------------------------------------------------------------------
 
@@ -313,7 +337,7 @@ class HaystackJournal:
                 )
         return asyncio.run_coroutine_threadsafe(call, self._loop).result()
 
-    def _settled(self, call: Coroutine[Any, Any, Any]) -> Any:
+    def _settle_call(self, call: Coroutine[Any, Any, Any]) -> Any:
         """Return what the turn takes of a function: a result, or a coroutine if the turn is awaited."""
         return call if self._loop is not None else run_inline(call)
 
@@ -322,7 +346,7 @@ class HaystackJournal:
         with self._lock:
             number = self._visits[place]
             self._visits[place] += 1
-        return HaystackJournal(self.turn, loop=self._loop, place=f"{place}:{number}")
+        return HaystackJournal(self.turn, loop=self._loop, place=f"{place}:{number}", order=self._order)
 
     def _tool_within(self, tool: Tool) -> Tool:
         """Return the tool of a component that holds an agent, pipeline or model so that these record."""
@@ -345,11 +369,11 @@ class HaystackJournal:
         begins = next((at for at in (0, 1) if known and _is_at(asked, self.history, at)), None)
         if begins is not None:
             asked[begins : begins + known] = ["…"]
-        options = {name: one for name, one in given.items() if name not in ("messages", "tools")}
+        options = {name: value for name, value in given.items() if name not in ("messages", "tools")}
         tools = given.get("tools")
         return {
             "place": self.place,
-            "messages": [identify_message(one) for one in asked],
+            "messages": [identify_message(item) for item in asked],
             "tools": sorted(tool.name for tool in tools) if isinstance(tools, list) else [],
             "options": _identify_inputs(options),
         }
@@ -365,9 +389,17 @@ class HaystackJournal:
         text = read_as_model(result)
         return text, text
 
+    def _load_outputs(self, recorded: Any) -> Any:
+        """Return the recorded outputs of a component: a dict of named values."""
+        with self.turn.reading_record():
+            loaded = load_value(recorded)
+            if not isinstance(loaded, dict):
+                raise CorruptError(f"recorded outputs are a {type(loaded).__name__}")
+            return loaded
+
     def _add_said(self, messages: Sequence[ChatMessage]) -> None:
         with self._lock:
-            self.said += [one for one in messages if one not in self.said]
+            self.said += [message for message in messages if message not in self.said]
 
 
 def is_model(component: Any) -> bool:
@@ -378,7 +410,7 @@ def is_model(component: Any) -> bool:
 
 def _identify_inputs(inputs: Mapping[str, Any]) -> Any:
     """Return what identifies inputs: a callback that one life has and another has not is no difference."""
-    return identify_value({name: one for name, one in inputs.items() if one is not None})
+    return identify_value({name: value for name, value in inputs.items() if value is not None})
 
 
 def _is_at(messages: Sequence[Any], history: Sequence[Any], at: int) -> bool:
@@ -390,13 +422,15 @@ def _is_of_the_process(value: Any) -> bool:
     return isinstance(value, State) or (callable(value) and not isinstance(value, type))
 
 
-def _changed(arguments: Mapping[str, Any], approved: Mapping[str, Any]) -> dict[str, Any]:
+def _select_changed(arguments: Mapping[str, Any], approved: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments that a person has changed."""
-    return {name: load_value(one) for name, one in approved.items() if name not in arguments or one != arguments[name]}
+    return {
+        name: load_value(value) for name, value in approved.items() if name not in arguments or value != arguments[name]
+    }
 
 
 def _messages_in(value: Any) -> list[ChatMessage]:
-    return [one for one in value if isinstance(one, ChatMessage)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, ChatMessage)] if isinstance(value, list) else []
 
 
 def _failure(tool: Tool, arguments: Mapping[str, Any], error: Exception) -> str:

@@ -10,6 +10,7 @@ from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage, PipelineSnapshot
 
 from holdfast.adapters.base.manual import build_checkpoint, read_state
+from holdfast.adapters.base.unreadable import refuse_unreadable
 from holdfast.adapters.haystack.conversation import HaystackConversation
 from holdfast.adapters.haystack.values import dump_messages
 from holdfast.errors import UsageError
@@ -40,21 +41,28 @@ def reconstruct(checkpoint: Checkpoint, target: Any) -> Any:
     For an agent, that is the messages for `agent.run(messages)`; for a pipeline, the snapshot for
     `pipeline.run({}, pipeline_snapshot=...)`.
     """
-    if isinstance(target, Agent):
-        return HaystackConversation.load(read_state(checkpoint, Framework.HAYSTACK, "messages")).history
+    if not isinstance(target, Agent | Pipeline):
+        raise UsageError(f"reconstruct() takes an Agent or a Pipeline of Haystack, not a {type(target).__name__}")
     if isinstance(target, Pipeline):
+        return load_snapshot(checkpoint)
+    with refuse_unreadable(f"checkpoint {checkpoint.checkpoint_id}"):
+        return HaystackConversation.load(read_state(checkpoint, Framework.HAYSTACK, "messages")).history
+
+
+def load_snapshot(checkpoint: Checkpoint) -> PipelineSnapshot:
+    """Return the snapshot that `extract` has saved."""
+    with refuse_unreadable(f"checkpoint {checkpoint.checkpoint_id}"):
         return PipelineSnapshot.from_dict(read_state(checkpoint, Framework.HAYSTACK, "snapshot")["snapshot"])
-    raise UsageError(f"reconstruct() takes an Agent or a Pipeline of Haystack, not a {type(target).__name__}")
 
 
 def _extract_state(native: Any) -> dict[str, Any]:
     if isinstance(native, PipelineSnapshot):
         return {"snapshot": native.to_dict(), "messages": []}
     messages = native.get("messages") if isinstance(native, Mapping) else native
-    if not isinstance(messages, list) or not all(isinstance(one, ChatMessage) for one in messages):
+    if not isinstance(messages, list) or not all(isinstance(message, ChatMessage) for message in messages):
         raise UsageError(
             "extract() takes what the run of an agent returned, a list of messages, or a PipelineSnapshot, not a "
             f"{type(native).__name__}"
         )
-    begins = next((number for number, one in enumerate(messages) if not one.is_from("system")), len(messages))
+    begins = next((number for number, item in enumerate(messages) if not item.is_from("system")), len(messages))
     return {"messages": dump_messages(messages[begins:])}

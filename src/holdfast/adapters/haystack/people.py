@@ -9,7 +9,8 @@ from typing import Any
 from haystack.components.agents import State
 from haystack.hooks.human_in_the_loop import BlockingConfirmationStrategy, ConfirmationHook, ConfirmationUIResult
 
-from holdfast.adapters.base.turn import ApprovalAnswer, FrameworkTurn, digest
+from holdfast.adapters.base.digest import digest
+from holdfast.adapters.base.turn import ApprovalAnswer, FrameworkTurn
 
 
 class ApprovalUI:
@@ -57,7 +58,7 @@ async def ask_people(turn: FrameworkTurn, hook: ConfirmationHook, state: State, 
 
 def _find_strategy(strategies: Mapping[Any, Any], tool: str) -> Any:
     """Return the strategy of a tool, found as Haystack does it: by name, in a tuple of names, or for all."""
-    shared = (one for names, one in strategies.items() if isinstance(names, tuple) and tool in names)
+    shared = (value for names, value in strategies.items() if isinstance(names, tuple) and tool in names)
     return strategies.get(tool) or next(shared, None) or strategies.get("*")
 
 

@@ -16,14 +16,18 @@ from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
 
 from holdfast.adapters.base.install import warn_if_untested
+from holdfast.adapters.base.loaded_list import LoadedList
 from holdfast.adapters.base.session import ResumableSession, TurnEnd
+from holdfast.adapters.base.unreadable import refuse_unreadable
 from holdfast.adapters.haystack.conversation import HaystackConversation
 from holdfast.adapters.haystack.journal import HaystackJournal
+from holdfast.adapters.haystack.tool_names import find_tools
 from holdfast.adapters.haystack.values import (
     dump_messages,
     dump_value,
     identify_message,
     identify_value,
+    load_messages,
     load_value,
 )
 from holdfast.backends.bridge.step import run_inline
@@ -65,7 +69,8 @@ def resumable(
 class HaystackTurns:
     """The turns of one session, blocking or awaited."""
 
-    def __init__(self, *, agent_id: str, **about: Any) -> None:
+    def __init__(self, target: Any, *, agent_id: str, **about: Any) -> None:
+        self.target = target
         self.agent_id = agent_id
         declared = declared_effects(about["tools"])
         self._about = {**about, "tools": {name: _with_objects(effect) for name, effect in declared.items()}}
@@ -73,16 +78,32 @@ class HaystackTurns:
         self._find_session(is_async=isinstance(about["store"], Client))
 
     async def take(
-        self, is_async: bool, given: Any, turn: str | None, call: Call, load: Callable[[Mapping[str, Any], Any], Any]
+        self,
+        is_async: bool,
+        given: Any,
+        turn: str | None,
+        call: Call,
+        load: Callable[[Mapping[str, Any], Any], Any],
+        tools: Any = None,
     ) -> Any:
-        """Run a turn and return its result. `load` makes that of the session's state, and what was recorded."""
-        session = self._find_session(is_async=is_async)
+        """Run a turn and return its result. `load` makes that of the session's state, and what was recorded.
+
+        `tools` are those of this run only.
+        """
+        session = self.open_session(is_async=is_async, tools=tools)
         async with session.open_turn(ENTRY, given, turn) as opened:
             if opened.turn is None:
-                return load(session.state, opened.recorded)
+                with session.reading_state():
+                    return load(session.state, opened.recorded)
             loop = asyncio.get_running_loop() if is_async else None
             opened.end = await call(HaystackJournal(opened.turn, loop=loop))
         return opened.end.result
+
+    def open_session(self, *, is_async: bool, tools: Any = None) -> ResumableSession:
+        """Return the session for a turn; raise if a declared tool does not exist."""
+        session = self._find_session(is_async=is_async)
+        session.check_tools(lambda: find_tools(self.target, tools))
+        return session
 
     def _find_session(self, *, is_async: bool) -> ResumableSession:
         if is_async not in self._sessions:
@@ -100,8 +121,8 @@ class ResumableAgent:
 
     def __init__(self, agent: Agent, **about: Any) -> None:
         self.agent = agent
-        self._turns = HaystackTurns(**about)
-        self._loaded = HaystackConversation()
+        self._turns = HaystackTurns(agent, **about)
+        self._messages = LoadedList(load_messages)
 
     def run(
         self,
@@ -136,8 +157,11 @@ class ResumableAgent:
         options: dict[str, Any],
     ) -> Any:
         async def call(journal: HaystackJournal) -> TurnEnd:
-            conversation = self._load(journal.turn.state)
-            journal.history = conversation.history
+            turn_ = journal.turn
+            known = turn_.load_list("messages", self._messages)
+            with refuse_unreadable("the stored conversation"):
+                conversation = HaystackConversation(known, turn_.state.get("context"))
+                journal.history = conversation.history
             agent = journal.journal_agent(self.agent, self._turns.agent_id)
             # Copies: a message that is said twice is two messages.
             given = {**options, "messages": [*journal.history, *map(copy.copy, messages or ())]}
@@ -152,16 +176,12 @@ class ResumableAgent:
             return self._end(conversation, outputs)
 
         def load(state: Mapping[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
-            said = [*load_value(recorded["system"]), *self._load(state).select(recorded["spans"])]
+            conversation = HaystackConversation.load(state)
+            said = [*load_value(recorded["system"]), *conversation.select(recorded["spans"])]
             return {"messages": said, **load_value(recorded["outputs"]), **({"last_message": said[-1]} if said else {})}
 
-        return await self._turns.take(is_async, _identify_run(messages, options), turn, call, load)
-
-    def _load(self, state: Mapping[str, Any]) -> HaystackConversation:
-        """Return the conversation; one that was just had is not read again."""
-        if not self._loaded.is_stored_as(state):
-            self._loaded = HaystackConversation.load(state)
-        return self._loaded
+        given = _identify_run(messages, options)
+        return await self._turns.take(is_async, given, turn, call, load, options.get("tools"))
 
     def _end(self, conversation: HaystackConversation, outputs: dict[str, Any]) -> TurnEnd:
         """Return the end of a turn: the agent's own system prompt is not part of the conversation."""
@@ -170,7 +190,7 @@ class ResumableAgent:
         spans = conversation.extend(said[int(has_system) :])
         rest = {name: value for name, value in outputs.items() if name not in ("messages", "last_message")}
         recorded = {"system": dump_value(said[: int(has_system)]), "spans": spans, "outputs": dump_value(rest)}
-        return TurnEnd(outputs, recorded, conversation.dump())
+        return TurnEnd(outputs, recorded, {"context": conversation.spans}, {"messages": conversation.added})
 
 
 class ResumablePipeline:
@@ -182,7 +202,7 @@ class ResumablePipeline:
 
     def __init__(self, pipeline: Pipeline, **about: Any) -> None:
         self.pipeline = pipeline
-        self._turns = HaystackTurns(**about)
+        self._turns = HaystackTurns(pipeline, **about)
 
     def run(
         self,
@@ -227,10 +247,12 @@ class ResumablePipeline:
         outputs only.
         """
         outputs: dict[str, Any] = {}
-        session = self._turns._find_session(is_async=True)
+        session = self._turns.open_session(is_async=True)
         async with session.open_turn(ENTRY, _identify_data(data, include_outputs_from), turn) as opened:
             if opened.turn is None:
-                yield _load(session.state, opened.recorded)
+                with session.reading_state():
+                    outputs = _load(session.state, opened.recorded)
+                yield outputs
                 return
             journal = HaystackJournal(opened.turn, loop=asyncio.get_running_loop())
             pipeline = journal.journal_pipeline(self.pipeline)
@@ -296,8 +318,7 @@ def _with_objects(effect: Effect) -> Effect:
 
 
 def _end(journal: HaystackJournal, outputs: dict[str, Any]) -> TurnEnd:
-    messages = [*journal.turn.state.get("messages", []), *dump_messages(journal.said)]
-    return TurnEnd(outputs, dump_value(outputs), {"messages": messages})
+    return TurnEnd(outputs, dump_value(outputs), {}, {"messages": dump_messages(journal.said)})
 
 
 def _load(_: Mapping[str, Any], recorded: Any) -> dict[str, Any]:
@@ -307,9 +328,9 @@ def _load(_: Mapping[str, Any], recorded: Any) -> dict[str, Any]:
 
 def _identify_run(messages: Sequence[ChatMessage] | None, options: Mapping[str, Any]) -> Any:
     """Return the input of an agent's run as plain data: the text, if it is one."""
-    kept = {name: one for name, one in options.items() if name not in ("hook_context", "tools")}
+    kept = {name: value for name, value in options.items() if name not in ("hook_context", "tools")}
     if options.get("tools") is not None:
-        kept["tools"] = [one if isinstance(one, str) else one.name for one in options["tools"]]
+        kept["tools"] = [tool if isinstance(tool, str) else tool.name for tool in options["tools"]]
     said = list(messages or ())
     if (
         len(said) == 1
@@ -319,7 +340,7 @@ def _identify_run(messages: Sequence[ChatMessage] | None, options: Mapping[str, 
         and len(said[0].to_dict()["content"]) == 1
     ):
         return said[0].text
-    return {"messages": [identify_message(one) for one in said], **identify_value(kept)}
+    return {"messages": [identify_message(item) for item in said], **identify_value(kept)}
 
 
 def _identify_data(data: Mapping[str, Any], include_outputs_from: set[str] | None) -> Any:

@@ -6,10 +6,8 @@ from typing import Any
 
 from haystack.dataclasses import PipelineSnapshot
 
-from holdfast.adapters.base.manual import read_state
 from holdfast.adapters.base.store_access import SeamStore
-from holdfast.adapters.haystack.manual import extract
-from holdfast.model.framework import Framework
+from holdfast.adapters.haystack.manual import extract, load_snapshot
 
 
 class HoldfastSnapshots:
@@ -33,9 +31,7 @@ class HoldfastSnapshots:
     def load(self) -> PipelineSnapshot | None:
         """Return the last snapshot for `pipeline.run({}, pipeline_snapshot=...)`; None if there is none."""
         found = self._store.client.latest(self.session_id)
-        if found is None:
-            return None
-        return PipelineSnapshot.from_dict(read_state(found, Framework.HAYSTACK, "snapshot")["snapshot"])
+        return None if found is None else load_snapshot(found)
 
     def close(self) -> None:
         self._store.close()

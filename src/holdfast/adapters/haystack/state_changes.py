@@ -63,6 +63,6 @@ def _is_same(old: Any, value: Any) -> bool:
     if type(value) is list:
         return len(old) == len(value) and all(a is b for a, b in zip(old, value, strict=True))
     if type(value) is dict:
-        return old.keys() == value.keys() and all(old[name] is one for name, one in value.items())
+        return old.keys() == value.keys() and all(old[name] is item for name, item in value.items())
     # Others need not compare as a bool, such as arrays.
     return isinstance(value, str | int | float | set) and old == value

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from holdfast.adapters.base.converted import native_messages, place_messages
-from holdfast.adapters.base.recorded import build_transcript, parts_of_text
+from holdfast.adapters.base.conversion import native_messages, place_messages
+from holdfast.adapters.base.session_transcript import build_transcript, parts_of_text
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.conversation import (
     ROLES,
@@ -25,8 +25,9 @@ from holdfast.model.conversation import (
     UriPart,
     text_parts,
 )
-from holdfast.model.conversion_target import ConversionOptions, Converted
+from holdfast.model.conversion_target import ConversionOptions, ConvertedState
 from holdfast.model.provider_names import valid_name
+from holdfast.model.transcript_repair import as_text
 
 CONTEXT = "context"
 """The key that has the spans of messages which the next run begins with."""
@@ -48,7 +49,7 @@ def messages_of_answer(answer: Any) -> Sequence[TranscriptMessage]:
     """Return the replies of one answer of the model."""
     replies = answer.get("replies") if isinstance(answer, Mapping) else None
     stored = replies if isinstance(replies, list | tuple) else []
-    return _messages([one.get("fields") for one in stored if isinstance(one, Mapping)])
+    return _messages([item.get("fields") for item in stored if isinstance(item, Mapping)])
 
 
 def parts_of_result(result: Any) -> Sequence[MessagePart]:
@@ -60,15 +61,15 @@ def parts_of_result(result: Any) -> Sequence[MessagePart]:
             return parts_of_text(result)
 
 
-def from_transcript(transcript: Transcript, options: ConversionOptions) -> Converted:
+def from_transcript(transcript: Transcript, options: ConversionOptions) -> ConvertedState:
     """Return the conversation as the state that `resumable(agent, session_id=...)` continues.
 
     If a hook has shortened what the model reads of the earlier state, it reads the new messages, too.
     """
     before = native_messages(options)
-    origins = {call.id: call for one in _messages(before) for call in one.tool_calls}
-    origins |= {call.id: call for one in transcript for call in one.tool_calls}
-    messages = [*before, *(one for message in transcript for one in _native_messages(message, origins))]
+    origins = {call.id: call for item in _messages(before) for call in item.tool_calls}
+    origins |= {call.id: call for item in transcript for call in item.tool_calls}
+    messages = [*before, *(item for message in transcript for item in _native_messages(message, origins))]
     made = place_messages(messages, options, {})
     spans = made.state.get(CONTEXT)
     if isinstance(spans, list):
@@ -109,9 +110,9 @@ def _native_call(call: ToolCallPart) -> dict[str, Any]:
 
 def _native_result(part: ToolResponsePart, origins: Mapping[str, ToolCallPart]) -> dict[str, Any]:
     origin = origins.get(part.id) or ToolCallPart(id=part.id, name=part.name)
-    is_text = all(isinstance(one, TextPart) for one in part.content)
-    texts = "\n\n".join(one.content for one in part.content if isinstance(one, TextPart))
-    result = texts if is_text else [_native_part(one) for one in part.content]
+    is_text = all(isinstance(item, TextPart) for item in part.content)
+    texts = "\n\n".join(item.content for item in part.content if isinstance(item, TextPart))
+    result = texts if is_text else [_native_part(item) for item in part.content]
     return {"tool_call_result": {"result": result, "origin": _native_call(origin), "error": part.is_error}}
 
 
@@ -133,12 +134,12 @@ def _native_part(part: MessagePart) -> dict[str, Any]:
 
 
 def _state_of(state: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {name: one for name, one in state.items() if name not in ("messages", CONTEXT)}
+    return {name: value for name, value in state.items() if name not in ("messages", CONTEXT)}
 
 
 def _messages(stored: Any) -> list[TranscriptMessage]:
     found = stored if isinstance(stored, list | tuple) else []
-    return [_message(one) for one in found if isinstance(one, Mapping)]
+    return [_message(item) for item in found if isinstance(item, Mapping)]
 
 
 def _message(stored: Mapping[str, Any]) -> TranscriptMessage:
@@ -167,8 +168,11 @@ def _part(kind: str, value: Any) -> Iterator[MessagePart]:
     if kind == "text":
         yield from text_parts(value)
     elif kind == "reasoning":
-        yield ReasoningPart(content=str(fields.get("reasoning_text") or ""))
+        yield ReasoningPart(content=str(fields.get("reasoning_text") or ""), encrypted=_extra(fields))
     elif kind == "tool_call":
+        secret = _extra(fields)
+        if secret is not None:
+            yield ReasoningPart(encrypted=secret)
         yield _call(fields)
     elif kind == "tool_call_result":
         origin = fields.get("origin")
@@ -180,6 +184,12 @@ def _part(kind: str, value: Any) -> Iterator[MessagePart]:
         yield BlobPart(mime_type=str(fields.get("mime_type") or _NO_TYPE[kind]), data=_decode(fields.get(_FILES[kind])))
     else:
         yield GenericPart(type=kind, values=fields)
+
+
+def _extra(fields: Mapping[str, Any]) -> str | None:
+    """Return what only the provider of a part reads, such as signatures; None if there is nothing."""
+    extra = fields.get("extra")
+    return as_text(extra) if extra else None
 
 
 def _call(fields: Mapping[str, Any]) -> ToolCallPart:

@@ -34,8 +34,8 @@ from holdfast.errors import CorruptError
 CLASS = "haystack"
 """The key that has the name of an object's class; its fields are under `fields`."""
 CLASSES = {
-    one.__name__: one
-    for one in (
+    item.__name__: item
+    for item in (
         ByteStream,
         ChatMessage,
         Document,
@@ -75,9 +75,9 @@ def load_value(stored: Any) -> Any:
         kind = CLASSES.get(stored.get(CLASS)) if stored.keys() == {CLASS, "fields"} else None
         if kind is not None:
             return _load_object(kind, stored["fields"])
-        return {name: load_value(one) for name, one in stored.items()}
+        return {name: load_value(value) for name, value in stored.items()}
     if type(stored) in (list, tuple):
-        return type(stored)(load_value(one) for one in stored)
+        return type(stored)(load_value(item) for item in stored)
     return stored
 
 
@@ -86,14 +86,34 @@ def dump_messages(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
 
 
 def load_messages(stored: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
-    return [_load_object(ChatMessage, one) for one in stored]
+    return [_load_object(ChatMessage, item) for item in stored]
+
+
+def check_messages(messages: Any) -> None:
+    """Raise `CorruptError` for what are no messages that agents of Haystack can work with."""
+    if not isinstance(messages, list) or not all(isinstance(message, ChatMessage) for message in messages):
+        raise CorruptError(f"the store has {messages!r:.100} where messages of Haystack should be")
+    for usage in (message.meta.get("usage") for message in messages):
+        if isinstance(usage, dict) and any(number != number for number in usage.values()):  # noqa: PLR0124 - NaN
+            raise CorruptError(f"the store has a ChatMessage whose usage is none: {usage!r:.100}")
+
+
+def _check_parts(message: Any) -> None:
+    """Raise `CorruptError` if parts of a message are not what its class declares.
+
+    Haystack does not check them.
+    """
+    calls = [*message.tool_calls, *(result.origin for result in message.tool_call_results)]
+    texts = [*message.texts, *(call.tool_name for call in calls)]
+    if not all(isinstance(text, str) for text in texts) or not all(isinstance(call.arguments, dict) for call in calls):
+        raise CorruptError(f"the store has a ChatMessage that is none of Haystack: {message!r:.100}")
 
 
 def identify_message(message: Any) -> Any:
     """Return what a model reads of a message: not its metadata, which may have times."""
     if not isinstance(message, ChatMessage):
         return identify_value(message)
-    return {name: one for name, one in identify_value(message.to_dict()).items() if name != "meta"}
+    return {name: value for name, value in identify_value(message.to_dict()).items() if name != "meta"}
 
 
 def as_json(value: Any) -> Any:
@@ -110,12 +130,12 @@ def read_as_model(result: Any) -> str:
 
 
 def _convert(value: Any, convert_other: Callable[[Any], Any], *, is_callback_kept: bool = True) -> Any:
-    def convert(one: Any) -> Any:
-        return _convert(one, convert_other, is_callback_kept=is_callback_kept)
+    def convert(item: Any) -> Any:
+        return _convert(item, convert_other, is_callback_kept=is_callback_kept)
 
     kind = type(value)
     if kind is dict:
-        return {name: convert(one) for name, one in value.items() if is_callback_kept or not _is_callback(one)}
+        return {name: convert(item) for name, item in value.items() if is_callback_kept or not _is_callback(item)}
     if kind in (list, tuple):
         return kind(map(convert, value))
     if CLASSES.get(kind.__name__) is kind:
@@ -134,7 +154,10 @@ def _fields_of(value: Any) -> dict[str, Any]:
 
 def _load_object(kind: Any, fields: Any) -> Any:
     try:
-        return kind.from_dict(load_value(fields))
+        loaded = kind.from_dict(load_value(fields))
+        if kind is ChatMessage:
+            _check_parts(loaded)
+        return loaded
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CorruptError(
             f"the store has a {kind.__name__} of Haystack that can't be read ({error!r:.100}). Another version of "

@@ -31,7 +31,7 @@ from holdfast.codec.builtin_types import BUILTIN_TYPES
 from holdfast.codec.class_kinds import kind_of
 from holdfast.codec.nested_classes import classes_in_fields
 from holdfast.codec.registry import RegisteredType, TypeRegistry, default_types
-from holdfast.codec.unsupported import Refused
+from holdfast.codec.unsupported import Refusal
 from holdfast.errors import HoldfastWarning, UnknownTypeError, UsageError
 
 _GRAPH_TYPES = ("Command", "Interrupt", "Overwrite", "PregelTask", "StateSnapshot", "TimeoutPolicy")
@@ -83,7 +83,7 @@ def _without_code(value: collections.defaultdict[Any, Any]) -> list[Any]:
     """
     try:
         parts: list[Any] = _EXACT_DEFAULTDICT.take_apart(value)
-    except Refused:
+    except Refusal:
         return [None, dict(value)]
     return parts
 
@@ -103,7 +103,7 @@ class SaverTypes(TypeRegistry):
         for allowed in allow:
             self._allow(allowed)
         self._warned: set[str] = set()
-        self.by_class = _Admitting(self._admit, self.by_class)
+        self.by_class = _Admission(self._admit, self.by_class)
 
     def _register_plain(self) -> None:
         for cls, (encode, decode) in standard_values.STORED.items():
@@ -114,7 +114,7 @@ class SaverTypes(TypeRegistry):
         """Allow objects of a class to be stored: a class, or its module and name as in LangGraph's allowlists."""
         cls = allowed
         if isinstance(allowed, tuple):
-            cls = _imported(".".join(allowed[:-1]), allowed[-1])
+            cls = _find_imported(".".join(allowed[:-1]), allowed[-1])
             if cls is None or not has_fields(cls):
                 return
         if not isinstance(cls, type):
@@ -135,9 +135,9 @@ class SaverTypes(TypeRegistry):
         if known is not None:
             return known
         module, _, qualname = name.partition(":")
-        cls = _imported(module, qualname)
+        cls = _find_imported(module, qualname)
         if cls is not None and has_fields(cls):
-            with contextlib.suppress(Refused):  # its objects could not be rebuilt
+            with contextlib.suppress(Refusal):  # its objects could not be rebuilt
                 admitted = self.by_class.get(cls)
                 if admitted is not None and admitted.name == name:
                     return admitted
@@ -149,7 +149,7 @@ class SaverTypes(TypeRegistry):
     def _admit(self, cls: type[Any]) -> RegisteredType:
         """Return the entry for a class that is not registered yet.
 
-        Raise KeyError if the class is unknown, `Refused` if its objects could be stored but not be
+        Raise KeyError if the class is unknown, `Refusal` if its objects could be stored but not be
         read back.
         """
         registered = default_types.by_class.get(cls)
@@ -177,7 +177,7 @@ class SaverTypes(TypeRegistry):
         try:
             entry = RegisteredType(cls, name, kind_of(cls, name))
         except UsageError as error:
-            raise Refused(str(error), f"See holdfast.register for {cls.__name__}") from error
+            raise Refusal(str(error), f"See holdfast.register for {cls.__name__}") from error
         self.by_name[name] = entry
         return entry
 
@@ -196,7 +196,7 @@ class SaverTypes(TypeRegistry):
             self._warned.add(name)
 
 
-class _Admitting(dict[type[Any], RegisteredType]):
+class _Admission(dict[type[Any], RegisteredType]):
     """The known classes and their entries. A missing class is examined once."""
 
     def __init__(self, admit: Callable[[type[Any]], RegisteredType], known: Mapping[type[Any], RegisteredType]) -> None:
@@ -230,7 +230,7 @@ class _Admitting(dict[type[Any], RegisteredType]):
             return False
         try:
             self[cls]
-        except (KeyError, Refused):  # a refusal is raised where its path is known
+        except (KeyError, Refusal):  # a refusal is raised where its path is known
             return False
         return True
 
@@ -251,14 +251,14 @@ def has_fields(cls: type[Any]) -> bool:
 
 def is_found_by_name(cls: type[Any]) -> bool:
     """Return whether another process that imports the class's module finds it there."""
-    return _imported(cls.__module__, cls.__qualname__) is cls and len(_name(cls)) <= _MAX_NAME
+    return _find_imported(cls.__module__, cls.__qualname__) is cls and len(_name(cls)) <= _MAX_NAME
 
 
 def _name(cls: type[Any]) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
-def _imported(module: str, qualname: str) -> type[Any] | None:
+def _find_imported(module: str, qualname: str) -> type[Any] | None:
     """Return the class of that name, if its module is imported.
 
     Only dictionaries are searched: a module may have a `__getattr__` that imports.

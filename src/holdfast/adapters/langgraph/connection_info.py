@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from holdfast.client.client import Client
 from holdfast.errors import UsageError
+from holdfast.sealing.key_ring import KeyRing
 
 _LIBPQ_PARAMETERS = (
     "host", "hostaddr", "port", "dbname", "user", "password", "passfile", "service", "sslmode", "application_name",
@@ -40,19 +41,19 @@ def open_conn_string(conn_string: str, options: Mapping[str, Any]) -> Client:
     return _open_sqlite(conn_string, options)
 
 
-def open_connection(given: Any) -> Client:
+def open_connection(given: Any, keys: KeyRing | None = None) -> Client:
     """Return a client on the store that a connection, a pool or a Redis client is connected to."""
     if isinstance(given, str) and _SCHEME.match(given):  # RedisSaver("redis://...")
-        return Client.open(given)
+        return Client.open(given, keys=keys)
     if isinstance(given, sqlite3.Connection):
-        return _open_sqlite(_sqlite_path(given), {})
+        return _open_sqlite(_sqlite_path(given), {"keys": keys})
     origin = type(given).__module__.partition(".")[0]
     if origin == "psycopg_pool":
-        return Client.postgres(_conninfo_of_pool(given), max_connections=given.max_size)
+        return Client.postgres(_conninfo_of_pool(given), max_connections=given.max_size, keys=keys)
     if origin == "psycopg":
-        return Client.postgres(_conninfo_of_connection(given))
+        return Client.postgres(_conninfo_of_connection(given), keys=keys)
     if origin == "redis":
-        return Client.redis(_redis_url(given))
+        return Client.redis(_redis_url(given), keys=keys)
     if origin == "aiosqlite":
         raise UsageError(
             "an aiosqlite connection does not say which file it is on: "

@@ -16,6 +16,7 @@ from holdfast.adapters.langgraph.saver import HoldfastSaver
 from holdfast.adapters.langgraph.server_records import Recording
 from holdfast.adapters.langgraph.store import HoldfastStore
 from holdfast.errors import UsageError
+from holdfast.sealing.key_ring import keys_from_environment
 
 H = TypeVar("H", bound=StoreHandle)
 STORE = "HOLDFAST_URL"
@@ -59,7 +60,7 @@ async def dev_checkpointer() -> AsyncIterator[HoldfastSaver]:
     it stops. `HOLDFAST_URL` names the store, by its URL or as the path of a SQLite file; without
     it, the store is `.holdfast/store.db` where the server was started. `HOLDFAST_TTL_SECONDS`
     expires each checkpoint after that time, and `HOLDFAST_KEEP_LAST` keeps that many of each
-    thread's namespace.
+    thread's namespace. `HOLDFAST_KEYS_FILE` or `HOLDFAST_KEYS` has the keys of a sealed store.
 
     At the server's start, threads, assistants, crons and runs that it had lost are restored.
     """
@@ -86,7 +87,8 @@ async def dev_store() -> AsyncIterator[HoldfastStore]:
 
 
 def _open(kind: type[H], numbers: Numbers) -> H:
-    options: dict[str, Any] = {}
+    keys, is_required = keys_from_environment()
+    options: dict[str, Any] = {"keys": keys, "require_keys": is_required}
     for variable, (name, number) in numbers.items():
         given = os.environ.get(variable)
         if given:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 
 from holdfast.adapters.langgraph.connection_info import open_conn_string, open_connection
 from holdfast.backends.bridge.base import Bridge
-from holdfast.backends.bridge.blocking import awaited, blocking
+from holdfast.backends.bridge.blocking import blocking, get_awaited_backend
 from holdfast.backends.bridge.event_loop import AsyncBridge
 from holdfast.backends.bridge.inline import InlineBridge
 from holdfast.backends.bridge.step import run_inline
@@ -22,6 +22,7 @@ from holdfast.client.factory import DEFAULT_DIRECTORY, DEFAULT_PATH
 from holdfast.client.sync import SyncClient
 from holdfast.errors import UsageError
 from holdfast.operations.context import StoreContext
+from holdfast.sealing.key_ring import KeyRing
 
 T = TypeVar("T")
 SECONDS_IN_A_MINUTE = 60
@@ -45,24 +46,28 @@ class StoreHandle:
     _blocking_services: StoreContext
     _awaited_services: StoreContext
 
-    def _connect(self, given: tuple[Any, ...], redis_url: str | None, *, allow_blocking: bool) -> None:
-        """Take over a client's store, or open the one that a connection leads to.
+    def _connect(
+        self, given: tuple[Any, ...], redis_url: str | None, *, allow_blocking: bool, keys: KeyRing | None
+    ) -> None:
+        """Take over a client's store, or open the one that a connection leads to, sealed with `keys`.
 
         Without either, open the default store.
         """
-        found = [one for one in (*given, redis_url) if one is not None]
+        found = [item for item in (*given, redis_url) if item is not None]
         if len(found) > 1:
             raise UsageError(f"{type(self).__name__} takes one client or connection, and was given {len(found)}")
         self._owns_client = not found or not isinstance(found[0], Client | SyncClient)
+        if keys is not None and not self._owns_client:
+            raise UsageError("keys are those of the client: give them where it is opened, Client.sqlite(path, keys=…)")
         if not found:
-            client: Client | SyncClient = Client.sqlite()
+            client: Client | SyncClient = Client.sqlite(keys=keys)
         elif redis_url is not None:
-            client = Client.redis(redis_url)
+            client = Client.redis(redis_url, keys=keys)
         else:
-            client = open_connection(found[0]) if self._owns_client else found[0]
+            client = open_connection(found[0], keys) if self._owns_client else found[0]
         self._allow_blocking = allow_blocking
         ctx = client._ctx
-        inline, looped = _both_ways(ctx.backend)
+        inline, looped = _both_ways(cast("Bridge", ctx.backend))
         self._blocking_services = replace(ctx, backend=inline)
         self._awaited_services = replace(ctx, backend=looped)
 
@@ -74,24 +79,24 @@ class StoreHandle:
 
         Options are this class's and those of `Client.sqlite`.
         """
-        return cls._opened(lambda rest: Client.sqlite(path, **rest), options)
+        return cls._open_handle(lambda rest: Client.sqlite(path, **rest), options)
 
     @classmethod
     def from_files(cls, directory: str | os.PathLike[str] = DEFAULT_DIRECTORY, **options: Any) -> Self:
-        return cls._opened(lambda rest: Client.files(directory, **rest), options)
+        return cls._open_handle(lambda rest: Client.files(directory, **rest), options)
 
     @classmethod
     def from_postgres(cls, dsn: str, **options: Any) -> Self:
-        return cls._opened(lambda rest: Client.postgres(dsn, **rest), options)
+        return cls._open_handle(lambda rest: Client.postgres(dsn, **rest), options)
 
     @classmethod
     def from_redis(cls, url: str, **options: Any) -> Self:
-        return cls._opened(lambda rest: Client.redis(url, **rest), options)
+        return cls._open_handle(lambda rest: Client.redis(url, **rest), options)
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> Self:
         """Open the store at `url`, as `Client.open` does."""
-        return cls._opened(lambda rest: Client.open(url, **rest), options)
+        return cls._open_handle(lambda rest: Client.open(url, **rest), options)
 
     @classmethod
     def from_conn_string(
@@ -110,15 +115,15 @@ class StoreHandle:
         """
         if pool_config and pool_config.get("max_size"):
             options.setdefault("max_connections", pool_config["max_size"])
-        return cls._opened(lambda rest: open_conn_string(conn_string, rest), options)
+        return cls._open_handle(lambda rest: open_conn_string(conn_string, rest), options)
 
     @classmethod
     def memory(cls, **options: Any) -> Self:
         """Open a store in memory, which is gone with the process."""
-        return cls._opened(lambda rest: Client.memory(**rest), options)
+        return cls._open_handle(lambda rest: Client.memory(**rest), options)
 
     @classmethod
-    def _opened(cls, open_client: Callable[[dict[str, Any]], Client], options: dict[str, Any]) -> Self:
+    def _open_handle(cls, open_client: Callable[[dict[str, Any]], Client], options: dict[str, Any]) -> Self:
         cls._check_options(options)
         own = {name: options.pop(name) for name in cls._own_options if name in options}
         opened = cast("Any", cls)(open_client(options), **own)
@@ -150,7 +155,7 @@ class StoreHandle:
         if self._owns_client:
             bridge = cast("Bridge", self._awaited_services.backend)
             await bridge.close()
-            if isinstance(bridge, AsyncBridge):
+            if isinstance(bridge.inner, AsyncBridge):
                 await asyncio.to_thread(self.close)
 
     def __enter__(self) -> Self:
@@ -185,7 +190,7 @@ class StoreHandle:
         """Warn once per process if the store is local; refuse if it is behind a network."""
         global _warned_of_blocking  # noqa: PLW0603 - once in a process
         name = type(self).__name__
-        if awaited(cast("InlineBridge", self._blocking_services.backend).backend) is not None:
+        if get_awaited_backend(cast("Bridge", self._blocking_services.backend).inner.backend) is not None:
             raise UsageError(
                 f"a method of {name} without `await` was called on the thread of a running event loop, which would "
                 "wait for the network meanwhile. Use the methods with `await` there (`graph.ainvoke`, `astream`, "
@@ -207,23 +212,24 @@ def ttl_seconds_of(ttl: Mapping[str, Any]) -> float | None:
     if ttl.get("refresh_on_read"):
         raise UsageError(
             "refresh_on_read: a checkpoint is immutable, and reading it does not prolong its life. Leave it out: "
-            "a thread that goes on gets new checkpoints, each with its whole time to live"
+            "a thread that continues gets new checkpoints, each with its whole time to live"
         )
     minutes = ttl.get("default_ttl")
     return None if minutes is None else minutes * SECONDS_IN_A_MINUTE
 
 
-def _both_ways(bridge: Any) -> tuple[Bridge, Bridge]:
+def _both_ways(bridge: Bridge) -> tuple[Bridge, Bridge]:
     """Return a bridge without an event loop and one for event loops.
 
     Both lead to the same store; one of them is the given one.
     """
-    if isinstance(bridge, InlineBridge):
-        over_network = awaited(bridge.backend)
-        return bridge, AsyncBridge(over_network) if over_network is not None else ThreadBridge(bridge.backend)
-    if bridge.capabilities.awaitable:
-        return InlineBridge(blocking(bridge.backend)), bridge
-    return InlineBridge(bridge.backend), bridge
+    inner = bridge.inner
+    if isinstance(inner, InlineBridge):
+        over_network = get_awaited_backend(inner.backend)
+        looped = AsyncBridge(over_network) if over_network is not None else ThreadBridge(inner.backend)
+        return bridge, bridge.over(looped)
+    backend = blocking(inner.backend) if inner.capabilities.awaitable else inner.backend
+    return bridge.over(InlineBridge(backend)), bridge
 
 
 def _is_on_a_loop() -> bool:

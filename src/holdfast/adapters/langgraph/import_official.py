@@ -19,7 +19,7 @@ from holdfast.adapters.langgraph import pending_writes
 from holdfast.adapters.langgraph.official_source import FoundCheckpoint, OfficialSource, postgres_source, sqlite_source
 from holdfast.adapters.langgraph.official_value import UnreadableError
 from holdfast.adapters.langgraph.saver import HoldfastSaver
-from holdfast.adapters.langgraph.thread_store import Threads, plain
+from holdfast.adapters.langgraph.thread_store import Threads, copy_as_dicts
 from holdfast.client.client import Client
 from holdfast.client.sync import SyncClient
 from holdfast.errors import HoldfastError, StoreError
@@ -119,7 +119,7 @@ class _Import:
             self._check(found, checkpoint)
             self._add_sends(found, checkpoint)
             if self._dry_run:
-                Split(threads.ctx.codec, lambda _: None).take(plain(checkpoint), {})
+                Split(threads.ctx.codec, lambda _: None).take(copy_as_dicts(checkpoint), {})
                 threads.ctx.codec.encode(metadata, "metadata")
             else:
                 kept = await threads.put(
@@ -131,7 +131,7 @@ class _Import:
             self._sessions[found.place.session] = None
         else:
             self._already += 1
-            if not self._dry_run and await threads.live([entry]):  # writes that an interrupted import has left out
+            if not self._dry_run and await threads.load_live([entry]):  # writes that an interrupted import has left out
                 await pending_writes.add(
                     threads.ctx, found.place, found.id, entry.checkpoint, self._source.tasks(found)
                 )
@@ -151,8 +151,8 @@ class _Import:
         tasks = self._source.tasks(found._replace(id=found.parent))
         sent = sorted(
             (path, task, index, value)
-            for task, its in tasks.items()
-            for index, (channel, path, value) in its.items()
+            for task, writes in tasks.items()
+            for index, (channel, path, value) in writes.items()
             if channel == TASKS
         )
         if sent:
@@ -163,11 +163,11 @@ class _Import:
     async def _compare(self, found: FoundCheckpoint, checkpoint: dict[str, Any], metadata: dict[str, Any]) -> None:
         """Read back the saved checkpoint: from the store, not from this process's cache."""
         entry = await self._threads.find(found.place, found.id)
-        live = await self._threads.live([entry]) if entry is not None else []
+        live = await self._threads.load_live([entry]) if entry is not None else []
         if not live:
             raise UnreadableError("it was saved, and is not there")
         [(_, stored, about)] = live
-        encode, given = self._threads.ctx.codec.encode, plain(checkpoint)
+        encode, given = self._threads.ctx.codec.encode, copy_as_dicts(checkpoint)
         state, _ = await lookup.load_state(self._threads.ctx, stored.manifest(), verify=True)
         is_same = state == given or encode(state) == encode(given)  # a NaN equals nothing
         if not is_same or encode(about["metadata"]) != encode(metadata) or about["parent"] != found.parent:

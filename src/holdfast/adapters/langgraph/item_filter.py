@@ -26,19 +26,19 @@ def has_all(value: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> bool:
 
     A key matches by equality, or by its operators (`$gt` and others).
     """
-    return all(_is_like(value.get(name), one) for name, one in (wanted or {}).items())
+    return all(_is_like(value.get(name), item) for name, item in (wanted or {}).items())
 
 
 def _is_like(found: Any, wanted: Any) -> bool:
     if isinstance(wanted, dict):
         if any(str(name).startswith("$") for name in wanted):
             return all(_applies(name, found, operand) for name, operand in wanted.items())
-        return isinstance(found, dict) and all(_is_like(found.get(name), one) for name, one in wanted.items())
+        return isinstance(found, dict) and all(_is_like(found.get(name), value) for name, value in wanted.items())
     if isinstance(wanted, list | tuple):
         return (
             isinstance(found, list | tuple)
             and len(found) == len(wanted)
-            and all(_is_like(one, other) for one, other in zip(found, wanted, strict=True))
+            and all(_is_like(item, other) for item, other in zip(found, wanted, strict=True))
         )
     return bool(found == wanted)
 

@@ -30,7 +30,7 @@ class StoredItem(NamedTuple):
     ttl_us: int | None
     content: bytes
 
-    def is_over(self, now_us: int) -> bool:
+    def is_expired(self, now_us: int) -> bool:
         return self.expires_at_us is not None and self.expires_at_us <= now_us
 
 

@@ -101,7 +101,7 @@ class Items:
         if row is None:
             return None
         stored = item_rows.unpack_item(key, row)
-        if stored.is_over(self.ctx.now_us()):
+        if stored.is_expired(self.ctx.now_us()):
             return None
         if op.refresh_ttl:
             await self._refresh([ItemMatch(op.namespace, op.key, key, row, stored)])
@@ -114,12 +114,12 @@ class Items:
         )
 
     async def _search(self, op: SearchOp) -> list[SearchItem]:
-        candidates = _in_order([found async for found in self._below(op.namespace_prefix)])
+        candidates = _sort([found async for found in self._iterate_below(op.namespace_prefix)])
         wanted = range(op.offset, op.offset + op.limit)
         taken: list[tuple[ItemMatch, Any, float | None]] = []
         if op.query and self.embedder is not None:
             matching = [(found, value) for found in candidates if has_all(value := self._value(found.item), op.filter)]
-            ranked = await self._ranked(matching, op.namespace_prefix, op.query, self.embedder)
+            ranked = await self._rank(matching, op.namespace_prefix, op.query, self.embedder)
             taken = ranked[wanted.start : wanted.stop]
         else:
             position = 0
@@ -145,7 +145,7 @@ class Items:
             for found, value, score in taken
         ]
 
-    async def _ranked(
+    async def _rank(
         self, candidates: Sequence[tuple[ItemMatch, Any]], prefix: Sequence[str], query: str, embedder: Embedder
     ) -> list[tuple[ItemMatch, Any, float | None]]:
         """Sort candidates by likeness to a query.
@@ -153,11 +153,11 @@ class Items:
         The most alike of an item's texts counts. Candidates without a vector come last.
         """
         stored: dict[bytes, list[bytes]] = {}
-        async for key, row in self._scan(item_rows.VECTORS, row_keys.of_namespace(prefix)):
+        async for key, row in self._scan(item_rows.VECTORS, row_keys.namespace_prefix(prefix)):
             stored[key.key] = item_rows.unpack_vectors(key, row)
         asked = await embedder.query(query)
         of_whom = [
-            (number, one) for number, (found, _) in enumerate(candidates) for one in stored.get(found.key.key, ())
+            (number, item) for number, (found, _) in enumerate(candidates) for item in stored.get(found.key.key, ())
         ]
         alike = await embedder.compare(asked, [vector for _, vector in of_whom])
         best: dict[int, float] = {}
@@ -186,24 +186,24 @@ class Items:
 
         It reads the first items of each, not all.
         """
-        backend, start = self.ctx.backend, row_keys.of_namespace(prefix)
+        backend, start = self.ctx.backend, row_keys.namespace_prefix(prefix)
         after: bytes | None = None
         known: tuple[str, ...] | None = None
         while page := await backend.scan(item_rows.ITEM, tree=STORE, prefix=start, after=after, limit=NAMESPACE_PAGE):
             now = self.ctx.now_us()
             for key, row in page:
                 namespace, _ = row_keys.item_of(key.key)
-                if namespace != known and not item_rows.unpack_item(key, row).is_over(now):
+                if namespace != known and not item_rows.unpack_item(key, row).is_expired(now):
                     known = namespace
                     yield namespace
             last, _ = row_keys.item_of(page[-1][0].key)
-            after = row_keys.after_items(last) if last == known else page[-1][0].key
+            after = row_keys.end_of_items(last) if last == known else page[-1][0].key
 
-    async def _below(self, prefix: Sequence[str]) -> AsyncIterator[ItemMatch]:
+    async def _iterate_below(self, prefix: Sequence[str]) -> AsyncIterator[ItemMatch]:
         """Yield the live items of a namespace and of those below it."""
-        async for key, row in self._scan(item_rows.ITEM, row_keys.of_namespace(prefix)):
+        async for key, row in self._scan(item_rows.ITEM, row_keys.namespace_prefix(prefix)):
             item = item_rows.unpack_item(key, row)
-            if not item.is_over(self.ctx.now_us()):
+            if not item.is_expired(self.ctx.now_us()):
                 yield ItemMatch(*row_keys.item_of(key.key), key, row, item)
 
     async def _scan(self, space: str, prefix: bytes) -> AsyncIterator[tuple[RowKey, Row]]:
@@ -221,16 +221,16 @@ class Items:
     # -- writing -----------------------------------------------------------------------------------------------------
 
     async def _put(self, puts: dict[ItemKey, PutOp]) -> None:
-        contents = {place: self._encoded(op) for place, op in puts.items()}
-        embedded = await self._embedded(puts)
-        there = [item_rows.item_row(row_keys.item_key(*place)) for place in puts]
+        contents = {place: self._encode_item(op) for place, op in puts.items()}
+        embedded = await self._embed(puts)
+        item_keys = [item_rows.item_row(row_keys.item_key(*place)) for place in puts]
         for attempt in range(MAX_ATTEMPTS + 1):
-            found = await self.ctx.backend.rows(there)
+            found = await self.ctx.backend.rows(item_keys)
             writes: list[RowWrite] = []
-            for (place, op), key, row in zip(puts.items(), there, found, strict=True):
+            for (place, op), key, row in zip(puts.items(), item_keys, found, strict=True):
                 value = None
                 if op.value is not None:
-                    value = item_rows.pack_item(key, self._stored(op, contents[place], key, row))
+                    value = item_rows.pack_item(key, self._make_stored(op, contents[place], key, row))
                 vector = embedded.get(place)
                 of_vectors = item_rows.vectors_row(key.key)
                 packed = item_rows.pack_vectors(of_vectors, vector) if vector else None
@@ -245,38 +245,38 @@ class Items:
                 continue
             return
 
-    def _encoded(self, op: PutOp) -> bytes:
+    def _encode_item(self, op: PutOp) -> bytes:
         if op.value is None:
             return b""
-        return frame.compressed(self.ctx.codec.encode(dict(op.value), f"value of {op.key!r:.60}"))
+        return frame.compress(self.ctx.codec.encode(dict(op.value), f"value of {op.key!r:.60}"))
 
-    def _stored(self, op: PutOp, content: bytes, key: RowKey, row: Row | None) -> StoredItem:
+    def _make_stored(self, op: PutOp, content: bytes, key: RowKey, row: Row | None) -> StoredItem:
         now = self.moments.take(self.ctx.now_us())
         before = item_rows.unpack_item(key, row) if row else None
         ttl = None if op.ttl is None else round(op.ttl * SECONDS_IN_A_MINUTE * _MICROSECONDS)
         if ttl is not None and ttl <= 0:
             raise UsageError(f"ttl is {op.ttl!r}: it is a positive number of minutes. Leave it out to keep the item")
         return StoredItem(
-            created_at_us=before.created_at_us if before and not before.is_over(now) else now,
+            created_at_us=before.created_at_us if before and not before.is_expired(now) else now,
             updated_at_us=now,
             expires_at_us=None if ttl is None else now + ttl,
             ttl_us=ttl,
             content=content,
         )
 
-    async def _embedded(self, puts: dict[ItemKey, PutOp]) -> dict[ItemKey, dict[str, bytes]]:
+    async def _embed(self, puts: dict[ItemKey, PutOp]) -> dict[ItemKey, dict[str, bytes]]:
         """Return the vectors of the put items, by the paths of their texts. Each text is embedded once."""
         if self.index is None or self.embedder is None:
             return {}
         texts = {place: self.index.texts_of(op) for place, op in puts.items()}
-        different = list(dict.fromkeys(text for its in texts.values() for text in its.values()))
+        different = list(dict.fromkeys(text for of_paths in texts.values() for text in of_paths.values()))
         if not different:
             return {}
         made = await self.embedder.documents(different)
         if len(made) != len(different):
             raise UsageError(f"the embedder gave {len(made)} vectors for {len(different)} texts")
         of_text = dict(zip(different, map(vectors.pack, made), strict=True))
-        return {place: {path: of_text[text] for path, text in its.items()} for place, its in texts.items()}
+        return {place: {path: of_text[text] for path, text in of_paths.items()} for place, of_paths in texts.items()}
 
     async def _refresh(self, read: Sequence[ItemMatch]) -> None:
         """Restart the time to live of items that were read.
@@ -295,16 +295,18 @@ class Items:
                 continue
 
 
-def _in_order(found: Sequence[ItemMatch]) -> list[ItemMatch]:
+def _sort(found: Sequence[ItemMatch]) -> list[ItemMatch]:
     """Sort by namespace, then by time of creation.
 
     The namespace whose first item is oldest comes first.
     """
     oldest: dict[tuple[str, ...], int] = {}
-    for one in found:
-        created = one.item.created_at_us
-        oldest[one.namespace] = min(created, oldest.get(one.namespace, created))
-    return sorted(found, key=lambda one: (oldest[one.namespace], one.namespace, one.item.created_at_us, one.key.key))
+    for item_match in found:
+        created = item_match.item.created_at_us
+        oldest[item_match.namespace] = min(created, oldest.get(item_match.namespace, created))
+    return sorted(
+        found, key=lambda match: (oldest[match.namespace], match.namespace, match.item.created_at_us, match.key.key)
+    )
 
 
 def _moment(us: int) -> datetime:

@@ -18,7 +18,7 @@ FIRST_PAGE, PAGE = 4, 32
 DELTA_COUNTERS = "counters_since_delta_snapshot"
 
 
-async def listed(
+async def iterate_listed(
     threads: Threads, entries: AsyncIterator[IndexEntry], wanted: Mapping[str, Any] | None, limit: int | None
 ) -> AsyncIterator[CheckpointTuple]:
     """Yield the checkpoints of these entries whose metadata matches.
@@ -33,7 +33,7 @@ async def listed(
         page = [entry async for entry in _first(entries, size)]
         live = [
             (entry, stored, about)
-            for entry, stored, about in await threads.live(page)
+            for entry, stored, about in await threads.load_live(page)
             if not wanted or all(_is_equal(about["metadata"].get(name), value) for name, value in wanted.items())
         ]
         manifests = [stored.manifest() for _, stored, _ in live[:left]]
@@ -79,10 +79,10 @@ async def delta_history(
             if write[1] in asked:
                 collected[write[1]].append(write)
     return {
-        channel: DeltaChannelHistory(writes=its, seed=seeds[channel])
+        channel: DeltaChannelHistory(writes=writes, seed=seeds[channel])
         if channel in seeds
-        else DeltaChannelHistory(writes=its)
-        for channel, its in collected.items()
+        else DeltaChannelHistory(writes=writes)
+        for channel, writes in collected.items()
     }
 
 
@@ -95,7 +95,7 @@ async def needed_for(threads: Threads, place: ThreadNamespace, kept: Sequence[st
         found = [await threads.find(place, id_) for id_ in kept[start : start + PAGE]]
         live = [
             (entry, stored, set(counted))
-            for entry, stored, about in await threads.live([entry for entry in found if entry is not None])
+            for entry, stored, about in await threads.load_live([entry for entry in found if entry is not None])
             if (counted := about["metadata"].get(DELTA_COUNTERS))
         ]
         manifests = [stored.manifest() for _, stored, _ in live]
@@ -126,28 +126,28 @@ async def _ancestors(
     other branches.
     """
     loader = StateLoader(threads.ctx)
-    older = threads.of_place(place, entry.id)
+    older = threads.scan_place(place, entry.id)
     known: dict[str, IndexEntry] = {}
     reached: str | None = entry.id  # the lowest id that was looked at; None: there are no others
     parent, size = entry.parent, FIRST_PAGE
     while parent is not None:
-        line: list[IndexEntry] = []
-        while parent is not None and len(line) < size:
+        ancestors: list[IndexEntry] = []
+        while parent is not None and len(ancestors) < size:
             while parent not in known and reached is not None and reached > parent:
-                page = [one async for one in _first(older, PAGE)]
-                known.update((one.id, one) for one in page)
+                page = [index_entry async for index_entry in _first(older, PAGE)]
+                known.update((index_entry.id, index_entry) for index_entry in page)
                 reached = page[-1].id if page else None
             found = known.pop(parent, None) or await threads.find(place, parent)
             if found is None:
                 break
-            line.append(found)
+            ancestors.append(found)
             parent = found.parent
-        live = await threads.live(line)
+        live = await threads.load_live(ancestors)
         manifests = [stored.manifest() for _, stored, _ in live]
         await loader.read(manifests)
-        for (one, _, _), manifest in zip(live, manifests, strict=True):
-            yield one, (await loader.state(manifest))["channel_values"]
-        if len(live) < len(line) or len(line) < size:
+        for (index_entry, _, _), manifest in zip(live, manifests, strict=True):
+            yield index_entry, (await loader.state(manifest))["channel_values"]
+        if len(live) < len(ancestors) or len(ancestors) < size:
             return
         size = PAGE
 

@@ -13,7 +13,7 @@ from holdfast.model.checkpoint_builder import CheckpointBuilder
 from holdfast.model.framework import Framework
 
 
-class Reconstructed(NamedTuple):
+class ReconstructedGraph(NamedTuple):
     """A graph's restored values, next nodes and config.
 
     `graph.update_state(config, values)` applies them. The fields are attributes and keys alike:
@@ -93,14 +93,14 @@ class LangGraphAdapter:
             .build()
         )
 
-    def reconstruct(self, checkpoint: Checkpoint) -> Reconstructed:
+    def reconstruct(self, checkpoint: Checkpoint) -> ReconstructedGraph:
         state = checkpoint.execution_state
         if not isinstance(state, dict) or not {"values", "next", "config"} <= state.keys():
             raise UsageError(
                 f"checkpoint {checkpoint.checkpoint_id} was not made by LangGraphAdapter.extract: it has no values, "
                 "next and config"
             )
-        return Reconstructed(
+        return ReconstructedGraph(
             values=state["values"],
             next=tuple(state["next"]),
             config=state["config"],

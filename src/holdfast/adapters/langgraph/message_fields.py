@@ -68,25 +68,25 @@ class MessageKind:
         return parts
 
     def decode(self, parts: dict[str, Any]) -> Any:
-        beside = parts[_BESIDE]
-        if type(beside) is str and len(beside) > _MOST_NAMES:
+        stored = parts[_BESIDE]
+        if type(stored) is str and len(stored) > _MOST_NAMES:
             raise ValueError("it names more fields than a message has")
-        if type(beside) is not str or self._has_private or not self._required <= parts.keys() <= self._known:
-            return self._rebuilt(parts, beside)
+        if type(stored) is not str or self._has_private or not self._required <= parts.keys() <= self._known:
+            return self._rebuild(parts, stored)
         held = self._usual.copy()
-        for field, its in self._empty:
-            held[field] = its()  # of the message's own
+        for field, make_empty in self._empty:
+            held[field] = make_empty()  # of the message's own
         held.update(parts)
         del held[_BESIDE]
-        return make_message(self._cls, held, set(_names(beside)), {} if self._has_extra else None)
+        return make_message(self._cls, held, set(_names(stored)), {} if self._has_extra else None)
 
-    def _rebuilt(self, parts: dict[str, Any], beside: Any) -> Any:
+    def _rebuild(self, parts: dict[str, Any], stored: Any) -> Any:
         """Rebuild a message that has more than its fields, or was stored by another version of its class."""
-        if type(beside) is str:
-            beside = [[*_names(beside)], None, None]
+        if type(stored) is str:
+            stored = [[*_names(stored)], None, None]
         whole = {field: usual for field, usual in self._usual.items() if usual is not _UNSET}
-        whole.update((field, its()) for field, its in self._empty)
-        return self._kind.rebuild({**whole, **parts, _BESIDE: beside})
+        whole.update((field, make_empty()) for field, make_empty in self._empty)
+        return self._kind.rebuild({**whole, **parts, _BESIDE: stored})
 
 
 @lru_cache(maxsize=1024)

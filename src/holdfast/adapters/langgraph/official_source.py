@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 from holdfast.adapters.langgraph.official_value import OfficialValueReader, UnreadableError
 from holdfast.adapters.langgraph.row_keys import ThreadNamespace
 from holdfast.errors import StoreError, UsageError
-from holdfast.importers.readonly_sqlite import columns, connected, describe, is_endless
+from holdfast.importers.readonly_sqlite import columns, connect_readonly, describe, is_endless
 
 Tasks = dict[str, dict[int, list[Any]]]  # by task and index: channel, task path, value
 
@@ -64,7 +64,7 @@ class SqliteSource:
         try:
             return _sorted_out(self._connection.execute(_PLACES))
         except sqlite3.DatabaseError as error:
-            raise _unreadable(error) from error
+            raise _make_unreadable_error(error) from error
 
     def checkpoint(self, found: FoundCheckpoint) -> tuple[dict[str, Any], dict[str, Any]]:
         rows = self._rows("type, checkpoint, metadata", "checkpoints", found)
@@ -87,11 +87,11 @@ class SqliteSource:
             ).fetchall()
         except (sqlite3.Error, ValueError, OverflowError) as error:
             if is_endless(error):
-                raise _unreadable(error) from error
+                raise _make_unreadable_error(error) from error
             raise UnreadableError(f"its row can't be read: {error}") from error
 
 
-def _unreadable(error: Exception) -> StoreError:
+def _make_unreadable_error(error: Exception) -> StoreError:
     return StoreError(
         f"the database to import from could not be read ({describe(error)}): it is damaged. "
         "Import a backup; don't use a file from a source that you don't trust"
@@ -108,7 +108,7 @@ def sqlite_source(path: Path, allow: Iterable[type[Any]]) -> Iterator[SqliteSour
                     f"{path} is no database of LangGraph's SqliteSaver: its table `{table}` lacks {', '.join(missing)}"
                 )
 
-    with connected(path, "the program that wrote it", check) as connection:
+    with connect_readonly(path, "the program that wrote it", check) as connection:
         yield SqliteSource(connection, OfficialValueReader(allow))
 
 

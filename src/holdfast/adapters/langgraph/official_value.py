@@ -70,7 +70,7 @@ class OfficialValueReader:
         if kind == "bytearray":
             return bytearray(raw)
         if kind == "msgpack":
-            return self._unpacked(raw)
+            return self._unpack(raw)
         if kind == "json":
             return self.read_json(raw)
         if kind == "pickle":
@@ -82,22 +82,22 @@ class OfficialValueReader:
         if not isinstance(data, bytes | str):
             raise UnreadableError(f"its JSON is stored as {type(data).__name__}, not as text")
         try:
-            return json.loads(data, object_hook=self._revived)
+            return json.loads(data, object_hook=self._revive)
         except UnreadableError:
             raise
         except Exception as error:
             raise UnreadableError(f"its JSON can't be read: {error!r:.200}") from error
 
-    def _unpacked(self, data: bytes) -> Any:
+    def _unpack(self, data: bytes) -> Any:
         self._error, self._nesting, self._room = None, 0, _NESTED_TIMES * len(data) + _NESTED_BYTES
         try:
             if len(data) > _LIMITS.max_items:  # each item takes at least a byte
                 check_structure(data, STRUCTURE_DEPTH, _LIMITS.max_items)
-            return self._decoded(data)
+            return self._decode(data)
         except Exception as error:  # ormsgpack's own words for what the hook raised
             raise self._error or UnreadableError(f"its MessagePack can't be read: {error}") from error
 
-    def _decoded(self, data: bytes) -> Any:
+    def _decode(self, data: bytes) -> Any:
         if not keys_are_spread(data):
             raise UnreadableError("it holds a map whose keys can't be told apart")
         return ormsgpack.unpackb(data, ext_hook=self._hook, option=ormsgpack.OPT_NON_STR_KEYS)
@@ -110,7 +110,7 @@ class OfficialValueReader:
                 raise UnreadableError("its objects are nested too deeply")
             if self._nesting > _UNCHECKED_NESTING and len(data) > _DEEPEST_INSIDE:
                 check_structure(data, _DEEPEST_INSIDE, _LIMITS.max_items)
-            stored = self._decoded(data)
+            stored = self._decode(data)
             self._nesting -= 1
             return self._object(code, stored)
         except UnreadableError as error:
@@ -131,14 +131,14 @@ class OfficialValueReader:
             raise UnreadableError(f"it holds an object that is made in an unknown way ({code}, {stored!r:.60})")
         module, name, given = stored[:3]
         if code == _SINGLE:
-            return self._built(module, name, [given], {})
+            return self._build(module, name, [given], {})
         if code == _POSITIONAL:
             if (module, name) == ("langgraph.types", "Send") and len(given) == 3:
-                return self._built(module, name, given[:2], {"timeout": given[2]})
-            return self._built(module, name, given, {})
-        return self._built(module, name, [], given, is_old_model=code == _PYDANTIC_1)
+                return self._build(module, name, given[:2], {"timeout": given[2]})
+            return self._build(module, name, given, {})
+        return self._build(module, name, [], given, is_old_model=code == _PYDANTIC_1)
 
-    def _built(self, module: Any, name: Any, given: Any, named: Any, *, is_old_model: bool = False) -> Any:
+    def _build(self, module: Any, name: Any, given: Any, named: Any, *, is_old_model: bool = False) -> Any:
         """Return the object of a class, or of the standard library, made of these arguments."""
         arguments, keywords = arguments_of(given), keywords_of(named)
         standard = BUILDERS.get((module, name))
@@ -160,7 +160,7 @@ class OfficialValueReader:
                 return cls(**keywords)
         return construct(**keywords)  # as LangGraph does: a model that its class would no longer accept
 
-    def _revived(self, value: dict[str, Any]) -> Any:
+    def _revive(self, value: dict[str, Any]) -> Any:
         """Return an object of the old JSON: `lc` 1 is LangChain's own form, 2 is LangGraph's."""
         if value.get("lc") not in (1, 2) or value.get("type") != "constructor" or not isinstance(value.get("id"), list):
             return value
@@ -169,12 +169,12 @@ class OfficialValueReader:
         if value["lc"] == 1:
             if name in _BY_NAME and module[:1] in (["langchain"], ["langchain_core"]):
                 cls = _BY_NAME[name]
-                return self._built(cls.__module__, cls.__name__, [], keywords)
+                return self._build(cls.__module__, cls.__name__, [], keywords)
             raise UnreadableError(
                 f"it holds an object of LangChain's, {'.'.join([*module, name])[:80]}, that is no message"
             )
         try:
-            return self._built(".".join(module), name, arguments, keywords)
+            return self._build(".".join(module), name, arguments, keywords)
         except UnreadableError:
             raise
         except Exception as error:

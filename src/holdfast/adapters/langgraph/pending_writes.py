@@ -13,7 +13,7 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP, PendingWrite, writes_sort_
 
 from holdfast.adapters.langgraph import row_keys
 from holdfast.adapters.langgraph.row_keys import ThreadNamespace
-from holdfast.backends.port import ABSENT, STORE, Commit, CommitConflict, Row, RowKey, RowWrite
+from holdfast.backends.port import ABSENT, STORE, Commit, CommitConflict, Row, RowKey, RowWrite, UnreadableBytes
 from holdfast.errors import ConflictError, CorruptError
 from holdfast.format import frame
 from holdfast.format.rows import head
@@ -75,15 +75,15 @@ async def add(
     A task that already has writes here is left as it is.
     """
     given: dict[RowKey, Kept] = {}
-    for task_id, its in tasks.items():
+    for task_id, writes in tasks.items():
         encode = ctx.codec.encode
         given[row_keys.writes_key(place, id_, task_id)] = {
             index: [channel, path, encode(value, f"writes of {task_id} ({channel})")]
-            for index, (channel, path, value) in its.items()
+            for index, (channel, path, value) in writes.items()
         }
     for _ in range(MAX_ATTEMPTS):
-        there = await ctx.backend.rows(list(given)) if given else []
-        new = [key for key, row in zip(given, there, strict=True) if row is None]
+        existing = await ctx.backend.rows(list(given)) if given else []
+        new = [key for key, row in zip(given, existing, strict=True) if row is None]
         if not new:
             return
         added = [RowWrite(key, _pack(ctx, key, checkpoint, given[key]), ABSENT) for key in new]
@@ -95,8 +95,8 @@ async def add(
 
 async def pending(ctx: StoreContext, place: ThreadNamespace, id_: str) -> list[PendingWrite]:
     """Return all writes of tasks since a checkpoint, in the order in which LangGraph applies them."""
-    found = await ctx.backend.scan(row_keys.WRITES, tree=STORE, prefix=row_keys.of_writes(place, id_))
-    return _in_order(ctx, found)
+    found = await ctx.backend.scan(row_keys.WRITES, tree=STORE, prefix=row_keys.checkpoint_prefix(place, id_))
+    return _sort_writes(ctx, found)
 
 
 async def pending_of(ctx: StoreContext, place: ThreadNamespace, ids: Sequence[str]) -> dict[str, list[PendingWrite]]:
@@ -104,25 +104,27 @@ async def pending_of(ctx: StoreContext, place: ThreadNamespace, ids: Sequence[st
 
     It is one pass over the keys from the first to the last of them.
     """
-    by_prefix = {row_keys.of_writes(place, id_): id_ for id_ in ids}
+    by_prefix = {row_keys.checkpoint_prefix(place, id_): id_ for id_ in ids}
     found: dict[str, list[tuple[RowKey, Row]]] = {}
     if by_prefix:
         after: bytes | None = min(by_prefix)[:-1]  # before the first one, and before little else
         last = max(by_prefix)
         while after is not None:
             page = await ctx.backend.scan(
-                row_keys.WRITES, tree=STORE, prefix=row_keys.of_place(place), after=after, limit=SCANNED_AT_ONCE
+                row_keys.WRITES, tree=STORE, prefix=row_keys.place_prefix(place), after=after, limit=SCANNED_AT_ONCE
             )
             for key, row in page:
+                if isinstance(row.value, UnreadableBytes):  # its key does not tell whose it is
+                    raise row.value.error
                 id_ = by_prefix.get(row_keys.writes_prefix(key.key))
                 if id_ is not None:
                     found.setdefault(id_, []).append((key, row))
-            is_over = len(page) < SCANNED_AT_ONCE or row_keys.writes_prefix(page[-1][0].key) > last
-            after = None if is_over else page[-1][0].key
-    return {id_: _in_order(ctx, its) for id_, its in found.items()}
+            is_last = len(page) < SCANNED_AT_ONCE or row_keys.writes_prefix(page[-1][0].key) > last
+            after = None if is_last else page[-1][0].key
+    return {id_: _sort_writes(ctx, writes) for id_, writes in found.items()}
 
 
-def _in_order(ctx: StoreContext, scanned: Sequence[tuple[RowKey, Row]]) -> list[PendingWrite]:
+def _sort_writes(ctx: StoreContext, scanned: Sequence[tuple[RowKey, Row]]) -> list[PendingWrite]:
     found: list[tuple[tuple[str, str, int], str, str, bytes]] = []
     for key, row in scanned:
         task_id = row_keys.task_of(key.key)[2]
@@ -141,7 +143,7 @@ async def removal(ctx: StoreContext, prefix: bytes) -> list[RowWrite]:
 async def copy(ctx: StoreContext, source: str, target: str, copies: dict[bytes, bytes]) -> None:
     """Copies the writes of a thread to another. `copies` says which checkpoint was copied to which."""
     writes = []
-    for key, row in await ctx.backend.scan(row_keys.WRITES, tree=STORE, prefix=row_keys.of_thread(source)):
+    for key, row in await ctx.backend.scan(row_keys.WRITES, tree=STORE, prefix=row_keys.thread_prefix(source)):
         place, id_, task_id = row_keys.task_of(key.key)
         checkpoint, kept = _unpack(ctx, key, row)
         new_key = row_keys.writes_key(ThreadNamespace(target, place.ns), id_, task_id)
@@ -152,7 +154,7 @@ async def copy(ctx: StoreContext, source: str, target: str, copies: dict[bytes, 
 
 def _pack(ctx: StoreContext, key: RowKey, checkpoint: bytes, kept: Kept) -> bytes:
     content = ctx.codec.encode([[index, *write] for index, write in kept.items()])
-    return head.protect(key, ormsgpack.packb([checkpoint, frame.compressed(content)]))
+    return head.protect(key, ormsgpack.packb([checkpoint, frame.compress(content)]))
 
 
 def _unpack(ctx: StoreContext, key: RowKey, row: Row) -> tuple[bytes, Kept]:

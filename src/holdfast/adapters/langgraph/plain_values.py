@@ -14,7 +14,7 @@ from typing import Any
 
 from holdfast.codec.class_kinds import Kind, is_set, kind_of, slots_of
 from holdfast.codec.registry import PlainType
-from holdfast.codec.unsupported import Refused, refusal
+from holdfast.codec.unsupported import Refusal, refusal
 from holdfast.errors import UsageError
 
 _BESIDE = ""  # as in pydantic_models: no field has this name
@@ -57,11 +57,11 @@ def local_entry(cls: type[Any]) -> PlainType:
     try:
         kind = kind_of(cls, cls.__qualname__)
     except UsageError as error:
-        raise Refused(str(error), f"See holdfast.register for {cls.__name__}") from error
+        raise Refusal(str(error), f"See holdfast.register for {cls.__name__}") from error
     return PlainType(cls, lambda value: _fields(kind, value))
 
 
 def _fields(kind: Kind, value: Any) -> dict[str, Any]:
     fields: dict[str, Any] = dict(kind.take_apart(value))
-    beside = fields.pop(_BESIDE, None)
-    return {**fields, **(beside[1] or {})} if beside else fields
+    stored = fields.pop(_BESIDE, None)
+    return {**fields, **(stored[1] or {})} if stored else fields

@@ -13,7 +13,7 @@ from holdfast.format.rows.adapter import AdapterRows, IndexedRows, TimedRows
 from holdfast.operations.adapter import Adapter
 
 ITEMS = TimedRows(
-    item_rows.ITEM, lambda key, row, now_us: item_rows.unpack_item(key, row).is_over(now_us), (item_rows.VECTORS,)
+    item_rows.ITEM, lambda key, row, now_us: item_rows.unpack_item(key, row).is_expired(now_us), (item_rows.VECTORS,)
 )
 ADAPTER = Adapter(
     name="langgraph",

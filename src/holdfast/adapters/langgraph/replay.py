@@ -15,7 +15,7 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP
 
 from holdfast.adapters.langgraph import listing, pending_writes
 from holdfast.adapters.langgraph.row_keys import ThreadNamespace
-from holdfast.adapters.langgraph.thread_store import Threads, _index_entry, config_of, parent_of, plain
+from holdfast.adapters.langgraph.thread_store import Threads, _index_entry, config_of, copy_as_dicts, parent_of
 from holdfast.errors import NotRecordedError, StoreError, UsageError
 from holdfast.format.state.diff import Differ
 from holdfast.model import ids
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 MAX_SUPERSTEPS = 10_000
 START = "__start__"  # LangGraph's own: hands the input on
 NO_WRITES = "__no_writes__"
-Beside = Callable[["StoredRecord"], Sequence["RowWrite"]]
+ExtraRows = Callable[["StoredRecord"], Sequence["RowWrite"]]
 Written = list[tuple[str, Any]]  # the writes of a node: channel and value
 
 
@@ -55,7 +55,7 @@ class _Node:
 class GraphReplay:
     graph: Any
     threads: Threads
-    asked: ReplayRequest
+    request: ReplayRequest
     plainly: bool
     place: ThreadNamespace
     originals: Sequence[str]  # the ids of the original thread's checkpoints, from the one that is replayed from
@@ -129,7 +129,7 @@ class GraphReplay:
         ]
 
     def _is_served(self, node: _Node) -> bool:
-        mode = self.asked.steps.get(node.name, self.asked.mode)
+        mode = self.request.steps.get(node.name, self.request.mode)
         if mode == "mixed":
             return not self.has_parted and node.recorded is not None
         if mode == "recorded" and node.recorded is None:
@@ -150,7 +150,9 @@ class GraphReplay:
             edits: tuple[Edit, ...] = ()
             if not node.is_served and result is not None and node.recorded is not None:
                 codec = self.threads.ctx.codec
-                edits = tuple(Differ(codec).edits(_shown(node.recorded), _shown(result), ("result",)))
+                edits = tuple(
+                    Differ(codec).edits(_select_user_writes(node.recorded), _select_user_writes(result), ("result",))
+                )
                 same = not edits
             self.steps.append(
                 ReplayedStep(
@@ -159,8 +161,8 @@ class GraphReplay:
                     place=f"{at}/{node.name}",
                     source="recorded" if node.is_served else "blocked" if is_blocked else "live",
                     failed=error is not None and not is_blocked and result is None,
-                    result=_shown(result),
-                    was=_shown(node.recorded),
+                    result=_select_user_writes(result),
+                    was=_select_user_writes(node.recorded),
                     same=same,
                     edits=edits,
                     note="nothing was recorded" if is_blocked and not node.is_served else None,
@@ -177,11 +179,17 @@ class GraphReplay:
 
 
 async def replay_graph(
-    threads: Threads, graph: Any, start: Checkpoint, line: Sequence[Checkpoint], asked: ReplayRequest, *, plainly: bool
+    threads: Threads,
+    graph: Any,
+    start: Checkpoint,
+    branch: Sequence[Checkpoint],
+    request: ReplayRequest,
+    *,
+    plainly: bool,
 ) -> ReplayReport:
     """Replay a graph from one of a thread's checkpoints.
 
-    `line` are the checkpoints that lead to the thread's head, newest first.
+    `branch` are the checkpoints that lead to the thread's head, newest first.
     """
     about = start.metadata
     if "langgraph_id" not in about:
@@ -189,25 +197,25 @@ async def replay_graph(
     place = ThreadNamespace(about["thread_id"], about["checkpoint_ns"])
     if place.ns:
         raise UsageError(
-            f"{asked.session_id!r:.80} is of a subgraph: replay the graph that it is part of, by its own session"
+            f"{request.session_id!r:.80} is of a subgraph: replay the graph that it is part of, by its own session"
         )
-    if asked.workspace is not None or asked.on_repeat is not None:
+    if request.workspace is not None or request.on_repeat is not None:
         raise UsageError(
             "workspace and on_repeat are for programs of `client.run`: a graph keeps neither files nor a ledger"
         )
-    names = [checkpoint.checkpoint_id for checkpoint in line]
-    after = list(line[: names.index(start.checkpoint_id)]) if start.checkpoint_id in names else []
+    names = [checkpoint.checkpoint_id for checkpoint in branch]
+    after = list(branch[: names.index(start.checkpoint_id)]) if start.checkpoint_id in names else []
     if after and about["metadata"].get("source") == "input":
         start = after.pop()  # the input has arrived here: passing it on is no node of the graph
         about = start.metadata
-    target = await _forked(threads, place, start, asked)
+    target = await _fork_thread(threads, place, start, request)
     replay = GraphReplay(
         graph=graph,
         threads=threads,
-        asked=asked,
+        request=request,
         plainly=plainly,
         place=place,
-        originals=[about["langgraph_id"], *(one.metadata["langgraph_id"] for one in reversed(after))],
+        originals=[about["langgraph_id"], *(item.metadata["langgraph_id"] for item in reversed(after))],
         target=target,
     )
     error = await replay.run()
@@ -215,10 +223,10 @@ async def replay_graph(
     stands_at = await threads.newest(target, None)
     return ReplayReport(
         session_id=target.session,
-        source_session=asked.session_id,
+        source_session=request.session_id,
         from_id=start.checkpoint_id,
         checkpoint_id=ids.to_text(stands_at.checkpoint) if stands_at is not None else None,
-        mode=asked.mode,
+        mode=request.mode,
         steps=tuple(replay.steps),
         result=state.values,
         error=error,
@@ -229,7 +237,9 @@ class _TakenError(Exception):
     """Another replay has begun a thread of this name at the same moment."""
 
 
-async def _forked(threads: Threads, place: ThreadNamespace, start: Checkpoint, asked: ReplayRequest) -> ThreadNamespace:
+async def _fork_thread(
+    threads: Threads, place: ThreadNamespace, start: Checkpoint, request: ReplayRequest
+) -> ThreadNamespace:
     """Return the thread of the replay: the named one, else a numbered one.
 
     The save of its first checkpoint decides which process has the number.
@@ -240,11 +250,11 @@ async def _forked(threads: Threads, place: ThreadNamespace, start: Checkpoint, a
 
     while True:
         like = f"{session_names.stem(place.thread)}-replay-"
-        target = ThreadNamespace(asked.name or await session_names.free_number(like, is_used), "")
+        target = ThreadNamespace(request.name or await session_names.free_number(like, is_used), "")
         try:
-            await _fork(threads, place, start, target, asked)
+            await _fork(threads, place, start, target, request)
         except _TakenError:
-            if asked.name:
+            if request.name:
                 raise _name_taken(target) from None
         else:
             return target
@@ -254,19 +264,19 @@ def _name_taken(target: ThreadNamespace) -> UsageError:
     return UsageError(f"there is a thread {target.thread!r:.60} already: choose another name, or leave it out")
 
 
-def _only_first(beside: Beside) -> Beside:
+def _begin_session(extra_rows: ExtraRows) -> ExtraRows:
     """Return the same rows, for a save that must begin its session."""
 
     def rows_of_first(stored: StoredRecord) -> Sequence[RowWrite]:
         if stored.sequence != 1:
             raise _TakenError
-        return beside(stored)
+        return extra_rows(stored)
 
     return rows_of_first
 
 
 async def _fork(
-    threads: Threads, place: ThreadNamespace, start: Checkpoint, target: ThreadNamespace, asked: ReplayRequest
+    threads: Threads, place: ThreadNamespace, start: Checkpoint, target: ThreadNamespace, request: ReplayRequest
 ) -> None:
     """Make a thread, in the same tree, that begins with this checkpoint.
 
@@ -287,9 +297,9 @@ async def _fork(
         loaded = await threads.get(place, id_)
         if loaded is None:
             continue
-        state: Any = plain(loaded.checkpoint)
-        if id_ == last and asked.edits:
-            state, _ = edit(state, {}, asked.edits)
+        state: Any = copy_as_dicts(loaded.checkpoint)
+        if id_ == last and request.edits:
+            state, _ = edit(state, {}, request.edits)
         above = parent_of(loaded)
         entry = _index_entry(target, id_, above, None)
         stored = await saving.save(
@@ -310,14 +320,14 @@ async def _fork(
                     "parent": above,
                     "metadata": dict(loaded.metadata),
                 },
-                beside=_only_first(entry) if is_first else entry,
+                extra_rows=_begin_session(entry) if is_first else entry,
             ),
         )
         parent, is_first = stored.id, False
         threads.recent.put(target, id_, stored.id)
         if id_ != last:
-            for task, its in _by_task(loaded.pending_writes or []).items():
-                await threads.put_writes(target, id_, its, task, "")
+            for task, writes in _by_task(loaded.pending_writes or []).items():
+                await threads.put_writes(target, id_, writes, task, "")
 
 
 def _by_task(pending: Sequence[tuple[str, str, Any]]) -> dict[str, Written]:
@@ -329,7 +339,7 @@ def _by_task(pending: Sequence[tuple[str, str, Any]]) -> dict[str, Written]:
     return found
 
 
-def _shown(written: Written | None) -> dict[str, Any] | None:
+def _select_user_writes(written: Written | None) -> dict[str, Any] | None:
     """Return a node's writes to the channels that users know."""
     if written is None:
         return None

@@ -17,7 +17,7 @@ BATCH = 16  # so many puts share the work of expiring old checkpoints
 REMEMBERED = 4096
 
 
-class Shortening:
+class HistoryTrimmer:
     """A counter of the puts to each namespace that trims it at intervals, and at a process's first put."""
 
     def __init__(self, keep_last: int) -> None:
@@ -39,14 +39,14 @@ class Shortening:
                 await self._shorten(threads, place)
 
     async def _shorten(self, threads: Threads, place: ThreadNamespace) -> None:
-        entries = await threads.entries(row_keys.of_place(place))  # newest first
+        entries = await threads.entries(row_keys.place_prefix(place))  # newest first
         if len(entries) <= self._keep_last:
             return
         needed = await listing.needed_for(threads, place, [entry.id for entry in entries[: self._keep_last]])
         await threads.end([entry for entry in entries if entry.id not in needed])
 
 
-def checked(keep_last: Any) -> int | None:
+def check_keep_last(keep_last: Any) -> int | None:
     if keep_last is None:
         return None
     if isinstance(keep_last, bool) or not isinstance(keep_last, int) or keep_last < 1:

@@ -45,12 +45,12 @@ class IndexEntry(NamedTuple):
     run: str | None
 
 
-def of_thread(thread: str) -> bytes:
-    return _measured(thread)
+def thread_prefix(thread: str) -> bytes:
+    return _prefix_length(thread)
 
 
-def of_place(place: ThreadNamespace) -> bytes:
-    return _measured(place.thread) + _measured(place.ns)
+def place_prefix(place: ThreadNamespace) -> bytes:
+    return _prefix_length(place.thread) + _prefix_length(place.ns)
 
 
 def index_key(place: ThreadNamespace, id_: str) -> bytes:
@@ -59,7 +59,7 @@ def index_key(place: ThreadNamespace, id_: str) -> bytes:
     Keys are read in ascending order, and the newest is wanted first: so the bytes of the id are
     inverted, and an id comes after those that it is a prefix of.
     """
-    return of_place(place) + head.session_key(id_).translate(_COMPLEMENT) + _END
+    return place_prefix(place) + head.session_key(id_).translate(_COMPLEMENT) + _END
 
 
 def index_key_of_writes(key: bytes) -> bytes:
@@ -71,12 +71,12 @@ def index_key_of_writes(key: bytes) -> bytes:
     return key[:at] + id_.translate(_COMPLEMENT) + _END
 
 
-def of_writes(place: ThreadNamespace, id_: str) -> bytes:
-    return of_place(place) + _measured(id_)
+def checkpoint_prefix(place: ThreadNamespace, id_: str) -> bytes:
+    return place_prefix(place) + _prefix_length(id_)
 
 
 def writes_prefix(key: bytes) -> bytes:
-    """Return the part of a key that the writes of one checkpoint share: `of_writes` of it."""
+    """Return the part of a key that the writes of one checkpoint share: `checkpoint_prefix` of it."""
     end = 0
     for _ in range(3):
         end += 4 + int.from_bytes(key[end : end + 4], "big")
@@ -85,7 +85,7 @@ def writes_prefix(key: bytes) -> bytes:
 
 def writes_key(place: ThreadNamespace, id_: str, task_id: str) -> RowKey:
     """Return the key of a task's writes, in the store's tree: they may precede the first checkpoint."""
-    return RowKey(WRITES, of_writes(place, id_) + head.session_key(task_id), STORE)
+    return RowKey(WRITES, checkpoint_prefix(place, id_) + head.session_key(task_id), STORE)
 
 
 def task_of(key: bytes) -> tuple[ThreadNamespace, str, str]:
@@ -96,9 +96,9 @@ def task_of(key: bytes) -> tuple[ThreadNamespace, str, str]:
     return ThreadNamespace(thread, ns), id_, head.session_name(task)
 
 
-def of_namespace(labels: Sequence[str]) -> bytes:
+def namespace_prefix(labels: Sequence[str]) -> bytes:
     """Return the part of a key that the items of a namespace share with those of the namespaces below it."""
-    return b"".join(map(_measured, labels))
+    return b"".join(map(_prefix_length, labels))
 
 
 def item_key(labels: Sequence[str], name: str) -> bytes:
@@ -107,15 +107,15 @@ def item_key(labels: Sequence[str], name: str) -> bytes:
     No label is as long as the mark before the item's name says. So the items of a namespace come
     after all those of the namespaces below it.
     """
-    return of_namespace(labels) + _NAME_FOLLOWS + head.session_key(name)
+    return namespace_prefix(labels) + _NAME_FOLLOWS + head.session_key(name)
 
 
-def after_items(labels: Sequence[str]) -> bytes:
+def end_of_items(labels: Sequence[str]) -> bytes:
     """Return a key after all items of a namespace, and before what follows.
 
     No text has its last byte.
     """
-    return of_namespace(labels) + _NAME_FOLLOWS + _END
+    return namespace_prefix(labels) + _NAME_FOLLOWS + _END
 
 
 def item_of(key: bytes) -> tuple[tuple[str, ...], str]:
@@ -147,7 +147,7 @@ def unpack_entry(key: RowKey, row: Row) -> IndexEntry:
         raise CorruptError(f"an entry of the LangGraph index can't be read ({error}): the store is damaged") from error
 
 
-def _measured(name: str) -> bytes:
+def _prefix_length(name: str) -> bytes:
     encoded = head.session_key(name)
     return len(encoded).to_bytes(4, "big") + encoded
 

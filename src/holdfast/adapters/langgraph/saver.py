@@ -23,16 +23,16 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from holdfast.adapters.langgraph import listing
 from holdfast.adapters.langgraph.allowed_types import SaverTypes
 from holdfast.adapters.langgraph.handle import StoreHandle, ttl_seconds_of
-from holdfast.adapters.langgraph.retention import Shortening, checked
+from holdfast.adapters.langgraph.retention import HistoryTrimmer, check_keep_last
 from holdfast.adapters.langgraph.row_keys import ThreadNamespace
 from holdfast.adapters.langgraph.thread_store import Threads, config_of
 from holdfast.client.client import Client
-from holdfast.client.factory import new_line_memory
+from holdfast.client.factory import make_tip_cache
 from holdfast.client.sync import SyncClient
-from holdfast.codec.codec import Codec
 from holdfast.codec.unknown_types import OnUnknownType
 from holdfast.errors import UsageError
 from holdfast.operations import validate
+from holdfast.sealing.key_ring import KeyRing
 
 DEFAULT_AGENT = "langgraph"
 CACHE_BYTES = 64 * 1024 * 1024  # of conversations that were put last, with their messages: to find the new parts
@@ -65,6 +65,7 @@ class HoldfastSaver(StoreHandle, BaseCheckpointSaver[str]):
         conn: Any = None,
         redis_client: Any = None,
         redis_url: str | None = None,
+        keys: KeyRing | None = None,
         serde: None = None,
     ) -> None:
         """Make a saver on a client's store, which the caller closes; by default on the default SQLite file.
@@ -86,20 +87,22 @@ class HoldfastSaver(StoreHandle, BaseCheckpointSaver[str]):
 
         An object whose class is gone, or no longer fits the stored data, comes back as plain data,
         with a warning (see `holdfast.UnknownValue`); `on_unknown_type="raise"` raises
-        UnknownTypeError instead. `serde`, which LangGraph's own savers take, is refused with an
-        explanation.
+        UnknownTypeError instead. `keys` encrypts a store that is opened here. `serde`, which
+        LangGraph's own savers take, is refused with an explanation.
         """
         _refuse_serializer(serde)
         super().__init__()
-        self._connect((client, conn, redis_client), redis_url, allow_blocking=allow_blocking)
+        self._connect((client, conn, redis_client), redis_url, allow_blocking=allow_blocking, keys=keys)
         self._allowed = tuple(allow)
         ctx = replace(
             self._blocking_services,
-            codec=Codec(SaverTypes(self._allowed), self._blocking_services.codec.limits, on_unknown_type),
-            memory=new_line_memory(CACHE_BYTES),
+            codec=self._blocking_services.codec.derive(
+                types=SaverTypes(self._allowed), on_unknown_type=on_unknown_type
+            ),
+            memory=make_tip_cache(CACHE_BYTES),
         )
         agent = validate.name("agent_id", agent_id)
-        last = checked(keep_last)
+        last = check_keep_last(keep_last)
         if ttl is not None:
             if ttl_seconds is not None:
                 raise UsageError("ttl and ttl_seconds say the same, in minutes and in seconds: give one of them")
@@ -108,7 +111,7 @@ class HoldfastSaver(StoreHandle, BaseCheckpointSaver[str]):
             ctx,
             agent,
             validate.ttl(ttl_seconds),
-            shortening=None if last is None else Shortening(last),
+            shortening=None if last is None else HistoryTrimmer(last),
         )
         self._there = replace(self._here, ctx=replace(ctx, backend=self._awaited_services.backend))
 
@@ -121,7 +124,7 @@ class HoldfastSaver(StoreHandle, BaseCheckpointSaver[str]):
         clone = copy.copy(self)
         clone._allowed = (*self._allowed, *extra_allowlist)
         known = self._here.ctx.codec
-        codec = Codec(SaverTypes(clone._allowed), known.limits, known.on_unknown_type)
+        codec = known.derive(types=SaverTypes(clone._allowed))
         clone._here = replace(self._here, ctx=replace(self._here.ctx, codec=codec))
         clone._there = replace(self._there, ctx=replace(self._there.ctx, codec=codec))
         return clone
@@ -152,9 +155,9 @@ class HoldfastSaver(StoreHandle, BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        found = _listed(self._here, config, filter, before, limit)
-        while (one := self._run(_next(found))) is not None:
-            yield one
+        found = _iterate_listed(self._here, config, filter, before, limit)
+        while (tuple_ := self._run(_get_next(found))) is not None:
+            yield tuple_
 
     async def alist(
         self,
@@ -164,7 +167,7 @@ class HoldfastSaver(StoreHandle, BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        async for found in _listed(self._there, config, filter, before, limit):
+        async for found in _iterate_listed(self._there, config, filter, before, limit):
             yield found
 
     def get_delta_channel_history(
@@ -252,12 +255,12 @@ class HoldfastSaver(StoreHandle, BaseCheckpointSaver[str]):
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         await _prune(self._there, thread_ids, strategy)
 
-    async def replay_graph(self, graph: Any, start: Any, line: Any, asked: Any, *, plainly: bool) -> Any:
+    async def replay_graph(self, graph: Any, start: Any, branch: Any, request: Any, *, plainly: bool) -> Any:
         """Replay a graph that was compiled with this saver, for `client.replay`."""
         from holdfast.adapters.langgraph import replay
 
         threads = self._here if plainly else self._there
-        return await replay.replay_graph(threads, graph, start, line, asked, plainly=plainly)
+        return await replay.replay_graph(threads, graph, start, branch, request, plainly=plainly)
 
 
 def _refuse_serializer(given: object) -> None:
@@ -265,8 +268,9 @@ def _refuse_serializer(given: object) -> None:
         raise UsageError(
             f"HoldfastSaver takes no serializer, and was given a {type(given).__name__}: it stores values by an "
             "encoding of its own, which no serializer can change, so nothing would be encrypted by one. Leave serde "
-            "out; to encrypt what is stored, put the store on an encrypted volume; to store a class in a way of your "
-            "own, use holdfast.register(cls, encode=..., decode=...)"
+            "out; to encrypt everything that is stored, give it keys: HoldfastSaver.from_sqlite(path, "
+            "keys=KeyRing.from_file(...)); to store a class in a way of your own, use holdfast.register(cls, "
+            "encode=..., decode=...)"
         )
 
 
@@ -286,7 +290,7 @@ def _place_of_writes(config: RunnableConfig) -> tuple[ThreadNamespace, str]:
     return place, id_
 
 
-async def _listed(
+async def _iterate_listed(
     threads: Threads,
     config: RunnableConfig | None,
     wanted: Mapping[str, Any] | None,
@@ -297,12 +301,12 @@ async def _listed(
     thread = configurable.get("thread_id")
     ns, id_ = configurable.get("checkpoint_ns"), configurable.get("checkpoint_id") or None
     before_id = ((before or {}).get("configurable") or {}).get("checkpoint_id") or None
-    entries = threads.matching(None if thread is None else str(thread), ns, id_, before_id)
-    async for found in listing.listed(threads, entries, wanted, limit):
+    entries = threads.iterate_matching(None if thread is None else str(thread), ns, id_, before_id)
+    async for found in listing.iterate_listed(threads, entries, wanted, limit):
         yield found
 
 
-async def _next(found: AsyncIterator[CheckpointTuple]) -> CheckpointTuple | None:
+async def _get_next(found: AsyncIterator[CheckpointTuple]) -> CheckpointTuple | None:
     return await anext(found, None)
 
 

@@ -88,18 +88,20 @@ class ServerRecords:
         """Restore the entries that the server's lists have lost."""
         counts: dict[str, int] = {}
         kept = await self._read()
-        begun = await self._begun({str(one["run_id"]) for one in kept["runs"].values() if one["status"] == "pending"})
+        begun = await self._find_begun(
+            {str(run["run_id"]) for run in kept["runs"].values() if run["status"] == "pending"}
+        )
         for name in LISTS:
-            there = {_key(name, one): one for one in self._lists[name]}
-            for key, entry in sorted(kept[name].items(), key=lambda one: one[1].get("created_at") or _FIRST):
-                known = there.get(key)
+            existing = {_key(name, list_): list_ for list_ in self._lists[name]}
+            for key, entry in sorted(kept[name].items(), key=lambda item: item[1].get("created_at") or _FIRST):
+                known = existing.get(key)
                 if known is None:
                     self._lists[name].append({**_as_it_begins(name, entry, begun), **dict.fromkeys(LISTS[name][1])})
                     counts[name] = counts.get(name, 0) + 1
                 elif _is_outdated(name, known, entry):
                     known.update(_as_it_begins(name, entry, begun))
         counts["threads"] = counts.get("threads", 0) + await self._restore_from_checkpoints()
-        waiting = {one["thread_id"] for one in self._lists["runs"] if one.get("status") == "pending"}
+        waiting = {run["thread_id"] for run in self._lists["runs"] if run.get("status") == "pending"}
         for thread in self._lists["threads"]:
             if thread["thread_id"] in waiting:
                 thread["status"] = "busy"
@@ -109,10 +111,10 @@ class ServerRecords:
 
     async def _restore_from_checkpoints(self) -> int:
         """Restore the threads that have checkpoints and no row: an older version saved them."""
-        there = {str(one["thread_id"]) for one in self._lists["threads"]}
+        existing = {str(item["thread_id"]) for item in self._lists["threads"]}
         restored = 0
         for thread in threads_of(await listing.sessions(self._ctx, agent_id=None, limit=None)):
-            if thread.thread_id in there or thread.graph_id is None or (named := _uuid(thread.thread_id)) is None:
+            if thread.thread_id in existing or thread.graph_id is None or (named := _uuid(thread.thread_id)) is None:
                 continue
             metadata = {"graph_id": thread.graph_id}
             if thread.assistant_id is not None:
@@ -124,7 +126,7 @@ class ServerRecords:
             restored += 1
         return restored
 
-    async def _begun(self, runs: set[str]) -> set[str]:
+    async def _find_begun(self, runs: set[str]) -> set[str]:
         """Return the runs that have saved a checkpoint."""
         if not runs:
             return set()
@@ -146,7 +148,7 @@ class ServerRecords:
                 if name in kept:
                     kept[name][key.key] = entry
                     self._seen[key.key] = ()
-        return kept
+        return {name: dict(sorted(entries.items())) for name, entries in kept.items()}  # a sealed store sorts nothing
 
     # -- while the server runs ---------------------------------------------------------------------------------------
 
@@ -202,7 +204,7 @@ class ServerRecords:
             self._seen.update({key: marks[key] for key in part})
 
     def _write(self, key: bytes, name: str, entry: Entry) -> RowWrite | None:
-        kept = {one: entry[one] for one in entry if one not in LISTS[name][1]}
+        kept = {item: entry[item] for item in entry if item not in LISTS[name][1]}
         if name == "runs":
             kept["kwargs"] = _without_internals(entry.get("kwargs") or {})
         try:
@@ -213,7 +215,7 @@ class ServerRecords:
                 logger.warning("holdfast can't keep an entry of the server's %s: %s", name, error)
             return None
         row = RowKey(SPACE, key)
-        return RowWrite(row, head.protect(row, frame.compressed(content)))
+        return RowWrite(row, head.protect(row, frame.compress(content)))
 
 
 class Recording:
@@ -266,7 +268,9 @@ def _is_kept(name: str, entry: Entry) -> bool:
 def _without_internals(kwargs: Entry) -> Entry:
     """Return the arguments of a run without the functions that the server adds while it runs."""
     config = kwargs.get("config") or {}
-    configurable = {name: one for name, one in (config.get("configurable") or {}).items() if not name.startswith("__")}
+    configurable = {
+        name: value for name, value in (config.get("configurable") or {}).items() if not name.startswith("__")
+    }
     return {**kwargs, "config": {**config, "configurable": configurable}}
 
 

@@ -45,7 +45,7 @@ class StateLoader:
         backend = self._ctx.backend
         entries = [entry for manifest in manifests for entry in manifest.lists]
         skeletons = [manifest.skeleton.span for manifest in manifests if manifest.skeleton.span is not None]
-        missing = [*self._missing(entries)]
+        missing = [*self._find_missing(entries)]
         spans = [*skeletons, *missing]
         found = await backend.segments(spans) if spans else []
         self._skeletons = dict(zip(skeletons, found, strict=False))
@@ -66,7 +66,7 @@ class StateLoader:
         blobs = [self._blobs[blob.hash] for blob in manifest.blobs]
         return assemble.put_together(self._ctx.codec, manifest, content, lists, blobs, verify=True)[0]
 
-    def _missing(self, entries: Iterable[ListEntry]) -> Iterator[Span]:
+    def _find_missing(self, entries: Iterable[ListEntry]) -> Iterator[Span]:
         """Yield the spans that these lists need and that were not read yet."""
         for span in _merge(span for entry in entries for span in entry.spans):
             yield from _without(span, self._encoded.get(span.log, {}))
@@ -148,14 +148,16 @@ def copy_value(value: Any) -> Any:
     if kind in _ATOMS:
         return value
     if kind is dict:
-        return {name: one if type(one) in _ATOMS else copy_value(one) for name, one in value.items()} if value else {}
+        return (
+            {name: item if type(item) in _ATOMS else copy_value(item) for name, item in value.items()} if value else {}
+        )
     if kind is list:
-        return [one if type(one) in _ATOMS else copy_value(one) for one in value] if value else []
+        return [item if type(item) in _ATOMS else copy_value(item) for item in value] if value else []
     if kind not in MESSAGE_CLASSES:
         raise KeyError(kind)
     held = value.__dict__.copy()
-    for name, one in held.items():
-        if type(one) not in _ATOMS:
-            held[name] = copy_value(one)
+    for name, item in held.items():
+        if type(item) not in _ATOMS:
+            held[name] = copy_value(item)
     extra, private = copy_value(value.__pydantic_extra__), copy_value(value.__pydantic_private__)
     return make_message(kind, held, value.__pydantic_fields_set__.copy(), extra, private)

@@ -20,7 +20,7 @@ from typing import Any
 
 from holdfast.codec.builtin_types import DECODERS
 from holdfast.codec.ext_codes import DECIMAL
-from holdfast.codec.standard_types import address_builder, compiled, expect, members_of, short_text
+from holdfast.codec.standard_types import address_builder, compile_pattern, expect, members_of, short_text
 from holdfast.codec.timezones import zone_of_key
 
 MAX_ADDRESSES = 1 << 16  # of a network that an unknown constructor is given
@@ -62,7 +62,7 @@ def _path(cls: type[Any]) -> Callable[..., Any]:
     return lambda *parts: cls(*(expect(part, str) for part in parts))
 
 
-def _of_ints(cls: type[Any]) -> Callable[..., Any]:
+def _build_of_ints(cls: type[Any]) -> Callable[..., Any]:
     return lambda *numbers: cls(*(expect(number, int) for number in numbers))
 
 
@@ -84,13 +84,13 @@ BUILDERS: dict[tuple[str, str], Callable[..., Any]] = {
     ("builtins", "set"): lambda members: set(members_of(members)),
     ("builtins", "frozenset"): lambda members: frozenset(members_of(members)),
     ("collections", "deque"): lambda members: collections.deque(expect(members, list, tuple)),
-    ("datetime", "date"): _of_ints(dt.date),
-    ("datetime", "datetime"): _of_ints(dt.datetime),
+    ("datetime", "date"): _build_of_ints(dt.date),
+    ("datetime", "datetime"): _build_of_ints(dt.datetime),
     ("datetime", "time"): _time,
-    ("datetime", "timedelta"): _of_ints(dt.timedelta),
+    ("datetime", "timedelta"): _build_of_ints(dt.timedelta),
     ("datetime", "timezone"): fixed_zone,
     ("decimal", "Decimal"): _decimal,
-    ("re", "compile"): compiled,
+    ("re", "compile"): compile_pattern,
     ("uuid", "UUID"): lambda text: uuid.UUID(short_text(text)),
     ("zoneinfo", "ZoneInfo"): zone,
     **{("ipaddress", cls.__name__): address_builder(cls) for cls in ADDRESSES},
@@ -107,17 +107,17 @@ def expands(value: Any) -> bool:
     """Return whether a value may be huge once a constructor iterates over it or makes a number of it."""
     waiting = [value]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, _NETWORKS):
-            if one.num_addresses > MAX_ADDRESSES:
+        decimal = waiting.pop()
+        if isinstance(decimal, _NETWORKS):
+            if decimal.num_addresses > MAX_ADDRESSES:
                 return True
-        elif isinstance(one, Decimal):
-            if one.is_finite() and abs(one.adjusted()) > MAX_EXPONENT:
+        elif isinstance(decimal, Decimal):
+            if decimal.is_finite() and abs(decimal.adjusted()) > MAX_EXPONENT:
                 return True
-        elif isinstance(one, Mapping):
-            waiting += [*one.keys(), *one.values()]
-        elif isinstance(one, _CONTAINERS):
-            waiting += one
+        elif isinstance(decimal, Mapping):
+            waiting += [*decimal.keys(), *decimal.values()]
+        elif isinstance(decimal, _CONTAINERS):
+            waiting += decimal
     return False
 
 
@@ -130,14 +130,14 @@ def has_unfinished_json(fields: Mapping[str, Any]) -> bool:
     more = fields.get("additional_kwargs")
     waiting = [fields.get("tool_call_chunks"), more.get("tool_calls") if isinstance(more, Mapping) else None]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, str | bytes | bytearray):
-            if len(one) > MAX_UNFINISHED and not _is_json(one):
+        item = waiting.pop()
+        if isinstance(item, str | bytes | bytearray):
+            if len(item) > MAX_UNFINISHED and not _is_json(item):
                 return True
-        elif isinstance(one, Mapping):
-            waiting += one.values()
-        elif isinstance(one, _CONTAINERS):
-            waiting += one
+        elif isinstance(item, Mapping):
+            waiting += item.values()
+        elif isinstance(item, _CONTAINERS):
+            waiting += item
     return False
 
 

@@ -15,8 +15,8 @@ from holdfast.adapters.langgraph.items import Items
 from holdfast.adapters.langgraph.vectors import VectorIndex
 from holdfast.client.client import Client
 from holdfast.client.sync import SyncClient
-from holdfast.codec.codec import Codec
 from holdfast.operations import gc_adapter_rows
+from holdfast.sealing.key_ring import KeyRing
 
 
 class HoldfastStore(StoreHandle, BaseStore):
@@ -42,22 +42,24 @@ class HoldfastStore(StoreHandle, BaseStore):
         conn: Any = None,
         redis_client: Any = None,
         redis_url: str | None = None,
+        keys: KeyRing | None = None,
     ) -> None:
         """Make a store on a client, a connection, or by default one SQLite file, as `HoldfastSaver` does.
 
         `index` has an embedder and the fields to embed: then `search(query=…)` ranks by similarity,
         computed in this process over the items of the namespace. Without it a query is ignored.
         `ttl` has the time to live of items in minutes (`default_ttl`), and whether a read renews it
-        (`refresh_on_read`, by default it does). `allow` and `allow_blocking` are those of
-        `HoldfastSaver`.
+        (`refresh_on_read`, by default it does). `allow`, `allow_blocking` and `keys` are
+        those of `HoldfastSaver`.
         """
         super().__init__()
-        self._connect((client, conn, redis_client), redis_url, allow_blocking=allow_blocking)
+        self._connect((client, conn, redis_client), redis_url, allow_blocking=allow_blocking, keys=keys)
         self.ttl_config = ttl
         self.index_config = index
         vector_index = VectorIndex(index) if index else None
         self.embeddings = vector_index.embeddings if vector_index else None
-        ctx = replace(self._blocking_services, codec=Codec(SaverTypes(allow), self._blocking_services.codec.limits))
+        codec = self._blocking_services.codec.derive(types=SaverTypes(allow), on_unknown_type="raise", warns=True)
+        ctx = replace(self._blocking_services, codec=codec)
         self._here = Items(ctx, vector_index, vector_index.blocking() if vector_index else None)
         self._there = replace(
             self._here,

@@ -16,7 +16,7 @@ from typing import Any, cast
 from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, PendingWrite
 
 from holdfast.adapters.langgraph import listing, pending_writes, row_keys
-from holdfast.adapters.langgraph.retention import Shortening
+from holdfast.adapters.langgraph.retention import HistoryTrimmer
 from holdfast.adapters.langgraph.row_keys import IndexEntry, ThreadNamespace
 from holdfast.backends.port import Commit, RowKey, RowWrite
 from holdfast.errors import CheckpointExpiredError, CheckpointNotFoundError, CorruptError
@@ -64,7 +64,7 @@ class Threads:
     agent_id: str
     ttl_seconds: float | None = None
     recent: RecentCheckpoints = field(default_factory=RecentCheckpoints)
-    shortening: Shortening | None = None
+    shortening: HistoryTrimmer | None = None
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -81,17 +81,17 @@ class Threads:
         id_ = checkpoint["id"]
         run = metadata.get("run_id")
         follows = await self._checkpoint(place, parent) if parent else None
-        kept_with = await self._kept_with(place, checkpoint, metadata, follows) if self.ttl_seconds else None
+        depends_on = await self._find_prolonged(place, checkpoint, metadata, follows) if self.ttl_seconds else None
         request = SaveRequest(
             agent_id=self.agent_id,
             session_id=place.session,
             framework=Framework.LANGGRAPH,
-            execution_state=plain(checkpoint),
+            execution_state=copy_as_dicts(checkpoint),
             agent_context={},
             parent_id=follows,
             step_name=f"{metadata.get('source', 'put')} {metadata.get('step', '')}".strip(),
             ttl_seconds=self.ttl_seconds,
-            kept_with=kept_with,
+            depends_on=depends_on,
             created_at_us=created_at_us,
             metadata={
                 "thread_id": place.thread,
@@ -100,7 +100,7 @@ class Threads:
                 "parent": parent,
                 "metadata": dict(metadata),
             },
-            beside=_index_entry(place, id_, parent, None if run is None else str(run)),
+            extra_rows=_index_entry(place, id_, parent, None if run is None else str(run)),
         )
         try:
             stored = await saving.save(self.ctx, request)
@@ -112,7 +112,7 @@ class Threads:
             await self.shortening.after_put(self, place)
         return stored.id
 
-    async def _kept_with(
+    async def _find_prolonged(
         self, place: ThreadNamespace, checkpoint: Mapping[str, Any], metadata: Mapping[str, Any], parent: bytes | None
     ) -> bytes | None:
         """Return the checkpoint whose time to live this one prolongs, with those in between.
@@ -123,12 +123,12 @@ class Threads:
         counted = metadata.get(listing.DELTA_COUNTERS)
         if parent is None or (counted is not None and counted.keys() <= checkpoint["channel_values"].keys()):
             return None
-        line = self.ctx.memory.get(head.session_key(place.session))
-        tip = line.tip if line is not None else None
-        before = tip if tip is not None and tip.id == parent else await lookup.find_record(self.ctx, parent)
+        tip = self.ctx.memory.get(head.session_key(place.session))
+        cached = tip.checkpoint if tip is not None else None
+        before = cached if cached is not None and cached.id == parent else await lookup.find_record(self.ctx, parent)
         if before is None or (counted is None and "with" not in before.header):
             return None
-        return before.kept_with or before.id
+        return before.depends_on or before.id
 
     async def put_writes(
         self, place: ThreadNamespace, id_: str, given: Sequence[tuple[str, Any]], task_id: str, task_path: str
@@ -153,9 +153,9 @@ class Threads:
         """Return the entry of that id, or of the highest id; None if it is missing or has expired."""
         if id_ is not None:
             entry = await self.find(place, id_)
-            return entry if entry is not None and await self.live([entry]) else None
-        async for entry in self.of_place(place, first_page=1):
-            if await self.live([entry]):
+            return entry if entry is not None and await self.load_live([entry]) else None
+        async for entry in self.scan_place(place, first_page=1):
+            if await self.load_live([entry]):
                 return entry
         return None
 
@@ -164,25 +164,25 @@ class Threads:
         if id_ is not None:
             entry = await self.find(place, id_)
             return await self.load(entry) if entry else None
-        async for entry in self.of_place(place, first_page=1):
+        async for entry in self.scan_place(place, first_page=1):
             loaded = await self.load(entry)
             if loaded is not None:
                 return loaded
         return None
 
-    async def matching(
+    async def iterate_matching(
         self, thread: str | None, ns: str | None, id_: str | None, before: str | None
     ) -> AsyncIterator[IndexEntry]:
         """Yield the entries, newest first, holding no resource between two of them."""
         if thread is not None and ns is not None:
             if id_ is None:
-                async for entry in self.of_place(ThreadNamespace(thread, ns), before):
+                async for entry in self.scan_place(ThreadNamespace(thread, ns), before):
                     yield entry
                 return
-            one = await self.find(ThreadNamespace(thread, ns), id_)
-            found = [one] if one else []
+            index_entry = await self.find(ThreadNamespace(thread, ns), id_)
+            found = [index_entry] if index_entry else []
         else:
-            found = await self.entries(row_keys.of_thread(thread) if thread is not None else b"")
+            found = await self.entries(row_keys.thread_prefix(thread) if thread is not None else b"")
             found.sort(key=lambda entry: entry.id, reverse=True)
         for entry in found:
             if (ns in (None, entry.place.ns) and id_ in (None, entry.id)) and (before is None or entry.id < before):
@@ -190,7 +190,7 @@ class Threads:
 
     async def load(self, entry: IndexEntry) -> CheckpointTuple | None:
         """Return the checkpoint of an entry, with its writes; None if it has expired."""
-        for _, stored, about in await self.live([entry]):
+        for _, stored, about in await self.load_live([entry]):
             state, _ = await lookup.load_state(self.ctx, stored.manifest(), verify=True)
             return await self.as_tuple(entry, about, state)
         return None
@@ -208,7 +208,7 @@ class Threads:
             pending_writes=pending,
         )
 
-    async def live(self, entries: Sequence[IndexEntry]) -> list[tuple[IndexEntry, StoredRecord, dict[str, Any]]]:
+    async def load_live(self, entries: Sequence[IndexEntry]) -> list[tuple[IndexEntry, StoredRecord, dict[str, Any]]]:
         """Return the entries whose checkpoints have not expired, with their records and metadata."""
         live = []
         records = await self.ctx.backend.records([entry.checkpoint for entry in entries]) if entries else []
@@ -228,12 +228,12 @@ class Threads:
             live.append((entry, stored, about))
         return live
 
-    async def of_place(
+    async def scan_place(
         self, place: ThreadNamespace, before: str | None = None, *, first_page: int = PAGE
     ) -> AsyncIterator[IndexEntry]:
         after = row_keys.index_key(place, before) if before is not None else None
         limit = first_page
-        while page := await self.entries(row_keys.of_place(place), after=after, limit=limit):
+        while page := await self.entries(row_keys.place_prefix(place), after=after, limit=limit):
             for entry in page:
                 yield entry
             if len(page) < limit:
@@ -248,35 +248,35 @@ class Threads:
 
     async def delete_thread(self, thread: str) -> None:
         """Expires all of the thread's checkpoints. Their bytes go when they are collected."""
-        entries = await self.entries(row_keys.of_thread(thread))
+        entries = await self.entries(row_keys.thread_prefix(thread))
         for place in dict.fromkeys(entry.place for entry in entries):
-            await self._bury_session(place, keep=frozenset())
-        removed = await pending_writes.removal(self.ctx, row_keys.of_thread(thread))
+            await self._tombstone_session(place, keep=frozenset())
+        removed = await pending_writes.removal(self.ctx, row_keys.thread_prefix(thread))
         await self._remove(entries, removed)
 
     async def delete_for_runs(self, runs: Sequence[str]) -> None:
         wanted = set(map(str, runs))
         entries = [entry for entry in await self.entries(b"") if entry.run in wanted] if wanted else []
-        await self._bury([entry.checkpoint for entry in entries])
+        await self._tombstone([entry.checkpoint for entry in entries])
         await self._forget(entries)
 
     async def prune(self, threads: Sequence[str]) -> None:
         """Keep each namespace's newest checkpoint with its writes, and the ancestors its delta channels need."""
         for thread in threads:
             by_place: dict[ThreadNamespace, list[IndexEntry]] = {}
-            for entry in await self.entries(row_keys.of_thread(thread)):
+            for entry in await self.entries(row_keys.thread_prefix(thread)):
                 by_place.setdefault(entry.place, []).append(entry)
             for place, entries in by_place.items():
                 latest = await self.newest(place, None)
                 kept = await listing.needed_for(self, place, [latest.id] if latest else [])
                 ending = [entry for entry in entries if entry.id not in kept]
-                await self._bury_session(place, keep={entry.checkpoint for entry in entries if entry.id in kept})
+                await self._tombstone_session(place, keep={entry.checkpoint for entry in entries if entry.id in kept})
                 await self._forget(ending)
 
     async def copy_thread(self, source: str, target: str) -> None:
         """Copies all checkpoints with their ids, parents, metadata and writes."""
         copies: dict[bytes, bytes] = {}
-        entries = await self.entries(row_keys.of_thread(source))
+        entries = await self.entries(row_keys.thread_prefix(source))
         for entry in sorted(entries, key=lambda entry: entry.id):
             loaded = await self.load(entry)
             if loaded is not None:
@@ -285,17 +285,17 @@ class Threads:
                 copies[entry.checkpoint] = copied
         await pending_writes.copy(self.ctx, source, target, copies)
 
-    async def _bury_session(self, place: ThreadNamespace, keep: set[bytes] | frozenset[bytes]) -> None:
+    async def _tombstone_session(self, place: ThreadNamespace, keep: set[bytes] | frozenset[bytes]) -> None:
         """Expire the session's checkpoints, also earlier versions of a repeated put, which have no entry."""
         found = await self.ctx.backend.session_records(head.session_key(place.session))
-        await self._bury([one.id for one in found if one.id not in keep])
+        await self._tombstone([item.id for item in found if item.id not in keep])
 
     async def end(self, entries: Sequence[IndexEntry]) -> None:
         """Expire these checkpoints with their writes, except those that are pinned or tagged."""
-        buried = await self._bury([entry.checkpoint for entry in entries])
+        buried = await self._tombstone([entry.checkpoint for entry in entries])
         await self._forget([entry for entry in entries if entry.checkpoint in buried])
 
-    async def _bury(self, checkpoints: Sequence[bytes]) -> set[bytes]:
+    async def _tombstone(self, checkpoints: Sequence[bytes]) -> set[bytes]:
         """Expire checkpoints; return those that are gone, already missing ones included, held ones not."""
         gone = set(checkpoints)
         by_tree: dict[bytes, list[expire.Found]] = {}
@@ -314,7 +314,7 @@ class Threads:
     async def _forget(self, entries: Sequence[IndexEntry]) -> None:
         removed: list[RowWrite] = []
         for entry in entries:
-            removed += await pending_writes.removal(self.ctx, row_keys.of_writes(entry.place, entry.id))
+            removed += await pending_writes.removal(self.ctx, row_keys.checkpoint_prefix(entry.place, entry.id))
         await self._remove(entries, removed)
 
     async def _remove(self, entries: Sequence[IndexEntry], of_store: list[RowWrite]) -> None:
@@ -340,15 +340,15 @@ def parent_of(found: CheckpointTuple | None) -> str | None:
 def _index_entry(
     place: ThreadNamespace, id_: str, parent: str | None, run: str | None
 ) -> Callable[[StoredRecord], Sequence[RowWrite]]:
-    def beside(stored: StoredRecord) -> Sequence[RowWrite]:
+    def extra_rows(stored: StoredRecord) -> Sequence[RowWrite]:
         key = RowKey(row_keys.INDEX, row_keys.index_key(place, id_), stored.tree)
         entry = RowWrite(key, row_keys.pack_entry(key, stored.id, parent, run))
         return [entry, *hold.extended_until(stored)]
 
-    return beside
+    return extra_rows
 
 
-def plain(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
+def copy_as_dicts(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
     """Return LangGraph's own mappings, some of them subclasses, as dicts. Channel values stay as they are."""
     plain = dict(checkpoint)
     for name in ("channel_values", "channel_versions"):

@@ -32,7 +32,7 @@ from holdfast.model.conversation import (
     TranscriptMessage,
     UriPart,
 )
-from holdfast.model.conversion_target import ConversionOptions, Converted
+from holdfast.model.conversion_target import ConversionOptions, ConvertedState
 from holdfast.model.transcript_facets import is_image_link
 
 PREFIX = "lg/"
@@ -54,17 +54,17 @@ def to_transcript(checkpoint: Checkpoint) -> Transcript:
     state = checkpoint.execution_state
     values = state.get("values", view.channels(state)) if isinstance(state, Mapping) else state
     key, listed = _conversation(values)
-    messages = [_message(one) for one in listed]
+    messages = [_message(item) for item in listed]
     pending = pending_nodes(state) if isinstance(state, Mapping) else []
     position = ", ".join(pending) if pending else checkpoint.step_name
     cursor = TranscriptCursor(
         framework=str(checkpoint.framework), position=position, is_finished=not pending, pending=tuple(pending)
     )
     fields = _fields_of(values) or {}
-    beside = {str(name): value for name, value in fields.items() if name != key}
+    others = {str(name): value for name, value in fields.items() if name != key}
     asked = state.get(INTERRUPTS) if isinstance(state, Mapping) else None
-    interrupts = tuple(_interrupt(one) for one in asked) if isinstance(asked, list | tuple) else ()
-    return Transcript(messages=tuple(messages), cursor=cursor, state=beside, interrupts=interrupts)
+    interrupts = tuple(_interrupt(item) for item in asked) if isinstance(asked, list | tuple) else ()
+    return Transcript(messages=tuple(messages), cursor=cursor, state=others, interrupts=interrupts)
 
 
 def _interrupt(asked: Any) -> TranscriptInterrupt:
@@ -77,7 +77,7 @@ def pending_nodes(state: Mapping[str, Any]) -> list[str]:
     """Return the nodes that wait. A node that was sent several tasks is there several times."""
     waits = state.get("next")
     if isinstance(waits, list | tuple):
-        return [str(one) for one in waits]
+        return [str(wait) for wait in waits]
     channels = state.get("channel_values")
     if not isinstance(channels, Mapping):
         return []
@@ -85,9 +85,9 @@ def pending_nodes(state: Mapping[str, Any]) -> list[str]:
     if START in channels:
         found.append(START)
     sent = channels.get(TASKS)
-    for one in sent if isinstance(sent, list | tuple) else ():
-        parts = getattr(one, "parts", one)
-        named = parts[0] if isinstance(parts, list | tuple) and parts else getattr(one, "node", None)
+    for item in sent if isinstance(sent, list | tuple) else ():
+        parts = getattr(item, "parts", item)
+        named = parts[0] if isinstance(parts, list | tuple) and parts else getattr(item, "node", None)
         found.append(str(named))
     return found
 
@@ -95,11 +95,11 @@ def pending_nodes(state: Mapping[str, Any]) -> list[str]:
 # -- to LangGraph ------------------------------------------------------------------------------------------------------
 
 
-def from_transcript(transcript: Transcript, options: ConversionOptions) -> Converted:
+def from_transcript(transcript: Transcript, options: ConversionOptions) -> ConvertedState:
     """Return the conversation as the first checkpoint of a thread; its session is `lg/<thread>`.
 
     Messages are in the form in which the saver stores LangChain's. Values that are carried over are
-    channels of the graph.
+    channels of the graph, but none that say which nodes are next.
     """
     native = dict(options.native or {})
     known = native.get("channel_values")
@@ -110,11 +110,13 @@ def from_transcript(transcript: Transcript, options: ConversionOptions) -> Conve
         raise UsageError(f"the earlier state has no channel {CHANNEL!r}")
     before = channels.get(CHANNEL) or []
     made = [
-        one
+        value
         for number, message in enumerate(transcript, len(before))
-        for one in _native_messages(message, f"{options.seed}-{number}")
+        for value in _native_messages(message, f"{options.seed}-{number}")
     ]
-    values = {**channels, **options.carried, CHANNEL: [*before, *made]}
+    left = tuple(name for name in options.carried if name == CHANNEL or name.startswith(_POSITIONS))
+    carried = {name: value for name, value in options.carried.items() if name not in left}
+    values = {**channels, **carried, CHANNEL: [*before, *made]}
     versions = dict(native.get("channel_versions") or {})
     place = ThreadNamespace(options.session_id.removeprefix(PREFIX), "")
     if place.session != f"{PREFIX}{place.thread}":
@@ -141,7 +143,7 @@ def from_transcript(transcript: Transcript, options: ConversionOptions) -> Conve
         key = RowKey(row_keys.INDEX, row_keys.index_key(place, id_), stored.tree)
         return [RowWrite(key, row_keys.pack_entry(key, stored.id, None, None))]
 
-    return Converted(state=state, metadata=metadata, session_id=place.session, rows=index_entry)
+    return ConvertedState(state=state, metadata=metadata, session_id=place.session, rows=index_entry, left=left)
 
 
 def without_positions(channels: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,7 +156,7 @@ def _native_messages(message: TranscriptMessage, id_: str) -> Iterator[UnknownVa
         for number, part in enumerate(message.tool_responses):
             status = "error" if part.is_error else "success"
             about = {"name": part.name, "tool_call_id": part.id, "status": status, "id": f"{id_}-{number}"}
-            yield _stored("ToolMessage", {"content": _content(part.content), **about})
+            yield _make_stored_message("ToolMessage", {"content": _content(part.content), **about})
         return
     spoken = [part for part in message.parts if not isinstance(part, ToolCallPart | ReasoningPart)]
     fields: dict[str, Any] = {"content": _content(spoken), "id": id_}
@@ -168,10 +170,10 @@ def _native_messages(message: TranscriptMessage, id_: str) -> Iterator[UnknownVa
             {"name": call.name, "args": dict(call.arguments or {}), "id": call.id, "type": "tool_call"}
             for call in message.tool_calls
         ]
-    yield _stored("AIMessage" if message.role == "assistant" else "HumanMessage", fields)
+    yield _make_stored_message("AIMessage" if message.role == "assistant" else "HumanMessage", fields)
 
 
-def _stored(kind: str, fields: dict[str, Any]) -> UnknownValue:
+def _make_stored_message(kind: str, fields: dict[str, Any]) -> UnknownValue:
     """Return a message as the saver stores one of that class, without the class."""
     made = unknown_value(f"langchain:{kind}", {**fields, _FIELDS_SET: ",".join(sorted(fields))})
     assert made is not None
@@ -233,7 +235,7 @@ def _message(given: Any) -> TranscriptMessage:
         fields["type"] = _type_of(given)
     calls = fields.get("tool_calls")
     if isinstance(calls, list | tuple):
-        fields["tool_calls"] = [_fields_of(one) or {} for one in calls]
+        fields["tool_calls"] = [_fields_of(call) or {} for call in calls]
     return message_of_chat(fields)
 
 
@@ -243,7 +245,7 @@ def _fields_of(value: Any) -> Mapping[str, Any] | None:
         return value
     parts = getattr(value, "parts", None)
     if isinstance(parts, Mapping):
-        return {name: one for name, one in parts.items() if name != _FIELDS_SET}
+        return {name: item for name, item in parts.items() if name != _FIELDS_SET}
     kept = getattr(value, "__dict__", None)
     return kept if isinstance(kept, Mapping) and kept else None
 

@@ -36,7 +36,7 @@ async def apply_writes(ctx: StoreContext, checkpoint: Checkpoint) -> Checkpoint:
         return checkpoint
     finished: dict[str, list[tuple[str, Any]]] = {}
     asked: list[Any] = []
-    prefix = row_keys.of_writes(ThreadNamespace(thread, ns), id_)
+    prefix = row_keys.checkpoint_prefix(ThreadNamespace(thread, ns), id_)
     for key, row in await ctx.backend.scan(row_keys.WRITES, tree=STORE, prefix=prefix):
         _, framed = ormsgpack.unpackb(head.content(key, row))
         for index, channel, path, value in sorted(ctx.codec.decode(frame.content(framed))):
@@ -46,12 +46,12 @@ async def apply_writes(ctx: StoreContext, checkpoint: Checkpoint) -> Checkpoint:
             elif channel == _INTERRUPT:
                 asked += decoded if isinstance(decoded, list | tuple) else [decoded]
     writes = [write for task in sorted(finished) for write in finished[task]]
-    said = [one for channel, value in writes if channel == CHANNEL for one in _listed(value)]
+    said = [item for channel, value in writes if channel == CHANNEL for item in _make_list(value)]
     made = {**channels, CHANNEL: [*(channels.get(CHANNEL) or ()), *said]} if said else dict(channels)
     if finished and len(finished) == len(pending_nodes(state)):
         made = without_positions(made) | {name: None for name, _ in writes if name.startswith(BRANCH)}
     return replace(checkpoint, execution_state={**state, "channel_values": made, INTERRUPTS: asked})
 
 
-def _listed(value: Any) -> list[Any]:
+def _make_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]

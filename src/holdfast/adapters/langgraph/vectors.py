@@ -36,7 +36,7 @@ class VectorIndex:
         self.embeddings: Embeddings = ensure_embeddings(config.get("embed"))
         # LangGraph's SqliteStore calls the fields `text_fields`.
         fields: Any = config.get("fields") or config.get("text_fields") or [_WHOLE]
-        self._fields = _tokenized(fields)
+        self._fields = _tokenize_paths(fields)
 
     def blocking(self) -> Embedder:
         async def documents(texts: list[str]) -> list[list[float]]:
@@ -64,23 +64,23 @@ class VectorIndex:
         if put.value is None or put.index is False:
             return {}
         texts: dict[str, str] = {}
-        for path, tokens in self._fields if put.index is None else _tokenized(put.index):
+        for path, tokens in self._fields if put.index is None else _tokenize_paths(put.index):
             found = get_text_at_path(put.value, tokens)
             texts.update({path if len(found) == 1 else f"{path}.{number}": text for number, text in enumerate(found)})
         return texts
 
 
-def _tokenized(paths: Iterable[str]) -> list[tuple[str, Any]]:
+def _tokenize_paths(paths: Iterable[str]) -> list[tuple[str, Any]]:
     return [(path, path if path == _WHOLE else tokenize_path(path)) for path in paths]
 
 
 def pack(vector: Vector) -> bytes:
-    return array("d", vector).tobytes() if _IS_LITTLE else _swapped(array("d", vector)).tobytes()
+    return array("d", vector).tobytes() if _IS_LITTLE else _swap_bytes(array("d", vector)).tobytes()
 
 
 def unpack(stored: bytes) -> array[float]:
     numbers = array("d", stored)
-    return numbers if _IS_LITTLE else _swapped(numbers)
+    return numbers if _IS_LITTLE else _swap_bytes(numbers)
 
 
 def similarities(query: Vector, stored: Sequence[bytes]) -> list[float]:
@@ -110,7 +110,7 @@ def _product_of(one: Iterable[float], other: Iterable[float]) -> float:
 _product: Callable[[Iterable[float], Iterable[float]], float] = getattr(math, "sumprod", _product_of)  # of Python 3.12
 
 
-def _swapped(numbers: array[float]) -> array[float]:
+def _swap_bytes(numbers: array[float]) -> array[float]:
     numbers.byteswap()
     return numbers
 

@@ -33,8 +33,9 @@ async def call_model(function: Callable[..., Any], /, *args: Any, **kwargs: Any)
         return serializer.serialize_value(await _settle(function(*args, **kwargs)))
 
     await step.recorder.prepare_call(step)
-    answer = await step.part.call_model(step.key.step, _request(function, args, kwargs), ask)
-    return serializer.deserialize_value(answer)
+    return await step.part.call_model(
+        step.key.step, _request(function, args, kwargs), ask, serializer.deserialize_value
+    )
 
 
 async def stream_model(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
@@ -51,10 +52,15 @@ async def stream_model(function: Callable[..., Any], /, *args: Any, **kwargs: An
         return
     serializer = step.recorder.serializer
     await step.recorder.prepare_call(step)
-    async with step.part.open_model_call(step.key.step, _request(function, args, kwargs)) as call:
+    request = _request(function, args, kwargs)
+
+    def load(recorded: list[Any]) -> list[Any]:
+        return [serializer.deserialize_value(chunk) for chunk in recorded]
+
+    async with step.part.open_model_call(step.key.step, request, load) as call:
         if call.answer is not None:
             for chunk in call.answer:
-                yield serializer.deserialize_value(chunk)
+                yield chunk
             return
         chunks = []
         async for chunk in await _settle(function(*args, **kwargs)):
@@ -81,15 +87,16 @@ async def call_tool(tool: Any, /, **arguments: Any) -> Any:
     async def use(**given: Any) -> Any:
         return serializer.serialize_value(await _settle(call(**given)))
 
+    function = getattr(tool, "fn", tool)
+    step.recorder.check_name(name, function)
     await step.recorder.prepare_call(step, is_tool=True)
-    result = await step.part.call_tool(name, arguments, use, function=getattr(tool, "fn", tool))
-    return serializer.deserialize_value(result)
+    return await step.part.call_tool(name, arguments, use, function=function, load=serializer.deserialize_value)
 
 
 def _request(function: Callable[..., Any], args: Any, kwargs: Any) -> list[Any]:
     """Return what identifies a call. Of a long list, such as a conversation: its length and its end."""
-    named = {name: _shorten(one) for name, one in kwargs.items()}
-    return [_name_of(function), [_shorten(one) for one in args], named]
+    named = {name: _shorten(value) for name, value in kwargs.items()}
+    return [_name_of(function), [_shorten(arg) for arg in args], named]
 
 
 def _shorten(value: Any) -> Any:

@@ -10,6 +10,7 @@ from workflows import Context, Workflow
 from workflows.context.context_types import SerializedContext
 
 from holdfast.adapters.base.manual import build_checkpoint, read_state
+from holdfast.adapters.base.unreadable import refuse_unreadable
 from holdfast.adapters.llama_index.values import (
     DeclaredTypes,
     load_broker,
@@ -46,10 +47,11 @@ def reconstruct(checkpoint: Checkpoint, target: Workflow) -> Context[Any]:
         raise UsageError(f"reconstruct() takes the Workflow that continues, not a {type(target).__name__}")
     saved = read_state(checkpoint, Framework.LLAMA_INDEX, "state")
     data: Mapping[str, Any] = SerializedContext().model_dump(mode="python")
-    if "context" in saved:
-        data = load_broker(saved["context"], target)
-    data = {**data, "state": load_state(saved) or {}}
-    return Context.from_dict(target, dict(data), serializer=DeclaredTypes.of(target))
+    with refuse_unreadable(f"checkpoint {checkpoint.checkpoint_id}"):
+        if "context" in saved:
+            data = load_broker(saved["context"], target)
+        data = {**data, "state": load_state(saved) or {}}
+        return Context.from_dict(target, dict(data), serializer=DeclaredTypes.of(target))
 
 
 def _split_state(serialized: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,7 +60,7 @@ def _split_state(serialized: Mapping[str, Any]) -> dict[str, Any]:
     try:
         if isinstance(data, str):
             return split_messages(json.loads(data))
-        return split_messages({"value": {name: json.loads(one) for name, one in data["_data"].items()}})
+        return split_messages({"value": {name: json.loads(value) for name, value in data["_data"].items()}})
     except ValueError as error:
         raise UsageError(
             "the state of the context is no JSON, but pickled: the store keeps plain data only, and executes none of "

@@ -15,7 +15,8 @@ from workflows.runtime.types.internal_state import BrokerState
 from workflows.runtime.types.results import AddWaiter, DeleteWaiter, StepWorkerResult
 from workflows.runtime.types.ticks import TickStepResult
 
-from holdfast.adapters.base.turn import ApprovalAnswer, digest
+from holdfast.adapters.base.digest import digest
+from holdfast.adapters.base.turn import ApprovalAnswer
 from holdfast.adapters.llama_index.values import dump_fields
 from holdfast.errors import UsageError
 
@@ -27,22 +28,22 @@ class OpenQuestions:
     """The questions of a run, in the order they were asked; those that were answered are remembered."""
 
     def __init__(self, saved: Mapping[str, Any] | None = None) -> None:
-        self._asked: dict[str, dict[str, Any]] = {id_: dict(one) for id_, one in (saved or {}).items()}
+        self._asked: dict[str, dict[str, Any]] = {id_: dict(value) for id_, value in (saved or {}).items()}
 
     def dump(self) -> dict[str, Any]:
-        return {id_: dict(one) for id_, one in self._asked.items()}
+        return {id_: dict(value) for id_, value in self._asked.items()}
 
     def list_open(self) -> dict[str, dict[str, Any]]:
         """Return the questions without an answer, by their ids."""
-        return {id_: one for id_, one in self._asked.items() if not one["is_answered"]}
+        return {id_: value for id_, value in self._asked.items() if not value["is_answered"]}
 
     def note_asked(self, tick: TickStepResult, work_item: str | None, written: Iterable[Event], dump: Any) -> None:
         """Note the questions of a step that has ended or waits; `written` are those it wrote to the stream."""
-        returned = [one.result for one in tick.result if isinstance(one, StepWorkerResult)]
-        waiters = [one for one in tick.result if isinstance(one, AddWaiter)]
-        is_answered = any(isinstance(one, DeleteWaiter) for one in tick.result)  # its questions were written again
-        asked = [("", one) for one in (*(() if is_answered and not waiters else written), *returned)]
-        asked += [(one.waiter_id, one.waiter_event) for one in waiters]
+        returned = [item.result for item in tick.result if isinstance(item, StepWorkerResult)]
+        waiters = [item for item in tick.result if isinstance(item, AddWaiter)]
+        is_answered = any(isinstance(item, DeleteWaiter) for item in tick.result)  # its questions were written again
+        asked = [("", item) for item in (*(() if is_answered and not waiters else written), *returned)]
+        asked += [(item.waiter_id, item.waiter_event) for item in waiters]
         for waiter, event in asked:
             if isinstance(event, InputRequiredEvent):
                 tree = dump(event)
@@ -57,7 +58,7 @@ class OpenQuestions:
         fields = dump_fields(event).items()
         open_ones = self.list_open().values()
         if open_ones:
-            best = max(open_ones, key=lambda one: sum(one["fields"].get(name) == value for name, value in fields))
+            best = max(open_ones, key=lambda item: sum(item["fields"].get(name) == value for name, value in fields))
             best["is_answered"] = True
 
 
@@ -95,12 +96,12 @@ def _find_awaited(asked: Mapping[str, Any], broker: BrokerState) -> tuple[type[E
             is_its_own = str(step) == asked["step"] and waiter.work_item_id == asked["work_item"]
             if is_its_own and waiter.resolved_event is None:
                 return waiter.waiting_for_event, dict(waiter.requirements)
-    accepted = {one for worker in broker.workers.values() for one in worker.config.accepted_events}
-    found = [one for one in accepted if isinstance(one, type) and issubclass(one, HumanResponseEvent)]
+    accepted = {event for worker in broker.workers.values() for event in worker.config.accepted_events}
+    found = [class_ for class_ in accepted if isinstance(class_, type) and issubclass(class_, HumanResponseEvent)]
     if len(found) > 1:
         raise UsageError(
             f"the question of the step {asked['step']!r:.60} may be answered by {len(found)} kinds of events "
-            f"({', '.join(sorted(one.__name__ for one in found))}): `holdfast approve` can't tell which. Answer it by "
-            "handler.ctx.send_event(...) while the stream is read"
+            f"({', '.join(sorted(class_.__name__ for class_ in found))}): `holdfast approve` can't tell which. "
+            "Answer it by handler.ctx.send_event(...) while the stream is read"
         )
     return (found or [HumanResponseEvent])[0], {}

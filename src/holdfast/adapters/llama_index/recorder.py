@@ -8,7 +8,8 @@ from that; and when an event comes from outside.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -22,13 +23,23 @@ from workflows.runtime.types.internal_state import BrokerState
 from workflows.runtime.types.results import AddWaiter, StepWorkerFailed
 from workflows.runtime.types.ticks import TickAddEvent, TickIdleCheck, TickSessionStart, TickStepResult, WorkflowTick
 
+from holdfast.adapters.base.known_tools import KnownTools, check_declared
 from holdfast.adapters.base.turn import FrameworkTurn, TurnEndedError
 from holdfast.adapters.llama_index.dumped_list import DumpedList
 from holdfast.adapters.llama_index.people import OpenQuestions, make_response, question_of
 from holdfast.adapters.llama_index.step_store import OperationLog
-from holdfast.adapters.llama_index.values import DeclaredTypes, dump_broker, dump_state, load_broker, load_state
+from holdfast.adapters.llama_index.values import (
+    MESSAGES,
+    DeclaredTypes,
+    dump_broker,
+    dump_state,
+    load_broker,
+    load_live_state,
+    load_state,
+)
 from holdfast.errors import HoldfastError
 from holdfast.model.approval import ApprovalStatus
+from holdfast.model.tool_effect import Effect
 
 _DECIDED = (ApprovalStatus.APPROVED, ApprovalStatus.MODIFIED, ApprovalStatus.REJECTED)
 _A_MOMENT = 0.01  # in which an answer that was just sent arrives, and the framework wakes steps that wait
@@ -58,7 +69,15 @@ class StepRun:
 class RunRecorder:
     """A run that is under way, and the turn that it is saved in."""
 
-    def __init__(self, turn: FrameworkTurn, workflow: Workflow, serializer: DeclaredTypes) -> None:
+    def __init__(
+        self,
+        turn: FrameworkTurn,
+        workflow: Workflow,
+        serializer: DeclaredTypes,
+        tools: Mapping[str, Effect],
+        messages: Sequence[Any] = (),
+    ) -> None:
+        """`messages` are those of the state, as objects of the program."""
         self.turn = turn
         self.serializer = serializer
         self.events: asyncio.Queue[Event | None] = asyncio.Queue()  # of the stream; None ends it
@@ -66,12 +85,15 @@ class RunRecorder:
         self.is_awaited = False
         self.handler: WorkflowHandler | None = None
         self._workflow = workflow
+        self._tools = tools
         self._broker = BrokerState.from_workflow(workflow)
         self._store: InMemoryStateStore[Any] | None = None
         self._running: dict[str | None, StepRun] = {}  # by the framework's id of the run of a step
         self._resumed: dict[WorkKey, StepRun] = {}  # steps under way in an earlier life, until they run again
         self._questions = OpenQuestions(turn.state.get("questions"))
-        self._messages = DumpedList(turn.state.get("messages", ()))
+        self._loaded = messages
+        self._messages = DumpedList(turn.stored_list(MESSAGES), messages)
+        self._saved_messages = list(self._messages.dumped)  # as the state has them now
         self._dumped: tuple[StateCheckpoint | None, dict[str, Any]] = (None, {})
         self._asking: asyncio.Task[None] | None = None
         self._decided: set[str] = set()  # questions of an earlier life that people have answered since
@@ -81,18 +103,33 @@ class RunRecorder:
     def make_context(self) -> Context[Any]:
         """Return the context to run the workflow with: a resumed one, or one with the last turn's state."""
         saved = self.turn.state
-        state = load_state(saved)
         if "broker" not in saved:
-            data: dict[str, Any] = SerializedContext(state=state or {}).model_dump(mode="python")
+            state = load_live_state(saved, self._loaded, self.serializer) or load_state(saved)
+            data: dict[str, Any] = {**SerializedContext().model_dump(mode="python"), "state": state or {}}
         else:
+            state = load_state(saved)
             data = {**load_broker(saved["broker"], self._workflow), "state": state or {}}
-            logs = {WorkKey(*one["key"]): one["operations"] for one in saved.get("steps", ())}
+            logs = {WorkKey(*item["key"]): item["operations"] for item in saved.get("steps", ())}
             for step, worker in saved["broker"].get("workers", {}).items():
-                for one in worker.get("in_progress", ()):
-                    key = WorkKey(step, one.get("work_item_id"), one.get("attempts", 0))
+                for item in worker.get("in_progress", ()):
+                    key = WorkKey(step, item.get("work_item_id"), item.get("attempts", 0))
                     log = OperationLog.load(logs.get(key, ()), state or {}, self.serializer)
-                    self._resumed[key] = StepRun(key, self.turn, self, log, frozenset(one.get("received", ())))
+                    self._resumed[key] = StepRun(key, self.turn, self, log, frozenset(item.get("received", ())))
         return Context.from_dict(self._workflow, data, serializer=self.serializer)
+
+    def check_name(self, tool: str, function: Any) -> None:
+        """Warn if a tool without declaration has nearly the name of a declared one that is not in sight.
+
+        Which tools a workflow has is not known before its steps call them.
+        """
+        if self._tools and self.turn.find_effect(tool, function) is None:
+            seen = getattr(inspect.unwrap(function), "__globals__", {})
+            unseen = {
+                name: effect
+                for name, effect in self._tools.items()
+                if name not in seen and not hasattr(self._workflow, name)
+            }
+            check_declared(unseen, KnownTools({tool}, is_complete=False))
 
     def attach(self, broker: BrokerState, store: InMemoryStateStore[Any]) -> None:
         """Begin with the run's own work and state."""
@@ -114,7 +151,7 @@ class RunRecorder:
         turn that begins with a tool is saved before the call: an effect belongs to a turn.
         """
         if not step.is_saved:
-            self.turn.put_state(self._dump(is_step_ended=False))
+            self._put(self._dump(is_step_ended=False))
         if is_tool and not self.turn.is_start_saved:
             await self.turn.save_state("run started", {})
 
@@ -139,14 +176,29 @@ class RunRecorder:
     async def _save(self, name: str) -> None:
         """Save the run, unless it has ended: the step that failed runs again, and a result ends the turn."""
         if self._broker.is_running:
-            await self.turn.save_state(name, self._dump(is_step_ended=True))
+            self._put(self._dump(is_step_ended=True))
+            await self.turn.save_state(name, {})
 
     # -- what is saved -------------------------------------------------------------------------------------------------
 
-    def dump_final_state(self) -> dict[str, Any]:
-        """Return what the next turn begins with."""
+    def dump_final_state(self) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+        """Return what the next turn begins with: a state, and what lists of the turn's state have more."""
         assert self._store is not None
-        return dump_state(self._store.checkpoint().state, self.serializer, self._messages)
+        return self._split_appended(dump_state(self._store.checkpoint().state, self.serializer, self._messages))
+
+    def _put(self, state: Mapping[str, Any]) -> None:
+        """Put the run into the turn's state. Messages that only became more are appended to those that it has."""
+        rest, appended = self._split_appended(state)
+        self._saved_messages = list(state[MESSAGES])
+        self.turn.put_state(rest, appended)
+
+    def _split_appended(self, state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+        added = self._messages.count_since(self._saved_messages) if MESSAGES in self.turn.state else None
+        if added is None:
+            return dict(state), {}
+        messages = state[MESSAGES]
+        rest = {name: value for name, value in state.items() if name != MESSAGES}
+        return rest, {MESSAGES: messages[len(messages) - added :]}
 
     def _dump(self, *, is_step_ended: bool) -> dict[str, Any]:
         """Return the run as plain data; end the turn if it has something that can't be saved."""
@@ -177,8 +229,8 @@ class RunRecorder:
 
     def _list_under_way(self, broker: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str | None, WorkKey]]:
         for step, worker in broker["workers"].items():
-            for one in worker.get("in_progress", ()):
-                yield one, one.get("invocation_id"), WorkKey(step, one.get("work_item_id"), one.get("attempts", 0))
+            for item in worker.get("in_progress", ()):
+                yield item, item.get("invocation_id"), WorkKey(step, item.get("work_item_id"), item.get("attempts", 0))
 
     # -- people --------------------------------------------------------------------------------------------------------
 
@@ -198,7 +250,7 @@ class RunRecorder:
     def _is_waiting(self) -> bool:
         """Return whether all steps wait, and there is a question that people answer."""
         workers = self._broker.workers.values()
-        is_idle = not self._broker.deliveries and not any(one.queue or one.in_progress for one in workers)
+        is_idle = not self._broker.deliveries and not any(worker.queue or worker.in_progress for worker in workers)
         return is_idle and bool(self._questions.list_open())
 
     async def _ask(self) -> None:
@@ -208,12 +260,12 @@ class RunRecorder:
         if not self._is_waiting() or (self.readers and not self._decided):
             return
         decided, self._decided = self._decided, set()
-        questions = {id_: one for id_, one in self._questions.list_open().items() if id_ in decided or not decided}
+        questions = {id_: value for id_, value in self._questions.list_open().items() if id_ in decided or not decided}
         try:
-            asked = [(*question_of(one), id_) for id_, one in questions.items()]
+            asked = [(*question_of(value), id_) for id_, value in questions.items()]
             answers = await self.turn.request_approvals(asked)
-            for one, answer in zip(questions.values(), answers, strict=True):
-                self.handler.ctx.send_event(make_response(one, answer, self._broker))
+            for item, answer in zip(questions.values(), answers, strict=True):
+                self.handler.ctx.send_event(make_response(item, answer, self._broker))
         except (TurnEndedError, HoldfastError) as error:
             if isinstance(error, HoldfastError):
                 self.turn.ended_by = error
@@ -225,12 +277,12 @@ class RunRecorder:
         if not open_ones:
             return
         listed = await self.turn.client.approvals(self.turn.session_id, pending=False)
-        decided = [(one.call.tool, dict(one.call.arguments)) for one in listed if one.status in _DECIDED]
-        for id_, one in open_ones.items():
-            if question_of(one) in decided or self.turn.has_answer(one["step"], id_):
+        decided = [(item.call.tool, dict(item.call.arguments)) for item in listed if item.status in _DECIDED]
+        for id_, value in open_ones.items():
+            if question_of(value) in decided or self.turn.has_answer(value["step"], id_):
                 self._decided.add(id_)
             else:
-                self.events.put_nowait(self.serializer.deserialize_value(one["event"]))
+                self.events.put_nowait(self.serializer.deserialize_value(value["event"]))
 
 
 def _is_from_outside(tick: TickAddEvent) -> bool:
@@ -239,6 +291,6 @@ def _is_from_outside(tick: TickAddEvent) -> bool:
 
 
 def _outcome_of(tick: TickStepResult) -> str:
-    if any(isinstance(one, StepWorkerFailed) for one in tick.result):
+    if any(isinstance(item, StepWorkerFailed) for item in tick.result):
         return "failed"
-    return "waits" if any(isinstance(one, AddWaiter) for one in tick.result) else "finished"
+    return "waits" if any(isinstance(item, AddWaiter) for item in tick.result) else "finished"

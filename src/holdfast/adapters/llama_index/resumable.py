@@ -9,20 +9,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
-from workflows import Workflow
+from workflows import Context, Workflow
 from workflows.errors import WorkflowRuntimeError
 from workflows.events import StartEvent, StopEvent
 
 from holdfast.adapters.base.install import warn_if_untested
+from holdfast.adapters.base.loaded_list import LoadedList
 from holdfast.adapters.base.session import ResumableSession, TurnEnd
 from holdfast.adapters.base.turn import FrameworkTurn
 from holdfast.adapters.llama_index.handler import ResumableHandler
 from holdfast.adapters.llama_index.recorder import RunRecorder
 from holdfast.adapters.llama_index.runtime import record_runs
-from holdfast.adapters.llama_index.values import DeclaredTypes, dump_fields, dump_stop, load_stop
+from holdfast.adapters.llama_index.values import MESSAGES, DeclaredTypes, dump_fields, dump_stop, load_stop
 from holdfast.errors import UsageError
 from holdfast.model.framework import Framework
-from holdfast.model.tool_effect import Effect
+from holdfast.model.tool_effect import Effect, declared_effects
 
 warn_if_untested("llama-index-workflows", "2.26", "3")
 
@@ -30,7 +31,7 @@ ENTRY = "run"
 
 
 def resumable(
-    workflow: Workflow,
+    target: Workflow,
     *,
     session_id: str,
     store: Any = None,
@@ -44,7 +45,7 @@ def resumable(
     that steps call by `call_tool`, by their names.
     """
     return ResumableLlamaWorkflow(
-        workflow, session_id=session_id, store=store, agent_id=agent_id, workspace=workspace, tools=tools
+        target, session_id=session_id, store=store, agent_id=agent_id, workspace=workspace, tools=tools
     )
 
 
@@ -55,14 +56,28 @@ class ResumableLlamaWorkflow:
     state (`ctx.store`) stays from turn to turn.
     """
 
-    def __init__(self, workflow: Workflow, *, session_id: str, agent_id: str | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        workflow: Workflow,
+        *,
+        session_id: str,
+        agent_id: str | None = None,
+        tools: Mapping[str, Effect | str] | None = None,
+        **options: Any,
+    ) -> None:
         if not isinstance(workflow, Workflow):
             raise UsageError(f"resumable() takes a Workflow of LlamaIndex, not a {type(workflow).__name__}")
         self.workflow = workflow
         self._serializer = DeclaredTypes.of(workflow)
+        self._messages = LoadedList(lambda trees: [self._serializer.deserialize_value(tree) for tree in trees])
         self._runtime = record_runs(workflow)
+        self._tools = declared_effects(tools)
         self._session = ResumableSession(
-            Framework.LLAMA_INDEX, session_id=session_id, agent_id=agent_id or type(workflow).__name__, **options
+            Framework.LLAMA_INDEX,
+            session_id=session_id,
+            agent_id=agent_id or type(workflow).__name__,
+            tools=tools,
+            **options,
         )
 
     def run(
@@ -87,19 +102,31 @@ class ResumableLlamaWorkflow:
         given = dump_fields(event)
         async with self._session.open_turn(ENTRY, given, turn, saves_start=False) as opened:
             if opened.turn is None:
-                return load_stop(opened.recorded["stop"], self._serializer)
-            _refuse_extracted(opened.turn.state, self._session.session_id)
-            recorder = RunRecorder(opened.turn, self.workflow, self._serializer)
-            stop = await self._run(handler, recorder, opened.turn, event, run_id)
-            recorded = {"input": given, "stop": dump_stop(stop, self._serializer)}
-            opened.end = TurnEnd(stop, recorded, recorder.dump_final_state())
+                with self._session.reading_state():
+                    return load_stop(opened.recorded["stop"], self._serializer)
+            with self._session.reading_state():
+                _refuse_extracted(opened.turn.state, self._session.session_id)
+                messages = opened.turn.load_list(MESSAGES, self._messages) if _has_values(opened.turn.state) else ()
+                recorder = RunRecorder(opened.turn, self.workflow, self._serializer, self._tools, messages)
+                context = recorder.make_context()
+            stop = await self._run(handler, recorder, opened.turn, event, run_id, context)
+            state, appended = recorder.dump_final_state()
+            recorded = {"stop": dump_stop(stop, self._serializer)}
+            if not state.get(MESSAGES) and not appended.get(MESSAGES):  # else the conversation has the input
+                recorded["input"] = given
+            opened.end = TurnEnd(stop, recorded, state, appended)
         return stop
 
     async def _run(
-        self, handler: ResumableHandler, recorder: RunRecorder, turn: FrameworkTurn, event: StartEvent, run_id: str
+        self,
+        handler: ResumableHandler,
+        recorder: RunRecorder,
+        turn: FrameworkTurn,
+        event: StartEvent,
+        run_id: str,
+        context: Context[Any],
     ) -> StopEvent:
         """Run the workflow to its end; leave nothing of it running."""
-        context = recorder.make_context()
         self._runtime.record(run_id, recorder)
         native = self.workflow.run(ctx=context, start_event=event, run_id=run_id)
         recorder.handler = native
@@ -110,6 +137,11 @@ class ResumableLlamaWorkflow:
             if not native.is_done():
                 await native.cancel_run()
             self._runtime.forget(run_id)
+
+
+def _has_values(state: Mapping[str, Any]) -> bool:
+    """Return whether the state is a dictionary of values: messages of another class are loaded by that."""
+    return "qualified_name" not in state.get("state", {})
 
 
 def _refuse_extracted(state: Mapping[str, Any], session_id: str) -> None:

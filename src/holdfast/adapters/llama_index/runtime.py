@@ -48,7 +48,7 @@ class RecordedRuntime(BaseRuntimeDecorator):
 
     def register(self, workflow: Workflow) -> RegisteredWorkflow:
         registered = self._decorated.register(workflow)
-        return replace(registered, steps={name: self._record_step(one) for name, one in registered.steps.items()})
+        return replace(registered, steps={name: self._record_step(value) for name, value in registered.steps.items()})
 
     def run_workflow(
         self,

@@ -48,7 +48,10 @@ class OperationLog:
 
     def dump(self, now: StateCheckpoint) -> list[dict[str, Any]]:
         """Return the operations as plain data: each state before one as a patch of the state that is saved."""
-        return [{"name": one.name, "path": one.path, "patch": one.before.diff(now)} for one in self.operations]
+        return [
+            {"name": operation.name, "path": operation.path, "patch": operation.before.diff(now)}
+            for operation in self.operations
+        ]
 
     @classmethod
     def load(
@@ -59,7 +62,7 @@ class OperationLog:
         def before(patch: list[dict[str, Any]]) -> StateCheckpoint:
             return InMemoryStateStore.from_dict(apply_state_patch(dict(state), patch), serializer).checkpoint()
 
-        return cls([StoreOperation(one["name"], one["path"], before(one["patch"])) for one in dumped])
+        return cls([StoreOperation(item["name"], item["path"], before(item["patch"])) for item in dumped])
 
 
 class StepStateStore:

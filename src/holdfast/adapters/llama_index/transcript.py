@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from holdfast.adapters.base.recorded import build_transcript, read_results
 from holdfast.adapters.base.session import TURN
+from holdfast.adapters.base.session_transcript import build_transcript, read_results
 from holdfast.model.chat_messages import message_of_chat
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.conversation import Transcript, TranscriptCursor, TranscriptMessage, text_parts
@@ -23,7 +23,7 @@ _PENDING = ("workflow",)  # where a run stands is not in the conversation
 def to_transcript(checkpoint: Checkpoint) -> Transcript:
     state = checkpoint.execution_state if isinstance(checkpoint.execution_state, Mapping) else {}
     listed = state.get("messages")
-    messages = [_message(one) for one in listed] if isinstance(listed, list) else []
+    messages = [_message(item) for item in listed] if isinstance(listed, list) else []
     if messages and all(messages):
         is_finished = state.get(TURN) is None
         cursor = TranscriptCursor(
@@ -32,7 +32,7 @@ def to_transcript(checkpoint: Checkpoint) -> Transcript:
             is_finished=is_finished,
             pending=() if is_finished else _PENDING,
         )
-        kept = tuple(one for one in messages if one is not None)
+        kept = tuple(message for message in messages if message is not None)
         return Transcript(messages=kept, cursor=cursor, state=_state_of(state))
     return build_transcript(
         checkpoint,
@@ -62,9 +62,11 @@ def _state_of(state: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _turns(checkpoint: Checkpoint) -> Iterator[TranscriptMessage]:
     """Yield input and result of each finished turn."""
-    for _, _, value in read_results(checkpoint, 0):
-        if isinstance(value, Mapping) and value.keys() == {"input", "stop"}:
-            yield TranscriptMessage(role="user", parts=text_parts(as_text(value["input"])))
+    for found in read_results(checkpoint, 0):
+        value = found.value
+        if isinstance(value, Mapping) and value.keys() - {"input"} == {"stop"}:
+            if "input" in value:
+                yield TranscriptMessage(role="user", parts=text_parts(as_text(value["input"])))
             stop = value["stop"] if isinstance(value["stop"], Mapping) else {}
             result = stop["result"] if "result" in stop else _unwrap(stop.get("event"))
             yield TranscriptMessage(role="assistant", parts=text_parts(as_text(result)))
@@ -80,10 +82,28 @@ def _message(given: Any) -> TranscriptMessage | None:
         blocks = fields.pop("blocks")
         more = fields.pop("additional_kwargs", None)
         fields |= dict(more) if isinstance(more, Mapping) else {}
-        fields["content"] = [
-            {**one, "type": one.get("block_type")} if isinstance(one, Mapping) else one for one in blocks
-        ]
+        fields["content"] = [_block(block) if isinstance(block, Mapping) else block for block in blocks]
     return message_of_chat(fields)
+
+
+def _block(block: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a block of a `ChatMessage` in the shape of LangChain's."""
+    kind = block.get("block_type")
+    more = block.get("additional_information")
+    match kind:
+        case "thinking":
+            return {"type": "thinking", "thinking": block.get("content"), **(more if isinstance(more, Mapping) else {})}
+        case "tool_call":
+            called = {"id": block.get("tool_call_id"), "name": block.get("tool_name"), "args": block.get("tool_kwargs")}
+            return {"type": "tool_call", **called}
+        case "image" | "document" | "audio" | "video":
+            data, given = block.get("data" if kind == "document" else kind), block.get("format")
+            mime_type = block.get(f"{kind}_mimetype") or (f"{kind}/{given}" if given else None)
+            media = {"type": "file" if kind == "document" else kind, "mime_type": mime_type}
+            url = block.get("url")
+            return {**media, "base64": data} if isinstance(data, str) else {**media, "url": url}
+        case _:
+            return {**block, "type": kind}
 
 
 def _unwrap(value: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel
@@ -25,6 +25,7 @@ from holdfast.errors import UsageError
 MESSAGES = "messages"
 """The value of a workflow's state that is stored as the conversation, message by message."""
 _JSON = "$json"
+_NOT_KEPT = {"state", "elapsed_alive", "last_alive_stamp"}  # of a run; each life has the whole timeout
 _UNLISTED = f"{__name__}.UNLISTED"
 UNLISTED = JsonSerializer  # a class that no workflow allows: a serializer that finds it imports any module
 
@@ -85,8 +86,8 @@ class DeclaredTypes(JsonSerializer):
             allowed: type[Any] = self._allowed.resolve_class(qualified_name)
             return allowed
         known = {*self._types, *_subclasses(Event)}
-        exactly = [one for one in known if f"{one.__module__}.{one.__qualname__}" == qualified_name]
-        by_name = [one for one in known if one.__name__ == qualified_name.rpartition(".")[2]]
+        exactly = [class_ for class_ in known if f"{class_.__module__}.{class_.__qualname__}" == qualified_name]
+        by_name = [class_ for class_ in known if class_.__name__ == qualified_name.rpartition(".")[2]]
         found = exactly or by_name
         return found[0] if len(found) == 1 else None
 
@@ -119,9 +120,9 @@ def _resolves(serializer: JsonSerializer, name: str) -> bool:
 
 
 def _subclasses(kind: type[Any]) -> Iterator[type[Any]]:
-    for one in kind.__subclasses__():
-        yield one
-        yield from _subclasses(one)
+    for subclass in kind.__subclasses__():
+        yield subclass
+        yield from _subclasses(subclass)
 
 
 # -- the state ---------------------------------------------------------------------------------------------------------
@@ -131,10 +132,10 @@ def dump_state(model: BaseModel, serializer: JsonSerializer, messages: DumpedLis
     """Return a context's state as the keys `state` and `messages`; `messages` has the last dump."""
     if not isinstance(model, DictState):
         dumped = split_messages(serializer.serialize_value(model))
-        return {**dumped, MESSAGES: messages.update(dumped[MESSAGES], lambda one: one)}
+        return {**dumped, MESSAGES: messages.update(dumped[MESSAGES], lambda item: item)}
     values = dict(model.items())
     listed = values.pop(MESSAGES) if type(values.get(MESSAGES)) is list else None
-    tree = {"value": {name: serializer.serialize_value(one) for name, one in values.items()}}
+    tree = {"value": {name: serializer.serialize_value(value) for name, value in values.items()}}
     state = {**tree, "has_messages": listed is not None}
     return {"state": state, MESSAGES: messages.update(listed or (), serializer.serialize_value)}
 
@@ -159,21 +160,37 @@ def load_state(saved: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"store_type": "in_memory", "state_data": {"_data": values, "_tree": "dict"}}
 
 
+def load_live_state(
+    saved: Mapping[str, Any], messages: Sequence[Any], serializer: JsonSerializer
+) -> dict[str, Any] | None:
+    """Return what `load_state` does, with messages that are loaded already; None if the state has a class."""
+    if "state" not in saved or "qualified_name" in saved["state"]:
+        return None
+    tree = saved["state"]
+    values = {name: serializer.deserialize_value(value) for name, value in tree["value"].items()}
+    if tree.get("has_messages"):
+        values[MESSAGES] = list(messages)
+    return {"store_type": "in_memory", "state_data": DictState(_data=values)}
+
+
 # -- work in progress --------------------------------------------------------------------------------------------------
 
 
 def dump_broker(broker: BrokerState, serializer: JsonSerializer) -> dict[str, Any]:
     """Return the work that a run has in progress: its queues, steps under way, collected events, waiters."""
     try:
-        dumped = broker.to_serialized(serializer).model_dump(mode="python", exclude_defaults=True, exclude={"state"})
+        dumped = broker.to_serialized(serializer).model_dump(mode="python", exclude_defaults=True, exclude=_NOT_KEPT)
     except (TypeError, ValueError) as error:  # of json and of pydantic
         raise UsageError(f"an event can't be saved: {error}") from error
     dumped["workers"] = {name: worker for name, worker in dumped.get("workers", {}).items() if worker}
+    for attempt in (item for worker in dumped["workers"].values() for item in worker.get("in_progress", ())):
+        if "attempts" not in attempt:  # the first one: the next life makes it, and its time begins then
+            del attempt["first_attempt_at"]
     return {name: plain_values(value) for name, value in dumped.items()}
 
 
 def load_broker(broker: Mapping[str, Any], workflow: Workflow) -> dict[str, Any]:
-    """Return dumped work as a serialized context. The time that the run may take begins again."""
+    """Return dumped work as a serialized context."""
     known = {str(step) for step in BrokerState.from_workflow(workflow).workers}
     lost = sorted(set(broker.get("workers", {})) - known)
     if lost:
@@ -188,9 +205,9 @@ def load_broker(broker: Mapping[str, Any], workflow: Workflow) -> dict[str, Any]
 def plain_values(value: Any) -> Any:
     """Return data of the framework with the objects that it has as JSON texts as plain data."""
     if isinstance(value, dict):
-        return {name: plain_values(one) for name, one in value.items()}
+        return {name: plain_values(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [plain_values(one) for one in value]
+        return [plain_values(item) for item in value]
     if isinstance(value, str) and value.startswith('{"__is_'):
         return {_JSON: json.loads(value)}
     return value
@@ -200,8 +217,8 @@ def json_values(value: Any) -> Any:
     if isinstance(value, dict):
         if _JSON in value:
             return json.dumps(value[_JSON])
-        return {name: json_values(one) for name, one in value.items()}
-    return [json_values(one) for one in value] if isinstance(value, list) else value
+        return {name: json_values(item) for name, item in value.items()}
+    return [json_values(item) for item in value] if isinstance(value, list) else value
 
 
 # -- the end of a run --------------------------------------------------------------------------------------------------

@@ -54,7 +54,8 @@ class AgentJournal:
             agent.model = self.copy_model(agent.model)
         agent.tools = [self.copy_tool(tool) for tool in agent.tools]
         agent.handoffs = [
-            self.copy_agent(one) if isinstance(one, Agent) else self._copy_handoff(one) for one in agent.handoffs
+            self.copy_agent(handoff) if isinstance(handoff, Agent) else self._copy_handoff(handoff)
+            for handoff in agent.handoffs
         ]
 
     def _copy_handoff(self, handoff: Handoff[Any, Any]) -> Handoff[Any, Any]:
@@ -147,7 +148,7 @@ class JournaledAgentModel(Model):
             return dump_response(await self._model.get_response(*args, **kwargs))
 
         request = self._request(*args, **kwargs)
-        return load_response(await self._journal.turn.call_model(_speaker.get(), request, ask))
+        return await self._journal.turn.call_model(_speaker.get(), request, ask, load_response)
 
     async def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         request = self._request(*args, **kwargs)

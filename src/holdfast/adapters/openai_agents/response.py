@@ -12,6 +12,8 @@ from openai.types import responses as types
 from openai.types.responses.response_usage import ResponseUsage
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from holdfast.adapters.base.unreadable import check_texts
+
 
 def dump_response(response: ModelResponse) -> dict[str, Any]:
     """Return an answer as plain data; fields that are empty are left out."""
@@ -26,6 +28,7 @@ def dump_response(response: ModelResponse) -> dict[str, Any]:
 
 
 def load_response(recorded: Mapping[str, Any]) -> ModelResponse:
+    check_texts(recorded)
     return ModelResponse(
         output=[load_item(item) for item in recorded["output"]],
         usage=deserialize_usage(recorded.get("usage", {})),
@@ -58,10 +61,10 @@ def _dump_usage(usage: Usage) -> dict[str, Any]:
 
     def without_zeros(value: Any) -> Any:
         if isinstance(value, Mapping):
-            kept = {name: without_zeros(one) for name, one in value.items()}
-            return {name: one for name, one in kept.items() if one not in (0, None, {}, [])}
+            kept = {name: without_zeros(item) for name, item in value.items()}
+            return {name: item for name, item in kept.items() if item not in (0, None, {}, [])}
         if isinstance(value, list):
-            return [kept for one in value if (kept := without_zeros(one))]
+            return [kept for item in value if (kept := without_zeros(item))]
         return value
 
     counts: dict[str, Any] = without_zeros(serialize_usage(usage))

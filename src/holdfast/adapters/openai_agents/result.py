@@ -25,6 +25,7 @@ from agents.usage import deserialize_usage
 
 from holdfast.adapters.openai_agents.response import dump_item, dump_response, load_item
 from holdfast.adapters.openai_agents.tools import dump_output
+from holdfast.errors import CorruptError
 
 _KINDS: dict[str, Any] = {
     "message_output_item": MessageOutputItem,
@@ -50,6 +51,13 @@ def plain_items(given: Any) -> list[dict[str, Any]]:
     return [dump_item(item) for item in ItemHelpers.input_to_new_input_list(given)]
 
 
+def check_items(items: Sequence[Any]) -> None:
+    """Raise `CorruptError` for stored items that the SDK would fail at, in the middle of a run."""
+    for number, item in enumerate(items):
+        if not isinstance(item, dict) or not isinstance(item.get("type", ""), str):
+            raise CorruptError(f"message {number} of the stored conversation is no item of the SDK: {item!r:.80}")
+
+
 def dump_result(result: Any, before: int, given: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the result as plain data, and the items that it adds to the conversation.
 
@@ -61,7 +69,7 @@ def dump_result(result: Any, before: int, given: int) -> tuple[dict[str, Any], l
         "before": before,
         "given": given,
         "items": [_dump_about(item) for item in shown],
-        "responses": [_dump_about_response(one) for one in result.raw_responses],
+        "responses": [_dump_about_response(response) for response in result.raw_responses],
         "agent": result.last_agent.name,
         **_dump_final(result),
     }

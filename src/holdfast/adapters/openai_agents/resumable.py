@@ -17,8 +17,8 @@ from holdfast.adapters.base.loop_runner import LoopRunner
 from holdfast.adapters.base.session import ResumableSession, TurnEnd
 from holdfast.adapters.base.turn import FrameworkTurn
 from holdfast.adapters.openai_agents.journal import AgentJournal
-from holdfast.adapters.openai_agents.result import dump_result, load_result, plain_items
-from holdfast.adapters.openai_agents.sandbox import keep_files, kept_snapshot
+from holdfast.adapters.openai_agents.result import check_items, dump_result, load_result, plain_items
+from holdfast.adapters.openai_agents.sandbox import find_snapshot, keep_files
 from holdfast.adapters.openai_agents.stream import ResumableStream
 from holdfast.adapters.openai_agents.tools import agent_of_tool, object_of
 from holdfast.errors import HoldfastWarning, UsageError
@@ -33,7 +33,7 @@ _SERVER = ("conversation_id", "previous_response_id", "auto_previous_response_id
 
 
 def resumable(
-    agent: Agent[Any],
+    target: Agent[Any],
     *,
     session_id: str,
     store: Any = None,
@@ -47,7 +47,7 @@ def resumable(
     their names.
     """
     return ResumableOpenAIAgent(
-        agent, session_id=session_id, store=store, agent_id=agent_id, workspace=workspace, tools=tools
+        target, session_id=session_id, store=store, agent_id=agent_id, workspace=workspace, tools=tools
     )
 
 
@@ -77,14 +77,14 @@ class ResumableOpenAIAgent:
         self._session.check_tools(self._find_tools)
 
         async def body(turn_: FrameworkTurn) -> TurnEnd:
-            async with self._prepared(turn_, input, options) as prepared:
+            async with self._prepare(turn_, input, options) as prepared:
                 result = await Runner.run(prepared.agent, prepared.input, **prepared.options)
                 while result.interruptions:
                     state = await _decide(prepared.journal, result)
                     result = await Runner.run(prepared.agent, state, **prepared.options_for_state)
                 return self._end(prepared, result)
 
-        loaded: RunResult = await self._session.take_turn(ENTRY, _given(input), turn, body, self._load)
+        loaded: RunResult = await self._session.take_turn(ENTRY, _simplify_input(input), turn, body, self._load)
         return loaded
 
     def run_sync(self, input: Any, *, turn: str | None = None, **options: Any) -> RunResult:
@@ -98,7 +98,7 @@ class ResumableOpenAIAgent:
         stream = ResumableStream(self.agent, input)
 
         async def body(turn_: FrameworkTurn) -> TurnEnd:
-            async with self._prepared(turn_, input, options) as prepared:
+            async with self._prepare(turn_, input, options) as prepared:
                 result = Runner.run_streamed(prepared.agent, prepared.input, **prepared.options)
                 await stream.follow(result, prepared.journal)
                 while result.interruptions:
@@ -107,36 +107,38 @@ class ResumableOpenAIAgent:
                     await stream.follow(result, prepared.journal)
                 return self._end(prepared, result)
 
-        stream.begin(self._session.take_turn(ENTRY, _given(input), turn, body, self._load))
+        stream.begin(self._session.take_turn(ENTRY, _simplify_input(input), turn, body, self._load))
         return stream
 
     # -- a turn --------------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _prepared(self, turn: FrameworkTurn, given: Any, options: Mapping[str, Any]) -> AsyncIterator[_Prepared]:
+    async def _prepare(self, turn: FrameworkTurn, given: Any, options: Mapping[str, Any]) -> AsyncIterator[_AgentRun]:
         config = options.get("run_config")
         is_own = config is None
         if not isinstance(config, RunConfig):
             config = RunConfig(**(config or {}))
+        check_items(turn.stored_list("messages"))
         history = turn.state.get("messages", [])
         config = keep_files(config, self._session.session_id, turn.client, turn.key, turn.state.get("files"))
         journal = AgentJournal(turn, history)
-        agent = self._find_agent(turn.state.get("agent") or self.agent.name)
+        with self._session.reading_state():
+            agent = self._find_agent(turn.state.get("agent") or self.agent.name)
         try:
-            yield _Prepared(
+            yield _AgentRun(
                 journal, agent, plain_items(given), {**options, "run_config": journal.copy_run_config(config)}
             )
         finally:
             if is_own:
                 await config.model_provider.aclose()
 
-    def _end(self, prepared: _Prepared, result: Any) -> TurnEnd:
+    def _end(self, prepared: _AgentRun, result: Any) -> TurnEnd:
         journal = prepared.journal
         _show_originals(journal, result)
         self._handed_to[result.last_agent.name] = result.last_agent
         recorded, added = dump_result(result, len(journal.history), len(prepared.given))
         state = {"agent": result.last_agent.name}
-        files = kept_snapshot(prepared.options["run_config"])
+        files = find_snapshot(prepared.options["run_config"])
         if files is not None and (files.saved or files.checkpoint_id):
             state["files"] = files.saved or files.checkpoint_id  # of the sandbox, for the next turn and for forks
         return TurnEnd(result, recorded, state, {"messages": [*prepared.given, *added]})
@@ -168,7 +170,7 @@ def find_agent(
     return found
 
 
-class _Prepared:
+class _AgentRun:
     """What a run is started with: copies of the agents, the whole input, and the options."""
 
     def __init__(
@@ -230,17 +232,17 @@ def find_tools(*agents: Agent[Any]) -> KnownTools:
         known.add(tool.name for tool in agent.tools)
         waiting += _walk(agent)
         inner = [agent_of_tool(tool) for tool in agent.tools]
-        waiting += [one for one in inner if one is not None]
+        waiting += [item for item in inner if item is not None]
         # MCP servers, sandboxes and functions that choose an agent are asked during the turn.
         is_open = bool(agent.mcp_servers) or isinstance(agent, SandboxAgent)
-        if is_open or any(not isinstance(one, Agent) and _target(one) is None for one in agent.handoffs):
+        if is_open or any(not isinstance(handoff, Agent) and _target(handoff) is None for handoff in agent.handoffs):
             known.is_complete = False
     return known
 
 
 def _target(handoff: Any) -> Agent[Any] | None:
     """Return the agent of a handoff; None if only its function knows it."""
-    reference = getattr(handoff, "_agent_ref", None)
+    reference = getattr(handoff, "_agent_ref", None)  # private: a handoff shows only the name of its agent
     found = handoff if isinstance(handoff, Agent) else reference() if reference is not None else None
     return found if isinstance(found, Agent) else None
 
@@ -249,16 +251,16 @@ def _walk(agent: Agent[Any]) -> Iterator[Agent[Any]]:
     """Yield the agents that an agent can hand off to, itself first."""
     waiting, seen = [agent], {id(agent)}
     while waiting:
-        one = waiting.pop(0)
-        yield one
-        for handoff in one.handoffs:
+        item = waiting.pop(0)
+        yield item
+        for handoff in item.handoffs:
             found = _target(handoff)
             if found is not None and id(found) not in seen:
                 seen.add(id(found))
                 waiting.append(found)
 
 
-def _given(input: Any) -> Any:
+def _simplify_input(input: Any) -> Any:
     """Return the input as plain data, as the caller wrote it."""
     return input if isinstance(input, str) else plain_items(input)
 

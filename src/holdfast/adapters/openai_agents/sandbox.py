@@ -133,7 +133,7 @@ def keep_files(config: RunConfig, session_id: str, client: Any, turn: str, befor
     return dataclasses.replace(config, sandbox=dataclasses.replace(sandbox, snapshot=snapshot))
 
 
-def kept_snapshot(config: RunConfig) -> HoldfastSnapshot | None:
+def find_snapshot(config: RunConfig) -> HoldfastSnapshot | None:
     found = None if config.sandbox is None else config.sandbox.snapshot
     return found if isinstance(found, HoldfastSnapshot) else None
 
@@ -168,17 +168,17 @@ def _read_archive(data: Any) -> list[dict[str, Any]]:
             about |= {name: value for name in ("uid", "gid", "linkname") if (value := getattr(member, name))}
             content = archive.extractfile(member) if kind == "file" else None
             files.append(about if content is None else {**about, "content": content.read()})
-    return sorted(files, key=lambda one: one["kind"] == "link")  # after the files that they point to
+    return sorted(files, key=lambda file: file["kind"] == "link")  # after the files that they point to
 
 
 def _write_archive(files: list[dict[str, Any]]) -> io.BytesIO:
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for one in files:
-            member = tarfile.TarInfo(one["path"])
-            member.type, member.mode, member.mtime = _TYPES[one["kind"]], one["mode"], one["modified"]
-            member.uid, member.gid, member.linkname = one.get("uid", 0), one.get("gid", 0), one.get("linkname", "")
-            content = one.get("content", b"")
+        for file in files:
+            member = tarfile.TarInfo(file["path"])
+            member.type, member.mode, member.mtime = _TYPES[file["kind"]], file["mode"], file["modified"]
+            member.uid, member.gid, member.linkname = file.get("uid", 0), file.get("gid", 0), file.get("linkname", "")
+            content = file.get("content", b"")
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
     made.seek(0)

@@ -58,7 +58,7 @@ class ResumableStream(RunResultStreaming):
         self._is_cancelled = False
 
     def begin(self, turn: Coroutine[Any, Any, Any]) -> None:
-        """Take the turn in a task: it goes on whether the events are read or not."""
+        """Take the turn in a task: it continues whether the events are read or not."""
         self._turn = asyncio.create_task(self._take(turn))
 
     async def follow(self, result: RunResultStreaming, journal: AgentJournal) -> None:
@@ -72,11 +72,21 @@ class ResumableStream(RunResultStreaming):
             raise asyncio.CancelledError  # the turn is not finished
 
     async def stream_events(self) -> AsyncIterator[StreamEvent]:
-        while (event := await self._events.get()) is not None:
+        """Yield the events. A reader that is cancelled while it waits for one cancels the turn, as in the SDK."""
+        while (event := await self._next_event()) is not None:
             yield event
         self._events.put_nowait(None)  # for the next reader
         if self._turn is not None and not self._is_cancelled:
             await self._turn
+
+    async def _next_event(self) -> StreamEvent | None:
+        try:
+            return await self._events.get()
+        except asyncio.CancelledError:
+            self.cancel()
+            if self._turn is not None:
+                await asyncio.wait([self._turn])  # it lets go of the session
+            raise
 
     def cancel(self, mode: Literal["immediate", "after_turn"] = "immediate") -> None:
         """Stop the turn, which is not finished then: the same call continues it."""
@@ -108,7 +118,7 @@ def _with_originals(event: StreamEvent, journal: AgentJournal) -> StreamEvent:
     if isinstance(event, AgentUpdatedStreamEvent):
         return AgentUpdatedStreamEvent(new_agent=journal.original_of(event.new_agent))
     if isinstance(event, RunItemStreamEvent):
-        item: Any = copy.copy(event.item)  # the run goes on with its own
+        item: Any = copy.copy(event.item)  # the run continues with its own
         for name in ("agent", "source_agent", "target_agent"):
             if getattr(item, name, None) is not None:
                 setattr(item, name, journal.original_of(getattr(item, name)))

@@ -60,14 +60,14 @@ def dump_output(output: Any) -> Any:
     """
     if isinstance(output, ToolOutputText | ToolOutputImage | ToolOutputFileContent):
         return output.model_dump(mode="json", exclude_none=True)
-    if isinstance(output, list | tuple) and output and all(hasattr(one, "model_dump") for one in output):
-        return [dump_output(one) for one in output]
+    if isinstance(output, list | tuple) and output and all(hasattr(item, "model_dump") for item in output):
+        return [dump_output(item) for item in output]
     return output if _is_plain(output) else str(output)
 
 
 def _is_plain(value: Any) -> bool:
     if isinstance(value, dict):
-        return all(type(name) is str and _is_plain(one) for name, one in value.items())
+        return all(type(name) is str and _is_plain(item) for name, item in value.items())
     if type(value) in (list, tuple):
         return all(map(_is_plain, value))
     return type(value) in _PLAIN
@@ -106,7 +106,13 @@ def _copy_function_tool(journal: AgentJournal, tool: FunctionTool) -> FunctionTo
             return made
 
         return await journal.turn.call_tool(
-            tool.name, arguments or {}, call, call_id=context.tool_call_id, function=function, failed=failed
+            tool.name,
+            arguments or {},
+            call,
+            call_id=context.tool_call_id,
+            function=function,
+            failed=failed,
+            required=_required_of(tool, function),
         )
 
     prepare = getattr(tool.on_invoke_tool, "prepare_arguments", None)
@@ -115,6 +121,15 @@ def _copy_function_tool(journal: AgentJournal, tool: FunctionTool) -> FunctionTo
     copied = _with_invoker(tool, invoke)
     copied.timeout_seconds = None  # `called` has it: a timeout is recorded as a result
     return copied
+
+
+def _required_of(tool: FunctionTool, function: Any) -> list[str]:
+    """Return the arguments without a default: a strict schema requires all."""
+    if not inspect.isroutine(function):
+        return []
+    parameters = inspect.signature(function).parameters.values()
+    needed = {parameter.name for parameter in parameters if parameter.default is inspect.Parameter.empty}
+    return [name for name in tool.params_json_schema.get("required", ()) if name in needed]
 
 
 def _with_invoker(tool: FunctionTool, invoke: Callable[[Any, str], Any]) -> FunctionTool:
@@ -152,6 +167,7 @@ def agent_of_tool(tool: Any) -> Any:
 
 def _agent_variables(tool: Any) -> dict[str, Any] | None:
     """Return the variables of the function that such a tool calls; None of another tool."""
+    # Private: a tool that `Agent.as_tool` made shows neither its agent nor its options otherwise.
     invoke = getattr(getattr(tool, "on_invoke_tool", None), "_invoke_tool_impl", None)
     if not getattr(tool, "_is_agent_tool", False) or not isinstance(invoke, FunctionType):
         return None
@@ -175,7 +191,7 @@ def object_of(text: str) -> dict[str, Any] | None:
 def _copy_custom_tool(journal: AgentJournal, tool: CustomTool) -> CustomTool:
     async def invoke(context: Any, text: str) -> Any:
         async def call(input: str) -> Any:
-            output = dump_output(await _awaited(tool.on_invoke_tool(context, input)))
+            output = dump_output(await _await_value(tool.on_invoke_tool(context, input)))
             await save_files(tool)
             return output
 
@@ -195,7 +211,7 @@ def _copy_shell_tool(journal: AgentJournal, tool: Any) -> Any:
         about = dataclasses.asdict(action) if is_plain else action.model_dump(mode="json")
 
         async def call(**_: Any) -> Any:
-            result = await _awaited(tool.executor(request))
+            result = await _await_value(tool.executor(request))
             return dataclasses.asdict(result) if isinstance(result, ShellResult) else str(result)
 
         result = await journal.turn.call_tool(
@@ -229,7 +245,7 @@ class JournaledEditor:
         about = {"type": operation.type, "path": operation.path, "diff": operation.diff, "move_to": operation.move_to}
 
         async def call(**_: Any) -> Any:
-            result = await _awaited(method(operation))
+            result = await _await_value(method(operation))
             if isinstance(result, ApplyPatchResult):
                 return {"status": result.status, "output": result.output}
             return result
@@ -238,5 +254,5 @@ class JournaledEditor:
         return ApplyPatchResult(**result) if isinstance(result, Mapping) else result
 
 
-async def _awaited(value: Any) -> Any:
+async def _await_value(value: Any) -> Any:
     return await value if inspect.isawaitable(value) or asyncio.isfuture(value) else value

@@ -55,20 +55,20 @@ class HoldfastConversationStore(ConversationStore):
         return self._record_of(await self._store.client.session(conversation_id))
 
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
-        found = [self._record_of(one) for one in await self._store.client.sessions(agent_id=self._agent_id)]
-        records = [one for one in found if one is not None and scope in (None, one.scope)]
-        return sorted(records, key=lambda one: one.updated_at, reverse=True)[:limit]
+        found = [self._record_of(session) for session in await self._store.client.sessions(agent_id=self._agent_id)]
+        records = [item for item in found if item is not None and scope in (None, item.scope)]
+        return sorted(records, key=lambda record: record.updated_at, reverse=True)[:limit]
 
     async def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
         if head_id is None:
             return []
         state = await self._find_state(head_id)
-        line = _line_to(state, head_id)
-        parents = [None, *(id_ for id_, _ in line)]
-        first = 0 if limit is None else max(0, len(line) - limit)
-        messages = load_messages([message for _, message in line[first:]])
+        branch = _branch_to(state, head_id)
+        parents = [None, *(id_ for id_, _ in branch)]
+        first = 0 if limit is None else max(0, len(branch) - limit)
+        messages = load_messages([message for _, message in branch[first:]])
         return [
-            ConversationEntry(id=line[number][0], parent_id=parents[number], message=message)
+            ConversationEntry(id=branch[number][0], parent_id=parents[number], message=message)
             for number, message in enumerate(messages, first)
         ]
 
@@ -163,7 +163,7 @@ class HoldfastConversationStore(ConversationStore):
         if (stored.revision if stored is not None else None) != expected:
             raise ConversationConflict(id_)
         if stored is not None and _is_extension(stored, record, new):
-            ids, messages = [one.id for one in new], dump_messages(one.message for one in new)
+            ids, messages = [item.id for item in new], dump_messages(item.message for item in new)
             await self._save(id_, _dump(record), **head, append={"messages": messages, "ids": ids, "left": []})
             return
         origin = record.forked_from if stored is None else id_
@@ -208,45 +208,45 @@ def _dump(record: ConversationRecord) -> dict[str, Any]:
 
 def _is_extension(stored: ConversationRecord, record: ConversationRecord, new: Sequence[ConversationEntry]) -> bool:
     """Return whether a record adds entries to the history as it is stored."""
-    parents = [stored.head_id, *(one.id for one in new)]
-    return [*(one.parent_id for one in new), record.head_id] == parents
+    parents = [stored.head_id, *(item.id for item in new)]
+    return [*(item.parent_id for item in new), record.head_id] == parents
 
 
 def _move(
     state: Mapping[str, Any], record: ConversationRecord, new: Sequence[ConversationEntry], *, is_fork: bool
 ) -> dict[str, Any]:
     """Return the state whose history ends at the record's head; the entries that it leaves stay beside it."""
-    messages = dump_messages(one.message for one in new)
+    messages = dump_messages(item.message for item in new)
     added = [
-        {"id": one.id, "parent_id": one.parent_id, "message": message}
-        for one, message in zip(new, messages, strict=True)
+        {"id": item.id, "parent_id": item.parent_id, "message": message}
+        for item, message in zip(new, messages, strict=True)
     ]
     known = {**state, "left": [*state.get("left", []), *added]}
     try:
-        line = [] if record.head_id is None else _line_to(known, record.head_id)
+        branch = [] if record.head_id is None else _branch_to(known, record.head_id)
     except KeyError:
         raise ConversationConflict(record.conversation_id) from None
-    kept = {id_ for id_, _ in line}
-    left = [] if is_fork else [one for one in _entries(known) if one["id"] not in kept]
-    return {"messages": [message for _, message in line], "ids": [id_ for id_, _ in line], "left": left}
+    kept = {id_ for id_, _ in branch}
+    left = [] if is_fork else [entry for entry in _entries(known) if entry["id"] not in kept]
+    return {"messages": [message for _, message in branch], "ids": [id_ for id_, _ in branch], "left": left}
 
 
-def _line_to(state: Mapping[str, Any], head_id: str) -> Line:
+def _branch_to(state: Mapping[str, Any], head_id: str) -> Line:
     """Return the entries up to one, in order, each as its id and its message."""
     ids = state.get("ids", [])
-    left = {one["id"]: one for one in state.get("left", [])}
-    line: Line = []
+    left = {item["id"]: item for item in state.get("left", [])}
+    branch: Line = []
     id_: str | None = head_id
     while id_ is not None and id_ in left:
-        line.append((id_, left[id_]["message"]))
+        branch.append((id_, left[id_]["message"]))
         id_ = left[id_]["parent_id"]
-    line.reverse()
+    branch.reverse()
     if id_ is None:
-        return line
+        return branch
     if id_ not in ids:
         raise KeyError(id_)
     end = len(ids) if ids[-1] == id_ else ids.index(id_) + 1
-    return [*zip(ids[:end], state["messages"][:end], strict=True), *line]
+    return [*zip(ids[:end], state["messages"][:end], strict=True), *branch]
 
 
 def _entries(state: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -261,7 +261,7 @@ def _entries(state: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 def _has_entry(state: Any, entry_id: str) -> bool:
     if not isinstance(state, Mapping) or "ids" not in state:
         return False
-    return entry_id in state["ids"] or any(one["id"] == entry_id for one in state["left"])
+    return entry_id in state["ids"] or any(item["id"] == entry_id for item in state["left"])
 
 
 @cache

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pydantic_ai import ApprovalRequired, CallDeferred, ToolFailed
@@ -69,6 +70,7 @@ class HoldfastDurability(AbstractCapability[Any]):
         self._is_streamed = False
         self._to_approve: set[str] = set()
         self._run_id: str | None = None
+        self._before: frozenset[int] = frozenset()
         self._speaker = "agent"
         self._functions: dict[str, Any] = {}
 
@@ -84,6 +86,10 @@ class HoldfastDurability(AbstractCapability[Any]):
         copied._is_streamed = True
         copied._to_approve = set()
         return copied
+
+    def know(self, history: Iterable[Any]) -> None:
+        """Let a number stand for the messages before the turn in requests to the model."""
+        self._before = frozenset(map(id, history))
 
     def get_ordering(self) -> CapabilityOrdering:
         return CapabilityOrdering(position="innermost")
@@ -114,7 +120,8 @@ class HoldfastDurability(AbstractCapability[Any]):
     def get_wrapper_model(self, model: Model) -> Model | None:
         if self._turn is None:
             return None
-        return JournaledPydanticModel(model, self._turn, self._speaker, self._run_id, self._errors_of_own_run)
+        identify = partial(identify_request, run_id=self._run_id, before=self._before)
+        return JournaledPydanticModel(model, self._turn, self._speaker, identify, self._errors_of_own_run)
 
     # -- tools ---------------------------------------------------------------------------------------------------------
 
@@ -122,8 +129,11 @@ class HoldfastDurability(AbstractCapability[Any]):
         """Within a stream, offer tools that need approval as plain ones: `wrap_tool_execute` asks for it."""
         if self._turn is None or not self._is_streamed:
             return tool_defs
-        self._to_approve |= {one.name for one in tool_defs if one.kind == "unapproved"}
-        return [replace(one, kind="function") if one.name in self._to_approve else one for one in tool_defs]
+        self._to_approve |= {tool_def.name for tool_def in tool_defs if tool_def.kind == "unapproved"}
+        return [
+            replace(tool_def, kind="function") if tool_def.name in self._to_approve else tool_def
+            for tool_def in tool_defs
+        ]
 
     async def wrap_tool_execute(
         self, ctx: Any, *, call: Any, tool_def: Any, args: Any, handler: Callable[[Any], Any]
@@ -139,7 +149,7 @@ class HoldfastDurability(AbstractCapability[Any]):
                 raise ToolFailed(answer.note or ToolDenied().message)
             if answer.arguments is not None:
                 given = dict(answer.arguments)
-                args = _validated(ctx, name, given)
+                args = _validate_arguments(ctx, name, given)
         function = self._functions.get(name)
         declared = turn.find_effect(name, function)
         is_effect = declared is not None and declared.kind != EffectKind.READ
@@ -148,7 +158,7 @@ class HoldfastDurability(AbstractCapability[Any]):
 
         async def execute(**kept: Any) -> Any:
             # They differ from the model's if a person has approved others.
-            sent = args if kept == given else _validated(ctx, name, kept)
+            sent = args if kept == given else _validate_arguments(ctx, name, kept)
             try:
                 result = await handler(sent)
             except SIGNALS as error:
@@ -170,19 +180,26 @@ class HoldfastDurability(AbstractCapability[Any]):
 
         async def call_tool() -> Any:
             return await turn.call_tool(
-                name, given, execute, call_id=call.tool_call_id, function=function, failed=failed
+                name,
+                given,
+                execute,
+                call_id=call.tool_call_id,
+                function=function,
+                failed=failed,
+                load=load_tool_result,
             )
 
         with self._errors_of_own_run():
             try:
-                recorded = await call_tool()
+                result = await call_tool()
             except EffectNotDoneError:
                 if raised or not ctx.tool_call_approved:
                     raise
-                recorded = await call_tool()  # the recorded failure was that it needs approval, which it has now
+                result = await call_tool()  # the recorded failure was that it needs approval, which it has now
         if raised:
             raise raised[0]
-        result = load_tool_result(recorded)
+        if isinstance(result, SIGNALS):
+            raise result
         if made:
             return result
         raise SkipToolExecution(result)  # which counts the call, as it was counted when it was made
@@ -210,32 +227,36 @@ class JournaledPydanticModel(WrapperModel):
     """A model that gives the recorded answer to a request, or asks the user's own model."""
 
     def __init__(
-        self, model: Model, turn: FrameworkTurn, speaker: str, run_id: str | None, errors: Callable[[], Any]
+        self,
+        model: Model,
+        turn: FrameworkTurn,
+        speaker: str,
+        identify: Callable[..., dict[str, Any]],
+        errors: Callable[[], Any],
     ) -> None:
         super().__init__(model)
         self._turn = turn
         self._errors = errors
         self._speaker = speaker
-        self._run_id = run_id
+        self._identify = identify
 
     async def request(self, messages: Any, model_settings: Any, model_request_parameters: Any) -> Any:
         async def ask() -> dict[str, Any]:
             return dump_response(await self.wrapped.request(messages, model_settings, model_request_parameters))
 
-        request = identify_request(messages, model_request_parameters, self._run_id)
+        request = self._identify(messages, model_request_parameters)
         with self._errors():
-            return load_response(await self._turn.call_model(self._speaker, request, ask))
+            return await self._turn.call_model(self._speaker, request, ask, load_response)
 
     @asynccontextmanager
     async def request_stream(
         self, messages: Any, model_settings: Any, model_request_parameters: Any, run_context: Any = None
     ) -> AsyncIterator[Any]:
-        request = identify_request(messages, model_request_parameters, self._run_id)
-        async with self._turn.open_model_call(self._speaker, request) as call:
+        request = self._identify(messages, model_request_parameters)
+        async with self._turn.open_model_call(self._speaker, request, load_response) as call:
             if call.answer is not None:
-                response = load_response(call.answer)
                 yield CompletedStreamedResponse(
-                    response, model_request_parameters=model_request_parameters, replay_events=True
+                    call.answer, model_request_parameters=model_request_parameters, replay_events=True
                 )
                 return
             opened = self.wrapped.request_stream(messages, model_settings, model_request_parameters, run_context)
@@ -280,7 +301,7 @@ def find_functions(toolsets: Iterable[Any]) -> dict[str, Any]:
     return found
 
 
-def _validated(ctx: Any, tool: str, arguments: dict[str, Any]) -> Any:
+def _validate_arguments(ctx: Any, tool: str, arguments: dict[str, Any]) -> Any:
     """Return arguments that a person has approved instead of the model's, validated as those were."""
     manager = getattr(ctx, "tool_manager", None)
     found = (manager.tools or {}).get(tool) if manager is not None else None

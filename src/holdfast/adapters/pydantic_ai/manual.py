@@ -25,7 +25,7 @@ def extract(native: Any, *, agent_id: str, session_id: str, context: Any = None)
         messages = native.all_messages()
     elif isinstance(native, Conversation):
         messages = native.messages
-    elif isinstance(native, list | tuple) and all(isinstance(one, ModelRequest | ModelResponse) for one in native):
+    elif isinstance(native, list | tuple) and all(isinstance(item, ModelRequest | ModelResponse) for item in native):
         messages = list(native)
     else:
         raise UsageError(

@@ -7,7 +7,7 @@ files as bytes.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -24,6 +24,8 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import ModelRequestParameters
 
+from holdfast.adapters.base.unreadable import check_texts
+
 SIGNAL = "pydantic_ai"
 """The key of a recorded tool result that is more than the content of the result."""
 _NOT_OF_THE_REQUEST = ("timestamp", "run_id", "conversation_id", "instructions", "metadata", "usage")
@@ -32,7 +34,7 @@ _NOT_OF_THE_REQUEST = ("timestamp", "run_id", "conversation_id", "instructions",
 def dump_messages(messages: Iterable[ModelMessage]) -> list[dict[str, Any]]:
     """Return messages as plain data; the data of files stays bytes."""
     dumped = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
-    return [_with_bytes(one) for one in dumped]
+    return [_with_bytes(item) for item in dumped]
 
 
 def load_messages(recorded: Sequence[Mapping[str, Any]]) -> list[ModelMessage]:
@@ -45,8 +47,10 @@ def dump_response(response: ModelResponse) -> dict[str, Any]:
 
 
 def load_response(recorded: Mapping[str, Any]) -> ModelResponse:
+    check_texts(recorded)
     [response] = load_messages([recorded])
-    assert isinstance(response, ModelResponse)
+    if not isinstance(response, ModelResponse):
+        raise TypeError(f"the answer is a {type(response).__name__}")
     return response
 
 
@@ -55,24 +59,32 @@ def _with_bytes(value: Any) -> Any:
     if isinstance(value, dict):
         if value.get("kind") == "binary" and isinstance(value.get("data"), str):
             return {**value, "data": base64.urlsafe_b64decode(value["data"].encode())}
-        return {name: _with_bytes(one) for name, one in value.items()}
-    return [_with_bytes(one) for one in value] if isinstance(value, list) else value
+        return {name: _with_bytes(item) for name, item in value.items()}
+    return [_with_bytes(item) for item in value] if isinstance(value, list) else value
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------
 
 
 def identify_request(
-    messages: Sequence[ModelMessage], parameters: ModelRequestParameters, run_id: str | None
+    messages: Sequence[ModelMessage],
+    parameters: ModelRequestParameters,
+    run_id: str | None,
+    before: Collection[int] = (),
 ) -> dict[str, Any]:
     """Return what identifies a request: the messages of this run, and what the model may answer with.
 
     Instructions and system prompts are left out, because they often have the time of day. The number
     of earlier messages stands for them: to digest a long conversation for each request takes long.
+    `before` has the ids of the objects of earlier messages: those from elsewhere have no `run_id`.
     """
-    own = [one for one in messages if one.run_id in (None, run_id)]
+    own = [
+        message
+        for message in messages
+        if message.run_id == run_id or (message.run_id is None and id(message) not in before)
+    ]
     return {
-        "messages": [_without_times(one) for one in dump_messages(own)],
+        "messages": [_without_times(message) for message in dump_messages(own)],
         "before": len(messages) - len(own),
         "tools": sorted(tool.name for tool in parameters.function_tools),
         "output": [parameters.output_mode, *sorted(tool.name for tool in parameters.output_tools)],
@@ -99,20 +111,34 @@ def dump_tool_result(result: Any) -> Any:
 
 
 def load_tool_result(recorded: Any) -> Any:
-    """Return a recorded result as the tool's own; raise what the tool has raised to Pydantic AI."""
+    """Return a recorded result as the tool's own, or what the tool has raised to Pydantic AI."""
+    check_texts(recorded)
     if not isinstance(recorded, Mapping) or SIGNAL not in recorded:
         return _contents().validate_python(recorded)
     match recorded[SIGNAL]:
         case "return":
             return _tool_returns().validate_python(recorded["value"])
         case "retry":
-            raise ModelRetry(recorded["message"])
+            return ModelRetry(_text_of(recorded))
         case "failed":
-            raise ToolFailed(recorded["message"])
+            return ToolFailed(_text_of(recorded))
         case "approval":
-            raise ApprovalRequired(recorded["metadata"])
+            return ApprovalRequired(_metadata_of(recorded))
         case _:
-            raise CallDeferred(recorded["metadata"])
+            return CallDeferred(_metadata_of(recorded))
+
+
+def _text_of(recorded: Mapping[str, Any]) -> str:
+    if not isinstance(recorded["message"], str):
+        raise TypeError(f"the message of a tool is a {type(recorded['message']).__name__}")
+    return recorded["message"]
+
+
+def _metadata_of(recorded: Mapping[str, Any]) -> dict[str, Any] | None:
+    metadata = recorded["metadata"]
+    if metadata is not None and not isinstance(metadata, dict):
+        raise TypeError(f"the metadata of a tool is a {type(metadata).__name__}")
+    return metadata
 
 
 def dump_signal(error: Exception) -> dict[str, Any]:

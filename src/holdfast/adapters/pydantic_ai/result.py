@@ -24,7 +24,7 @@ def dump_result(result: AgentRunResult[Any]) -> dict[str, Any]:
         "run_id": result.run_id,
         "conversation_id": result.conversation_id,
         "output": tool_return_ta.dump_python(result.output, mode="json", fallback=str),
-        "output_tool_name": result._output_tool_name,
+        "output_tool_name": result._output_tool_name,  # private: the result has no public name for it
         "usage": _usages().dump_python(result.usage, mode="json", exclude_defaults=True),
         "metadata": tool_return_ta.dump_python(result.metadata, mode="json", fallback=str),
     }
@@ -33,7 +33,7 @@ def dump_result(result: AgentRunResult[Any]) -> dict[str, Any]:
 
 def load_result(recorded: Mapping[str, Any], messages: Sequence[ModelMessage], output_type: Any) -> AgentRunResult[Any]:
     """Return the result of a finished turn, of what was recorded and the conversation."""
-    own = [number for number, one in enumerate(messages) if one.run_id == recorded["run_id"]]
+    own = [number for number, item in enumerate(messages) if item.run_id == recorded["run_id"]]
     first, end = (own[0], own[-1] + 1) if own else (len(messages), len(messages))
     fields = {
         **recorded,
@@ -60,8 +60,8 @@ def load_output(recorded: Any, output_type: Any) -> Any:
 def _list_types(output_type: Any) -> Iterator[Any]:
     """Yield the types that an output may have."""
     if isinstance(output_type, list | tuple):
-        for one in output_type:
-            yield from _list_types(one)
+        for item in output_type:
+            yield from _list_types(item)
     elif isinstance(output_type, ToolOutput):
         yield from _list_types(output_type.output)
     elif isinstance(output_type, NativeOutput | PromptedOutput):

@@ -12,12 +12,12 @@ from pydantic_ai.agent import AbstractAgent, AgentRun, AgentRunResult
 from pydantic_ai.messages import ModelMessage, ModelRequest, UserPromptPart, tool_return_ta
 from pydantic_ai.result import StreamedRunResult
 
+from holdfast.adapters.base.digest import digest
 from holdfast.adapters.base.install import warn_if_untested
 from holdfast.adapters.base.known_tools import KnownTools
 from holdfast.adapters.base.loaded_list import LoadedList
 from holdfast.adapters.base.loop_runner import LoopRunner
 from holdfast.adapters.base.session import ResumableSession, TurnEnd
-from holdfast.adapters.base.turn import digest
 from holdfast.adapters.pydantic_ai.durability import HoldfastDurability, find_functions, recorded_into
 from holdfast.adapters.pydantic_ai.messages import dump_messages, load_messages
 from holdfast.adapters.pydantic_ai.result import dump_result, load_result
@@ -32,7 +32,7 @@ _OF_THE_STORE = ("message_history", "conversation", "conversation_id", "run_id")
 
 
 def resumable(
-    agent: AbstractAgent[Any, Any],
+    target: AbstractAgent[Any, Any],
     *,
     session_id: str,
     store: Any = None,
@@ -46,7 +46,7 @@ def resumable(
     their names.
     """
     return ResumablePydanticAgent(
-        agent, session_id=session_id, store=store, agent_id=agent_id, workspace=workspace, tools=tools
+        target, session_id=session_id, store=store, agent_id=agent_id, workspace=workspace, tools=tools
     )
 
 
@@ -92,6 +92,10 @@ class ResumablePydanticAgent:
         A stream that is not read to its end leaves the turn unfinished: the same call continues it.
         """
         async with self._take(user_prompt, turn, options, is_streamed=True) as taken:
+            known = taken.result
+            if known is not None:
+                yield StreamedRunResult(known.all_messages(), known._new_message_index, run_result=known)
+                return
             async with self.agent.run_stream(user_prompt, **taken.options) as stream:
                 yield stream
             if stream.is_complete:
@@ -107,6 +111,9 @@ class ResumablePydanticAgent:
         """
         async with self._take(user_prompt, turn, options) as taken:
             async with self.agent.iter(user_prompt, **taken.options) as agent_run:
+                if taken.result is not None:
+                    agent_run.ctx.deps.new_message_index = taken.result._new_message_index
+                    agent_run.ctx.state.usage = taken.result.usage
                 yield agent_run
             taken.result = agent_run.result
 
@@ -115,26 +122,29 @@ class ResumablePydanticAgent:
     @asynccontextmanager
     async def _take(
         self, user_prompt: Any, turn: str | None, options: Mapping[str, Any], *, is_streamed: bool = False
-    ) -> AsyncIterator[_Taken]:
+    ) -> AsyncIterator[_TurnCall]:
         _refuse_options(options)
         self._session.check_tools(lambda: self._find_tools(options.get("toolsets")))
-        given = _given(user_prompt, options.get("deferred_tool_results"))
+        given = _simplify_input(user_prompt, options.get("deferred_tool_results"))
         session = self._session
         durability = HoldfastDurability().for_stream() if is_streamed else HoldfastDurability()
         async with session.open_turn(ENTRY, given, turn) as opened:
             if opened.turn is None:
                 kind = options.get("output_type") or self.agent.output_type
-                result = load_result(opened.recorded, load_messages(session.state.get("messages", [])), kind)
-                yield _Taken(_with_capability(options, durability.with_result(result)), result)
+                with session.reading_state():
+                    result = load_result(opened.recorded, load_messages(session.state.get("messages", [])), kind)
+                chosen = _with_capability(options, durability.with_result(result))
+                yield _TurnCall({**chosen, "message_history": result.all_messages()}, result)
                 return
             _refuse_conversation(opened.turn.state, session.session_id)
             history = opened.turn.load_list("messages", self._messages)
+            durability.know(history)
             about = {
                 "message_history": history,
                 "conversation_id": session.session_id,
                 "run_id": digest([session.session_id, opened.turn.key]),
             }
-            taken = _Taken({**_with_capability(options, durability), **about})
+            taken = _TurnCall({**_with_capability(options, durability), **about})
             with recorded_into(opened.turn):
                 yield taken
             if taken.result is not None:
@@ -146,7 +156,7 @@ class ResumablePydanticAgent:
 
 
 @dataclass(slots=True)
-class _Taken:
+class _TurnCall:
     """A turn that is taken: what the agent is called with, and its result."""
 
     options: dict[str, Any]
@@ -166,7 +176,7 @@ def _with_capability(options: Mapping[str, Any], capability: HoldfastDurability)
     return {**options, "capabilities": [*(options.get("capabilities") or ()), capability]}
 
 
-def _given(user_prompt: Any, results: Any) -> Any:
+def _simplify_input(user_prompt: Any, results: Any) -> Any:
     """Return the input of a turn as plain data, as the caller wrote it."""
     if user_prompt is None or isinstance(user_prompt, str):
         given = user_prompt

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from holdfast.adapters.base.converted import native_messages, place_messages
-from holdfast.adapters.base.recorded import build_transcript
+from holdfast.adapters.base.conversion import native_messages, place_messages
+from holdfast.adapters.base.session_transcript import build_transcript
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.conversation import (
     BlobPart,
+    CompactionPart,
     FilePart,
     GenericPart,
     MessagePart,
@@ -22,7 +23,7 @@ from holdfast.model.conversation import (
     UriPart,
     text_parts,
 )
-from holdfast.model.conversion_target import ConversionOptions, Converted
+from holdfast.model.conversion_target import ConversionOptions, ConvertedState
 from holdfast.model.transcript import parse_object
 from holdfast.model.transcript_repair import as_text
 
@@ -36,7 +37,17 @@ def to_transcript(checkpoint: Checkpoint) -> Transcript:
 
 def messages_of_state(state: Mapping[str, Any]) -> Sequence[TranscriptMessage]:
     stored = state.get("messages")
-    return [one for message in stored or () if isinstance(message, Mapping) for one in _messages(message)]
+    found: list[TranscriptMessage] = []
+    instructions: Any = None
+    for message in stored or ():
+        if not isinstance(message, Mapping):
+            continue
+        given = message.get("instructions")
+        if given != instructions and isinstance(given, str) and given:  # each request repeats them
+            found.append(TranscriptMessage(role="system", parts=text_parts(given)))
+            instructions = given
+        found += _messages(message)
+    return found
 
 
 def messages_of_answer(answer: Any) -> Sequence[TranscriptMessage]:
@@ -44,7 +55,7 @@ def messages_of_answer(answer: Any) -> Sequence[TranscriptMessage]:
     return list(_messages(answer)) if isinstance(answer, Mapping) else []
 
 
-def from_transcript(transcript: Transcript, options: ConversionOptions) -> Converted:
+def from_transcript(transcript: Transcript, options: ConversionOptions) -> ConvertedState:
     """Return the conversation as the state that `resumable(agent, session_id=...)` continues."""
     made = [_native_message(message, options.seed) for message in transcript]
     return place_messages([*native_messages(options), *made], options, {})
@@ -53,9 +64,13 @@ def from_transcript(transcript: Transcript, options: ConversionOptions) -> Conve
 def _native_message(message: TranscriptMessage, run_id: str) -> dict[str, Any]:
     """Return a message in Pydantic AI's JSON form. Times are left out: they are not known."""
     if message.role == "assistant":
-        return {"kind": "response", "run_id": run_id, "parts": [_native_response_part(one) for one in message.parts]}
+        return {"kind": "response", "run_id": run_id, "parts": [_native_response_part(part) for part in message.parts]}
     if message.role == "tool":
-        return {"kind": "request", "run_id": run_id, "parts": [_native_return(one) for one in message.tool_responses]}
+        return {
+            "kind": "request",
+            "run_id": run_id,
+            "parts": [_native_return(tool_response) for tool_response in message.tool_responses],
+        }
     content = _native_content(message.parts)
     return {"kind": "request", "run_id": run_id, "parts": [{"part_kind": "user-prompt", "content": content}]}
 
@@ -104,7 +119,7 @@ def _messages(message: Mapping[str, Any]) -> Iterator[TranscriptMessage]:
     if message.get("kind") == "response":
         yield TranscriptMessage(
             role="assistant",
-            parts=tuple(one for part in parts for one in _response_parts(part)),
+            parts=tuple(response_part for part in parts for response_part in _response_parts(part)),
             created_at=message.get("timestamp"),
             finish_reason=message.get("finish_reason"),
             model=message.get("model_name"),
@@ -135,6 +150,7 @@ def _response_parts(part: Mapping[str, Any]) -> Iterator[MessagePart]:
             provider, signature = part.get("provider_name"), part.get("signature")
             yield ReasoningPart(content=str(part.get("content") or ""), provider=provider, signature=signature)
         case "tool-call" | "builtin-tool-call" | "native-tool-call" as kind:
+            yield from _secrets(part)
             written = part.get("args")
             arguments = {} if written is None else parse_object(written)
             yield ToolCallPart(
@@ -149,20 +165,32 @@ def _response_parts(part: Mapping[str, Any]) -> Iterator[MessagePart]:
             yield ToolResponsePart(id=str(part.get("tool_call_id")), name=str(part.get("tool_name")), content=content)
         case "file":
             yield from _content_parts(part.get("content"))
+        case "compaction" if isinstance(part.get("content"), str):
+            yield CompactionPart(content=part["content"])
         case other:
-            yield GenericPart(type=str(other), values={name: one for name, one in part.items() if name != "part_kind"})
+            yield GenericPart(
+                type=str(other), values={name: value for name, value in part.items() if name != "part_kind"}
+            )
+
+
+def _secrets(part: Mapping[str, Any]) -> Iterator[MessagePart]:
+    """Yield the signatures that a provider has put beside a call."""
+    details = part.get("provider_details")
+    for name, value in details.items() if isinstance(details, Mapping) else ():
+        if value and "signature" in str(name):
+            yield ReasoningPart(provider=part.get("provider_name"), signature=as_text(value))
 
 
 def _content_parts(content: Any) -> Iterator[MessagePart]:
     """Yield a content: a text, a file, or a list of them. The model reads other values as JSON."""
     if isinstance(content, str):
         yield from text_parts(content)
-    elif isinstance(content, list | tuple) and any(_is_file(one) for one in content):
-        for one in content:
-            yield from _content_parts(one)
+    elif isinstance(content, list | tuple) and any(_is_file(item) for item in content):
+        for item in content:
+            yield from _content_parts(item)
     elif _is_file(content):
         yield _file_part(content)
-    elif isinstance(content, list) and content and all(isinstance(one, str) for one in content):
+    elif isinstance(content, list) and content and all(isinstance(item, str) for item in content):
         yield TextPart(content="\n".join(content))
     elif content is not None:
         yield TextPart(content=as_text(content))

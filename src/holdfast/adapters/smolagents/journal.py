@@ -9,9 +9,8 @@ from __future__ import annotations
 import inspect
 import json
 import re
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from smolagents import default_tools
@@ -27,7 +26,10 @@ from smolagents.models import (
 )
 from smolagents.remote_executors import RemotePythonExecutor
 
-from holdfast.adapters.base.turn import FrameworkTurn, digest
+from holdfast.adapters.base.digest import digest
+from holdfast.adapters.base.known_tools import KnownTools
+from holdfast.adapters.base.shared_target import hold
+from holdfast.adapters.base.turn import FrameworkTurn
 from holdfast.adapters.smolagents.steps import managed_agents
 from holdfast.adapters.smolagents.values import (
     ANSWERED,
@@ -74,21 +76,21 @@ class SmolJournal:
 
     @contextmanager
     def recording(self, agent: MultiStepAgent, name: str) -> Iterator[None]:
-        agents = {id(one): (one, label) for one, label in _team(agent, name)}.values()
-        for one, _ in agents:
-            self._check(one)
-        own = [(one, one.model, one.tools) for one, _ in agents]
+        agents = {id(item): (item, label) for item, label in _team(agent, name)}.values()
+        for item, _ in agents:
+            self._check(item)
+        own = [(item, item.model, item.tools) for item, _ in agents]
         try:
-            for one, label in agents:
-                one.model = JournaledSmolModel(one.model, self, one, label)
-                one.tools = {key: self._wrap(tool, one) for key, tool in one.tools.items()}
+            for item, label in agents:
+                item.model = JournaledSmolModel(item.model, self, item, label)
+                item.tools = {key: self._wrap(tool, item) for key, tool in item.tools.items()}
             yield
         finally:
-            for one, model, tools in own:
-                one.model, one.tools = model, tools
-                executor = getattr(one, "python_executor", None)
+            for item, model, tools in own:
+                item.model, item.tools = model, tools
+                executor = getattr(item, "python_executor", None)
                 if isinstance(executor, LocalPythonExecutor):  # it has the tools of its last run
-                    executor.send_tools({**tools, **one.managed_agents})
+                    executor.send_tools({**tools, **item.managed_agents})
 
     def _check(self, agent: MultiStepAgent) -> None:
         """Raise if calls of the agent could not be recorded."""
@@ -143,8 +145,8 @@ class SmolJournal:
         def call(**given: Any) -> Any:
             # A person who approves may have changed arguments. Of objects, they have seen the description.
             real = {
-                name: arguments[name] if name in replaced and one == described[name] else one
-                for name, one in given.items()
+                name: arguments[name] if name in replaced and item == described[name] else item
+                for name, item in given.items()
             }
             try:
                 results.append(tool(**real))
@@ -164,7 +166,9 @@ class SmolJournal:
             )
         )
         if type(recorded) is dict and recorded.keys() == {FAILED}:
-            raise failures[-1] if failures else load_failure(recorded[FAILED])
+            with self.turn.reading_record():
+                failure = failures[-1] if failures else load_failure(recorded[FAILED])
+            raise failure
         if type(recorded) is dict and recorded.keys() == {ANSWERED}:
             if is_called_by_code:
                 raise UnansweredCallError(recorded[ANSWERED])
@@ -182,36 +186,32 @@ class SmolJournal:
                 f"The call of {tool.name} was finished before a restart, but its result could not be stored. If you "
                 "call it again, that is a new call, and it is carried out."
             )
-        return load_value(recorded)
+        with self.turn.reading_record():
+            return load_value(recorded)
+
+    def load_answer(self, recorded: Any) -> ChatMessage:
+        with self.turn.reading_record():
+            return load_answer(recorded)
 
 
-@contextmanager
-def hold(agent: MultiStepAgent) -> Iterator[None]:
-    """Hold an agent for one turn; raise if another turn has it, or an agent that it manages."""
-    team = {id(one) for one, _ in _team(agent, "")}
-    with _held_lock:
-        if team & _held:
-            raise UsageError(
-                "the agent is in the middle of another run, and it has one memory only. Let that run end, close its "
-                "stream, or make an agent for each thread. Nothing was asked"
-            )
-        _held.update(team)
-    try:
-        yield
-    finally:
-        with _held_lock:
-            _held.difference_update(team)
-
-
-_held: set[int] = set()  # ids of agents that are in a turn
-_held_lock = threading.Lock()
+def hold_team(agent: MultiStepAgent) -> AbstractContextManager[None]:
+    """Hold an agent and all that it manages for one turn; raise if another turn has one of them."""
+    return hold([member for member, _ in _team(agent, "")], "agent")
 
 
 def _team(agent: MultiStepAgent, name: str) -> Iterator[tuple[MultiStepAgent, str]]:
     """Yield an agent and all that it manages, with their names."""
     yield agent, name
-    for key, one in managed_agents(agent).items():
-        yield from _team(one, key)
+    for key, value in managed_agents(agent).items():
+        yield from _team(value, key)
+
+
+def find_tools(agent: MultiStepAgent) -> KnownTools:
+    """Return the tools of an agent, and of those that it manages."""
+    known = KnownTools()
+    for item, _ in _team(agent, ""):
+        known.add(tool.name for tool in item.tools.values())
+    return known
 
 
 def _is_task(message: Any, task: str | None) -> bool:
@@ -260,15 +260,15 @@ class JournaledSmolModel:
 
         request = self._journal.identify(self._agent, messages, {**options, "args": args})
         recorded = run_inline(self._journal.turn.call_model(self._name, request, ask))
-        return live[-1] if live else load_answer(recorded)
+        return live[-1] if live else self._journal.load_answer(recorded)
 
     __call__ = generate
 
     def _generate_stream(self, messages: Sequence[Any], *args: Any, **options: Any) -> Iterator[ChatMessageStreamDelta]:
         request = self._journal.identify(self._agent, messages, {**options, "args": args})
-        with run_inline_context(self._journal.turn.open_model_call(self._name, request)) as call:
+        with run_inline_context(self._journal.turn.open_model_call(self._name, request, _as_delta)) as call:
             if call.answer is not None:
-                yield _as_delta(call.answer)
+                yield call.answer
                 return
             deltas: list[ChatMessageStreamDelta] = []
             for delta in self._streams(messages, *args, **options):
@@ -331,8 +331,11 @@ def _bind(tool: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str
     if len(args) == 1 and not kwargs and isinstance(args[0], dict) and all(name in tool.inputs for name in args[0]):
         kwargs, args = args[0], ()  # as smolagents does it
     named = inspect.signature(getattr(tool, "forward", tool))
-    own = [one for one in named.parameters.values() if one.name != "self"]
-    if any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD, one.POSITIONAL_ONLY) for one in own):
+    own = [parameter for parameter in named.parameters.values() if parameter.name != "self"]
+    if any(
+        parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY)
+        for parameter in own
+    ):
         own = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None) for name in tool.inputs]
         return dict(inspect.Signature(own).bind(*args, **kwargs).arguments)
     bound = inspect.Signature(own).bind(*args, **kwargs)

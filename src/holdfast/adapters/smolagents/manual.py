@@ -7,6 +7,7 @@ from typing import Any
 from smolagents.agents import MultiStepAgent
 
 from holdfast.adapters.base.manual import build_checkpoint, read_state
+from holdfast.adapters.base.unreadable import refuse_unreadable
 from holdfast.adapters.smolagents.steps import AgentStartState, dump_step, dump_variables
 from holdfast.errors import UsageError
 from holdfast.model.checkpoint import Checkpoint
@@ -16,17 +17,18 @@ from holdfast.model.framework import Framework
 def extract(native: MultiStepAgent, *, agent_id: str, session_id: str, context: Any = None) -> Checkpoint:
     """Return the memory and variables of an agent that is not running, for `client.save_checkpoint`."""
     _check(native, "extract")
-    state = {"messages": [dump_step(one) for one in native.memory.steps], "first": 0, **dump_variables(native)}
+    state = {"messages": [dump_step(step) for step in native.memory.steps], "first": 0, **dump_variables(native)}
     return build_checkpoint(Framework.SMOLAGENTS, state, agent_id=agent_id, session_id=session_id, context=context)
 
 
 def reconstruct(checkpoint: Checkpoint, target: MultiStepAgent) -> MultiStepAgent:
     """Put memory and variables of a checkpoint into an agent, and return it.
 
-    `target.run(task, reset=False)` goes on with them.
+    `target.run(task, reset=False)` continues with them.
     """
     _check(target, "reconstruct")
-    AgentStartState(target).restore(target, read_state(checkpoint, Framework.SMOLAGENTS, "messages"))
+    with refuse_unreadable(f"checkpoint {checkpoint.checkpoint_id}"):
+        AgentStartState(target).restore(target, read_state(checkpoint, Framework.SMOLAGENTS, "messages"))
     return target
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import time
 from collections.abc import Generator, Mapping, Sequence
@@ -17,7 +18,7 @@ from smolagents.utils import AgentMaxStepsError
 from holdfast.adapters.base.install import warn_if_untested
 from holdfast.adapters.base.session import ResumableSession, TurnEnd
 from holdfast.adapters.base.turn import FrameworkTurn
-from holdfast.adapters.smolagents.journal import SmolJournal, hold
+from holdfast.adapters.smolagents.journal import SmolJournal, find_tools, hold_team
 from holdfast.adapters.smolagents.steps import AgentStartState, KnownSteps, drop_requests, dump_variables, load_step
 from holdfast.adapters.smolagents.values import ValueIdentity, dump_value, is_lost, load_value, warn_of_lost
 from holdfast.errors import UsageError
@@ -30,7 +31,7 @@ ENTRY = "run"
 
 
 def resumable(
-    agent: MultiStepAgent,
+    target: MultiStepAgent,
     *,
     session_id: str,
     store: Any = None,
@@ -43,20 +44,20 @@ def resumable(
     `store` is a `SyncClient`, a URL, or None for `.holdfast/store.db`. `tools` declares what tools do,
     by their names.
     """
-    if not isinstance(agent, MultiStepAgent):
+    if not isinstance(target, MultiStepAgent):
         raise UsageError(
-            f"resumable() takes an agent of smolagents, such as a ToolCallingAgent, not a {type(agent).__name__}"
+            f"resumable() takes an agent of smolagents, such as a ToolCallingAgent, not a {type(target).__name__}"
         )
     session = ResumableSession(
         Framework.SMOLAGENTS,
         session_id=session_id,
         store=store,
-        agent_id=agent_id or agent.name,
+        agent_id=agent_id or target.name,
         workspace=workspace,
         tools=tools,
         is_async=False,
     )
-    return ResumableSmolAgent(agent, session)
+    return ResumableSmolAgent(target, session)
 
 
 class ResumableSmolAgent:
@@ -91,6 +92,7 @@ class ResumableSmolAgent:
         With `stream`, the events are yielded as smolagents yields them; those of a finished run are its
         steps and the answer.
         """
+        self._session.check_tools(lambda: find_tools(self.agent))
         options = {"images": images and list(images), "additional_args": additional_args, "max_steps": max_steps}
         events = self._take_turn(task, options, turn, reset=reset)
         if stream:
@@ -107,20 +109,20 @@ class ResumableSmolAgent:
         self, task: str, options: dict[str, Any], turn: str | None, *, reset: bool
     ) -> Generator[Any, None, tuple[Any, Timing]]:
         """Yield the events of a turn; return its answer, and how long it took. The memory has its steps."""
-        with hold(self.agent), self._session.open_turn_sync(ENTRY, _identify(task, options), turn) as opened:
+        with hold_team(self.agent), self._session.open_turn_sync(ENTRY, _identify(task, options), turn) as opened:
             if opened.turn is None:
-                steps = self._load_steps(opened.recorded)
-                own = opened.recorded["own"] - opened.recorded["first"]
-                yield from (one for one in steps[own:] if not isinstance(one, TaskStep))
+                with self._session.reading_state():
+                    steps = self._load_steps(opened.recorded)
+                    own = opened.recorded["own"] - opened.recorded["first"]
+                    output = handle_agent_output_types(load_value(opened.recorded["output"]))
+                    started, ended = opened.recorded["timing"]
+                yield from (step for step in steps[own:] if not isinstance(step, TaskStep))
                 self.agent.memory.steps, self._head = steps, None
-                output = handle_agent_output_types(load_value(opened.recorded["output"]))
-                started, ended = opened.recorded["timing"]
             else:
                 started = time.time()
                 output = yield from self._run(opened.turn, task, options, reset=reset)
                 ended = time.time()
-                recorded, state = self._dump(opened.turn, output, reset=reset)
-                opened.end = TurnEnd(output, {**recorded, "timing": [started, ended]}, state)
+                opened.end = self._end(opened.turn, output, [started, ended], reset=reset)
         if opened.end is not None:
             self._head = self._session.head
             self._known.note_dumped()
@@ -133,7 +135,8 @@ class ResumableSmolAgent:
         """Run the agent, and record its calls; yield its events, return its answer."""
         drop_requests(self.agent.memory.steps)
         if self._head is None or self._head != turn.begun_after or not self._known.match(self.agent.memory.steps):
-            self._start.restore(self.agent, turn.state)
+            with self._session.reading_state():
+                self._start.restore(self.agent, turn.state)
             self._known.note(self.agent.memory.steps if "messages" in turn.state else [])
         self._head = None  # the agent is in the middle of a turn
         self._observed.clear()
@@ -153,9 +156,9 @@ class ResumableSmolAgent:
                     events.close()
         return output
 
-    def _dump(self, turn: FrameworkTurn, output: Any, *, reset: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return result and state of a turn as plain data. Steps before a reset stay in the state."""
-        stored = turn.state.get("messages", [])
+    def _end(self, turn: FrameworkTurn, output: Any, timing: list[float], *, reset: bool) -> TurnEnd:
+        """Return the end of a turn as plain data. Steps before a reset stay in the state."""
+        stored = turn.stored_list("messages")
         first = len(stored) if reset else turn.state.get("first", 0)
         before = stored[first:]
         steps = self._known.dump(self.agent.memory.steps, before, self._observed)
@@ -164,15 +167,19 @@ class ResumableSmolAgent:
             "first": first,
             "own": first + len(before),
             "end": first + len(steps),
+            "timing": timing,
         }
         if is_lost(recorded["output"]):
             warn_of_lost("the answer is", output, "the recorded result of this run is its text")
-        return recorded, {"messages": [*stored[:first], *steps], "first": first, **dump_variables(self.agent)}
+        state = {"first": first, **dump_variables(self.agent)}
+        if len(steps) >= len(before) and all(map(operator.is_, before, steps)):
+            return TurnEnd(output, recorded, state, {"messages": steps[len(before) :]})
+        return TurnEnd(output, recorded, {**state, "messages": [*stored[:first], *steps]})
 
     def _load_steps(self, recorded: Mapping[str, Any]) -> list[Any]:
         """Return the steps that the memory had after a finished turn."""
         stored = self._session.state["messages"][recorded["first"] : recorded["end"]]
-        return [load_step(one) for one in stored]
+        return [load_step(item) for item in stored]
 
 
 def _identify(task: str, options: Mapping[str, Any]) -> Any:
@@ -188,16 +195,16 @@ def _without_result(events: Generator[Any, None, Any]) -> Generator[Any, None, N
 
 def _make_result(output: Any, steps: Sequence[Any], timing: Timing) -> RunResult:
     """Return what `agent.run(..., return_full_result=True)` returns."""
-    counted = [one.token_usage for one in steps if isinstance(one, ActionStep | PlanningStep)]
+    counted = [step.token_usage for step in steps if isinstance(step, ActionStep | PlanningStep)]
     usage = None
     if None not in counted:
-        spent = [sum(one.input_tokens for one in counted), sum(one.output_tokens for one in counted)]
+        spent = [sum(item.input_tokens for item in counted), sum(item.output_tokens for item in counted)]
         usage = TokenUsage(input_tokens=spent[0], output_tokens=spent[1])
     is_cut_short = bool(steps) and isinstance(getattr(steps[-1], "error", None), AgentMaxStepsError)
     return RunResult(
         output=output,
         state="max_steps_error" if is_cut_short else "success",
-        steps=[one.dict() for one in steps],
+        steps=[step.dict() for step in steps],
         token_usage=usage,
         timing=timing,
     )

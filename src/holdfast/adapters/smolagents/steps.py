@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from smolagents import utils
 from smolagents.agents import MultiStepAgent
@@ -13,6 +11,7 @@ from smolagents.local_python_executor import LocalPythonExecutor
 from smolagents.memory import ActionStep, PlanningStep, TaskStep, ToolCall
 from smolagents.monitoring import AgentLogger, LogLevel, Timing
 
+from holdfast.adapters.base.shared_target import FirstStates
 from holdfast.adapters.smolagents.values import (
     dump_answer,
     dump_value,
@@ -52,7 +51,7 @@ def dump_step(step: Any, observed: Mapping[str, str] | None = None) -> dict[str,
 
 
 def load_step(dumped: Mapping[str, Any]) -> TaskStep | PlanningStep | ActionStep:
-    images = None if dumped.get("images") is None else [load_image(one) for one in dumped["images"]]
+    images = None if dumped.get("images") is None else [load_image(image) for image in dumped["images"]]
     if dumped["step"] == "task":
         return TaskStep(task=dumped["task"], task_images=images)
     timing = Timing(start_time=dumped["timing"][0], end_time=dumped["timing"][1])
@@ -69,7 +68,7 @@ def load_step(dumped: Mapping[str, Any]) -> TaskStep | PlanningStep | ActionStep
     return ActionStep(
         step_number=dumped["number"],
         timing=timing,
-        tool_calls=None if calls is None else [ToolCall(**one) for one in calls],
+        tool_calls=None if calls is None else [ToolCall(**call) for call in calls],
         error=None if error is None else _load_error(error),
         model_output_message=load_answer({**own, **dumped["said"]}) if "said" in dumped else None,
         model_output=dumped.get("output"),
@@ -95,7 +94,7 @@ class KnownSteps:
 
     def match(self, steps: Sequence[Any]) -> bool:
         """Return whether these are the known steps, unchanged: no other session has used the agent since."""
-        return len(steps) == len(self._known) and all(self._is_unchanged(at, one) for at, one in enumerate(steps))
+        return len(steps) == len(self._known) and all(self._is_unchanged(at, item) for at, item in enumerate(steps))
 
     def dump(
         self, steps: Sequence[Any], stored: Sequence[dict[str, Any]], observed: Mapping[str, str]
@@ -142,7 +141,8 @@ def _dump_action(step: ActionStep, observed: Mapping[str, str]) -> dict[str, Any
         "step": "action",
         "number": step.step_number,
         "output": step.model_output,
-        "calls": calls and [{"id": one.id, "name": one.name, "arguments": dump_value(one.arguments)} for one in calls],
+        "calls": calls
+        and [{"id": call.id, "name": call.name, "arguments": dump_value(call.arguments)} for call in calls],
         "code": step.code_action,
         "observations": step.observations,
         "images": _dump_images(step.observations_images),
@@ -151,7 +151,7 @@ def _dump_action(step: ActionStep, observed: Mapping[str, str]) -> dict[str, Any
         "is_final": step.is_final_answer or None,
         **_dump_numbers(step),
     }
-    parts = [observed.get(one.id) for one in calls or ()]
+    parts = [observed.get(call.id) for call in calls or ()]
     if len(parts) > 1 and all(part is not None for part in parts) and _join(parts) == step.observations:
         dumped["observations"] = parts
     if calls and calls[0].name == _CODE and calls[0].arguments == step.code_action:
@@ -172,7 +172,7 @@ def _dump_numbers(step: ActionStep | PlanningStep) -> dict[str, Any]:
 
 
 def _dump_images(images: Sequence[Any] | None) -> list[bytes] | None:
-    return [encode_image(one) for one in images] if images else None
+    return [encode_image(image) for image in images] if images else None
 
 
 def _load_error(error: Mapping[str, str]) -> utils.AgentError:
@@ -183,7 +183,11 @@ def _load_error(error: Mapping[str, str]) -> utils.AgentError:
 
 def _join(observations: Any) -> Any:
     """Return the observations of several calls as smolagents joins them."""
-    return "".join(f"{one}\n" for one in observations).rstrip("\n") if type(observations) is list else observations
+    return (
+        "".join(f"{observation}\n" for observation in observations).rstrip("\n")
+        if type(observations) is list
+        else observations
+    )
 
 
 # -- an agent's state --------------------------------------------------------------------------------------------------
@@ -191,11 +195,11 @@ def _join(observations: Any) -> Any:
 
 def managed_agents(agent: MultiStepAgent) -> dict[str, MultiStepAgent]:
     """Return the agents that an agent manages, by their names; raise if one is of another framework."""
-    for name, one in agent.managed_agents.items():
-        if not isinstance(one, MultiStepAgent):
+    for name, value in agent.managed_agents.items():
+        if not isinstance(value, MultiStepAgent):
             raise UsageError(
-                f"the managed agent {name!r:.60} is a {type(one).__name__}: its calls can't be recorded. Give an agent "
-                "of smolagents, or a tool that calls it"
+                f"the managed agent {name!r:.60} is a {type(value).__name__}: its calls can't be recorded. Give an "
+                "agent of smolagents, or a tool that calls it"
             )
     return dict(agent.managed_agents)
 
@@ -206,7 +210,7 @@ def dump_variables(agent: MultiStepAgent) -> dict[str, Any]:
     The same of the agents that it manages. Functions, classes, modules and objects that can't be
     stored are left out.
     """
-    managed = {name: dump_variables(one) for name, one in managed_agents(agent).items()}
+    managed = {name: dump_variables(value) for name, value in managed_agents(agent).items()}
     found = {
         "agent_state": _dump_all(agent.state),
         "managed": {name: values for name, values in managed.items() if values},
@@ -229,7 +233,7 @@ class AgentStartState:
     """
 
     def __init__(self, agent: MultiStepAgent) -> None:
-        self._managed = {name: AgentStartState(one) for name, one in managed_agents(agent).items()}
+        self._managed = {name: AgentStartState(value) for name, value in managed_agents(agent).items()}
         self._steps = list(agent.memory.steps)
         self._state = dict(agent.state)
         executor: Any = getattr(agent, "python_executor", None)
@@ -239,13 +243,12 @@ class AgentStartState:
     @classmethod
     def of(cls, agent: MultiStepAgent) -> AgentStartState:
         """Return the state that the agent had when it was first made resumable."""
-        with _states_lock:
-            return _states.get(agent) or _states.setdefault(agent, cls(agent))
+        return _states.take(agent, lambda: cls(agent))
 
     def restore(self, agent: MultiStepAgent, state: Mapping[str, Any]) -> None:
         """Put the state of a session into the agent; of a session without turns, the agent's own."""
         if "messages" in state:
-            agent.memory.steps = [load_step(one) for one in state["messages"][state.get("first", 0) :]]
+            agent.memory.steps = [load_step(message) for message in state["messages"][state.get("first", 0) :]]
         else:
             agent.memory.steps = list(self._steps)
         self._restore_variables(agent, state)
@@ -255,14 +258,12 @@ class AgentStartState:
         if self._executor is not None:
             self._executor.state = dict(self._variables)
             self._executor.send_variables(_load_all(state.get("variables")))
-        for name, one in self._managed.items():
+        for name, value in self._managed.items():
             if name in agent.managed_agents:
-                one._restore_variables(agent.managed_agents[name], state.get("managed", {}).get(name, {}))
+                value._restore_variables(agent.managed_agents[name], state.get("managed", {}).get(name, {}))
 
 
-# An agent's first state. It must not refer to the agent, or neither would ever be collected.
-_states: WeakKeyDictionary[MultiStepAgent, AgentStartState] = WeakKeyDictionary()
-_states_lock = threading.Lock()
+_states: FirstStates[AgentStartState] = FirstStates()
 
 
 def _load_all(values: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from holdfast.adapters.base.converted import native_messages, place_messages
-from holdfast.adapters.base.recorded import MESSAGES, build_transcript
+from holdfast.adapters.base.conversion import is_picture, native_messages, place_messages
+from holdfast.adapters.base.session_transcript import MESSAGES, build_transcript
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.conversation import (
     BlobPart,
@@ -18,13 +18,11 @@ from holdfast.model.conversation import (
     Transcript,
     TranscriptMessage,
 )
-from holdfast.model.conversion_target import ConversionOptions, Converted
+from holdfast.model.conversion_target import ConversionOptions, ConvertedState
 
 _FIRST = "first"
 # Of steps that came from another framework: the media type of each image, and the call whose result it is.
 _IMAGE_TYPES, _IMAGE_CALLS = "image_types", "image_calls"
-# What images begin with that smolagents gets from Pillow (`values.load_image`).
-_SIGNATURES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"RIFF")
 
 
 def to_transcript(checkpoint: Checkpoint) -> Transcript:
@@ -49,7 +47,7 @@ def messages_of_answer(answer: Any) -> Sequence[TranscriptMessage]:
     return [_answer(answer.get("content"), answer.get("calls"))] if isinstance(answer, Mapping) else []
 
 
-def from_transcript(transcript: Transcript, options: ConversionOptions) -> Converted:
+def from_transcript(transcript: Transcript, options: ConversionOptions) -> ConvertedState:
     """Return the conversation as the state that `resumable(agent, session_id=...)` continues.
 
     Its first run must be one with `reset=False`: smolagents forgets the conversation otherwise. Values
@@ -88,12 +86,12 @@ def _native_action(message: TranscriptMessage, results: Sequence[ToolResponsePar
     made["calls"] = [
         {"id": call.id, "name": call.name, "arguments": dict(call.arguments or {})} for call in message.tool_calls
     ]
-    observed = [_native_text(one.content) for one in results]
+    observed = [_native_text(result.content) for result in results]
     made["observations"] = observed if len(observed) > 1 else "".join(observed)
-    shown = [(number, part) for number, one in enumerate(results) for part in one.content]
+    shown = [(number, part) for number, response_part in enumerate(results) for part in response_part.content]
     made |= _native_images([part for _, part in shown])
     if "images" in made:
-        made[_IMAGE_CALLS] = [number for number, part in shown if _is_image(part)]
+        made[_IMAGE_CALLS] = [number for number, part in shown if is_picture(part)]
     return made
 
 
@@ -105,7 +103,7 @@ def _native_texts(part: MessagePart) -> Iterator[str]:
     match part:
         case TextPart():
             yield part.content
-        case BlobPart() if not _is_image(part):
+        case BlobPart() if not is_picture(part):
             yield f"[not carried over: {part.mime_type}]"
         case BlobPart() | ToolCallPart():
             pass
@@ -114,15 +112,12 @@ def _native_texts(part: MessagePart) -> Iterator[str]:
 
 
 def _native_images(parts: Sequence[MessagePart]) -> dict[str, Any]:
-    images = [part for part in parts if isinstance(part, BlobPart) and _is_image(part)]
-    return {"images": [one.data for one in images], _IMAGE_TYPES: [one.mime_type for one in images]} if images else {}
-
-
-def _is_image(part: MessagePart) -> bool:
-    """Return whether a part is an image that smolagents can load: by its first bytes."""
-    if not isinstance(part, BlobPart) or not part.mime_type.startswith("image/"):
-        return False
-    return (part.data or b"").startswith(_SIGNATURES)
+    images = [part for part in parts if isinstance(part, BlobPart) and is_picture(part)]
+    return (
+        {"images": [image.data for image in images], _IMAGE_TYPES: [image.mime_type for image in images]}
+        if images
+        else {}
+    )
 
 
 def _messages_of_step(step: Mapping[str, Any]) -> Iterator[TranscriptMessage]:
@@ -170,8 +165,8 @@ def _responses(
 
 def _answer(content: Any, calls: Any) -> TranscriptMessage:
     parts: list[MessagePart] = list(_texts(content))
-    named = [one for one in calls if isinstance(one, Mapping)] if isinstance(calls, list | tuple) else []
-    parts += [_call(str(one.get("id", "")), str(one.get("name", "")), one.get("arguments")) for one in named]
+    named = [call for call in calls if isinstance(call, Mapping)] if isinstance(calls, list | tuple) else []
+    parts += [_call(str(item.get("id", "")), str(item.get("name", "")), item.get("arguments")) for item in named]
     return TranscriptMessage(role="assistant", parts=tuple(parts))
 
 

@@ -17,7 +17,7 @@ from smolagents.models import ChatMessage, ChatMessageToolCall, ChatMessageToolC
 from smolagents.monitoring import TokenUsage
 
 from holdfast.codec.codec import Codec
-from holdfast.errors import HoldfastError, HoldfastWarning, UsageError
+from holdfast.errors import CorruptError, HoldfastError, HoldfastWarning, UsageError
 
 IMAGE, LOST, FAILED, ANSWERED = "holdfast_image", "holdfast_lost", "holdfast_failed", "holdfast_answered"
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]{4,}")  # in the text of an object: another one in every process
@@ -49,7 +49,7 @@ def dump_value(value: Any) -> Any:
     if type(value) in (list, tuple):
         return type(value)(map(dump_value, value))
     if type(value) is dict and all(map(is_storable, value)):
-        return {name: dump_value(one) for name, one in value.items()}
+        return {name: dump_value(item) for name, item in value.items()}
     return {LOST: type(value).__qualname__, "text": str(value)}
 
 
@@ -60,9 +60,9 @@ def load_value(dumped: Any, load_lost: Callable[[str, str], Any] = lambda _, tex
             return load_image(dumped[IMAGE])
         if dumped.keys() == {LOST, "text"}:
             return load_lost(dumped[LOST], dumped["text"])
-        return {name: load_value(one, load_lost) for name, one in dumped.items()}
+        return {name: load_value(value, load_lost) for name, value in dumped.items()}
     if type(dumped) in (list, tuple):
-        return type(dumped)(load_value(one, load_lost) for one in dumped)
+        return type(dumped)(load_value(item, load_lost) for item in dumped)
     return dumped
 
 
@@ -152,17 +152,20 @@ def dump_answer(message: ChatMessage) -> dict[str, Any]:
     usage = message.token_usage
     return {
         "content": message.content if is_storable(message.content) else str(message.content),
-        "calls": None if message.tool_calls is None else [dump_call(one) for one in message.tool_calls],
+        "calls": None if message.tool_calls is None else [dump_call(tool_call) for tool_call in message.tool_calls],
         "usage": None if usage is None else [usage.input_tokens, usage.output_tokens],
     }
 
 
 def load_answer(recorded: Mapping[str, Any]) -> ChatMessage:
-    calls = recorded.get("calls")
+    calls, content = recorded.get("calls"), recorded.get("content")
+    is_parts = isinstance(content, list) and content and all(isinstance(part, dict) for part in content)
+    if not is_parts and not isinstance(content, str | None):
+        raise CorruptError(f"a recorded answer has no text as its content: {content!r:.80}")
     return ChatMessage(
         role=MessageRole.ASSISTANT,
-        content=recorded.get("content"),
-        tool_calls=None if calls is None else [_load_call(one) for one in calls],
+        content=content,
+        tool_calls=None if calls is None else [_load_call(call) for call in calls],
         token_usage=load_usage(recorded.get("usage")),
     )
 
@@ -172,6 +175,8 @@ def dump_call(call: ChatMessageToolCall) -> dict[str, Any]:
 
 
 def _load_call(call: Mapping[str, Any]) -> ChatMessageToolCall:
+    if not isinstance(call["name"], str) or not isinstance(call["id"], str | int | None):
+        raise CorruptError(f"a recorded call has no name, or an odd id: {call!r:.100}")
     function = ChatMessageToolCallFunction(name=call["name"], arguments=call["arguments"])
     return ChatMessageToolCall(function=function, id=call["id"], type="function")
 
@@ -196,12 +201,12 @@ class ValueIdentity:
         if isinstance(value, str):
             return _ADDRESS.sub("", str(value))
         if isinstance(value, ChatMessage):
-            calls = [dump_call(one) for one in value.tool_calls or ()]
+            calls = [dump_call(tool_call) for tool_call in value.tool_calls or ()]
             return self.of([getattr(value.role, "value", value.role), value.content, calls])
         if isinstance(value, Mapping):
-            return {str(name): self.of(one) for name, one in value.items()}
+            return {str(name): self.of(item) for name, item in value.items()}
         if isinstance(value, list | tuple):
-            return [self.of(one) for one in value]
+            return [self.of(item) for item in value]
         if value is None or isinstance(value, bool | int | float) or is_storable(value):
             return value
         return {"type": type(value).__qualname__, "text": _ADDRESS.sub("", str(value))}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import math
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -21,18 +22,20 @@ from strands.interrupt import Interrupt, InterruptException
 from strands.middleware import ExecuteToolStage, InvokeModelStage, ModelStopReason, ToolResultEvent
 from strands.types.exceptions import ConcurrencyException
 
+from holdfast.adapters.base.digest import digest
 from holdfast.adapters.base.event_stream import Emit, stream_turn
-from holdfast.adapters.base.turn import FrameworkTurn, digest
-from holdfast.adapters.strands.team import StrandsTeam, is_agent_tool
-from holdfast.errors import EffectNotDoneError
+from holdfast.adapters.base.shared_target import hold
+from holdfast.adapters.base.turn import FrameworkTurn
+from holdfast.adapters.strands.team import StrandsTeam, check_messages, is_agent_tool
+from holdfast.errors import CorruptError, EffectNotDoneError
 from holdfast.model.effect import EffectKind
 from holdfast.model.tool_effect import AGENT
 
 _recording: ContextVar[StrandsRecording | None] = ContextVar("holdfast_strands_recording", default=None)
 _attached: WeakSet[Agent] = WeakSet()
-_busy: WeakSet[Agent] = WeakSet()
 _PASSING = ("cancelled", "max_tokens")  # ends of an answer after which the same request is worth another try
 _IN_MEMORY = ("strands.multiagent.swarm", "strands.vended_tools.stop.stop")  # whose tools change objects only
+_COUNTED = ("inputTokens", "outputTokens", "totalTokens")
 _APART = ("tracking_id", "metadata")  # fields of a message that the model does not see
 
 
@@ -77,7 +80,7 @@ class StrandsRecording:
         id_ = _id_of(message)
         found = self._digests.get(id_)
         if found is None:
-            found = digest({name: one for name, one in message.items() if name not in _APART}).encode()
+            found = digest({name: value for name, value in message.items() if name not in _APART}).encode()
             if id_:
                 self._digests[id_] = found
         return found
@@ -102,22 +105,16 @@ class StrandsRecording:
 @contextmanager
 def record_turn(turn: FrameworkTurn, team: StrandsTeam) -> Iterator[StrandsRecording]:
     """Put a team where its session stands, and record its calls. No other turn has its agents meanwhile."""
-    agents = list(team.agents.values())
-    if any(agent in _busy for agent in agents):
-        raise ConcurrencyException("the agent is taking another turn: it takes one at a time")
-    _busy.update(agents)
-    try:
-        for agent in agents:
+    with hold([*team.agents.values(), *team.groups.values()], "agent", ConcurrencyException):
+        for agent in team.agents.values():
             attach(agent)
-        team.load(turn.state)
+        team.load_turn(turn)
         recording = StrandsRecording(turn, team)
         token = _recording.set(recording)
         try:
             yield recording
         finally:
             _recording.reset(token)
-    finally:
-        _busy.difference_update(agents)
 
 
 def attach(agent: Agent) -> None:
@@ -154,8 +151,12 @@ async def record_model(context: Any, next_fn: Any) -> AsyncIterator[Any]:
     name, request = recording.name_of(context.agent), recording.request_of(context)
     async with recording.turn.open_model_call(name, request) as call:
         if call.answer is not None:
-            recording.note_calls(call.answer["message"])
-            async for event in _replay(call.answer):
+            with recording.turn.reading_record():
+                check_messages([call.answer["message"]])
+                _check_counts(call.answer)
+                recording.note_calls(call.answer["message"])
+                events = [event async for event in _replay(call.answer)]
+            for event in events:
                 yield event
             return
         async for event in next_fn(context):
@@ -170,6 +171,13 @@ async def record_model(context: Any, next_fn: Any) -> AsyncIterator[Any]:
                     }
                 )
             yield event
+
+
+def _check_counts(answer: Mapping[str, Any]) -> None:
+    """Raise `CorruptError` for what Strands could not add up."""
+    counted = [answer["usage"][name] for name in _COUNTED] + [answer["metrics"]["latencyMs"]]
+    if not all(isinstance(number, int | float) and math.isfinite(number) for number in counted):
+        raise CorruptError(f"the usage of a recorded answer is none of Strands: {counted!r:.100}")
 
 
 async def _replay(answer: Mapping[str, Any]) -> AsyncIterator[Any]:
@@ -253,18 +261,20 @@ class _ToolCall:
             call_id=id_ if id_ in recording.calls else None,  # Strands makes up the ids of a program's own calls
             function=tool,
             answer=_error,
-            failed=self._failed,
+            failed=self._report_failure,
             raises=(ToolPausedError,),
         )
         is_result = isinstance(recorded, Mapping) and ("content" in recorded or "interrupt" in recorded)
         result = recorded if is_result else _success(recorded)  # of a text, or of what a probe has found
-        if "interrupt" in result:
-            raise InterruptException(Interrupt(**result["interrupt"]))
-        if self._made is None:
-            for name, value in result.get("state", {}).items():
-                agent.state.set(name, value)
-            for name in result.get("dropped", ()):
-                agent.state.delete(name)
+        with recording.turn.reading_record():
+            interrupt = Interrupt(**result["interrupt"]) if "interrupt" in result else None
+            if self._made is None:
+                for name, value in result.get("state", {}).items():
+                    agent.state.set(name, value)
+                for name in result.get("dropped", ()):
+                    agent.state.delete(name)
+        if interrupt is not None:
+            raise InterruptException(interrupt)
         return _event(id_, result)
 
     async def _call(self, **kept: Any) -> Any:
@@ -286,7 +296,7 @@ class _ToolCall:
             raise ToolPausedError(made["interrupt"])
         return _text_of(made)
 
-    def _failed(self, error: Exception) -> Any:
+    def _report_failure(self, error: Exception) -> Any:
         if isinstance(error, ToolPausedError):
             return {"interrupt": error.args[0]}
         return self._made or _error(f"Error: {error}")
@@ -320,7 +330,7 @@ def _error(text: str) -> dict[str, Any]:
 
 
 def _event(id_: str, result: Mapping[str, Any]) -> ToolResultEvent:
-    shown = {name: one for name, one in result.items() if name not in ("exception", "state", "dropped")}
+    shown = {name: value for name, value in result.items() if name not in ("exception", "state", "dropped")}
     exception = Exception(result["exception"]) if "exception" in result else None
     return ToolResultEvent({"toolUseId": id_, **shown}, exception=exception)
 

@@ -47,8 +47,10 @@ class RecordedAgentNode:
                         emit(event)
                 return dump_result(result, self._turn.is_storable)
 
-            recorded = await self._turn.call_part(self._path, run)
-            emit({"result": load_result(recorded, self._executor)})
+            result = await self._turn.call_part(
+                self._path, run, load=lambda recorded: load_result(recorded, self._executor)
+            )
+            emit({"result": result})
 
         async for event in stream_turn(take):
             yield event

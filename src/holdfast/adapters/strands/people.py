@@ -22,7 +22,7 @@ async def answer_interrupts(recording: StrandsRecording, interrupts: Sequence[In
     The note of a decision is the response; without one it is "y" or "n". A tool call that was
     rejected is not carried out, whatever the program makes of the response.
     """
-    calls = [_find_call(recording, one) for one in interrupts]
+    calls = [_find_call(recording, item) for item in interrupts]
     asked, summaries = [], []
     for interrupt, call_id in zip(interrupts, calls, strict=True):
         reason = as_plain(interrupt.reason)
@@ -36,8 +36,8 @@ async def answer_interrupts(recording: StrandsRecording, interrupts: Sequence[In
         elif call_id and answer.arguments is not None:
             recording.changed_arguments[call_id] = answer.arguments
     return [
-        {"interruptResponse": {"interruptId": one.id, "response": answer.note or (YES if answer.is_approved else NO)}}
-        for one, answer in zip(interrupts, answers, strict=True)
+        {"interruptResponse": {"interruptId": item.id, "response": answer.note or (YES if answer.is_approved else NO)}}
+        for item, answer in zip(interrupts, answers, strict=True)
     ]
 
 

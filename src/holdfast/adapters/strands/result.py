@@ -23,9 +23,11 @@ def dump_result(result: Any, is_storable: Callable[[Any], bool]) -> dict[str, An
     if isinstance(result, MultiAgentResult):
         return {
             "status": result.status.value,
-            "results": {name: _dump_node(one, is_storable) for name, one in result.results.items()},
+            "results": {name: _dump_node(item, is_storable) for name, item in result.results.items()},
             "order": [node.node_id for node in _order(result)],
-            "interrupts": [one.to_dict() | {"reason": as_plain(one.reason)} for one in result.interrupts],
+            "interrupts": [
+                interrupt.to_dict() | {"reason": as_plain(interrupt.reason)} for interrupt in result.interrupts
+            ],
             **_counts(result),
         }
     metrics, output = result.metrics, result.structured_output
@@ -50,20 +52,20 @@ def load_result(recorded: Mapping[str, Any], target: Any, output_model: Any = No
     known: dict[str, Any] = target.nodes if isinstance(target, Graph | Swarm) else {}
     order = [known[name] for name in recorded["order"] if name in known]
     results = {
-        name: _load_node(one, known[name].executor if name in known else None)
-        for name, one in recorded["results"].items()
+        name: _load_node(value, known[name].executor if name in known else None)
+        for name, value in recorded["results"].items()
     }
     about = {
         "status": Status(recorded["status"]),
         "results": results,
-        "interrupts": [Interrupt(**one) for one in recorded["interrupts"]],
+        "interrupts": [Interrupt(**interrupt) for interrupt in recorded["interrupts"]],
         **{name: recorded[name] for name in _COUNTED},
     }
     if isinstance(target, Swarm):
         return SwarmResult(**about, node_history=order)
     if not isinstance(target, Graph):
         return MultiAgentResult(**about)
-    count = [one.status for one in results.values()].count
+    count = [result.status for result in results.values()].count
     return GraphResult(
         **about,
         total_nodes=len(known),
@@ -79,7 +81,7 @@ def load_result(recorded: Mapping[str, Any], target: Any, output_model: Any = No
 def has_failed(result: Any) -> bool:
     """Return whether a node has raised. A swarm returns such a result, and a further call tries again."""
     nodes = result.results.values() if isinstance(result, MultiAgentResult) else ()
-    return any(isinstance(one.result, Exception) or has_failed(one.result) for one in nodes)
+    return any(isinstance(node.result, Exception) or has_failed(node.result) for node in nodes)
 
 
 def _load_agent_result(recorded: Mapping[str, Any], output_model: Any) -> AgentResult:

@@ -16,7 +16,7 @@ from strands.multiagent.graph import Graph
 
 from holdfast.adapters.base.event_stream import Emit, stream_turn
 from holdfast.adapters.base.install import warn_if_untested
-from holdfast.adapters.base.session import ResumableSession, TurnEnd
+from holdfast.adapters.base.session import ResumableSession
 from holdfast.adapters.base.turn import FrameworkTurn
 from holdfast.adapters.strands.journal import record_turn
 from holdfast.adapters.strands.node import recorded_nodes
@@ -58,7 +58,7 @@ class _Resumable:
     """What agents and groups of agents share: their turns."""
 
     def __init__(self, target: Any, *, tools: Mapping[str, Effect | str] | None, **options: Any) -> None:
-        opaque = [name for name, one in declared_effects(tools).items() if one.kind != AGENT]
+        opaque = [name for name, effect in declared_effects(tools).items() if effect.kind != AGENT]
         self._target = target
         self._team = StrandsTeam(target, opaque)
         self._session = ResumableSession(Framework.STRANDS, tools=tools, **options)
@@ -80,16 +80,18 @@ class _Resumable:
     ) -> dict[str, Any]:
         """Take a turn; return its last event, which has the result."""
         _refuse_responses(given)
+        self._session.check_tools(self._team.find_tools)
         async with self._session.open_turn(ENTRY, given, turn) as opened:
             if opened.turn is None:
-                result = load_result(opened.recorded, self._target, self._output_model(options))
+                with self._session.reading_state():
+                    result = load_result(opened.recorded, self._target, self._output_model(options))
                 if emit is not None:
                     emit({"data": str(result)})
                 return {"result": result}
             last = await self._run(opened.turn, given, args, options, emit)
             result = last["result"]
             if not has_failed(result):  # else the same call tries again
-                opened.end = TurnEnd(result, dump_result(result, opened.turn.is_storable), self._team.dump())
+                opened.end = self._team.end_turn(result, dump_result(result, opened.turn.is_storable))
         return last
 
     async def _run(
@@ -198,7 +200,7 @@ def _run_in_thread(make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
 
 
 def _refuse_responses(given: Any) -> None:
-    if isinstance(given, list) and any(isinstance(one, Mapping) and "interruptResponse" in one for one in given):
+    if isinstance(given, list) and any(isinstance(item, Mapping) and "interruptResponse" in item for item in given):
         raise UsageError(
             "the prompt has responses to interrupts: a resumable agent gets them from `holdfast approve`, or from "
             "client.decide(...). Repeat the call with the turn's prompt"

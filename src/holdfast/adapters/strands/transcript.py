@@ -9,8 +9,8 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from holdfast.adapters.base.converted import native_messages, place_messages
-from holdfast.adapters.base.recorded import build_transcript, parts_of_text
+from holdfast.adapters.base.conversion import native_messages, place_messages
+from holdfast.adapters.base.session_transcript import build_transcript, parts_of_text
 from holdfast.errors import UsageError
 from holdfast.model.chat_messages import message_of_chat
 from holdfast.model.checkpoint import Checkpoint
@@ -26,7 +26,7 @@ from holdfast.model.conversation import (
     TranscriptMessage,
     UriPart,
 )
-from holdfast.model.conversion_target import ConversionOptions, Converted
+from holdfast.model.conversion_target import ConversionOptions, ConvertedState
 from holdfast.model.transcript_repair import as_text
 
 MESSAGES = "messages"
@@ -46,12 +46,14 @@ _DOCUMENTS = {
 }
 # All formats that Strands takes, by their media types: the kind of block, and the format's name.
 _FORMATS = {
-    **{f"image/{one}": ("image", one) for one in ("png", "jpeg", "gif", "webp")},
+    **{f"image/{item}": ("image", item) for item in ("png", "jpeg", "gif", "webp")},
     "image/jpg": ("image", "jpeg"),
-    **{f"audio/{one}": ("audio", one) for one in ("mp3", "opus", "wav", "aac", "flac", "mp4", "ogg", "mpeg", "webm")},
-    **{f"video/{one}": ("video", one) for one in ("flv", "mkv", "mov", "mpeg", "mpg", "mp4", "webm", "wmv")},
+    **{
+        f"audio/{item}": ("audio", item) for item in ("mp3", "opus", "wav", "aac", "flac", "mp4", "ogg", "mpeg", "webm")
+    },
+    **{f"video/{item}": ("video", item) for item in ("flv", "mkv", "mov", "mpeg", "mpg", "mp4", "webm", "wmv")},
     "application/pdf": ("document", "pdf"),
-    **{mime_type: ("document", one) for one, mime_type in _DOCUMENTS.items()},
+    **{mime_type: ("document", item) for item, mime_type in _DOCUMENTS.items()},
 }
 _IN_RESULTS = ("image", "document")
 
@@ -86,7 +88,7 @@ def parts_of_result(result: Any) -> Sequence[MessagePart] | None:
     return parts_of_text(result)
 
 
-def from_transcript(transcript: Transcript, options: ConversionOptions) -> Converted:
+def from_transcript(transcript: Transcript, options: ConversionOptions) -> ConvertedState:
     """Return the conversation as the state that `resumable(agent, session_id=...)` continues.
 
     Values that are carried over are in the agent's own state, if they are JSON: it takes no others.
@@ -136,12 +138,12 @@ def _native_block(part: MessagePart, name: str, kinds: Sequence[str] = tuple(_ME
             return {"toolUse": {"toolUseId": part.id, "name": part.name, "input": dict(part.arguments or {})}}
         case ToolResponsePart():
             content = [
-                _native_block(one, f"{name}-{number}", _IN_RESULTS) for number, one in enumerate(part.content, 1)
+                _native_block(item, f"{name}-{number}", _IN_RESULTS) for number, item in enumerate(part.content, 1)
             ]
             status = "error" if part.is_error else "success"
             return {"toolResult": {"toolUseId": part.id, "status": status, "content": content}}
         case ReasoningPart():
-            # Some of its models read the signature without a look whether there is one.
+            # Some of its models read the signature without checking whether there is one.
             return {"reasoningContent": {"reasoningText": {"text": part.content, "signature": None}}}
         case BlobPart() | UriPart():
             kind, format_ = _FORMATS.get((part.mime_type or "").partition(";")[0], ("", ""))
@@ -167,12 +169,12 @@ def _state_of(state: Mapping[str, Any]) -> Mapping[str, Any]:
     own = _mapping(agents.get("", {}).pop("state", None))
     rest = {path: agent for path, agent in agents.items() if agent}
     is_team = MESSAGES not in state  # else the conversations of agents that are tools are left out of the transcript
-    beside = {
-        name: one
-        for name, one in state.items()
+    others = {
+        name: value
+        for name, value in state.items()
         if name not in (MESSAGES, AGENTS) and not (is_team and str(name).startswith(f"{MESSAGES}:"))
     }
-    return {**beside, **({AGENTS: rest} if rest else {}), **own}
+    return {**others, **({AGENTS: rest} if rest else {}), **own}
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -228,7 +230,7 @@ def _part(block: Mapping[str, Any]) -> MessagePart:
             blocks = content if isinstance(content, list) else ()
             return ToolResponsePart(
                 id=str(result.get("toolUseId")),
-                content=tuple(_part(one) for one in blocks if isinstance(one, Mapping)),
+                content=tuple(_part(item) for item in blocks if isinstance(item, Mapping)),
                 is_error=result.get("status") == "error",
             )
         case {"json": value}:
@@ -238,7 +240,7 @@ def _part(block: Mapping[str, Any]) -> MessagePart:
         case {"reasoningContent": {"redactedContent": bytes() as hidden}}:
             return ReasoningPart(encrypted=base64.b64encode(hidden).decode())
         case {"citationsContent": {"content": list() as cited}}:
-            return TextPart(content="".join(str(one.get("text", "")) for one in cited if isinstance(one, Mapping)))
+            return TextPart(content="".join(str(item.get("text", "")) for item in cited if isinstance(item, Mapping)))
     return _media_part(block)
 
 
