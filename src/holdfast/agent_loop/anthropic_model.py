@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from holdfast.agent_loop.http_endpoint import Gathered, HttpEndpoint, Messages
+from holdfast.agent_loop.http_endpoint import HttpEndpoint, Messages, ReplyBuilder
 from holdfast.agent_loop.reply import ANTHROPIC_CONTENT, Reply, reply_of
 from holdfast.errors import ModelError, UsageError
 from holdfast.model.transcript import parse_object
@@ -65,12 +65,12 @@ class AnthropicModel(HttpEndpoint):
         )
 
     def _request(self, messages: Messages, tools: Messages, *, stream: bool) -> Mapping[str, Any]:
-        system, turns = requested(messages)
+        system, turns = split_messages(messages)
         body: dict[str, Any] = {"model": self.model, "messages": turns, **self._options}
         if system:
             body["system"] = system
         if tools:
-            body["tools"] = [_tool(one) for one in tools]
+            body["tools"] = [_tool(tool) for tool in tools]
         if stream:
             body["stream"] = True
         return body
@@ -79,12 +79,12 @@ class AnthropicModel(HttpEndpoint):
         content = answer.get("content")
         if answer.get("type") != "message" or not isinstance(content, list):
             return None
-        return self._made(content, answer.get("usage") or {}, answer.get("stop_reason"))
+        return self._make_reply(content, answer.get("usage") or {}, answer.get("stop_reason"))
 
-    def _gathered(self) -> Gathered:
-        return _GatheredBlocks(self._made)
+    def _make_builder(self) -> ReplyBuilder:
+        return _GatheredBlocks(self._make_reply)
 
-    def _made(self, content: Sequence[Mapping[str, Any]], usage: Mapping[str, Any], stop: str | None) -> Reply:
+    def _make_reply(self, content: Sequence[Mapping[str, Any]], usage: Mapping[str, Any], stop: str | None) -> Reply:
         if stop == REFUSED:
             raise ModelError(
                 f"{self._where} declined to answer (stop_reason {REFUSED!r}): what was received is not "
@@ -144,7 +144,7 @@ class _GatheredBlocks:
     """A reply that comes in pieces, block by block."""
 
     def __init__(self, made: Callable[[Sequence[Mapping[str, Any]], Mapping[str, Any], str | None], Reply]) -> None:
-        self._made = made
+        self._make_reply = made
         self._blocks: dict[int, dict[str, Any]] = {}
         self._inputs: dict[int, list[str]] = {}
         self._usage: dict[str, Any] = {}
@@ -189,13 +189,13 @@ class _GatheredBlocks:
     def reply(self) -> Reply:
         for index, pieces in self._inputs.items():
             self._blocks[index]["input"] = _input("".join(pieces))
-        return self._made([self._blocks[index] for index in sorted(self._blocks)], self._usage, self._stop)
+        return self._make_reply([self._blocks[index] for index in sorted(self._blocks)], self._usage, self._stop)
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------
 
 
-def requested(messages: Messages) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def split_messages(messages: Messages) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return what the system says, and the conversation in Anthropic's shape.
 
     Messages of one role that follow each other are one there, results of tools first. Empty ones,
@@ -249,8 +249,8 @@ def _blocks(content: Any) -> list[dict[str, Any]]:
     """Content as blocks, without empty text."""
     if content is None:
         return []
-    given = [{"type": "text", "text": content}] if isinstance(content, str) else [_block(one) for one in content]
-    return [one for one in given if one.get("type") != "text" or one.get("text", "").strip()]
+    given = [{"type": "text", "text": content}] if isinstance(content, str) else [_block(item) for item in content]
+    return [item for item in given if item.get("type") != "text" or item.get("text", "").strip()]
 
 
 def _block(given: Any) -> dict[str, Any]:

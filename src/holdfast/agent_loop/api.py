@@ -10,7 +10,7 @@ from typing import Any, overload
 
 from holdfast.agent_loop.directory_tool import bound_to
 from holdfast.agent_loop.loop import USAGE, AgentEvent, AgentLoop
-from holdfast.agent_loop.persistence import PlainAgentStore, RunKeeper
+from holdfast.agent_loop.persistence import PlainAgentStore, RunAgentStore
 from holdfast.agent_loop.tool import Tool, as_tool, by_name
 from holdfast.backends.bridge.step import run_inline
 from holdfast.client.client import Client
@@ -70,11 +70,11 @@ class _Agent:
 
         return as_tool(ask, name=name, description=description, subagent=loop)
 
-    def _keeper(self) -> Any:
+    def _agent_store(self) -> Any:
         if isinstance(self._checkpoints, (Client, SyncClient)):
             options = {"session_id": self.session_id, "agent_id": self.agent_id, **self._options}
-            return RunKeeper(self._checkpoints, options, self._loop.tools, is_sync=self._is_sync)
-        if asking := _asking(self._loop):  # not before: it may be meant as a tool of one that has a client
+            return RunAgentStore(self._checkpoints, options, self._loop.tools, is_sync=self._is_sync)
+        if asking := _find_asking_tool(self._loop):  # not before: it may be meant as a tool of one that has a client
             raise UsageError(
                 f"tool {asking!r:.60} waits for approval, which is asked for in a store: checkpoints=client"
             )
@@ -86,9 +86,9 @@ class _Agent:
                 f"state is a {type(state).__name__}: it must be an AgentState, such as `turn.state`, or "
                 "AgentState.from_json(...) of what `to_json` gave"
             )
-        async with self._keeper() as keeper:
+        async with self._agent_store() as keeper:
             begun = state if state is not None else await keeper.load() or AgentState.initial()
-            begun = _named(begun, self.session_id, self.agent_id)
+            begun = _name_session(begun, self.session_id, self.agent_id)
             async with aclosing(self._loop.turn(keeper, begun, prompt, is_streamed=is_streamed)) as events:
                 async for event in events:
                     yield event
@@ -305,16 +305,22 @@ def _is_sync(checkpoints: Any) -> bool:
     return not inspect.iscoroutinefunction(checkpoints.save)
 
 
-def _asking(loop: AgentLoop) -> str | None:
+def _find_asking_tool(loop: AgentLoop) -> str | None:
     """Return a tool of the loop, or of one of its sub-agents, that needs approval."""
     for tool in loop.tools.values():
-        found = tool.name if tool.approve is not None else _asking(tool.subagent) if tool.subagent is not None else None
+        found = (
+            tool.name
+            if tool.approve is not None
+            else _find_asking_tool(tool.subagent)
+            if tool.subagent is not None
+            else None
+        )
         if found is not None:
             return found
     return None
 
 
-def _named(state: AgentState, session_id: str, agent_id: str) -> AgentState:
+def _name_session(state: AgentState, session_id: str, agent_id: str) -> AgentState:
     """Return the state with its session and agent: a plain store has no other place for them."""
     if state.metadata.get("session_id") == session_id and state.metadata.get("agent_id") == agent_id:
         return state

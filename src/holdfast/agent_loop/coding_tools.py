@@ -65,7 +65,7 @@ def _make_write_file(directory: str, limits: ToolLimits) -> Callable[..., str]:
 
     def write_file(path: str, text: str) -> str:
         """Write a file of the project: a new one, with the directories it is in, or all of one that is there."""
-        data = _encoded(text)
+        data = _encode_text(text)
         files.write(path, data)
         return f"wrote {len(data)} bytes to {path}"
 
@@ -84,7 +84,7 @@ def _make_edit_file(directory: str, limits: ToolLimits) -> Callable[..., str]:
         if edited is None:
             why = "has the new text already, and `old` nowhere else" if new else "does not have `old`"
             return f"nothing was changed: {path} {why}"
-        files.write(path, _encoded(edited))
+        files.write(path, _encode_text(edited))
         return f"edited {path}"
 
     return edit_file
@@ -166,7 +166,7 @@ def _text(path: str, data: bytes, errors: str) -> str:
         raise EffectNotDoneError(f"{path!r:.200} is no UTF-8 text: change it with a command") from None
 
 
-def _encoded(text: str) -> bytes:
+def _encode_text(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:

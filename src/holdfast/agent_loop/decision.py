@@ -34,22 +34,28 @@ class ModelDecision:
 
     @property
     def doubted_beside(self) -> list[ModelDecision]:
-        return [one for one in self.doubted if not one.is_earlier]
+        return [decision for decision in self.doubted if not decision.is_earlier]
 
     def within(self, key: str) -> ModelDecision:
         """Return the decision as one of a sub-agent that answers the call of that key."""
-        return replace(self, key=f"{key}/{self.key}", doubted=[one.within(key) for one in self.doubted])
+        return replace(self, key=f"{key}/{self.key}", doubted=[decision.within(key) for decision in self.doubted])
 
 
 def decision_of(state: AgentState, tool: Tool, call: ToolCall) -> ModelDecision:
     """Return the decision that an open call of the conversation is."""
     doubted: list[ModelDecision] = []
     for turn in transcript.split_turns(state.messages):
-        is_own = any(one.id == call.id for one in turn.open)
-        for one, answered in zip(turn.calls, turn.answers, strict=True):
-            if one.name == call.name and answered is not None and _is_doubted(state, answered[0], tool, one):
+        is_own = any(tool_call.id == call.id for tool_call in turn.open)
+        for tool_call, answered in zip(turn.calls, turn.answers, strict=True):
+            if (
+                tool_call.name == call.name
+                and answered is not None
+                and _is_doubted(state, answered[0], tool, tool_call)
+            ):
                 doubted.append(
-                    ModelDecision(tool=tool, call=one, key=_key(state, turn.index, one), is_earlier=not is_own)
+                    ModelDecision(
+                        tool=tool, call=tool_call, key=_key(state, turn.index, tool_call), is_earlier=not is_own
+                    )
                 )
         if is_own:
             return ModelDecision(tool=tool, call=call, key=_key(state, turn.index, call), doubted=doubted)
@@ -59,7 +65,7 @@ def decision_of(state: AgentState, tool: Tool, call: ToolCall) -> ModelDecision:
 def key_of_open_call(state: AgentState, call: ToolCall) -> str:
     """Return the key of an open call, also if its tool is gone."""
     turns = transcript.split_turns(state.messages)
-    own = next((turn for turn in turns if any(one.id == call.id for one in turn.open)), None)
+    own = next((turn for turn in turns if any(tool_call.id == call.id for tool_call in turn.open)), None)
     return call.id if own is None else _key(state, own.index, call)
 
 

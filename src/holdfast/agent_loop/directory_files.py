@@ -32,7 +32,7 @@ class DirectoryFiles:
 
     def read(self, path: str) -> bytes:
         """Return the content of a regular file."""
-        with self._root() as root, _explained(path):
+        with self._root() as root, _explain_errors(path):
             with dirfd.parent_of(root, self._relative(path)) as (directory, name):
                 descriptor = os.open(name, READABLE_FILE, dir_fd=directory)
             try:
@@ -51,7 +51,7 @@ class DirectoryFiles:
         control = next((name for name in relative.split(b"/") if is_control_name(name)), None)
         if control is not None:
             raise EffectNotDoneError(f"{path!r:.200} is below {os.fsdecode(control)!r}, which is not written to")
-        with self._root() as root, _explained(path):
+        with self._root() as root, _explain_errors(path):
             _make_parents(root, relative)
             with dirfd.parent_of(root, relative) as (directory, name):
                 _replace(directory, name, path, data)
@@ -76,7 +76,7 @@ class DirectoryFiles:
         except ValueError:
             raise EffectNotDoneError(f"{path!r:.200} is no path: it has characters that no file's name has") from None
         if given.startswith(b"/"):
-            given = self._below(given, path)
+            given = self._relate_path(given, path)
         names = [name for name in given.split(b"/") if name not in (b"", b".")]
         if b".." in names:
             raise EffectNotDoneError(f"{path!r:.200} has '..' in it: give the path from the directory on")
@@ -84,7 +84,7 @@ class DirectoryFiles:
             raise EffectNotDoneError(f"{path!r:.200} names no file")
         return b"/".join(names)
 
-    def _below(self, given: bytes, path: str) -> bytes:
+    def _relate_path(self, given: bytes, path: str) -> bytes:
         """Return an absolute path relative to the directory, as given or with its links resolved."""
         for known in (os.path.abspath(self._directory), os.path.realpath(self._directory)):  # noqa: PTH100 - as text
             root = os.fsencode(known).rstrip(b"/") + b"/"
@@ -137,7 +137,7 @@ def _refuse_odd(path: str, mode: int) -> None:
 
 
 @contextmanager
-def _explained(path: str) -> Iterator[None]:
+def _explain_errors(path: str) -> Iterator[None]:
     """Say in words what a system call refused."""
     try:
         yield

@@ -46,10 +46,10 @@ class DirectoryTool(Tool):
 
 def bound_to(tools: Mapping[str, Tool], directory: str | os.PathLike[str]) -> dict[str, Tool]:
     """Return the tools, those of sub-agents included; each without a directory gets this one."""
-    return {name: _bound(tool, directory) for name, tool in tools.items()}
+    return {name: _bind_tool(tool, directory) for name, tool in tools.items()}
 
 
-def _bound(tool: Tool, directory: str | os.PathLike[str]) -> Tool:
+def _bind_tool(tool: Tool, directory: str | os.PathLike[str]) -> Tool:
     if isinstance(tool, DirectoryTool) and tool.directory is None:
         return tool.within(directory)
     if tool.subagent is not None:

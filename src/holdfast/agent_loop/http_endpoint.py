@@ -30,7 +30,7 @@ MALFORMED = (UsageError, TypeError, KeyError, IndexError, AttributeError, ValueE
 Messages = Sequence[Mapping[str, Any]]
 
 
-class Gathered(Protocol):
+class ReplyBuilder(Protocol):
     """A reply that comes in pieces."""
 
     is_whole: bool
@@ -79,28 +79,28 @@ class HttpEndpoint(ABC):
         """Return the reply in a whole response; None if it has none. May raise an error of `MALFORMED`."""
 
     @abstractmethod
-    def _gathered(self) -> Gathered:
+    def _make_builder(self) -> ReplyBuilder:
         """Return what puts a stream together."""
 
     def __call__(self, messages: Messages, tools: Messages = ()) -> Reply:
         """Return the model's reply to the conversation."""
-        with self._answered(_encoded(self._request(messages, tools, stream=False))) as response:
+        with self._send_request(_encode_body(self._request(messages, tools, stream=False))) as response:
             try:
                 body = response.read()
             except (OSError, http.client.HTTPException) as error:
                 raise self._cut(error) from error
-        return self._whole(body)
+        return self._read_whole(body)
 
     def stream(self, messages: Messages, tools: Messages = ()) -> Iterator[str | Reply]:
         """Yield the pieces of the answer as they come, and the whole reply last."""
-        gathered = self._gathered()
-        with self._answered(_encoded(self._request(messages, tools, stream=True))) as response:
+        gathered = self._make_builder()
+        with self._send_request(_encode_body(self._request(messages, tools, stream=True))) as response:
             try:
                 if response.peek(1).lstrip().startswith(b"{"):  # no events: it does not stream, or has failed
-                    yield self._whole(response.read())
+                    yield self._read_whole(response.read())
                     return
                 for data in _server_sent(response):
-                    yield from self._added(gathered, data)
+                    yield from self._add_data(gathered, data)
             except (OSError, http.client.HTTPException) as error:
                 raise self._cut(error) from error
         if not gathered.is_whole:
@@ -108,13 +108,13 @@ class HttpEndpoint(ABC):
         try:
             reply = gathered.reply()
         except MALFORMED as error:
-            raise self._nonsense("the whole of the stream") from error
+            raise self._make_nonsense_error("the whole of the stream") from error
         yield reply
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _answered(self, body: bytes) -> Iterator[http.client.HTTPResponse]:
+    def _send_request(self, body: bytes) -> Iterator[http.client.HTTPResponse]:
         """Yield the response to a request once it is accepted."""
         attempt = 0
         while True:
@@ -133,8 +133,8 @@ class HttpEndpoint(ABC):
                         return
                     told = response.read(LARGEST_ERROR).decode("utf-8", "replace")
                     if response.status not in RETRIED or attempt >= self._retries:
-                        raise self._refused(response.status, told, attempt)
-                    wait = _asked_to_wait(response.headers.get("Retry-After"), attempt)
+                        raise self._make_refusal(response.status, told, attempt)
+                    wait = _choose_wait(response.headers.get("Retry-After"), attempt)
             finally:
                 connection.close()
             attempt += 1
@@ -144,42 +144,42 @@ class HttpEndpoint(ABC):
         kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
         return kind(self._host, self._port, timeout=self._timeout)
 
-    def _whole(self, body: bytes) -> Reply:
+    def _read_whole(self, body: bytes) -> Reply:
         """Return the reply of a complete response."""
-        told = self._told(body)
+        response = self._parse(body)
         try:
-            reply = self._reply(told)
+            reply = self._reply(response)
         except MALFORMED as error:
-            raise self._nonsense(body) from error
+            raise self._make_nonsense_error(body) from error
         if reply is None:
-            raise self._nonsense(body)
+            raise self._make_nonsense_error(body)
         return reply
 
-    def _added(self, gathered: Gathered, data: str) -> Iterator[str]:
-        event = self._told(data)
+    def _add_data(self, gathered: ReplyBuilder, data: str) -> Iterator[str]:
+        event = self._parse(data)
         try:
             pieces = list(gathered.add(event))
         except MALFORMED as error:
-            raise self._nonsense(data) from error
+            raise self._make_nonsense_error(data) from error
         if not all(isinstance(piece, str) for piece in pieces):
-            raise self._nonsense(data)
+            raise self._make_nonsense_error(data)
         yield from pieces
 
-    def _told(self, data: str | bytes) -> Mapping[str, Any]:
+    def _parse(self, data: str | bytes) -> Mapping[str, Any]:
         """Return a response, or a piece of a stream; raise if it reports an error.
 
         Some servers report errors with status 200, and in the middle of a stream there is no other
         way.
         """
         try:
-            told = json.loads(data)
+            response = json.loads(data)
         except (ValueError, RecursionError):
-            told = None
-        if not isinstance(told, dict):
-            raise self._nonsense(data)
-        if told.get("error"):
-            raise ModelError(f"{self._where} failed: {json.dumps(told['error'])[:LARGEST_ERROR]}", 200)
-        return told
+            response = None
+        if not isinstance(response, dict):
+            raise self._make_nonsense_error(data)
+        if response.get("error"):
+            raise ModelError(f"{self._where} failed: {json.dumps(response['error'])[:LARGEST_ERROR]}", 200)
+        return response
 
     # -- words ---------------------------------------------------------------------------------------------------------
 
@@ -188,12 +188,12 @@ class HttpEndpoint(ABC):
         port = "" if self._port is None else f":{self._port}"
         return f"the model at {self._host}{port}{self._path}"
 
-    def _refused(self, status: int, told: str, attempt: int) -> ModelError:
+    def _make_refusal(self, status: int, told: str, attempt: int) -> ModelError:
         again = f" {attempt + 1} times" if attempt else ""
         hint = {401: ": is the api_key right?", 403: ": is the api_key right?", 404: ": are base_url and model right?"}
         return ModelError(f"{self._where} refused{again}, with status {status}{hint.get(status, '')} {told}", status)
 
-    def _nonsense(self, data: str | bytes) -> ModelError:
+    def _make_nonsense_error(self, data: str | bytes) -> ModelError:
         return ModelError(f"{self._where} answered with what is no {self._answer_kind}: {data[:200]!r}", 200)
 
     def _cut(self, error: Exception) -> ModelError:
@@ -204,12 +204,12 @@ class HttpEndpoint(ABC):
         return f"<{type(self).__name__} {self.model!r:.60} at {self._host}>"
 
 
-def _encoded(body: Mapping[str, Any]) -> bytes:
+def _encode_body(body: Mapping[str, Any]) -> bytes:
     """Return the request as bytes, with a question mark for a lone surrogate, which endpoints refuse."""
     return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
 
 
-def _asked_to_wait(given: str | None, attempt: int) -> float:
+def _choose_wait(given: str | None, attempt: int) -> float:
     """Return the seconds until a retry: Retry-After in seconds or as a date, else one, two, four."""
     if given is None:
         return _backoff(attempt)

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from holdfast.agent_loop.decision import decision_of, key_of_open_call
-from holdfast.agent_loop.persistence import SUBAGENTS, AgentStore, ChildKeeper, Invoke
+from holdfast.agent_loop.persistence import SUBAGENTS, AgentStore, ChildAgentStore, Invoke
 from holdfast.agent_loop.reply import Reply, added_usage, for_model, reply_of
 from holdfast.agent_loop.tool import Tool
 from holdfast.errors import ApprovalPendingError, LeaseLostError, ModelError, StoreError
@@ -90,7 +90,7 @@ class AgentLoop:
     ) -> AsyncGenerator[AgentEvent]:
         if STOPPED in place.state.metadata:
             place.state = place.state.without_metadata(STOPPED)
-        async with aclosing(self._closed(keeper, place)) as events:
+        async with aclosing(self._close_interrupted(keeper, place)) as events:
             async for event in events:
                 yield event
         if prompt is not None:
@@ -102,7 +102,7 @@ class AgentLoop:
             return
         for _ in range(self.max_steps):
             reply, spoken = None, ""
-            async with aclosing(self._asked(place.state, is_streamed=is_streamed)) as events:
+            async with aclosing(self._ask_model(place.state, is_streamed=is_streamed)) as events:
                 async for piece in events:
                     if isinstance(piece, str):
                         spoken += piece
@@ -111,7 +111,7 @@ class AgentLoop:
                         reply = piece
             if reply is None and not spoken:
                 raise ModelError("the model's stream ended without a word: it must yield text, or a message at its end")
-            place.state = _answered(place.state, reply or reply_of(spoken))  # text alone is the model's answer
+            place.state = _add_answer(place.state, reply or reply_of(spoken))  # text alone is the model's answer
             await keeper.save(place.state, "model")
             said = place.state.messages[-1]
             yield AgentEvent(kind="message", text=str(said.get("content") or ""), message=said, state=place.state)
@@ -127,7 +127,7 @@ class AgentLoop:
 
     # -- the model -----------------------------------------------------------------------------------------------------
 
-    async def _asked(self, state: AgentState, *, is_streamed: bool) -> AsyncGenerator[str | Reply]:
+    async def _ask_model(self, state: AgentState, *, is_streamed: bool) -> AsyncGenerator[str | Reply]:
         messages = for_model(state.messages, self.system)
         stream = getattr(self.model, "stream", None) if is_streamed else None
         if stream is None:
@@ -146,7 +146,7 @@ class AgentLoop:
 
     # -- its tools -----------------------------------------------------------------------------------------------------
 
-    async def _closed(self, keeper: AgentStore, place: _Place) -> AsyncGenerator[AgentEvent]:
+    async def _close_interrupted(self, keeper: AgentStore, place: _Place) -> AsyncGenerator[AgentEvent]:
         """Answer the interrupted calls of the conversation, by what is known of them."""
         calls = transcript.open_calls(place.state.messages)
         if not calls:
@@ -159,7 +159,7 @@ class AgentLoop:
             return
         state, outcomes = place.state, []
         for call in calls:  # in order: of equal ones, the first may be in doubt, and the next not started
-            outcome = await self._known(keeper, state, call)
+            outcome = await self._find_known(keeper, state, call)
             state = self._with_answer(state, call, get_now(), outcome)
             outcomes.append((call, outcome, state))
         if self.on_open_call == OnOpenCall.RAISE:
@@ -169,7 +169,7 @@ class AgentLoop:
             yield AgentEvent(kind="tool_result", text=outcome.text(), call=call, outcome=outcome, state=after)
         await keeper.save(place.state, "repaired")
 
-    async def _known(self, keeper: AgentStore, state: AgentState, call: ToolCall) -> Outcome:
+    async def _find_known(self, keeper: AgentStore, state: AgentState, call: ToolCall) -> Outcome:
         tool = self.tools.get(call.name)
         refused = self._refusal(tool, call)
         if refused is not None or tool is None:
@@ -189,7 +189,7 @@ class AgentLoop:
         key = key_of_open_call(state, call)
         if key in state.metadata.get(SUBAGENTS, {}):
             return replace(transcript_repair.UNKNOWN, words=refused.words)
-        started = await keeper.started(key, call, state)
+        started = await keeper.find_started(key, call, state)
         return refused if started is None else replace(started, words=refused.words)
 
     async def _carried_out(
@@ -212,7 +212,7 @@ class AgentLoop:
             place.state = finish(refused)
             await keeper.save(place.state, call.name[:LONGEST_NAME])
         elif tool.subagent is not None:
-            place.state = await self._delegated(keeper, tool, call, place, told)
+            place.state = await self._delegate(keeper, tool, call, place, told)
         else:
             place.state = await keeper.carry_out(decision_of(before, tool, call), before, finish)
         outcome = told[-1]
@@ -247,13 +247,13 @@ class AgentLoop:
         asked = {call.name for message in state.messages for call in transcript.list_calls(message)}
         return any(tool.kind != "read" for name, tool in self.tools.items() if name in asked)
 
-    async def _delegated(
+    async def _delegate(
         self, keeper: AgentStore, tool: Tool, call: ToolCall, place: _Place, told: list[Outcome]
     ) -> AgentState:
         """Run a sub-agent's turn, from its start or from where it stopped; add its trace to the state."""
         loop: AgentLoop = replace(tool.subagent, invoke=self.invoke)  # awaited or not, as its caller
         key = decision_of(place.state, tool, call).key
-        child = ChildKeeper(keeper, key, place.state)
+        child = ChildAgentStore(keeper, key, place.state)
         state = await child.load()
         prompt = None if state is not None else (call.arguments or {}).get("prompt", "")
         state = state or AgentState.initial().with_metadata("began", format_moment(datetime.now(UTC)))
@@ -289,7 +289,7 @@ class _Place:
         self.state = state
 
 
-def _answered(state: AgentState, reply: Reply) -> AgentState:
+def _add_answer(state: AgentState, reply: Reply) -> AgentState:
     after = state.with_message(reply.message).with_step(state.step + 1)
     if reply.reasoning:
         after = after.with_reasoning(reply.reasoning)
@@ -305,21 +305,21 @@ def _has_ended(state: AgentState) -> bool:
 
 
 def _without_child(state: AgentState, key: str) -> AgentState:
-    left = {one: kept for one, kept in state.metadata.get(SUBAGENTS, {}).items() if one != key}
+    left = {item: kept for item, kept in state.metadata.get(SUBAGENTS, {}).items() if item != key}
     return state.with_metadata(SUBAGENTS, left) if left else state.without_metadata(SUBAGENTS)
 
 
 def _trace(tool: Tool, call: ToolCall, state: AgentState, outcome: Outcome) -> SubagentTrace:
     calls = [
         ToolTrace(
-            name=one["name"],
-            key=one["key"],
-            started_at=datetime.fromisoformat(one["started_at"]),
-            ended_at=datetime.fromisoformat(one["ended_at"]),
-            failed=one["failed"],
-            error=one["error"],
+            name=item["name"],
+            key=item["key"],
+            started_at=datetime.fromisoformat(item["started_at"]),
+            ended_at=datetime.fromisoformat(item["ended_at"]),
+            failed=item["failed"],
+            error=item["error"],
         )
-        for one in state.metadata.get(TOOL_CALLS, ())
+        for item in state.metadata.get(TOOL_CALLS, ())
     ]
     return SubagentTrace(
         subagent_id=f"{tool.name}/{call.id}",

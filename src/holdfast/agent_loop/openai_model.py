@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from holdfast.agent_loop.http_endpoint import Gathered, HttpEndpoint, Messages
+from holdfast.agent_loop.http_endpoint import HttpEndpoint, Messages, ReplyBuilder
 from holdfast.agent_loop.reply import ANTHROPIC_CONTENT, Reply, reply_of
 
 
@@ -47,7 +47,7 @@ class OpenAICompatible(HttpEndpoint):
         )
 
     def _request(self, messages: Messages, tools: Messages, *, stream: bool) -> Mapping[str, Any]:
-        told = [{key: value for key, value in one.items() if key != ANTHROPIC_CONTENT} for one in messages]
+        told = [{key: value for key, value in message.items() if key != ANTHROPIC_CONTENT} for message in messages]
         body: dict[str, Any] = {"model": self.model, "messages": told, **self._options}
         if tools:
             body["tools"] = list(tools)
@@ -59,11 +59,11 @@ class OpenAICompatible(HttpEndpoint):
         # Without choices it is none: a message of its own would be an empty one.
         return reply_of(answer) if "choices" in answer else None
 
-    def _gathered(self) -> Gathered:
-        return _Gathered()
+    def _make_builder(self) -> ReplyBuilder:
+        return _ReplyBuilder()
 
 
-class _Gathered:
+class _ReplyBuilder:
     """A reply that comes in pieces."""
 
     def __init__(self) -> None:

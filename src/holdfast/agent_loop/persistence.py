@@ -72,7 +72,7 @@ class AgentStore(Protocol):
     async def outcome(self, decision: ModelDecision, state: AgentState) -> Outcome:
         """Return the known outcome of an open call, without carrying anything out."""
 
-    async def started(self, key: str, call: ToolCall, state: AgentState) -> Outcome | None:
+    async def find_started(self, key: str, call: ToolCall, state: AgentState) -> Outcome | None:
         """Return the outcome of an open call whose tool is not there any more; None if it was not started."""
 
 
@@ -80,19 +80,19 @@ def failure(tool: Tool, error: Exception) -> Outcome:
     """Return the outcome after an exception of a tool: mostly unknown."""
     said = f"{type(error).__name__}: {error}"
     was_not_done = tool.kind == "read" or isinstance(error, (EffectNotDoneError, *tool.not_done))
-    return Outcome(CallOutcome.FAILED, words=said) if was_not_done else in_doubt(tool, said)
+    return Outcome(CallOutcome.FAILED, words=said) if was_not_done else doubtful_outcome(tool, said)
 
 
-def in_doubt(tool: Tool, said: str | None = None) -> Outcome:
+def doubtful_outcome(tool: Tool, said: str | None = None) -> Outcome:
     """Return the outcome of a call that was started and whose end is unknown."""
     if tool.is_declared:
         return replace(MAY_BE_REPEATED if tool.kind in REPEATABLE else UNKNOWN, words=said)
     return replace(UNKNOWN, words="; ".join(filter(None, (said, NEW_CALL))))
 
 
-def not_recorded(tool: Tool) -> Outcome:
+def unrecorded_outcome(tool: Tool) -> Outcome:
     """Return the outcome of a call without a record; starts of calls that only change files have none."""
-    return in_doubt(tool) if tool.kind == "workspace" else NOT_STARTED
+    return doubtful_outcome(tool) if tool.kind == "workspace" else NOT_STARTED
 
 
 class PlainAgentStore:
@@ -117,48 +117,48 @@ class PlainAgentStore:
     async def load(self) -> AgentState | None:
         if self._store is None:
             return None
-        data = await _awaited(self._store.load(self._session_id))
+        data = await _await_value(self._store.load(self._session_id))
         return None if data is None else AgentState.from_json(data)
 
     async def save(self, state: AgentState, name: str) -> None:  # noqa: ARG002 - a plain store names no steps
         if self._started is not None:
-            state = unknown_calls.noted(state, self._started)
+            state = unknown_calls.note_doubt(state, self._started)
         if self._store is not None:
-            await _awaited(self._store.save(self._session_id, state.to_json()))
+            await _await_value(self._store.save(self._session_id, state.to_json()))
 
     async def carry_out(self, decision: ModelDecision, state: AgentState, finish: Finish) -> AgentState:
         tool = decision.tool
         if tool.is_step:
             after = finish(await self._outcome_of(tool, dict(decision.call.arguments or {})))
         else:
-            after = await self._changed(decision, state, finish)
+            after = await self._change_state(decision, state, finish)
         await self.save(after, tool.name)
         return after
 
-    async def _changed(self, decision: ModelDecision, state: AgentState, finish: Finish) -> AgentState:
+    async def _change_state(self, decision: ModelDecision, state: AgentState, finish: Finish) -> AgentState:
         """Return the state after a call that changes something, unless an equal call has an unknown outcome."""
-        tool, asked = decision.tool, unknown_calls.of_decision(decision)
+        tool, asked = decision.tool, unknown_calls.make_unknown_call(decision)
         before = unknown_calls.repeated_by(state, decision, asked)
         meant = before or asked
         outcome = None
         if before is not None and tool.kind not in REPEATABLE:
             outcome = await self._found_out(decision, before)
         if outcome is None:
-            await self.save(unknown_calls.noted(state, meant), tool.name)
+            await self.save(unknown_calls.note_doubt(state, meant), tool.name)
             self._started = meant  # and stays so if what follows is cut off: every state that is saved then says it
-            outcome = await self._outcome_of(tool, self._keyed(tool.fn, decision, meant))
+            outcome = await self._outcome_of(tool, self._make_key_argument(tool.fn, decision, meant))
         self._started = None
         after = finish(outcome)
         is_open = outcome.fate in DOUBTED and tool.is_declared  # else the next call is a new decision
-        return unknown_calls.noted(after, meant) if is_open else unknown_calls.settled(after, meant)
+        return unknown_calls.note_doubt(after, meant) if is_open else unknown_calls.settle_doubt(after, meant)
 
     async def _found_out(self, decision: ModelDecision, before: UnknownCall) -> Outcome | None:
         """Find out the outcome of an unknown call as far as possible; None if it was not carried out."""
         tool, is_same = decision.tool, before.key == decision.key
         if tool.probe is None:
-            return in_doubt(tool) if is_same else Outcome(CallOutcome.UNKNOWN, words=NOT_REPEATED)
+            return doubtful_outcome(tool) if is_same else Outcome(CallOutcome.UNKNOWN, words=NOT_REPEATED)
         try:
-            found = await self._invoke(tool.probe, (), self._keyed(tool.probe, decision, before))
+            found = await self._invoke(tool.probe, (), self._make_key_argument(tool.probe, decision, before))
         except Exception as error:
             return Outcome(CallOutcome.UNKNOWN, words=f"its probe failed: {error!r:.200}")
         if not probes.is_answer(found):
@@ -171,22 +171,30 @@ class PlainAgentStore:
         except Exception as error:
             return failure(tool, error)
 
-    def _keyed(self, fn: Callable[..., Any], decision: ModelDecision, meant: UnknownCall) -> dict[str, Any]:
-        return {**(decision.call.arguments or {}), **call_binding.keyed(fn, meant.provider_key(self._session_id))}
+    def _make_key_argument(self, fn: Callable[..., Any], decision: ModelDecision, meant: UnknownCall) -> dict[str, Any]:
+        return {
+            **(decision.call.arguments or {}),
+            **call_binding.make_key_argument(fn, meant.provider_key(self._session_id)),
+        }
 
     async def outcome(self, decision: ModelDecision, state: AgentState) -> Outcome:
-        is_doubted = any(one.key == decision.key for one in unknown_calls.of_state(state))
-        return in_doubt(decision.tool) if is_doubted else not_recorded(decision.tool)
+        is_doubted = any(unknown_call.key == decision.key for unknown_call in unknown_calls.read_calls(state))
+        return doubtful_outcome(decision.tool) if is_doubted else unrecorded_outcome(decision.tool)
 
-    async def started(self, key: str, call: ToolCall, state: AgentState) -> Outcome | None:  # noqa: ARG002 - a port
-        return UNKNOWN if any(one.key == key for one in unknown_calls.of_state(state)) else None
+    async def find_started(
+        self,
+        key: str,
+        call: ToolCall,  # noqa: ARG002 - a port
+        state: AgentState,
+    ) -> Outcome | None:
+        return UNKNOWN if any(call.key == key for call in unknown_calls.read_calls(state)) else None
 
 
-async def _awaited(value: Any) -> Any:
+async def _await_value(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
-class RunKeeper:
+class RunAgentStore:
     """An agent's state in a session of a client, under its lease.
 
     The result of a tool and the state with its answer are one commit.
@@ -239,12 +247,12 @@ class RunKeeper:
         if not isinstance(self._run.state, dict) or self._run.state.get("id") != state.id:
             self._run.state = state.to_json()
         tool = decision.tool
-        watched = _Watched(tool, finish, self._run)
-        watched.asked = asked = self._asked(decision, watched.fn)
+        watched = _ObservedTool(tool, finish, self._run)
+        watched.asked = asked = self._ask_people(decision, watched.fn)
         watched.original = original = dict(decision.call.arguments or {})
         identities = _identities(asked)
         try:
-            async with self._apart(decision):
+            async with self._keep_apart(decision):
                 result = await self._run._effect(asked)
         except ApprovalPendingError:
             raise
@@ -252,7 +260,7 @@ class RunKeeper:
             # A result that can't be stored exactly was given to the model as text, which can.
             outcome = Outcome(CallOutcome.FINISHED, str(error)) if watched.after is None else watched.outcome
         except EffectUnknownError as error:
-            outcome = Outcome(CallOutcome.UNKNOWN, words=str(error)) if tool.is_declared else in_doubt(tool)
+            outcome = Outcome(CallOutcome.UNKNOWN, words=str(error)) if tool.is_declared else doubtful_outcome(tool)
         except (EffectBlockedError, ApprovalError) as error:
             outcome = Outcome(CallOutcome.FAILED, words=str(error))
         except Exception as error:
@@ -263,7 +271,7 @@ class RunKeeper:
             if watched.after is not None:
                 self._saved = self._run.state
                 return watched.after  # saved with the result
-            outcome = finished(asked, original, result)  # it was carried out before
+            outcome = make_outcome(asked, original, result)  # it was carried out before
             if tool.is_declared and not tool.is_step and unknown_calls.is_repetition(decision):
                 outcome = replace(outcome, words="; ".join(filter(None, (outcome.words, TAKEN_UP))))
         finally:
@@ -278,7 +286,7 @@ class RunKeeper:
 
     async def outcome(self, decision: ModelDecision, state: AgentState) -> Outcome:  # noqa: ARG002 - a port
         core, tool = self._run._core, decision.tool
-        asked = self._asked(decision, tool.fn)
+        asked = self._ask_people(decision, tool.fn)
         known = core.journal.get(asked.place)
         decode = core.ctx.codec.decode
         if known is not None and known.status == OK:
@@ -286,9 +294,9 @@ class RunKeeper:
         if known is not None and known.status == FAILED:
             return Outcome(CallOutcome.FAILED)
         if isinstance(asked, StepCall):
-            return not_recorded(tool)
+            return unrecorded_outcome(tool)
         identities = _identities(asked)
-        async with self._apart(decision):
+        async with self._keep_apart(decision):
             _, entry = await ledger_match.match_entry(core, asked)
         self._forget(asked, identities)  # it was checked, and not carried out
         if entry is not None and entry.target is not None:
@@ -298,20 +306,25 @@ class RunKeeper:
         if entry.state is EffectState.COMPENSATING:
             return UNKNOWN
         if entry.state is not EffectState.DONE or entry.result is None:
-            return in_doubt(tool)
+            return doubtful_outcome(tool)
         if entry.checkpoint is not None:
             return Outcome(CallOutcome.FAILED, words="it was carried out on another branch of this conversation")
         return Outcome(CallOutcome.FINISHED, decode(entry.result))
 
-    async def started(self, key: str, call: ToolCall, state: AgentState) -> Outcome | None:  # noqa: ARG002 - a port
+    async def find_started(
+        self,
+        key: str,
+        call: ToolCall,
+        state: AgentState,  # noqa: ARG002 - a port
+    ) -> Outcome | None:
         core = self._run._core
         decode = core.ctx.codec.decode
-        for one in await ledger.of_tree(core.ctx, core.tree):
-            if one.tool != call.name or not _is_entry_of(one, key, call, decode):
+        for ledger_entry in await ledger.load_entries(core.ctx, core.tree):
+            if ledger_entry.tool != call.name or not _is_entry_of(ledger_entry, key, call, decode):
                 continue
             # With a target, another call was approved and made instead.
-            found = None if one.target is None else await ledger.find(core.ctx, one.target, core.tree)
-            entry = found or one
+            found = None if ledger_entry.target is None else await ledger.find(core.ctx, ledger_entry.target, core.tree)
+            entry = found or ledger_entry
             if entry.state in IN_DOUBT:
                 return UNKNOWN
             if entry.state is EffectState.DONE and entry.checkpoint is None and entry.result is not None:
@@ -319,14 +332,14 @@ class RunKeeper:
         return None
 
     @asynccontextmanager
-    async def _apart(self, decision: ModelDecision) -> AsyncIterator[None]:
+    async def _keep_apart(self, decision: ModelDecision) -> AsyncIterator[None]:
         """Keep a call apart from those of its message with an unknown outcome.
 
         Meanwhile these hold their ledger entries, as if they were running.
         """
         core, held = self._run._core, {}
-        for one in decision.doubted_beside if decision.tool.is_declared else ():
-            other = self._asked(one, one.tool.fn)
+        for item in decision.doubted_beside if decision.tool.is_declared else ():
+            other = self._ask_people(item, item.tool.fn)
             if isinstance(other, StepCall):
                 continue
             identities = _identities(other)
@@ -346,7 +359,7 @@ class RunKeeper:
     def _forget(self, asked: Any, identities: Collection[bytes]) -> None:
         self._run._core.index.forget_ordinal(asked.place, asked.tool, identities)
 
-    def _asked(self, decision: ModelDecision, fn: Callable[..., Any]) -> Any:
+    def _ask_people(self, decision: ModelDecision, fn: Callable[..., Any]) -> Any:
         tool = decision.tool
         return self._run._effect_call(
             tool.name,
@@ -383,7 +396,7 @@ def _identities(asked: Any) -> Collection[bytes]:
     return () if isinstance(asked, StepCall) else asked.identities
 
 
-def finished(asked: Any, original: Mapping[str, Any], result: Any) -> Outcome:
+def make_outcome(asked: Any, original: Mapping[str, Any], result: Any) -> Outcome:
     """Return the outcome of a call that was carried out, with the approver's arguments if they differ."""
     now: Mapping[str, Any] = getattr(asked, "arguments", original)
     changed = {name: now[name] for name in original if name in now and now[name] != original[name]}
@@ -391,7 +404,7 @@ def finished(asked: Any, original: Mapping[str, Any], result: Any) -> Outcome:
     return Outcome(CallOutcome.FINISHED, result, words)
 
 
-class _Watched:
+class _ObservedTool:
     """A tool's function, which leaves the state with its answer to the commit that records its result."""
 
     def __init__(self, tool: Tool, finish: Finish, run: Any) -> None:
@@ -409,7 +422,7 @@ class _Watched:
             @functools.wraps(tool.fn)
             async def called(*args: Any, **kwargs: Any) -> Any:
                 try:
-                    return self._finished(await tool.fn(*args, **kwargs))
+                    return self._report_result(await tool.fn(*args, **kwargs))
                 except Exception as error:
                     self.raised = error
                     raise
@@ -424,13 +437,13 @@ class _Watched:
                 except Exception as error:
                     self.raised = error
                     raise
-                return result if inspect.isawaitable(result) else self._finished(result)
+                return result if inspect.isawaitable(result) else self._report_result(result)
 
             self.fn = plainly
 
-    def _finished(self, result: Any) -> Any:
+    def _report_result(self, result: Any) -> Any:
         if not self.is_over:
-            self.outcome = finished(self.asked, self.original, result)
+            self.outcome = make_outcome(self.asked, self.original, result)
             self.after = self._finish(self.outcome)
             self._run.state = self.after.to_json()
         return result
@@ -441,7 +454,7 @@ class _Watched:
 
 
 @dataclass(slots=True)
-class ChildKeeper:
+class ChildAgentStore:
     """A sub-agent's state, stored in its parent's under the call that it answers.
 
     Its tools are effects of the parent's run. So it is saved, rolled back and forked with the
@@ -473,8 +486,8 @@ class ChildKeeper:
     async def outcome(self, decision: ModelDecision, state: AgentState) -> Outcome:
         return await self.parent.outcome(decision.within(self.key), self._with(state))
 
-    async def started(self, key: str, call: ToolCall, state: AgentState) -> Outcome | None:
-        return await self.parent.started(f"{self.key}/{key}", call, self._with(state))
+    async def find_started(self, key: str, call: ToolCall, state: AgentState) -> Outcome | None:
+        return await self.parent.find_started(f"{self.key}/{key}", call, self._with(state))
 
     def _with(self, state: AgentState) -> AgentState:
         kept = {**self.state.metadata.get(SUBAGENTS, {}), self.key: state.to_json()}

@@ -26,7 +26,7 @@ class Reply:
 def reply_of(given: Any) -> Reply:
     """Return a reply from text, a message, an OpenAI-compatible response, or a `Reply`."""
     if isinstance(given, Reply):
-        return Reply(message=_checked(given.message), usage=given.usage, reasoning=given.reasoning)
+        return Reply(message=_check_calls(given.message), usage=given.usage, reasoning=given.reasoning)
     if isinstance(given, str):
         return Reply(message={"role": "assistant", "content": given})
     dump = getattr(given, "model_dump", None)  # of the classes of clients of such endpoints
@@ -39,12 +39,12 @@ def reply_of(given: Any) -> Reply:
         )
     if "choices" not in given:
         _refuse_nothing(given)
-        return Reply(message=_checked(given), reasoning=_reasoning(given))
+        return Reply(message=_check_calls(given), reasoning=_reasoning(given))
     choices = given["choices"]
     if not choices or "message" not in choices[0]:
         raise UsageError("the model's response has no message: its choices are empty")
     message = choices[0]["message"]
-    return Reply(message=_checked(message), usage=given.get("usage") or {}, reasoning=_reasoning(message))
+    return Reply(message=_check_calls(message), usage=given.get("usage") or {}, reasoning=_reasoning(message))
 
 
 def _refuse_nothing(given: Mapping[str, Any]) -> None:
@@ -63,7 +63,7 @@ def _refuse_nothing(given: Mapping[str, Any]) -> None:
     )
 
 
-def _checked(message: Mapping[str, Any]) -> dict[str, Any]:
+def _check_calls(message: Mapping[str, Any]) -> dict[str, Any]:
     """Return a message of the assistant whose calls have ids: each answer must name one."""
     made = {"role": "assistant", **{key: value for key, value in message.items() if value is not None}}
     if made["role"] != "assistant":
@@ -89,7 +89,7 @@ def for_model(messages: Sequence[Mapping[str, Any]], system: str | None) -> list
     """Return the conversation for a model: copies, without our own fields, after the system message."""
     from holdfast.model.frozen import thaw
 
-    told = [{key: thaw(value) for key, value in one.items() if key not in OURS} for one in messages]
+    told = [{key: thaw(value) for key, value in message.items() if key not in OURS} for message in messages]
     return told if system is None else [{"role": "system", "content": system}, *told]
 
 

@@ -48,7 +48,7 @@ def run_command(command: str, directory: str, seconds: float, characters: int) -
         assert process.stdout is not None
         process.stdout.close()
         process.wait()
-    return _described(kept.text(), process.returncode, None if is_in_time else seconds)
+    return _describe_end(kept.text(), process.returncode, None if is_in_time else seconds)
 
 
 def _read(process: subprocess.Popen[bytes], kept: _KeptOutput, deadline: float) -> bool:
@@ -77,7 +77,7 @@ def _read(process: subprocess.Popen[bytes], kept: _KeptOutput, deadline: float) 
     return process.poll() is not None
 
 
-def _described(output: str, status: int, seconds: float | None) -> str:
+def _describe_end(output: str, status: int, seconds: float | None) -> str:
     if seconds is not None:
         ending = f"[killed: it took longer than {seconds:g} s]"
     elif status != 0:

@@ -157,20 +157,20 @@ def as_tool(given: Any, **options: Any) -> Tool:
 
 def by_name(given: Sequence[Any]) -> dict[str, Tool]:
     found: dict[str, Tool] = {}
-    for one in map(as_tool, given):
-        if one.name in found:
-            raise UsageError(f"two tools are named {one.name!r:.60}")
-        found[one.name] = one
+    for item in map(as_tool, given):
+        if item.name in found:
+            raise UsageError(f"two tools are named {item.name!r:.60}")
+        found[item.name] = item
     return found
 
 
 def schema_hashes(tools: Mapping[str, Tool], path: str = "") -> dict[str, str]:
     """Return the hashes of all tools; a sub-agent's tool is named by its agent and its own name."""
     found = {}
-    for name, one in tools.items():
-        found[path + name] = one.schema_hash()
-        if one.subagent is not None:
-            found |= schema_hashes(one.subagent.tools, f"{path}{name}/")
+    for name, value in tools.items():
+        found[path + name] = value.schema_hash()
+        if value.subagent is not None:
+            found |= schema_hashes(value.subagent.tools, f"{path}{name}/")
     return found
 
 
@@ -217,7 +217,7 @@ def _fits(value: Any, schema: Any) -> bool:
     if not isinstance(schema, Mapping):
         return True
     if isinstance(schema.get("anyOf"), list):
-        return any(_fits(value, one) for one in schema["anyOf"])
+        return any(_fits(value, item) for item in schema["anyOf"])
     named = schema.get("type")
     if not isinstance(named, str) or named not in _TYPES:
         return True
@@ -233,7 +233,7 @@ def _schema(hint: Any) -> dict[str, Any]:
     if origin is Literal:
         return {"enum": list(inner)}
     if origin in (Union, types.UnionType):
-        return {"anyOf": [_schema(one) for one in inner]}
+        return {"anyOf": [_schema(item) for item in inner]}
     if hint is list or origin in (list, tuple, set, Sequence):
         return {"type": "array", "items": _schema(inner[0]) if inner else {}}
     if hint is dict or origin in (dict, Mapping):

@@ -33,18 +33,20 @@ class UnknownCall:
 
     def provider_key(self, session_id: str) -> str:
         """Return the idempotency key by which the other side can recognise repetitions of the call."""
-        return effect.provider_key(_encoded(session_id), self.tool, _encoded(self.key), 0, 0)
+        return effect.provider_key(_encode_text(session_id), self.tool, _encode_text(self.key), 0, 0)
 
 
-def of_decision(decision: ModelDecision) -> UnknownCall:
+def make_unknown_call(decision: ModelDecision) -> UnknownCall:
     tool, arguments = decision.tool, dict(decision.call.arguments or {})
-    named = call_binding.bound(tool.fn, (), arguments)
+    named = call_binding.bind_arguments(tool.fn, (), arguments)
     if tool.probe is not None:
-        call_binding.bound(tool.probe, (), arguments)  # now: it will be asked when something has gone wrong
+        call_binding.bind_arguments(tool.probe, (), arguments)  # now: it will be asked when something has gone wrong
     identity = (tool.identity,) if isinstance(tool.identity, str) else tool.identity
     volatile = (tool.volatile,) if isinstance(tool.volatile, str) else tool.volatile
     try:
-        digest = ledger.digest(Codec(), call_binding.chosen(named, identity, volatile, f"tool {tool.name!r:.60}"))
+        digest = ledger.digest(
+            Codec(), call_binding.choose_arguments(named, identity, volatile, f"tool {tool.name!r:.60}")
+        )
     except UnsupportedValueError as error:
         raise UsageError(
             f"tool {tool.name!r:.60}: what makes out that two calls are equal can't be written down: "
@@ -54,8 +56,8 @@ def of_decision(decision: ModelDecision) -> UnknownCall:
     return UnknownCall(decision.key, tool.name, digest.hex())
 
 
-def of_state(state: AgentState) -> list[UnknownCall]:
-    return [UnknownCall(**one) for one in state.metadata.get(CALLS_IN_DOUBT, ())]
+def read_calls(state: AgentState) -> list[UnknownCall]:
+    return [UnknownCall(**item) for item in state.metadata.get(CALLS_IN_DOUBT, ())]
 
 
 def repeated_by(state: AgentState, decision: ModelDecision, asked: UnknownCall) -> UnknownCall | None:
@@ -63,30 +65,34 @@ def repeated_by(state: AgentState, decision: ModelDecision, asked: UnknownCall) 
 
     Equal calls of its own message are already matched to the first ones.
     """
-    own = next((one for one in of_state(state) if one.key == asked.key), None)
+    own = next((unknown_call for unknown_call in read_calls(state) if unknown_call.key == asked.key), None)
     if own is not None or not decision.tool.is_declared:
         return own
-    same = [one for one in of_state(state) if (one.tool, one.identity) == (asked.tool, asked.identity)]
-    met = sum(of_decision(one).identity == asked.identity for one in decision.doubted_beside)
+    same = [
+        unknown_call
+        for unknown_call in read_calls(state)
+        if (unknown_call.tool, unknown_call.identity) == (asked.tool, asked.identity)
+    ]
+    met = sum(make_unknown_call(item).identity == asked.identity for item in decision.doubted_beside)
     return next(iter(same[met:]), None)
 
 
 def is_repetition(decision: ModelDecision) -> bool:
     """Return whether the model repeats a call of an earlier message whose answer was an unknown outcome."""
-    identity = of_decision(decision).identity
-    return any(of_decision(one).identity == identity for one in decision.doubted if one.is_earlier)
+    identity = make_unknown_call(decision).identity
+    return any(make_unknown_call(item).identity == identity for item in decision.doubted if item.is_earlier)
 
 
-def noted(state: AgentState, doubt: UnknownCall) -> AgentState:
+def note_doubt(state: AgentState, doubt: UnknownCall) -> AgentState:
     """Return the state with a doubt: in its old place, if it was there."""
-    known = {one.key: one for one in of_state(state)} | {doubt.key: doubt}
-    return state.with_metadata(CALLS_IN_DOUBT, [asdict(one) for one in known.values()])
+    known = {unknown_call.key: unknown_call for unknown_call in read_calls(state)} | {doubt.key: doubt}
+    return state.with_metadata(CALLS_IN_DOUBT, [asdict(unknown_call) for unknown_call in known.values()])
 
 
-def settled(state: AgentState, doubt: UnknownCall) -> AgentState:
-    left = [asdict(one) for one in of_state(state) if one.key != doubt.key]
+def settle_doubt(state: AgentState, doubt: UnknownCall) -> AgentState:
+    left = [asdict(unknown_call) for unknown_call in read_calls(state) if unknown_call.key != doubt.key]
     return state.with_metadata(CALLS_IN_DOUBT, left) if left else state.without_metadata(CALLS_IN_DOUBT)
 
 
-def _encoded(text: str) -> bytes:
+def _encode_text(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
