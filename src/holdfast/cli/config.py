@@ -7,7 +7,9 @@ from typing import Any
 
 from holdfast.cli.config_file import LIMITS, TAKING_IN
 from holdfast.cli.directory_config import read_configuration
+from holdfast.cli.terminal.sanitize import escape
 from holdfast.cli.trust_needs import NeedScope
+from holdfast.errors import UsageError
 
 
 def get_stated_store(directory: Path) -> tuple[str, Path] | None:
@@ -20,6 +22,23 @@ def get_stated_store(directory: Path) -> tuple[str, Path] | None:
         return None
     configuration.require_trust(NeedScope.FILE, NeedScope.STORE)
     return configuration.store, configuration.store_file
+
+
+def get_stated_keys(directory: Path) -> Path | None:
+    """Return the key file that a directory's files name; None if they name none.
+
+    It must be outside the directory: a copy, a clone or an update of a directory brings every file in it.
+    """
+    configuration = read_configuration(directory)
+    if configuration.keys is None:
+        return None
+    configuration.require_trust(NeedScope.FILE, NeedScope.KEYS)
+    if configuration.keys.is_relative_to(configuration.directory):
+        raise UsageError(
+            f"the key file {escape(str(configuration.keys), 200)} is within the directory that names it: everyone who "
+            'gets a copy of the directory would have the keys. Move it out, such as to keys = "~/keys.toml"'
+        )
+    return configuration.keys
 
 
 def require_own_store(directory: Path) -> None:

@@ -18,7 +18,7 @@ from holdfast.cli.terminal.sanitize import escape
 from holdfast.errors import UsageError
 
 FILE, PROJECT_FILE = "holdfast.toml", "pyproject.toml"
-KNOWN = ("store", "workspace")
+KNOWN = ("store", "keys", "workspace")
 # The settings for the directory's snapshots, with their types.
 TAKING_IN: dict[str, type] = {"include_git": bool, "gitignore": bool, "default_excludes": bool, "secrets": str}
 LIMITS: dict[str, type] = {
@@ -43,6 +43,10 @@ class ConfigFile:
     @property
     def store(self) -> str | None:
         return self.table.get("store")
+
+    @property
+    def keys(self) -> str | None:
+        return self.table.get("keys")
 
     @property
     def workspace(self) -> dict[str, Any] | None:
@@ -113,6 +117,9 @@ def _check(path: Path, table: dict[str, Any]) -> None:
     store, workspace = table.get("store", "."), table.get("workspace", {})
     if not isinstance(store, str) or not store or "\0" in store:
         raise UsageError(f'{path}: store must be a path or a URL, such as store = ".holdfast/store.db"')
+    keys = table.get("keys", "/")
+    if not isinstance(keys, str) or not keys or "\0" in keys or not keys.startswith(("/", "~")):
+        raise UsageError(f'{path}: keys must be the full path of a key file, such as keys = "~/keys.toml"')
     if not isinstance(workspace, dict):
         raise UsageError(f"{path}: workspace is a table: [workspace], with {', '.join((*TAKING_IN, *LIMITS))}")
     _refuse_unknown(path, workspace, (*TAKING_IN, *LIMITS))

@@ -33,6 +33,7 @@ class Configuration:
     files: tuple[ConfigFile, ...]
     store: str | None  # a path or a URL that is good from anywhere
     store_file: Path | None
+    keys: Path | None  # the real path of a key file
     workspace: dict[str, Any]
     wants: tuple[Want, ...]
     digest: str
@@ -85,7 +86,7 @@ def find_configuration() -> Configuration | None:
     """Return the configuration of the nearest directory from here upward that has one, or None."""
     here = Path.cwd()
     found = (read_configuration(directory) for directory in (here, *here.parents))
-    return next((one for one in found if one.files or one.wants), None)
+    return next((configuration for configuration in found if configuration.files or configuration.wants), None)
 
 
 def read_configuration(directory: Path) -> Configuration:
@@ -94,6 +95,7 @@ def read_configuration(directory: Path) -> Configuration:
     files = read_config_files(directory)
     naming = next((file for file in files if file.store is not None), None)
     store, path = (None, None) if naming is None else _named_store(naming, directory)
+    keys = next((_named_keys(file) for file in files if file.keys is not None), None)
     workspace = next((file.workspace for file in files if file.workspace is not None), {})
     found = directory / DIRECTORY
     is_found = os.path.lexists(found)
@@ -103,6 +105,7 @@ def read_configuration(directory: Path) -> Configuration:
         files=tuple(_source(file.path) for file in files),
         url=store if path is None else None,
         places=() if path is None else _places(path, real),
+        keys=keys,
         found=_source(found) if is_found else None,
         found_places=_places(found, real) if is_found else (),
     )
@@ -112,6 +115,7 @@ def read_configuration(directory: Path) -> Configuration:
         files=files,
         store=store,
         store_file=None if naming is None else naming.path,
+        keys=keys,
         workspace=workspace,
         wants=wants,
         digest=_digest(files, wants, facts),
@@ -156,13 +160,20 @@ def _named_store(file: ConfigFile, directory: Path) -> tuple[str, Path | None]:
     return store, None
 
 
+def _named_keys(file: ConfigFile) -> Path:
+    try:
+        return Path(os.path.realpath(Path(str(file.keys)).expanduser()))
+    except RuntimeError as error:
+        raise UsageError(f"{file.path}: keys is {escape(str(file.keys), 200)!r}, and there is no such user") from error
+
+
 def _places(store: Path, directory: Path) -> tuple[Path, ...]:
     """Return the real paths of everything that a store of this name may be, and of its parent directories.
 
     See `store_location`.
     """
-    within = [one / name for one in (store, store / DIRECTORY) for name in ("", SQLITE_NAME, FILES_NAME)]
-    real = [Path(os.path.realpath(one)) for one in within]
+    within = [path / name for path in (store, store / DIRECTORY) for name in ("", SQLITE_NAME, FILES_NAME)]
+    real = [Path(os.path.realpath(path)) for path in within]
     if real[0] != directory:  # a link may lead back in from a directory outside, where a store's other files would be
         real.append(Path(os.path.realpath(store.parent)))
     return tuple(real)

@@ -15,10 +15,10 @@ class ImportFailedError(HoldfastError):
     """A module that was named on the command line raised while it was imported."""
 
 
-def import_module(module: str) -> None:
+def import_module(module: str, param: str = "--import") -> None:
     """Imports what the user has named on the command line; nothing that is stored names a module."""
     if not all(part.isidentifier() for part in module.split(".")):
-        raise _no_module(module)
+        raise _make_module_error(module, param)
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -26,14 +26,14 @@ def import_module(module: str) -> None:
         importlib.import_module(module)
     except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
-            raise _no_module(module) from error
+            raise _make_module_error(module, param) from error
         raise ImportFailedError(
             f"the module {module} raised {error!r:.300} when it was imported. `python -c 'import {module}'` shows where"
         ) from error
 
 
-def _no_module(module: str) -> click.BadParameter:
+def _make_module_error(module: str, param: str) -> click.BadParameter:
     hint = ". A module is named without .py, with dots for slashes" if module.endswith(".py") else ""
     return click.BadParameter(
-        f"there is no module {module!r:.100} here or among what is installed{hint}", param_hint="--import"
+        f"there is no module {module!r:.100} here or among what is installed{hint}", param_hint=param
     )

@@ -32,10 +32,13 @@ if TYPE_CHECKING:
 COMMANDS = {
     "init": "Create a store, and print the code that uses it.",
     "demo": "Watch an agent get killed, resume and fork.",
+    "ui": "Open the web page of a store or an exported file.",
     "status": "Show the store, and changed files of a directory.",
     "sessions": "List sessions, most recently saved first.",
-    "runs": "List runs: alive, waiting for approval, stopped.",
+    "runs": "List runs and their status.",
     "resume": "Resume a run: start its program at the session's head.",
+    "work": "Carry out runs that were started by name.",
+    "retry": "Make a failed or waiting run due again.",
     "timeline": "List the checkpoints of a session, newest first.",
     "show": "Show a checkpoint and its state.",
     "save": "Save a state, given as JSON, to a session.",
@@ -44,7 +47,7 @@ COMMANDS = {
     "compare": "Compare two sessions since their common ancestor.",
     "bisect": "Find the first bad checkpoint of a session.",
     "replay": "Run a session's program again, on a fork.",
-    "events": "Follow new checkpoints and handoffs.",
+    "events": "Follow new checkpoints, handoffs and messages.",
     "restore": "Restore files, a session's state, or both.",
     "rollback": "Move a session to another checkpoint of its tree.",
     "undo": "Undo the last operation, or a named one.",
@@ -61,6 +64,11 @@ COMMANDS = {
     "claim": "Claim a handoff, exclusively.",
     "release": "Release a claimed handoff.",
     "contract": "List, compare and check contracts.",
+    "topics": "List topics, and how far their groups are.",
+    "publish": "Publish a message, given as JSON, to a topic.",
+    "messages": "Print the messages of a topic.",
+    "dead": "List messages that groups have given up.",
+    "redeliver": "Deliver a message to a group again.",
     "team": "Show who works on delegated work, and who waits.",
     "cancel": "Cancel a session and the work it delegated.",
     "approvals": "List calls that wait for approval.",
@@ -77,8 +85,12 @@ COMMANDS = {
     "export": "Export a store or sessions to one portable file.",
     "import": "Import an exported file, or data of another program.",
     "copy": "Copy a store into another one, of any kind.",
+    "encrypt": "Copy a store into a new one that is encrypted.",
+    "keys": "Make keys; export and import the key rows of a store.",
+    "rekey": "Protect a sealed store with another key.",
     "langgraph": "Set up `langgraph dev`, and list LangGraph's threads.",
     "verify": "Read everything and verify its checksums.",
+    "scan": "List the paths of stored secrets, never the values.",
     "migrate": "Check that stored sessions resume with your code.",
     "trust": "Trust a directory's configuration, or list trusted ones.",
     "doctor": "Check the installation and the store.",
@@ -94,10 +106,16 @@ SHARED_MODULES = {
     "compare": "diff",
     "export": "transfer",
     "copy": "transfer",
+    "encrypt": "transfer",
     "resolve": "effects",
     "op": "undo",
+    "publish": "topics",
+    "messages": "topics",
+    "dead": "topics",
+    "redeliver": "topics",
     "redo": "undo",
     "resume": "runs",
+    "retry": "work",
 }
 COMPLETING = "_HOLDFAST_COMPLETE"  # click's variable: a shell asks what could follow
 RUN_PROGRAMS = ("resume", "replay")  # whose errors may be the program's own, and are shown with their traceback
@@ -237,14 +255,14 @@ def cli(store: str | None, no_pager: bool) -> None:
     """  # noqa: D301 - \b is click's mark for text that must not be rewrapped
 
 
-def _nowhere() -> TextIO:
+def _open_null() -> TextIO:
     return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123 - it is open until the process ends
 
 
 def main() -> None:
     # A stream that was closed (`>&-`) is None: its output is not wanted.
-    sys.stdout = sys.stdout or _nowhere()
-    sys.stderr = sys.stderr or _nowhere()
+    sys.stdout = sys.stdout or _open_null()
+    sys.stderr = sys.stderr or _open_null()
     # Names may hold what the terminal's encoding can't say: that is no reason to fail half-way
     # through a table.
     for stream in (sys.stdout, sys.stderr):

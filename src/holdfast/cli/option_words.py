@@ -54,6 +54,7 @@ ADVICE = {
     r"\b\w+=\S+ \((--[\w-]+)\)": r"\1",  # the library names the option, too
 }
 _QUOTED = r"(?<!\w)'[^']*'(?!\w)|(?<!\w)\"[^\"]*\"(?!\w)"
+_ITEMS = re.compile(r"(?<=[\[ ])'([^']*)'(?=[,\]])")  # of a list
 _VALUE = r"(?:'[^']*'|\"[^\"]*\"|\[[^\]]*\]|\.\.\.|-?[\w.]+)"
 
 
@@ -91,6 +92,8 @@ def rephrase_message(message: str, command: click.Context | None) -> str:
             return found[0]
         if found["marked"]:
             return f"`{option or _noun(name)}`" if option or "_" in name else found[0]
+        if option is not None and (items := _ITEMS.findall(found["value"] or "")):
+            return " ".join(f"{option} {item}" for item in items)  # the option is repeated for each
         value = (found["value"] or "").strip("'\"")
         shown = "" if value in ("", "True", "None") else f" {value}"
         return f"{option or _noun(name)}{shown}"
@@ -104,8 +107,8 @@ def _option(name: str, command: click.Context | None) -> str | None:
         return None
     theirs = OF_COMMAND.get(command.info_name or "", {}).get(name) or (*PARAMETERS.get(name, ()), name)
     by_name = {param.name: param for param in command.command.params}
-    for one in theirs:
-        param = by_name.get(one)
+    for item in theirs:
+        param = by_name.get(item)
         if isinstance(param, click.Option):
             return max(param.opts, key=lambda opt: opt.startswith("--"))
         if param is not None:

@@ -21,7 +21,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 Row = TypeVar("Row")
 
 
-def _or_of_the_group(ctx: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
+def _merge_with_group(ctx: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
     """Merge the option of the group: `holdfast --store X timeline` is `holdfast timeline --store X`."""
     return given if given is not None else ctx.find_root().params.get("store")
 
@@ -30,7 +30,7 @@ def store_option(command: Command) -> Command:
     return click.option(
         "--store",
         metavar="URL|PATH",
-        callback=_or_of_the_group,
+        callback=_merge_with_group,
         help="Store to use.  [default: HOLDFAST_URL, else the nearest holdfast.toml or .holdfast/ upward]",
     )(command)
 
@@ -99,7 +99,7 @@ def find_by_id(found: Iterable[Row], id_of: Callable[[Row], str], ref: str, kind
     `kind` is "approval" or "effect": there is a command that lists them.
     """
     digits = ref.replace("-", "").lower()
-    like = [one for one in found if id_of(one).replace("-", "").endswith(digits)] if ids.is_like_id(ref) else []
+    like = [item for item in found if id_of(item).replace("-", "").endswith(digits)] if ids.is_like_id(ref) else []
     if len(like) > 1:
         every = ", ".join(map(id_of, like))
         raise UsageError(f"{ref} is the end of more than one id: {every}. Give more digits, or the whole id")

@@ -44,7 +44,7 @@ def find_directory(given: str | None) -> Path:
     if given is not None:
         return Path(given)
     here = Path.cwd()
-    found = next((one for one in (here, *here.parents) if _has_a_store(one)), here)
+    found = next((parent for parent in (here, *here.parents) if _has_a_store(parent)), here)
     require_own_directory(found)
     return found
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -40,12 +40,16 @@ class StoreNotFoundError(HoldfastError):
 
 @dataclass(frozen=True, slots=True)
 class StoreLocation:
-    """An existing store: `path` for our own kinds, `url` for those of other packages; `how` it was found."""
+    """An existing store: `path` for our own kinds, `url` for those of other packages; `how` it was found.
+
+    It was found from `directory`, unless the user named it: then that directory may name its key file.
+    """
 
     kind: str  # "sqlite", "files" or "url"
     how: str
     path: Path | None = None
     url: str | None = None
+    directory: Path | None = None
 
     def __str__(self) -> str:
         return str(self.path) if self.path is not None else without_password(str(self.url))
@@ -57,26 +61,28 @@ class StoreLocation:
         files = (Path(f"{self.path}{suffix}") for suffix in ("", "-wal"))
         return sum(file.stat().st_size for file in files if file.exists())
 
-    def open(self, *, registered: bool = False, make: bool = False) -> SyncClient:
+    def open(self, *, registered: bool = False, make: bool = False, with_keys: bool = True) -> SyncClient:
         """Open a client that shows any state as it is stored.
 
         With `registered`, it has this process's types and migrations. Whether a store is behind a
-        URL shows at the first call: with `make`, that may make one.
+        URL shows at the first call: with `make`, that may make one. The keys of a sealed store are
+        where `key_options` finds them; `with_keys=False` opens it without.
         """
-        from holdfast.cli.unknown_types import AnyTypes
         from holdfast.client.sync import SyncClient
+        from holdfast.json_form.unregistered import AnyTypes
         from holdfast.model.state_migration import Migrations
 
         types, migrations = (None, None) if registered else (AnyTypes(), Migrations())
+        keys = key_options(self.directory) if with_keys else {}
         if self.path is None:
             is_postgres = str(self.url).startswith(("postgresql:", "postgres:"))
             options: dict[str, Any] = {"make": make} if is_postgres else {}
-            return SyncClient.open(str(self.url), types=types, migrations=migrations, **options)
+            return SyncClient.open(str(self.url), types=types, migrations=migrations, **options, **keys)
         if self.kind == "files":
-            return SyncClient.files(self.path, types=types, migrations=migrations)
+            return SyncClient.files(self.path, types=types, migrations=migrations, **keys)
         if not make:
             _refuse_empty(self.path, self.how)  # opening it would make a store
-        return SyncClient.sqlite(self.path, types=types, migrations=migrations)
+        return SyncClient.sqlite(self.path, types=types, migrations=migrations, **keys)
 
 
 def without_password(url: str) -> str:
@@ -84,32 +90,46 @@ def without_password(url: str) -> str:
     return re.sub(r"(?<=[?&]password=)[^&]*", "***", re.sub(r"(?<=://)([^:@/?]*):[^@/?]*(?=@)", r"\1:***", url))
 
 
-def open_store(named: str | None, *, registered: bool = False) -> SyncClient:
-    return locate(named).open(registered=registered)
+def key_options(directory: Path | None) -> dict[str, Any]:
+    """Return the options of a client for the keys that the environment or the directory names."""
+    from holdfast.sealing.key_ring import KeyRing, keys_from_environment
+
+    keys, is_required = keys_from_environment()
+    if keys is None and directory is not None:
+        from holdfast.cli.config import get_stated_keys
+
+        file = get_stated_keys(directory)
+        keys = None if file is None else KeyRing.from_file(file)
+    return {"keys": keys, "require_keys": is_required}
 
 
-def open_or_make_store(named: str | None) -> SyncClient:
+def open_store(named: str | None, *, registered: bool = False, with_keys: bool = True) -> SyncClient:
+    return locate(named).open(registered=registered, with_keys=with_keys)
+
+
+def open_or_make_store(named: str | None, *, with_keys: bool = True, directory: Path | None = None) -> SyncClient:
     """Open the store that a command saves to.
 
     If there is none yet, make one at the given path or URL, else `.holdfast/store.db` here. A
-    directory that holds something else is not made one.
+    directory that holds something else is not made one. The files of `directory` may name its keys.
     """
     try:
-        return locate(named).open(make=True)
+        return locate(named).open(make=True, with_keys=with_keys)
     except StoreNotFoundError:
-        text = _find_name(named)[0]
+        text, _, stated_in = _find_name(named)
         if not text:
             _require_own_store(Path.cwd())
-            text = DIRECTORY
+            text, stated_in = DIRECTORY, Path.cwd()
         place = Path(text).expanduser()
         if place.is_dir() and place.name != DIRECTORY:
             raise
     from holdfast.client.sync import SyncClient
 
+    keys = key_options(directory or stated_in) if with_keys else {}
     if "://" in text:
-        return SyncClient.open(text)
+        return SyncClient.open(text, **keys)
     is_directory = place.name == DIRECTORY or text.endswith("/")
-    return SyncClient.sqlite(place / SQLITE_NAME if is_directory else place)
+    return SyncClient.sqlite(place / SQLITE_NAME if is_directory else place, **keys)
 
 
 def make_store(named: str | None) -> tuple[StoreLocation, bool | None]:
@@ -121,9 +141,10 @@ def make_store(named: str | None) -> tuple[StoreLocation, bool | None]:
         _require_own_store(Path.cwd())
     found: StoreLocation | None = None
     with contextlib.suppress(StoreNotFoundError):
-        found = _within(Path.cwd() / DIRECTORY, "here") if named is None else locate(named)
+        found = _locate_here() if named is None else locate(named)
     text = str(Path.cwd() / DIRECTORY / SQLITE_NAME) if named is None else named
-    with open_or_make_store(text) if found is None else found.open(make=True) as client:
+    here = Path.cwd() if named is None else None
+    with open_or_make_store(text, directory=here) if found is None else found.open(make=True) as client:
         client.session_ids(limit=1)  # the first call makes a missing store
     if found is None:
         return locate(text), True
@@ -132,10 +153,10 @@ def make_store(named: str | None) -> tuple[StoreLocation, bool | None]:
 
 def locate(named: str | None) -> StoreLocation:
     """Return the store that a command works on. Raise `StoreNotFoundError` if there is none."""
-    text, how = _find_name(named)
+    text, how, stated_in = _find_name(named)
     if text:
         try:
-            return _named(text, how)
+            return replace(_locate_named(text, how), directory=stated_in)
         except HoldfastError:
             raise
         except (OSError, ValueError) as error:  # too long, not allowed, with a NUL in it
@@ -143,10 +164,10 @@ def locate(named: str | None) -> StoreLocation:
             raise StoreNotFoundError(f"there can be no store at {escape(text, 200)} ({how}): {why}") from error
     here = Path.cwd()
     for directory in (here, *here.parents):
-        found = _within(directory / DIRECTORY, f"found from {here} upward")
+        found = _locate_within(directory / DIRECTORY, f"found from {here} upward")
         if found is not None:
             _require_own_store(directory)
-            return found
+            return replace(found, directory=directory)
     raise StoreNotFoundError(
         f"no store found: there is no {DIRECTORY}/ in {here} or above it, no holdfast.toml that names "
         f"one, {VARIABLE} is not set, and no --store was given.\n\n{BEGIN}"
@@ -159,37 +180,44 @@ def _require_own_store(directory: Path) -> None:
     require_own_store(directory)
 
 
-def _find_name(named: str | None) -> tuple[str | None, str]:
-    """Return the path or URL of the store, or None, and its source. The nearest directory decides.
+def _locate_here() -> StoreLocation | None:
+    found = _locate_within(Path.cwd() / DIRECTORY, "here")
+    return None if found is None else replace(found, directory=Path.cwd())
+
+
+def _find_name(named: str | None) -> tuple[str | None, str, Path | None]:
+    """Return the path or URL of the store, or None, its source and the directory that names it.
+
+    The nearest directory decides.
 
     In it, a file that names a store comes before an existing store, and the record of a fork before
     both, unless a store exists.
     """
     if named is not None:
-        return named, "--store"
+        return named, "--store", None
     if text := os.environ.get(VARIABLE):
-        return text, VARIABLE
+        return text, VARIABLE, None
     from holdfast.cli.config import get_stated_store
     from holdfast.cli.fork_records import find_fork_record
 
     here = Path.cwd()
     for directory in (here, *here.parents):
-        has_own = _within(directory / DIRECTORY, "") is not None
+        has_own = _locate_within(directory / DIRECTORY, "") is not None
         recorded = None if has_own else find_fork_record(directory)
         if recorded is not None:  # the user's own record: the files of a fork describe the directory they came from
-            return recorded.store, "as `holdfast fork` recorded"
+            return recorded.store, "as `holdfast fork` recorded", directory
         stated = get_stated_store(directory)
         if stated is not None:
-            return stated[0], str(stated[1])
+            return stated[0], str(stated[1]), directory
         if has_own:
             break
-    return None, ""
+    return None, "", None
 
 
-def _named(text: str, how: str) -> StoreLocation:
+def _locate_named(text: str, how: str) -> StoreLocation:
     scheme, separator, rest = text.partition("://")
     if not separator:
-        return _at(Path(text).expanduser(), how)
+        return _locate_at(Path(text).expanduser(), how)
     if scheme == "sqlite" and rest.startswith("/") and len(rest) > 1:
         return _sqlite(Path(rest[1:]), how)
     if scheme == "file" and rest.startswith("/"):
@@ -199,14 +227,14 @@ def _named(text: str, how: str) -> StoreLocation:
     return StoreLocation("url", how, url=text)
 
 
-def _at(path: Path, how: str) -> StoreLocation:
+def _locate_at(path: Path, how: str) -> StoreLocation:
     if not path.is_dir():
         return _sqlite(path, how)
-    found = _within(path, how, root=path) or _within(path / DIRECTORY, how, root=path)
+    found = _locate_within(path, how, root=path) or _locate_within(path / DIRECTORY, how, root=path)
     return found if found is not None else _files(path, how)
 
 
-def _within(directory: Path, how: str, *, root: Path | None = None) -> StoreLocation | None:
+def _locate_within(directory: Path, how: str, *, root: Path | None = None) -> StoreLocation | None:
     """Return the store in `.holdfast/`.
 
     Below a directory that the user named (`root`), it must not be a link. One that was found by

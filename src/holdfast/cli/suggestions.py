@@ -73,12 +73,12 @@ def suggest_names(command: click.Context) -> list[str]:
 
     try:
         with open_store(command.params.get("store")) as client:
-            return [name for given in _missing(client, command) for name in _close_in_store(client, given)][:SHOWN]
+            return [name for given in _find_missing(client, command) for name in _close_in_store(client, given)][:SHOWN]
     except Exception:  # in any case, the original failure must be reported
         return []
 
 
-def _missing(client: SyncClient, command: click.Context) -> Iterator[str]:
+def _find_missing(client: SyncClient, command: click.Context) -> Iterator[str]:
     """Yield the sessions and references among the command's arguments that lead nowhere."""
     from holdfast.errors import CheckpointNotFoundError
     from holdfast.model import ref_syntax
@@ -88,12 +88,12 @@ def _missing(client: SyncClient, command: click.Context) -> Iterator[str]:
         is_tag = (command.info_name, param) == ("tag", "name")
         if not (is_tag or param in (*SESSIONS, *REFS)) or not isinstance(given, list | tuple):
             continue
-        for one in filter(None, given):
-            if (is_tag and client.tagged(one) is None) or (param in SESSIONS and client.session(one) is None):
-                yield one
+        for item in filter(None, given):
+            if (is_tag and client.tagged(item) is None) or (param in SESSIONS and client.session(item) is None):
+                yield item
             elif param in REFS:
-                place = ref_syntax.parse(one)
-                base = place.base if place is not None and place.base else one
+                place = ref_syntax.parse(item)
+                base = place.base if place is not None and place.base else item
                 try:
                     client.resolve(base)
                 except CheckpointNotFoundError:

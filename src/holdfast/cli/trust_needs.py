@@ -1,7 +1,7 @@
 """The needs of a directory's configuration that exceed those allowed without trust. Reads no file.
 
 A configuration may choose a store within its own directory, and leave out more of the files.
-Everything else is a *want*: it needs the user's trust (see trust_records.py). A setting without a
+Everything else, a key file too, is a *want*: it needs the user's trust (see trust_records.py). A setting without a
 rule here is a want, too.
 """
 
@@ -24,6 +24,7 @@ class NeedScope(StrEnum):
     FILE = "file"  # the configuration file itself: its owner, where it is
     FOUND = "found"  # the `.holdfast/` of the directory: its owner, where it leads to
     STORE = "store"  # the store that a file names
+    KEYS = "keys"  # the key file that a file names
     WORKSPACE = "workspace"
 
 
@@ -55,6 +56,7 @@ class Facts:
     files: tuple[ConfigSource, ...] = ()  # the configuration files that say something
     url: str | None = None  # the store that a file names, if it is not a path
     places: tuple[Path, ...] = ()  # of the store that a file names
+    keys: Path | None = None  # the key file that a file names
     found: ConfigSource | None = None  # `.holdfast`, if there is one
     found_places: tuple[Path, ...] = ()
 
@@ -65,6 +67,9 @@ def find_wants(workspace: Mapping[str, Any], facts: Facts) -> tuple[Want, ...]:
     if facts.url is not None:
         wants.append(Want(NeedScope.STORE, "store", facts.url, "it is a URL: what is saved would go there"))
     wants += _place_wants(facts.places, NeedScope.STORE, "store", facts)
+    if facts.keys is not None:
+        risk = "what is saved is encrypted under its keys: anyone who has them can read it"
+        wants.append(Want(NeedScope.KEYS, "keys", str(facts.keys), risk))
     if facts.found is not None:
         wants += _owner_wants(facts.found, NeedScope.FOUND, facts)
         wants += _place_wants(facts.found_places, NeedScope.FOUND, facts.found.name, facts)
@@ -101,12 +106,12 @@ def explain_loosened(name: str, value: Any) -> str | None:
     return "this setting has no rule" if rule is None else rule(value)
 
 
-def _at_most(name: str) -> Callable[[Any], str | None]:
+def _check_most(name: str) -> Callable[[Any], str | None]:
     most = getattr(_DEFAULTS, name)
     return lambda value: f"it is more than the default, {most:g}" if value > most else None
 
 
-def _at_least(name: str) -> Callable[[Any], str | None]:
+def _check_least(name: str) -> Callable[[Any], str | None]:
     least = getattr(_DEFAULTS, name)
     return lambda value: f"it is less than the default, {least:g}" if value < least else None
 
@@ -116,9 +121,9 @@ WORKSPACE_RULES: dict[str, Callable[[Any], str | None]] = {
     "gitignore": lambda value: None if value else "snapshots would take in what .gitignore leaves out",
     "default_excludes": lambda value: None if value else "snapshots would take in what is left out by default",
     "secrets": lambda value: None if value in ("skip", "refuse") else "snapshots would take in keys and passwords",
-    "max_files": _at_most("max_files"),
-    "max_bytes": _at_most("max_bytes"),
-    "max_file_bytes": _at_most("max_file_bytes"),
-    "max_seconds": _at_most("max_seconds"),
-    "min_free_bytes": _at_least("min_free_bytes"),
+    "max_files": _check_most("max_files"),
+    "max_bytes": _check_most("max_bytes"),
+    "max_file_bytes": _check_most("max_file_bytes"),
+    "max_seconds": _check_most("max_seconds"),
+    "min_free_bytes": _check_least("min_free_bytes"),
 }

@@ -10,13 +10,14 @@ if TYPE_CHECKING:
 
 def open_async_client(store: str | None) -> Client:
     """Return a client for programs that are coroutines, with their registered types and migrations."""
-    from holdfast.cli.store_location import locate
+    from holdfast.cli.store_location import key_options, locate
     from holdfast.client.client import Client
 
     where = locate(store)
+    keys = key_options(where.directory)
     if where.path is None:
-        return Client.open(str(where.url))
-    return Client.files(where.path) if where.kind == "files" else Client.sqlite(where.path)
+        return Client.open(str(where.url), **keys)
+    return Client.files(where.path, **keys) if where.kind == "files" else Client.sqlite(where.path, **keys)
 
 
 def load_program(text: str) -> Any:

@@ -10,9 +10,10 @@ from holdfast.cli.options import common_options, confirm, overwrite_options, ses
 from holdfast.cli.options_workspace import directory_option, open_workspace
 from holdfast.cli.output.json import print_json
 from holdfast.cli.output.operation import print_how_to_undo
-from holdfast.cli.output.restore import format_summary, print_report, report_fields
+from holdfast.cli.output.restore import format_summary, print_report
 from holdfast.cli.store_location import open_store
 from holdfast.cli.terminal.sanitize import format_identifier
+from holdfast.json_form.operation import report_fields
 from holdfast.model.file_restore_report import AdoptReport
 
 if TYPE_CHECKING:

@@ -10,10 +10,11 @@ import click
 
 from holdfast.cli.json_input import parse_json_option
 from holdfast.cli.options import common_options, confirm, find_by_id, session_not_found, yes_option
-from holdfast.cli.output.json import format_time, to_json
 from holdfast.cli.output.listing import Column, print_listing, print_result
 from holdfast.cli.store_location import open_store
 from holdfast.cli.terminal.sanitize import escape, format_identifier, format_name, format_utc
+from holdfast.json_form.ledger import approval_fields
+from holdfast.json_form.values import to_json
 from holdfast.model.approval import Approval, Gate
 
 if TYPE_CHECKING:
@@ -41,38 +42,7 @@ def get_user_name(given: str | None) -> str:
 
 def find_approval(client: SyncClient, ref: str) -> Approval:
     """Return the approval of a reference: its id, or its last digits (8 or more)."""
-    return find_by_id(client.approvals(pending=False), lambda one: one.approval_id, ref, "approval")
-
-
-def approval_fields(approval: Approval) -> dict[str, Any]:
-    decision = approval.decision
-    return {
-        "approval_id": approval.approval_id,
-        "short_id": approval.short_id,
-        "session_id": approval.session_id,
-        "status": str(approval.status),
-        "gate": str(approval.gate),
-        "tool": approval.call.tool,
-        "kind": approval.call.kind,
-        "arguments": to_json(dict(approval.call.arguments)),
-        "identity": to_json(dict(approval.call.identity)),
-        "approvers": approval.approvers,
-        "summary": approval.summary,
-        "checkpoint_id": approval.checkpoint_id,
-        "requested_at": format_time(approval.requested_at),
-        "expires_at": format_time(approval.expires_at),
-        "decision": None
-        if decision is None
-        else {
-            "answer": str(decision.answer),
-            "by": decision.by,
-            "at": format_time(decision.at),
-            "note": decision.note,
-            "arguments": None if decision.arguments is None else to_json(dict(decision.arguments)),
-        },
-        "used_by": approval.used_by,
-        "ended_at": format_time(approval.ended_at) if approval.ended_at else None,
-    }
+    return find_by_id(client.approvals(pending=False), lambda approval: approval.approval_id, ref, "approval")
 
 
 def format_call(approval: Approval) -> str:
@@ -98,13 +68,13 @@ def print_decided(approval: Approval, *, as_json: bool) -> None:
 
 
 COLUMNS: tuple[Column[Approval], ...] = (
-    Column("id", lambda one: one.short_id),
-    Column("session", lambda one: format_identifier(one.session_id), "whole"),
-    Column("call", lambda one: escape(format_call(one), 60), "shrinks"),
-    Column("for", lambda one: format_identifier(one.approvers), "whole"),
-    Column("expires (UTC)", lambda one: format_utc(one.expires_at)),
-    Column("status", lambda one: str(one.status)),
-    Column("by", lambda one: format_name(one.decision.by if one.decision else None), "shrinks"),
+    Column("id", lambda approval: approval.short_id),
+    Column("session", lambda approval: format_identifier(approval.session_id), "whole"),
+    Column("call", lambda approval: escape(format_call(approval), 60), "shrinks"),
+    Column("for", lambda approval: format_identifier(approval.approvers), "whole"),
+    Column("expires (UTC)", lambda approval: format_utc(approval.expires_at)),
+    Column("status", lambda approval: str(approval.status)),
+    Column("by", lambda approval: format_name(approval.decision.by if approval.decision else None), "shrinks"),
 )
 
 

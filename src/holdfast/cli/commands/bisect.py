@@ -9,10 +9,12 @@ from pathlib import Path
 import click
 
 from holdfast.cli.options import common_options
-from holdfast.cli.output.json import checkpoint_fields, print_json, to_json
+from holdfast.cli.output.json import print_json
 from holdfast.cli.store_location import open_store
 from holdfast.cli.terminal.sanitize import escape
 from holdfast.errors import UsageError
+from holdfast.json_form.checkpoint import checkpoint_fields
+from holdfast.json_form.values import to_json
 from holdfast.model.checkpoint import Checkpoint
 
 CAN_NOT_TELL = 125  # as in `git bisect run`

@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from holdfast.cli.commands.effects import effect_fields
 from holdfast.cli.options import common_options, confirm, yes_option
 from holdfast.cli.output.json import print_json
 from holdfast.cli.store_location import open_store
 from holdfast.cli.terminal.sanitize import escape, format_identifier, format_name
+from holdfast.json_form.ledger import effect_fields
 from holdfast.model.cancellation import CancelledSession, CancelReport
 
 
@@ -52,30 +52,32 @@ def report_fields(report: CancelReport) -> dict[str, Any]:
         "by": report.by,
         "reason": report.reason,
         "dry_run": report.dry_run,
-        "sessions": [_fields(one) for one in report.sessions],
+        "sessions": [_fields(session) for session in report.sessions],
     }
 
 
-def _fields(one: CancelledSession) -> dict[str, Any]:
+def _fields(session: CancelledSession) -> dict[str, Any]:
     return {
-        "session_id": one.session_id,
-        "parent_id": one.parent_id,
-        "depth": one.depth,
-        "agent_id": one.agent_id,
-        "status": one.status,
-        "holder": one.holder,
-        "effects": [effect_fields(effect) for effect in one.effects],
-        "unknown": [effect_fields(effect) for effect in one.unknown],
-        "undos": [effect.effect_id for effect in one.undos],
-        "approvals_voided": one.approvals_voided,
+        "session_id": session.session_id,
+        "parent_id": session.parent_id,
+        "depth": session.depth,
+        "agent_id": session.agent_id,
+        "status": session.status,
+        "holder": session.holder,
+        "effects": [effect_fields(effect) for effect in session.effects],
+        "unknown": [effect_fields(effect) for effect in session.unknown],
+        "undos": [effect.effect_id for effect in session.undos],
+        "approvals_voided": session.approvals_voided,
     }
 
 
 def _print_sessions(report: CancelReport, *, err: bool) -> None:
-    for one in report.sessions:
-        holder = f" by {format_name(one.holder)}" if one.holder else ""
-        agent = f"  ({format_name(one.agent_id)})" if one.agent_id else ""
-        click.echo(f"{'  ' * one.depth}{format_identifier(one.session_id)}  {one.status}{holder}{agent}", err=err)
+    for session in report.sessions:
+        holder = f" by {format_name(session.holder)}" if session.holder else ""
+        agent = f"  ({format_name(session.agent_id)})" if session.agent_id else ""
+        click.echo(
+            f"{'  ' * session.depth}{format_identifier(session.session_id)}  {session.status}{holder}{agent}", err=err
+        )
 
 
 def _print_world(report: CancelReport) -> None:

@@ -14,7 +14,7 @@ import click
 from holdfast.cli.atomic_file import replace_file
 from holdfast.cli.import_module import import_module
 from holdfast.cli.options import common_options, json_option
-from holdfast.cli.output.json import format_time, print_json, to_json
+from holdfast.cli.output.json import print_json
 from holdfast.cli.output.listing import Column, print_listing
 from holdfast.cli.project_file import refuse_odd_file
 from holdfast.cli.store_location import open_store
@@ -24,6 +24,7 @@ from holdfast.coordination.contract import DECLARED, accepts
 from holdfast.coordination.contract_lock import LockProblem, check_lock, format_lock, read_lock
 from holdfast.errors import CheckpointNotFoundError, UsageError
 from holdfast.format.rows.contract import split_label
+from holdfast.json_form.values import format_time, to_json
 from holdfast.model.contract_compatibility import SchemaBreak
 from holdfast.model.contract_list import RegisteredContract
 
@@ -47,9 +48,9 @@ def list_(store: str | None, as_json: bool) -> None:
     with open_store(store) as client:
         found = client.contracts()
     columns = [
-        Column[RegisteredContract]("contract", lambda one: format_name(one.label)),
-        Column[RegisteredContract]("registered", lambda one: format_utc(one.registered_at)),
-        Column[RegisteredContract]("hash", lambda one: one.hash[:16]),
+        Column[RegisteredContract]("contract", lambda item: format_name(item.label)),
+        Column[RegisteredContract]("registered", lambda item: format_utc(item.registered_at)),
+        Column[RegisteredContract]("hash", lambda item: item.hash[:16]),
     ]
     print_listing("contracts", found, _fields, columns, nothing="no contract was used here yet", as_json=as_json)
 
@@ -118,7 +119,9 @@ def check(ctx: click.Context, modules: tuple[str, ...], lock: Path, mode: str, u
     if update and not problems:
         _write(lock, format_lock(declared, locked))
     if as_json:
-        print_json({"ok": not problems, "checked": len(declared), "problems": [_problem(one) for one in problems]})
+        print_json(
+            {"ok": not problems, "checked": len(declared), "problems": [_problem(problem) for problem in problems]}
+        )
     else:
         _print_problems(problems, len(declared), lock)
     if problems:
@@ -145,7 +148,7 @@ def _write(lock: Path, text: str) -> None:
 def _find(store: str | None, label: str) -> RegisteredContract:
     name, version = split_label(label) or (label, None)
     with open_store(store) as client:
-        found = [one for one in client.contracts() if one.name == name and version in (None, one.version)]
+        found = [item for item in client.contracts() if item.name == name and version in (None, item.version)]
     if not found:
         raise CheckpointNotFoundError(
             f"there is no contract {escape(label, 200)!r} in this store. `holdfast contract list` lists those that are"
@@ -153,8 +156,13 @@ def _find(store: str | None, label: str) -> RegisteredContract:
     return found[-1]
 
 
-def _fields(one: RegisteredContract) -> dict[str, Any]:
-    return {"name": one.name, "version": one.version, "hash": one.hash, "registered_at": format_time(one.registered_at)}
+def _fields(item: RegisteredContract) -> dict[str, Any]:
+    return {
+        "name": item.name,
+        "version": item.version,
+        "hash": item.hash,
+        "registered_at": format_time(item.registered_at),
+    }
 
 
 def _break(found: SchemaBreak | None) -> dict[str, Any]:
@@ -168,11 +176,11 @@ def _words(found: SchemaBreak | None) -> str:
     return "yes" if found is None else f"no, {escape(str(found))}"
 
 
-def _problem(one: LockProblem) -> dict[str, Any]:
-    return {"contract": one.label, "message": one.message}
+def _problem(problem: LockProblem) -> dict[str, Any]:
+    return {"contract": problem.label, "message": problem.message}
 
 
 def _print_problems(problems: Sequence[LockProblem], checked: int, lock: Path) -> None:
-    for one in problems:
-        click.echo(f"{one.label}  {escape(one.message)}")
+    for problem in problems:
+        click.echo(f"{problem.label}  {escape(problem.message)}")
     click.echo(f"checked {checked} versions of contracts against {lock}: {len(problems)} problems")

@@ -1,4 +1,4 @@
-"""`holdfast convert`: continue a session in another framework, after a look at what that loses."""
+"""`holdfast convert`: continue a session in another framework; show first what that loses."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import click
 
 from holdfast.cli.options import common_options
 from holdfast.cli.output.conversation import print_conversation
-from holdfast.cli.output.json import print_json, to_json
+from holdfast.cli.output.json import print_json
 from holdfast.cli.output.operation import print_how_to_undo
 from holdfast.cli.store_location import open_store
 from holdfast.cli.terminal.sanitize import escape, format_identifier
 from holdfast.cli.terminal.table import print_table
 from holdfast.client.conversion_targets import TARGETS
+from holdfast.json_form.values import to_json
 from holdfast.model.loss import Loss, Severity
 
 if TYPE_CHECKING:
@@ -108,8 +109,8 @@ def _fields(plan: SyncResumePlan, session: str | None) -> dict[str, Any]:
         "source_id": plan.source_id,
         "framework": plan.framework,
         "session_id": session,
-        "losses": [one.to_json() for one in plan.losses],
-        "messages": [to_json(one.to_json()) for one in plan.messages],
+        "losses": [loss.to_json() for loss in plan.losses],
+        "messages": [to_json(message.to_json()) for message in plan.messages],
         "instructions": list(plan.instructions),
         "renamed": [{"from": old, "to": new} for old, new in plan.renamed.items()],
         "native_id": plan.native_id,
@@ -134,11 +135,13 @@ def _print_plan(plan: SyncResumePlan, session: str | None, *, show_messages: boo
 
 def _rows(losses: Sequence[Loss]) -> list[list[str]]:
     """Return a row for each kind of loss, the most severe first."""
-    kinds = sorted({one.kind: one for one in reversed(losses)}.values(), key=lambda one: _ORDER.index(one.severity))
+    kinds = sorted(
+        {loss.kind: loss for loss in reversed(losses)}.values(), key=lambda loss: _ORDER.index(loss.severity)
+    )
     return [
-        [str(one.severity), one.kind, str(sum(other.kind == one.kind for other in losses)), escape(one.path, 40),
-         escape(one.what, 200)]
-        for one in kinds
+        [str(kind.severity), kind.kind, str(sum(other.kind == kind.kind for other in losses)), escape(kind.path, 40),
+         escape(kind.what, 200)]
+        for kind in kinds
     ]  # fmt: skip
 
 

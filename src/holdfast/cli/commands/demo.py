@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.options import json_option
-from holdfast.cli.output.json import print_json, to_json
+from holdfast.cli.output.json import print_json
 from holdfast.cli.terminal.color import no_color as no_color_wanted
 from holdfast.errors import UsageError
+from holdfast.json_form.values import to_json
 from holdfast.model.reports import Stats, VerifyReport
 
 if TYPE_CHECKING:
@@ -77,14 +78,14 @@ def _perform(store: Path, kept: Path | None, *, color: bool, as_json: bool) -> b
     teller = Narrator(quiet=as_json, color=color)
     started = time.monotonic()
     with SyncClient.sqlite(store) as client:
-        teller.opening(store)
+        teller.print_opening(store)
         at_work = story.crash(client, store, story.KILLED_AT_WORK, [])
         teller.crash(at_work)
         at_save = story.crash(client, store, story.KILLED_AT_SAVE, [at_work.life])
         teller.crash(at_save)
         last = run_agent(store, story.SESSION, story.POLICY)
         ending = story.finish(client, story.SESSION, story.POLICY, [at_work.life, at_save.life, last])
-        teller.ending(last, ending)
+        teller.print_ending(last, ending)
         fork = story.fork(client, store)
         teller.fork(fork, ending)
         teller.timeline(client.tree(story.SESSION))
@@ -92,7 +93,7 @@ def _perform(store: Path, kept: Path | None, *, color: bool, as_json: bool) -> b
     teller.check(report, stats)
     holds = at_work.holds and at_save.holds and ending.holds and fork.ending.holds and report.ok
     seconds = time.monotonic() - started
-    teller.closing(seconds, kept, holds=holds)
+    teller.print_closing(seconds, kept, holds=holds)
     if as_json:
         print_json(
             {

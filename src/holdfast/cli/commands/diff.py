@@ -9,18 +9,25 @@ import click
 
 from holdfast.cli.options import common_options, raw_option
 from holdfast.cli.options_workspace import directory_option, forked_from, open_workspace
-from holdfast.cli.output.diff import edit_fields, print_diff, print_lines, print_start_of_diff, recorded_fields
-from holdfast.cli.output.files import change_fields, format_path
-from holdfast.cli.output.json import checkpoint_fields, print_json
+from holdfast.cli.output.diff import print_diff, print_lines, print_start_of_diff
+from holdfast.cli.output.files import format_path
+from holdfast.cli.output.json import print_json
 from holdfast.cli.output.langgraph import list_nodes
 from holdfast.cli.store_location import open_store
-from holdfast.cli.terminal.pager import paged
+from holdfast.cli.terminal.pager import page_output
 from holdfast.cli.terminal.sanitize import escape, format_bytes, format_name
 from holdfast.cli.terminal.table import print_table
 from holdfast.errors import UsageError
+from holdfast.json_form.difference import (
+    change_fields,
+    comparison_counts,
+    comparison_fields,
+    edit_fields,
+    recorded_fields,
+)
 from holdfast.model import ids
 from holdfast.model.comparison import LINES_SHOWN, STEPS_SHOWN, Comparison, condense
-from holdfast.model.diff import Diff, Stat
+from holdfast.model.diff import Diff
 from holdfast.model.snapshot import FileChange, FileEntry, Snapshot
 
 if TYPE_CHECKING:
@@ -54,11 +61,11 @@ def compare(
         found = client.compare(session, other)
         names = {} if as_json or stat else _nodes(client, found, everything=everything)
     if as_json:
-        print_json(_stat_fields(found, raw=raw) if stat else _fields(found))
+        print_json(comparison_counts(found, raw=raw) if stat else comparison_fields(found))
         return
     parted = f"diverged after {_ancestor(found)}" if found.ancestor else "no common ancestor"
     click.echo(parted, err=True)
-    with paged():
+    with page_output():
         if stat:
             _print_stat(found, raw=raw, most=None)
             return
@@ -107,53 +114,13 @@ def _print_compare(found: Comparison, names: dict[str, str], *, everything: bool
 def _print_stat(found: Comparison, *, raw: bool, most: int | None) -> None:
     counted = found.stat(raw=raw)
     columns = ("path", *(f"{escape(side.session_id, 24)} since" for side in (found.a, found.b)), "between them")
-    rows = [(escape(one.path, CELL), one.a.text, one.b.text, one.between.text) for one in counted[:most]]
+    rows = [
+        (escape(path_stat.path, CELL), path_stat.a.text, path_stat.b.text, path_stat.between.text)
+        for path_stat in counted[:most]
+    ]
     if len(counted) > len(rows):
         rows.append((f"… and {len(counted) - len(rows)} more", "", "", ""))
     print_table(columns, rows, shrinks=columns[:1])
-
-
-def _fields(found: Comparison) -> dict[str, Any]:
-    return {
-        "ancestor": checkpoint_fields(found.ancestor) if found.ancestor else None,
-        **{
-            name: {
-                "session_id": side.session_id,
-                "head": checkpoint_fields(side.head),
-                "steps": [checkpoint_fields(step) for step in side.steps],
-                "usage": dict(side.usage),
-                "outcome": side.outcome,
-                "recorded": recorded_fields(side.since) if side.since else [],
-                "files": [change_fields(change) for change in side.since.files or ()] if side.since else [],
-            }
-            for name, side in (("a", found.a), ("b", found.b))
-        },
-        "edits": [edit_fields(edit) for edit in found.diff.edits],
-    }
-
-
-def _stat_fields(found: Comparison, *, raw: bool) -> dict[str, Any]:
-    return {
-        "ancestor_id": found.ancestor.checkpoint_id if found.ancestor else None,
-        **{
-            name: {
-                "session_id": side.session_id,
-                "head_id": side.head.checkpoint_id,
-                "steps": len(side.steps),
-                "usage": dict(side.usage),
-                "outcome": side.outcome,
-            }
-            for name, side in (("a", found.a), ("b", found.b))
-        },
-        "paths": [
-            {"path": one.path, "a": _counts(one.a), "b": _counts(one.b), "between": _counts(one.between)}
-            for one in found.stat(raw=raw)
-        ],
-    }
-
-
-def _counts(counted: Stat) -> dict[str, int]:
-    return {"added": counted.added, "removed": counted.removed, "changed": counted.changed}
 
 
 BOTH = 2
@@ -197,14 +164,14 @@ def diff(
     if only_state and a is None:
         raise click.UsageError("--state needs a checkpoint: `holdfast diff A --state` shows what A changed")
     said: dict[str, Any] = {}
-    with open_store(store) as client, paged():
+    with open_store(store) as client, page_output():
         ids = [client.resolve(ref) for ref in (a, b) if ref is not None]
         asks_for_files = only_files or stat or name_only or directory is not None
         if len(ids) == 1 and not (only_state or asks_for_files or _has_snapshot(client, ids[0])):
             only_state = True
             click.echo(f"{a} has no snapshot of files: this is what it changed of its parent's state", err=True)
         if only_state or (len(ids) == BOTH and not (only_files or stat or name_only)):
-            states = client.diff(*ids) if len(ids) == BOTH else _since_parent(client, ids[0])
+            states = client.diff(*ids) if len(ids) == BOTH else _diff_with_parent(client, ids[0])
             said["edits"] = [edit_fields(edit) for edit in states.edits]
             if states.recorded:
                 said["recorded"] = recorded_fields(states)
@@ -227,7 +194,7 @@ def diff(
             _print(workspace, changes, after, stat=stat)
 
 
-def _since_parent(client: SyncClient, id_: str) -> Diff:
+def _diff_with_parent(client: SyncClient, id_: str) -> Diff:
     parent = client.get(id_).parent_id
     if parent is None:
         raise UsageError(
@@ -245,7 +212,7 @@ def _has_snapshot(client: SyncClient, id_: str) -> bool:
 
     ctx = client._ctx
     stored = run_inline(lookup.live_record(ctx, ids.from_text(id_)))
-    return run_inline(snapshots.nearest(ctx, stored)) is not None
+    return run_inline(snapshots.find_nearest(ctx, stored)) is not None
 
 
 def _have_files(client: SyncClient, ids: list[str]) -> bool:
@@ -257,7 +224,7 @@ def _print(workspace: SyncWorkspace, changes: list[FileChange], after: Snapshot 
         lines = _lines(workspace, change, after)
         if stat:
             shown = list(lines) if lines is not None else None
-            click.echo(f"{change.status} {format_path(change.path)}{_counted(shown)}")
+            click.echo(f"{change.status} {format_path(change.path)}{_count_lines(shown)}")
             continue
         click.echo(_title(change))
         if lines is None:
@@ -304,12 +271,12 @@ def _title(change: FileChange) -> str:
 
 
 def _sizes(change: FileChange) -> str:
-    one, two = (entry for entry in (change.before, change.after))
-    said = [f"{entry.kind}, {format_bytes(entry.size)}" if entry else "nothing" for entry in (one, two)]
+    file_entry, two = (entry for entry in (change.before, change.after))
+    said = [f"{entry.kind}, {format_bytes(entry.size)}" if entry else "nothing" for entry in (file_entry, two)]
     return " → ".join(said)
 
 
-def _counted(lines: list[str] | None) -> str:
+def _count_lines(lines: list[str] | None) -> str:
     if lines is None:
         return ""
     added = sum(line.startswith("+") for line in lines)

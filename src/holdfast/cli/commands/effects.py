@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from holdfast.cli.commands.approvals import decision_options, get_user_name
 from holdfast.cli.json_input import parse_json_option
 from holdfast.cli.options import common_options, find_by_id
-from holdfast.cli.output.json import format_time, print_json, to_json
+from holdfast.cli.output.json import print_json
 from holdfast.cli.output.listing import Column, print_listing
 from holdfast.cli.store_location import open_store
 from holdfast.cli.terminal.sanitize import escape, format_identifier, format_name, format_utc
+from holdfast.json_form.ledger import effect_fields
+from holdfast.json_form.values import to_json
 from holdfast.model.effect import EffectRecord
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 def find_effect(client: SyncClient, ref: str) -> EffectRecord:
     """Return the effect of a reference: its id, or its last digits (8 or more)."""
-    return find_by_id(client.effects(), lambda one: one.effect_id, ref, "effect")
+    return find_by_id(client.effects(), lambda record: record.effect_id, ref, "effect")
 
 
 def format_call(effect: EffectRecord) -> str:
@@ -30,45 +32,14 @@ def format_call(effect: EffectRecord) -> str:
     return f"{effect.tool}({told})"
 
 
-def effect_fields(effect: EffectRecord) -> dict[str, Any]:
-    return {
-        "effect_id": effect.effect_id,
-        "short_id": effect.short_id,
-        "session_id": effect.session_id,
-        "agent_id": effect.agent_id,
-        "tree_id": effect.tree_id,
-        "tool": effect.tool,
-        "kind": str(effect.kind),
-        "state": str(effect.state),
-        "in_doubt": effect.is_in_doubt,
-        "arguments": to_json(dict(effect.arguments)),
-        "identity": to_json(dict(effect.identity)),
-        "provider_key": effect.provider_key,
-        "attempts": effect.attempts,
-        "generation": effect.generation,
-        "anchor_id": effect.anchor_id,
-        "checkpoint_id": effect.checkpoint_id,
-        "result": to_json(effect.result),
-        "error": effect.error,
-        "approval_id": effect.approval_id,
-        "target_id": effect.target_id,
-        "undoable": effect.undoable,
-        "acknowledged": effect.acknowledged,
-        "history": [
-            {"what": event.what, "at": format_time(event.at), "by": event.by, "note": event.note}
-            for event in effect.history
-        ],
-    }
-
-
 COLUMNS: tuple[Column[EffectRecord], ...] = (
-    Column("id", lambda one: one.short_id),
-    Column("session", lambda one: format_identifier(one.session_id), "whole"),
-    Column("call", lambda one: escape(format_call(one), 60), "shrinks"),
-    Column("kind", lambda one: str(one.kind)),
-    Column("state", lambda one: str(one.state)),
-    Column("since (UTC)", lambda one: format_utc(one.history[-1].at)),
-    Column("by", lambda one: format_name(one.history[-1].by), "shrinks"),
+    Column("id", lambda record: record.short_id),
+    Column("session", lambda record: format_identifier(record.session_id), "whole"),
+    Column("call", lambda record: escape(format_call(record), 60), "shrinks"),
+    Column("kind", lambda record: str(record.kind)),
+    Column("state", lambda record: str(record.state)),
+    Column("since (UTC)", lambda record: format_utc(record.history[-1].at)),
+    Column("by", lambda record: format_name(record.history[-1].by), "shrinks"),
 )
 
 

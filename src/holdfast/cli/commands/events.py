@@ -8,13 +8,13 @@ import sys
 import click
 
 from holdfast.cli.options import common_options
-from holdfast.cli.output.json import checkpoint_fields
 from holdfast.cli.store_location import open_store
 from holdfast.cli.terminal.sanitize import format_identifier, format_name, format_number, format_utc
+from holdfast.json_form.checkpoint import checkpoint_fields
 from holdfast.model.event import Event
 
 
-@click.command(short_help="Follow new checkpoints and handoffs.")
+@click.command(short_help="Follow new checkpoints, handoffs and messages.")
 @click.option("--session", metavar="S", help="Print only this session.")
 @click.option("--agent", metavar="A", help="Print only checkpoints that this agent saved or was handed.")
 @click.option(
@@ -25,7 +25,7 @@ from holdfast.model.event import Event
 def events(
     session: str | None, agent: str | None, after: str | None, follow: bool, store: str | None, as_json: bool
 ) -> None:
-    """Print each new checkpoint and handoff, from any process, one per line.
+    """Print each new checkpoint, handoff and message, from any process, one per line.
 
     Each line starts with its cursor: `--after CURSOR` prints the events after it, each once, in order. With
     `--json`, each line is a JSON object. Stop with Ctrl-C.
@@ -37,7 +37,12 @@ def events(
 
 
 def _json_line(event: Event) -> str:
-    fields = {"cursor": event.cursor, "kind": event.kind, "checkpoint": checkpoint_fields(event.checkpoint)}
+    fields = {
+        "cursor": event.cursor,
+        "kind": event.kind,
+        "topic": event.topic,
+        "checkpoint": checkpoint_fields(event.checkpoint),
+    }
     return json.dumps(fields, allow_nan=False) + "\n"
 
 
@@ -54,4 +59,6 @@ def _line(event: Event) -> str:
     ]
     if checkpoint.handoff_target is not None:
         words.append(f"for {format_identifier(checkpoint.handoff_target)}")
+    if event.topic is not None:
+        words.append(f"message to {format_identifier(event.topic)}")
     return "  ".join(words) + "\n"

@@ -8,22 +8,18 @@ from pathlib import Path
 import click
 
 from holdfast.cli.fork_records import write_fork_record
-from holdfast.cli.json_input import parse_assignment
 from holdfast.cli.options import common_options, strict_options
 from holdfast.cli.options_workspace import admission_options, directory_option, open_workspace
-from holdfast.cli.output.files import encode_path, format_count, format_path
+from holdfast.cli.output.files import format_count, format_path
 from holdfast.cli.output.json import print_json
-from holdfast.cli.output.left_behind import (
-    left_behind_fields,
-    print_left_behind,
-    rephrase_refusal,
-    resolve_acknowledged,
-)
-from holdfast.cli.output.restore import left_fields, print_left
+from holdfast.cli.output.left_behind import print_left_behind, rephrase_refusal, resolve_acknowledged
+from holdfast.cli.output.restore import print_left
 from holdfast.cli.store_location import StoreLocation, locate, open_store, without_password
 from holdfast.cli.terminal.progress import progress_bar
 from holdfast.cli.terminal.sanitize import escape
 from holdfast.errors import HoldfastError
+from holdfast.json_form.input import parse_assignment
+from holdfast.json_form.operation import fork_fields
 from holdfast.model.snapshot import ForkedWorkspace
 
 SHOWN = 20
@@ -101,19 +97,7 @@ def fork(
     name, id_ = forked.session_id, forked.checkpoint_id
     changed = made.files_changed if made else ()
     if as_json:
-        print_json(
-            {
-                "directory": str(made.directory) if made else None,
-                "session_id": name,
-                "checkpoint_id": id_,
-                "paths": made.paths if made else 0,
-                "copied": made.copied if made else 0,
-                "source_id": source,
-                **left_behind_fields(forked),
-                "files_changed": [encode_path(path) for path in changed],
-                "left": left_fields(made.left if made else ()),
-            }
-        )
+        print_json(fork_fields(forked, made))
         return
     if made is not None:
         click.echo(f"{made.directory}: {format_count(made.paths, 'path')}, session {escape(name)}")

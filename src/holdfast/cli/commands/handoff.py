@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.options import common_options, make_lease_terms, token_option
-from holdfast.cli.output.json import checkpoint_fields, format_time, print_json, to_json
+from holdfast.cli.output.json import print_json
 from holdfast.cli.output.listing import Column, print_listing
 from holdfast.cli.store_location import open_store
 from holdfast.cli.terminal.sanitize import format_identifier, format_name, format_utc
 from holdfast.errors import LeaseLostError, UsageError
+from holdfast.json_form.checkpoint import checkpoint_fields
+from holdfast.json_form.team import handoff_fields
+from holdfast.json_form.values import format_time, to_json
 from holdfast.model.handoff import Handoff
 from holdfast.model.ids import short
 from holdfast.model.lease import Process
@@ -111,13 +114,13 @@ def _print_claim(made: SyncClaim) -> None:
 
 
 COLUMNS: tuple[Column[Handoff], ...] = (
-    Column("handoff", lambda one: one.checkpoint.short_id),
-    Column("from", lambda one: format_identifier(one.from_agent_id), "whole"),
-    Column("session", lambda one: format_identifier(one.session_id), "whole"),
-    Column("schema", lambda one: format_name(one.schema), "shrinks"),
-    Column("offered (UTC)", lambda one: format_utc(one.offered_at)),
-    Column("status", lambda one: str(one.status)),
-    Column("by", lambda one: format_name(one.by), "shrinks"),
+    Column("handoff", lambda item: item.checkpoint.short_id),
+    Column("from", lambda item: format_identifier(item.from_agent_id), "whole"),
+    Column("session", lambda item: format_identifier(item.session_id), "whole"),
+    Column("schema", lambda item: format_name(item.schema), "shrinks"),
+    Column("offered (UTC)", lambda item: format_utc(item.offered_at)),
+    Column("status", lambda item: str(item.status)),
+    Column("by", lambda item: format_name(item.by), "shrinks"),
 )
 
 
@@ -135,24 +138,6 @@ def inbox(agent: str, include_claimed: bool, store: str | None, as_json: bool) -
         found = client.inbox(agent, include_claimed=include_claimed)
     nothing = f"nothing waits for agent {agent!r:.60}"
     print_listing("handoffs", found, handoff_fields, COLUMNS, nothing=nothing, as_json=as_json, agent_id=agent)
-
-
-def handoff_fields(handoff: Handoff) -> dict[str, Any]:
-    return {
-        "handoff_id": handoff.handoff_id,
-        "short_id": handoff.checkpoint.short_id,
-        "session_id": handoff.session_id,
-        "from_agent_id": handoff.from_agent_id,
-        "target_agent_id": handoff.target_agent_id,
-        "schema": handoff.schema,
-        "offered_at": format_time(handoff.offered_at),
-        "status": str(handoff.status),
-        "by": handoff.by,
-        "since": format_time(handoff.since) if handoff.since else None,
-        "next_id": handoff.next_id,
-        "delegated_by": handoff.delegated_by,
-        "checkpoint": checkpoint_fields(handoff.checkpoint),
-    }
 
 
 @click.command(short_help="Release a claimed handoff.")

@@ -16,13 +16,14 @@ from holdfast.cli.langgraph.config_file import KEY, with_checkpointer
 from holdfast.cli.langgraph.server import LangGraphServer, ServerError, UnreachableError
 from holdfast.cli.options import common_options, confirm, json_option, yes_option
 from holdfast.cli.output.diff import print_text_change
-from holdfast.cli.output.json import format_time, print_json
+from holdfast.cli.output.json import print_json
 from holdfast.cli.output.listing import Column, print_listing
 from holdfast.cli.project_file import refuse_odd_file
 from holdfast.cli.store_location import open_store
 from holdfast.cli.suggestions import CommandGroup
 from holdfast.cli.terminal.sanitize import escape, format_identifier, format_name, format_utc
 from holdfast.errors import ConflictError, HoldfastError, UsageError
+from holdfast.json_form.values import format_time
 
 if TYPE_CHECKING:
     from holdfast.adapters.langgraph.thread_list import LangGraphThread
@@ -185,10 +186,10 @@ def _fields(listed: ThreadRow) -> dict[str, Any]:
 
 
 THREAD_COLUMNS: tuple[Column[ThreadRow], ...] = (
-    Column("thread", lambda one: format_identifier(one.thread.thread_id), "whole"),
-    Column("graph", lambda one: format_identifier(one.thread.graph_id), "whole"),
-    Column("saves", lambda one: str(one.thread.saves), "right"),
-    Column("step", lambda one: format_name(one.thread.step), "shrinks"),
-    Column("saved (UTC)", lambda one: format_utc(one.thread.saved)),
-    Column("server", lambda one: one.server or ""),
+    Column("thread", lambda row: format_identifier(row.thread.thread_id), "whole"),
+    Column("graph", lambda row: format_identifier(row.thread.graph_id), "whole"),
+    Column("saves", lambda row: str(row.thread.saves), "right"),
+    Column("step", lambda row: format_name(row.thread.step), "shrinks"),
+    Column("saved (UTC)", lambda row: format_utc(row.thread.saved)),
+    Column("server", lambda row: row.server or ""),
 )

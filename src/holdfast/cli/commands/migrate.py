@@ -74,7 +74,7 @@ def migrate(
         _print_json(report)
     else:
         _print(report, "checkpoints" if every else "sessions")
-    if not default_migrations:
+    if not default_migrations and not modules:
         click.echo("no migrations are registered: name the module that has yours with --import MODULE", err=True)
     if not report.ok:
         ctx.exit(EXIT_WOULD_NOT_RESUME)

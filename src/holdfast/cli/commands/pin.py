@@ -7,11 +7,12 @@ from typing import Any
 import click
 
 from holdfast.cli.options import common_options
-from holdfast.cli.output.json import format_time, print_json
+from holdfast.cli.output.json import print_json
 from holdfast.cli.output.listing import Column, print_listing
 from holdfast.cli.output.operation import print_how_to_undo
 from holdfast.cli.store_location import open_store
 from holdfast.cli.terminal.sanitize import format_identifier, format_name, format_utc
+from holdfast.json_form.checkpoint import pin_fields
 from holdfast.model.pin import Pin
 
 
@@ -53,18 +54,9 @@ def pin(ref: str | None, note: str | None, remove: bool, store: str | None, as_j
             click.echo(f"undo: holdfast pin --remove {id_[-8:]}", err=True)
 
 
-def pin_fields(found: Pin) -> dict[str, Any]:
-    return {
-        "checkpoint_id": found.checkpoint_id,
-        "session_id": found.session_id,
-        "pinned_at": format_time(found.pinned_at),
-        "note": found.note,
-    }
-
-
 COLUMNS: tuple[Column[Pin], ...] = (
-    Column("checkpoint", lambda one: one.checkpoint_id),
-    Column("session", lambda one: format_identifier(one.session_id), "whole"),
-    Column("pinned (UTC)", lambda one: format_utc(one.pinned_at)),
-    Column("note", lambda one: format_name(one.note), "shrinks"),
+    Column("checkpoint", lambda item: item.checkpoint_id),
+    Column("session", lambda item: format_identifier(item.session_id), "whole"),
+    Column("pinned (UTC)", lambda item: format_utc(item.pinned_at)),
+    Column("note", lambda item: format_name(item.note), "shrinks"),
 )

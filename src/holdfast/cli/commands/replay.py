@@ -7,13 +7,14 @@ from typing import Any
 
 import click
 
-from holdfast.cli.json_input import parse_assignment
 from holdfast.cli.options import common_options
-from holdfast.cli.output.diff import edit_fields
-from holdfast.cli.output.json import print_json, to_json
+from holdfast.cli.output.json import print_json
 from holdfast.cli.store_location import open_store
 from holdfast.cli.terminal.sanitize import escape_lines
 from holdfast.cli.user_program import load_program, open_async_client
+from holdfast.json_form.difference import edit_fields
+from holdfast.json_form.input import parse_assignment
+from holdfast.json_form.values import to_json
 from holdfast.model.replay import ReplayReport
 
 
@@ -50,8 +51,9 @@ def replay(
     """Run the program of SESSION again from a checkpoint, on a fork. The session itself does not change.
 
     MODULE:NAME is a function that takes the run of `with client.run(...) as run:`, or a LangGraph graph compiled
-    with a HoldfastSaver. The module may be in the current directory. Effects that were carried out are not repeated
-    unless the program or --on-repeat says so.
+    with a HoldfastSaver. For an agent of another framework, the function takes turns of
+    `resumable(agent, session_id=run.session_id)`. The module may be in the current directory. Effects that were
+    carried out are not repeated unless the program or --on-repeat says so.
 
     Exits with 0 if the program finished.
     """
@@ -61,7 +63,7 @@ def replay(
     if inspect.iscoroutinefunction(found):
         import asyncio
 
-        report = asyncio.run(_awaited(store, session, found, options))
+        report = asyncio.run(_await_replay(store, session, found, options))
     else:
         with open_store(store, registered=True) as client:
             report = client.replay(session, found, **options)
@@ -74,7 +76,7 @@ def replay(
         click.get_current_context().exit(getattr(report.error, "exit_code", 1))
 
 
-async def _awaited(store: str | None, session: str, program: Any, options: dict[str, Any]) -> ReplayReport:
+async def _await_replay(store: str | None, session: str, program: Any, options: dict[str, Any]) -> ReplayReport:
     async with open_async_client(store) as client:
         return await client.replay(session, program, **options)
 

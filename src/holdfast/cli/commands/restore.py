@@ -11,9 +11,10 @@ from holdfast.cli.options import common_options, confirm, overwrite_options, pla
 from holdfast.cli.options_workspace import admission_options, directory_option, find_workspace
 from holdfast.cli.output.json import print_json
 from holdfast.cli.output.operation import print_how_to_undo
-from holdfast.cli.output.restore import format_summary, print_dry_run, print_report, report_fields
+from holdfast.cli.output.restore import format_summary, print_dry_run, print_report
 from holdfast.cli.store_location import open_store
 from holdfast.cli.terminal.progress import progress_bar
+from holdfast.json_form.operation import report_fields
 from holdfast.model.file_restore_report import RestoreReport
 
 if TYPE_CHECKING:

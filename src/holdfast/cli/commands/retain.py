@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import click
@@ -13,6 +12,7 @@ from holdfast.cli.output.json import print_json
 from holdfast.cli.store_location import open_store
 from holdfast.cli.terminal.sanitize import format_bytes, format_identifier
 from holdfast.cli.terminal.table import print_table
+from holdfast.json_form.operation import retention_fields
 from holdfast.model.reports import RetentionReport
 
 
@@ -37,7 +37,7 @@ def retain(session: str | None, agent: str | None, yes: bool, store: str | None,
     with open_store(store) as client:
         report = client.retain(**rules, session_id=session, agent_id=agent, dry_run=not yes)
     if as_json:
-        print_json({**asdict(report), "fits": report.fits})
+        print_json(retention_fields(report))
     else:
         _print(report)
     if report.dry_run and report.going:
@@ -48,7 +48,10 @@ def _print(report: RetentionReport) -> None:
     if report.sessions:
         print_table(
             ("session", "goes" if report.dry_run else "gone", "stays"),
-            [(format_identifier(one.session_id), str(len(one.going)), str(one.kept)) for one in report.sessions],
+            [
+                (format_identifier(session.session_id), str(len(session.going)), str(session.kept))
+                for session in report.sessions
+            ],
             right=("goes", "gone", "stays"),
             whole=("session",),
         )

@@ -10,13 +10,15 @@ import click
 from holdfast.cli.hooks.port import list_agents
 from holdfast.cli.options import common_options, confirm, limit_option, overwrite_options, plan_option, yes_option
 from holdfast.cli.options_workspace import directory_option, find_workspace, open_workspace
-from holdfast.cli.output.json import format_time, print_json
+from holdfast.cli.output.json import print_json
 from holdfast.cli.output.operation import print_how_to_undo
-from holdfast.cli.output.restore import format_summary, print_dry_run, print_report, report_fields
+from holdfast.cli.output.restore import format_summary, print_dry_run, print_report
 from holdfast.cli.store_location import open_store
 from holdfast.cli.terminal.progress import progress_bar
 from holdfast.cli.terminal.sanitize import escape
 from holdfast.errors import CheckpointNotFoundError
+from holdfast.json_form.operation import report_fields
+from holdfast.json_form.values import format_time
 from holdfast.model.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
@@ -82,14 +84,14 @@ def _session(client: SyncClient, directory: str | None) -> str:
     workspace = find_workspace(client, directory)
     known = set(list_agents())
     unknown: str | None = None
-    for one in client.sessions():
-        if one.head.agent_id not in known:
+    for session in client.sessions():
+        if session.head.agent_id not in known:
             continue
-        relation = run_inline(relation_of(workspace._opened, one.head.checkpoint_id))
+        relation = run_inline(relation_of(workspace._opened, session.head.checkpoint_id))
         if relation == "same":
-            return one.session_id
+            return session.session_id
         if relation == "unknown":
-            unknown = unknown or one.session_id
+            unknown = unknown or session.session_id
     if unknown is None:
         raise CheckpointNotFoundError(
             f"the hooks of an agent have taken no snapshot in {str(workspace.path)!r:.120} yet. `holdfast hook "
@@ -103,9 +105,9 @@ def _points(client: SyncClient, session: str) -> list[tuple[Checkpoint, bool]]:
     """Return the points of a session, oldest first, and whether the files of each differ from the last."""
     listed: Sequence[Checkpoint] = list(client.timeline(session_id=session, limit=None))[::-1]
     found, last = [], None
-    for one in listed:
-        found.append((one, one.workspace != last))
-        last = one.workspace
+    for checkpoint in listed:
+        found.append((checkpoint, checkpoint.workspace != last))
+        last = checkpoint.workspace
     return found
 
 
@@ -121,42 +123,42 @@ def _target(client: SyncClient, ref: str, *, before: bool) -> str:
 
 def _list(client: SyncClient, session: str, *, show_all: bool, limit: int, as_json: bool) -> None:
     points = _points(client, session)
-    shown = [(one, changed) for one, changed in points if show_all or changed or _is_prompt(one)]
+    shown = [(checkpoint, changed) for checkpoint, changed in points if show_all or changed or _is_prompt(checkpoint)]
     shown = shown[-limit:] if limit else shown
     if as_json:
         fields = [
             {
-                "checkpoint_id": one.checkpoint_id,
-                "created_at": format_time(one.created_at),
-                "step": one.step_name,
-                "prompt": one.metadata.get("prompt"),
-                "tool": one.metadata.get("tool"),
-                "arguments": one.metadata.get("arguments"),
-                "failed": bool(one.metadata.get("failed")),
+                "checkpoint_id": checkpoint.checkpoint_id,
+                "created_at": format_time(checkpoint.created_at),
+                "step": checkpoint.step_name,
+                "prompt": checkpoint.metadata.get("prompt"),
+                "tool": checkpoint.metadata.get("tool"),
+                "arguments": checkpoint.metadata.get("arguments"),
+                "failed": bool(checkpoint.metadata.get("failed")),
                 "changed": changed,
             }
-            for one, changed in shown
+            for checkpoint, changed in shown
         ]
         print_json({"session_id": session, "points": fields})
         return
-    for one, changed in shown:
-        click.echo(_line(one, changed=changed))
+    for checkpoint, changed in shown:
+        click.echo(_line(checkpoint, changed=changed))
     if shown:
         click.echo("go back: holdfast rewind ID   (as before it: --before)", err=True)
 
 
-def _is_prompt(one: Checkpoint) -> bool:
-    return "prompt" in one.metadata
+def _is_prompt(checkpoint: Checkpoint) -> bool:
+    return "prompt" in checkpoint.metadata
 
 
-def _line(one: Checkpoint, *, changed: bool) -> str:
-    when = one.created_at.astimezone().strftime("%H:%M:%S")
+def _line(checkpoint: Checkpoint, *, changed: bool) -> str:
+    when = checkpoint.created_at.astimezone().strftime("%H:%M:%S")
     mark = "*" if changed else " "
-    if _is_prompt(one):
-        return f"{one.short_id}  {when} {mark} > {escape(_first_line(one.metadata['prompt']), 90)}"
-    failed = " (failed)" if one.metadata.get("failed") else ""
-    said = f"{one.step_name or ''} {_format_arguments(one.metadata.get('arguments'))}".strip()
-    return f"{one.short_id}  {when} {mark}   {escape(said, 86)}{failed}"
+    if _is_prompt(checkpoint):
+        return f"{checkpoint.short_id}  {when} {mark} > {escape(_first_line(checkpoint.metadata['prompt']), 90)}"
+    failed = " (failed)" if checkpoint.metadata.get("failed") else ""
+    said = f"{checkpoint.step_name or ''} {_format_arguments(checkpoint.metadata.get('arguments'))}".strip()
+    return f"{checkpoint.short_id}  {when} {mark}   {escape(said, 86)}{failed}"
 
 
 def _format_arguments(arguments: Any) -> str:

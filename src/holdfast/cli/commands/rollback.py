@@ -9,16 +9,12 @@ import click
 from holdfast.cli.options import common_options, confirm, overwrite_options, plan_option, strict_options, yes_option
 from holdfast.cli.options_workspace import directory_option, open_workspace
 from holdfast.cli.output.json import print_json
-from holdfast.cli.output.left_behind import (
-    left_behind_fields,
-    print_left_behind,
-    rephrase_refusal,
-    resolve_acknowledged,
-)
+from holdfast.cli.output.left_behind import print_left_behind, rephrase_refusal, resolve_acknowledged
 from holdfast.cli.output.operation import print_how_to_undo
-from holdfast.cli.output.restore import format_summary, print_dry_run, print_report, report_fields
+from holdfast.cli.output.restore import format_summary, print_dry_run, print_report
 from holdfast.cli.store_location import open_store
 from holdfast.cli.terminal.sanitize import format_identifier
+from holdfast.json_form.operation import rollback_fields
 from holdfast.model.reports import RollbackReport
 
 
@@ -63,7 +59,7 @@ def rollback(
                 return
             report = client.rollback(session, to, **how, strict=strict, expect_head=report.from_id)
         if as_json:
-            _print_json(report, dry_run=dry_run)
+            print_json(rollback_fields(report, dry_run=dry_run))
         else:
             click.echo(_summary(report))
         if dry_run:
@@ -81,18 +77,3 @@ def _summary(report: RollbackReport) -> str:
     if report.files is not None and report.files.actions:
         said += f"; files: {format_summary(report.files)}"
     return said
-
-
-def _print_json(report: RollbackReport, *, dry_run: bool) -> None:
-    print_json(
-        {
-            "dry_run": dry_run,
-            "session_id": report.session_id,
-            "from_id": report.from_id,
-            "to_id": report.to_id,
-            **left_behind_fields(report),
-            "undos": [one.effect_id for one in report.undos],
-            "approvals_voided": [one.approval_id for one in report.approvals_voided],
-            "files": None if report.files is None else report_fields(report.files),
-        }
-    )

@@ -10,10 +10,12 @@ from typing import Any
 import click
 
 from holdfast.cli.options import common_options
-from holdfast.cli.output.json import TYPE, checkpoint_fields, print_json
+from holdfast.cli.output.json import print_json
 from holdfast.cli.store_location import open_or_make_store
 from holdfast.cli.terminal.sanitize import escape, format_identifier
 from holdfast.errors import UsageError
+from holdfast.json_form.checkpoint import checkpoint_fields
+from holdfast.json_form.values import TYPE
 
 AGENT = "cli"
 
@@ -54,7 +56,7 @@ def save(
     checkpoint before. Prints the id of the checkpoint. Without a store, creates one in .holdfast/
     here. `holdfast show --state` prints a state as JSON, so any program can edit it.
     """
-    state = _read(file)
+    state = read_json(file)
     with open_or_make_store(store) as client:
         before = client.latest(session_id=session, migrate=False)
         id_ = client.save(
@@ -79,7 +81,8 @@ def save(
         click.echo(f"step {saved.step_index} of {format_identifier(session)}", err=True)
 
 
-def _read(file: str) -> Any:
+def read_json(file: str) -> Any:
+    """Return the JSON value of a file, or of standard input for -."""
     where = "standard input" if file == "-" else escape(file, 200)
     try:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
@@ -98,15 +101,15 @@ def _refuse_types(value: Any) -> None:
     """Refuse the output of `holdfast show` for non-JSON values: it would come back as plain dicts."""
     waiting: list[tuple[str, Any]] = [("", value)]
     while waiting:
-        where, one = waiting.pop()
-        if isinstance(one, dict):
-            if TYPE in one:
+        where, found = waiting.pop()
+        if isinstance(found, dict):
+            if TYPE in found:
                 raise UsageError(
-                    f"{escape(where, 200) or 'the state'} is {{{TYPE!r}: {one[TYPE]!r:.40}, ...}}, "
+                    f"{escape(where, 200) or 'the state'} is {{{TYPE!r}: {found[TYPE]!r:.40}, ...}}, "
                     "as `holdfast show` prints what JSON has "
                     "no word for: it can't be saved as what it was. Save from Python, or change single values with "
                     "`holdfast fork REF --set PATH=VALUE`"
                 )
-            waiting += [(f"{where}.{key}".lstrip("."), item) for key, item in one.items()]
-        elif isinstance(one, list):
-            waiting += [(f"{where}.{number}".lstrip("."), item) for number, item in enumerate(one)]
+            waiting += [(f"{where}.{key}".lstrip("."), item) for key, item in found.items()]
+        elif isinstance(found, list):
+            waiting += [(f"{where}.{number}".lstrip("."), item) for number, item in enumerate(found)]

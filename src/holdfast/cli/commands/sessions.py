@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from holdfast.cli.options import common_options
-from holdfast.cli.output.json import checkpoint_fields
 from holdfast.cli.output.listing import Column, print_listing
 from holdfast.cli.store_location import open_store
 from holdfast.cli.terminal.sanitize import format_identifier, format_name, format_number, format_utc
+from holdfast.json_form.checkpoint import session_fields
 from holdfast.model.listing import Session
 
 
@@ -30,22 +28,12 @@ def sessions(agent: str | None, count: int | None, store: str | None, as_json: b
     print_listing("sessions", found, session_fields, COLUMNS, nothing=nothing, as_json=as_json)
 
 
-def session_fields(session: Session) -> dict[str, Any]:
-    return {
-        "session_id": session.session_id,
-        "agent_id": session.agent_id,
-        "tree_id": session.tree_id,
-        "saves": session.saves,
-        "head": checkpoint_fields(session.head),
-    }
-
-
 COLUMNS: tuple[Column[Session], ...] = (
-    Column("session", lambda one: format_identifier(one.session_id), "whole"),
-    Column("agent", lambda one: format_identifier(one.agent_id), "whole"),
-    Column("saves", lambda one: str(one.saves), "right"),
-    Column("step", lambda one: format_number(one.head.step_index), "right"),
-    Column("name", lambda one: format_name(one.head.step_name), "shrinks"),
-    Column("head", lambda one: one.head.short_id),
-    Column("saved (UTC)", lambda one: format_utc(one.head.created_at)),
+    Column("session", lambda session: format_identifier(session.session_id), "whole"),
+    Column("agent", lambda session: format_identifier(session.agent_id), "whole"),
+    Column("saves", lambda session: str(session.saves), "right"),
+    Column("step", lambda session: format_number(session.head.step_index), "right"),
+    Column("name", lambda session: format_name(session.head.step_name), "shrinks"),
+    Column("head", lambda session: session.head.short_id),
+    Column("saved (UTC)", lambda session: format_utc(session.head.created_at)),
 )

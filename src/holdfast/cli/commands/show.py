@@ -10,20 +10,35 @@ import click
 
 from holdfast.cli.options import common_options
 from holdfast.cli.output.conversation import KEYS, find_messages, find_recorded_messages, format_messages
-from holdfast.cli.output.files import format_snapshot, snapshot_fields
-from holdfast.cli.output.json import checkpoint_fields, print_json, to_json
+from holdfast.cli.output.files import format_snapshot
+from holdfast.cli.output.json import print_json
 from holdfast.cli.output.langgraph import list_nodes
-from holdfast.cli.output.run import print_run, read_traces, trace_fields
-from holdfast.cli.output.state_search import cut_around, find_value, search
+from holdfast.cli.output.run import print_run
+from holdfast.cli.output.run_status import print_status
+from holdfast.cli.output.state_search import find_value
 from holdfast.cli.store_location import open_store
 from holdfast.cli.terminal.color import is_colored
-from holdfast.cli.terminal.pager import paged
-from holdfast.cli.terminal.sanitize import escape, escape_lines, format_bytes, format_name, format_number, format_utc
-from holdfast.cli.unknown_types import UnregisteredObject
+from holdfast.cli.terminal.pager import page_output
+from holdfast.cli.terminal.sanitize import (
+    escape,
+    escape_lines,
+    format_bytes,
+    format_identifier,
+    format_name,
+    format_number,
+    format_utc,
+)
 from holdfast.errors import CheckpointNotFoundError
+from holdfast.json_form.checkpoint import checkpoint_fields
+from holdfast.json_form.difference import snapshot_fields
+from holdfast.json_form.run import read_traces, status_fields, trace_fields
+from holdfast.json_form.state_search import cut_around, search
+from holdfast.json_form.unregistered import UnregisteredObject
+from holdfast.json_form.values import to_json
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.diff import BESIDE
 from holdfast.model.run_policy import JOURNAL_KEY, SubagentTrace
+from holdfast.model.run_status import RunStatus
 from holdfast.model.safe_repr import safe_repr
 from holdfast.model.snapshot import Snapshot
 
@@ -59,21 +74,31 @@ def show(
     REF is an id, its last 8 or more digits, a tag, a session (its head), or a position: SESSION@-, SESSION@~3,
     SESSION@{step}. A path has keys and indexes: messages.-1.content is the content of the last message.
 
+    Of a started run that has no checkpoint yet, shows the status.
+
     Values that JSON cannot express are printed as {"$type": "datetime", "value": "..."}.
     """
     _check(state=state, context=context, path=path, wanted=wanted, messages=messages, raw=raw)
     with open_store(store) as client:
-        checkpoint = client.restore(client.resolve(ref))
+        try:
+            checkpoint = client.restore(client.resolve(ref))
+        except CheckpointNotFoundError:
+            run = client.run_status(ref)
+            if run is None or run.head is not None:
+                raise
+            _print_run(run, as_json=as_json)
+            return
         traces = read_traces(client, checkpoint)
         files = client.snapshot_of(checkpoint.checkpoint_id)
         nodes = list_nodes(client, checkpoint)
+        run = client.run_status(checkpoint.session_id)
     if wanted is not None:
-        with paged():
+        with page_output():
             _print_found(checkpoint, wanted, as_json=as_json)
         return
     whole = checkpoint.agent_context if context else checkpoint.execution_state
     if messages:
-        with paged():
+        with page_output():
             _print_messages(checkpoint, whole, path, as_json=as_json)
     elif state or context or path is not None:
         _print_value(whole, path, raw=raw)
@@ -84,12 +109,23 @@ def show(
                 "files": None if files is None else snapshot_fields(files),
                 "execution_state": to_json(checkpoint.execution_state),
                 "agent_context": to_json(checkpoint.agent_context),
-                "traces": None if traces is None else [trace_fields(one) for one in traces],
+                "traces": None if traces is None else [trace_fields(trace) for trace in traces],
+                "run": None if run is None else status_fields(run),
             }
         )
     else:
-        with paged():
+        with page_output():
             _print(checkpoint, files, traces, nodes)
+            if run is not None:
+                print_status(run)
+
+
+def _print_run(run: RunStatus, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"run": status_fields(run)})
+        return
+    click.echo(f"{'session':<12}{format_identifier(run.session_id)}, without a checkpoint")
+    print_status(run)
 
 
 def _check(*, state: bool, context: bool, path: str | None, wanted: str | None, messages: bool, raw: bool) -> None:
@@ -118,20 +154,26 @@ def _print_value(whole: Any, path: str | None, *, raw: bool) -> None:
 
 def _print_found(checkpoint: Checkpoint, wanted: str, *, as_json: bool) -> None:
     parts = {"execution_state": checkpoint.execution_state, "agent_context": checkpoint.agent_context}
-    found = [(part, one) for part, whole in parts.items() for one in search(whole, wanted)]
+    found = [(part, search_match) for part, whole in parts.items() for search_match in search(whole, wanted)]
     if not found:
         raise CheckpointNotFoundError(
             f"{escape(wanted, 60)!r} is neither in the state nor in the context of {checkpoint.checkpoint_id}"
         )
     if as_json:
         fields = [
-            {"part": part, "path": one.path, "is_key": one.is_key, "value": to_json(one.value)} for part, one in found
+            {
+                "part": part,
+                "path": search_match.path,
+                "is_key": search_match.is_key,
+                "value": to_json(search_match.value),
+            }
+            for part, search_match in found
         ]
         print_json({"checkpoint_id": checkpoint.checkpoint_id, "found": fields})
         return
-    for part, one in found:
-        where = f"{'' if part == 'execution_state' else '--context '}{escape(one.path) or '.'}"
-        said = "(the key)" if one.is_key else escape(cut_around(one.text, wanted))
+    for part, search_match in found:
+        where = f"{'' if part == 'execution_state' else '--context '}{escape(search_match.path) or '.'}"
+        said = "(the key)" if search_match.is_key else escape(cut_around(search_match.text, wanted))
         click.echo(f"{where}: {said}")
 
 
@@ -205,13 +247,13 @@ def _print_tasks(tasks: Any) -> None:
     if not tasks:
         return
     click.echo(f"{'tasks':<12}{_summary(tasks)}")
-    if not isinstance(tasks, dict) or not all(isinstance(one, dict) and "total" in one for one in tasks.values()):
+    if not isinstance(tasks, dict) or not all(isinstance(task, dict) and "total" in task for task in tasks.values()):
         _print_keys(tasks)
         return
     for of, counted in tasks.items():
         parts = [f"{counted.get('completed', 0)} of {counted['total']} completed"]
         parts += [
-            f"{counted[one]} {one}" for one in ("in_progress", "failed", "skipped", "pending") if counted.get(one)
+            f"{counted[item]} {item}" for item in ("in_progress", "failed", "skipped", "pending") if counted.get(item)
         ]
         current = f" (at {escape(', '.join(map(str, counted.get('current', ()))), VALUE_LIMIT)})"
         click.echo(f"  {format_name(of):<20} {', '.join(parts)}{current if counted.get('current') else ''}")

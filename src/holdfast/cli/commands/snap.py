@@ -8,11 +8,12 @@ import click
 
 from holdfast.cli.options import common_options
 from holdfast.cli.options_workspace import check_workspace_root, directory_option, find_directory, open_workspace
-from holdfast.cli.output.files import format_count, format_path, snapshot_fields
+from holdfast.cli.output.files import format_count, format_path
 from holdfast.cli.output.json import print_json
 from holdfast.cli.store_location import open_or_make_store
 from holdfast.cli.terminal.progress import counter
 from holdfast.cli.terminal.sanitize import format_bytes
+from holdfast.json_form.difference import snapshot_fields
 from holdfast.model.snapshot import SnapshotReport
 
 
@@ -54,11 +55,11 @@ def _print(report: SnapshotReport) -> None:
         err=True,
     )
     if snapshot.excluded_count:
-        first = ", ".join(format_path(one.path) for one in snapshot.excluded[:3])
+        first = ", ".join(format_path(path.path) for path in snapshot.excluded[:3])
         more = ", …" if snapshot.excluded_count > 3 else ""
         click.echo(f"left out by rules: {snapshot.excluded_count} ({first}{more}); `--json` says by which", err=True)
-    for one in snapshot.skipped[:10]:
-        click.echo(f"skipped: {format_path(one.path)}: {one.reason}", err=True)
+    for skipped_path in snapshot.skipped[:10]:
+        click.echo(f"skipped: {format_path(skipped_path.path)}: {skipped_path.reason}", err=True)
     if len(snapshot.skipped) > 10:
         click.echo(f"skipped: {len(snapshot.skipped) - 10} more; `--json` lists them", err=True)
     for note in snapshot.notes:

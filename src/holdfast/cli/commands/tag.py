@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from holdfast.cli.options import common_options
-from holdfast.cli.output.json import format_time, print_json
+from holdfast.cli.output.json import print_json
 from holdfast.cli.output.listing import Column, print_listing
 from holdfast.cli.store_location import open_store
 from holdfast.cli.terminal.sanitize import escape, format_identifier, format_utc
 from holdfast.errors import CheckpointNotFoundError
+from holdfast.json_form.checkpoint import tag_fields
 from holdfast.model.pin import Tag
 
 if TYPE_CHECKING:
@@ -54,10 +55,6 @@ def tag(name: str | None, ref: str | None, force: bool, delete: bool, store: str
         click.echo(f"undo: holdfast tag --force {shown!r} {before.checkpoint_id[-8:]}", err=True)
 
 
-def tag_fields(found: Tag) -> dict[str, Any]:
-    return {"name": found.name, "checkpoint_id": found.checkpoint_id, "tagged_at": format_time(found.tagged_at)}
-
-
 def _delete(client: SyncClient, name: str, *, as_json: bool) -> None:
     before = client.tagged(name)
     shown = escape(name, 60)
@@ -72,7 +69,7 @@ def _delete(client: SyncClient, name: str, *, as_json: bool) -> None:
 
 
 COLUMNS: tuple[Column[Tag], ...] = (
-    Column("tag", lambda one: format_identifier(one.name), "whole"),
-    Column("checkpoint", lambda one: one.checkpoint_id),
-    Column("tagged (UTC)", lambda one: format_utc(one.tagged_at)),
+    Column("tag", lambda item: format_identifier(item.name), "whole"),
+    Column("checkpoint", lambda item: item.checkpoint_id),
+    Column("tagged (UTC)", lambda item: format_utc(item.tagged_at)),
 )

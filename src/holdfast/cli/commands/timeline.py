@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from holdfast.cli.commands.handoff import handoff_fields
 from holdfast.cli.options import common_options
+from holdfast.cli.output.damaged import EXIT_CORRUPT, print_damaged
 from holdfast.cli.output.graph import draw_tree
-from holdfast.cli.output.json import checkpoint_fields, print_json
+from holdfast.cli.output.json import print_json
 from holdfast.cli.output.langgraph import list_nodes
+from holdfast.cli.output.run_status import format_progress
 from holdfast.cli.store_location import open_store
-from holdfast.cli.terminal.pager import paged
+from holdfast.cli.terminal.pager import page_output
 from holdfast.cli.terminal.sanitize import escape, format_identifier, format_name, format_number, format_utc
 from holdfast.cli.terminal.table import GAP, print_table
 from holdfast.errors import CheckpointNotFoundError, CorruptError
+from holdfast.json_form.checkpoint import checkpoint_fields
+from holdfast.json_form.tree import damaged_fields, tree_fields
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.ids import short
 from holdfast.model.listing import DamagedCheckpoint, Session, Tree
@@ -34,18 +37,30 @@ ROOM_FOR_WORDS = 2  # lines
 def follow(client: SyncClient, session_id: str, agent: str | None, limit: int | None, *, as_json: bool) -> None:
     """Print a line for each checkpoint of the session, oldest first, then for each new one."""
     cursor = client.cursor()  # read before the checkpoints: no save is missed
-    there = client.timeline(agent_id=agent, session_id=session_id, limit=limit)[::-1]
+    timeline = client.timeline(agent_id=agent, session_id=session_id, limit=limit)[::-1]
     before: Checkpoint | None = None
-    for entry in there:
+    for entry in timeline:
         _print_entry(entry, before, as_json=as_json)
         before = entry
-    known = {entry.checkpoint_id for entry in there}
+    known = {entry.checkpoint_id for entry in timeline}
+    shown = "" if as_json else _print_progress(client, session_id, "")
     if not as_json:
         click.echo(f"watching {format_identifier(session_id)}; Ctrl-C ends it", err=True)
     for event in client.events(session_id=session_id, agent_id=agent, after=cursor, poll_seconds=LOOKS_EVERY):
         if event.checkpoint.checkpoint_id not in known:
             _print_entry(event.checkpoint, before, as_json=as_json)
             before = event.checkpoint
+            shown = shown if as_json else _print_progress(client, session_id, shown)
+
+
+def _print_progress(client: SyncClient, session_id: str, shown: str) -> str:
+    """Print how far the session's run is, if that has changed; return what was printed last."""
+    run = client.run_status(session_id)
+    progress = "" if run is None else format_progress(run.progress)
+    if progress not in ("", shown):
+        sys.stdout.write(f"      {progress}\n")
+        sys.stdout.flush()
+    return progress or shown
 
 
 def _print_entry(entry: Checkpoint, before: Checkpoint | None, *, as_json: bool) -> None:
@@ -90,7 +105,6 @@ def follow_graph(client: SyncClient, chosen: Session, limit: int | None) -> None
 
 
 DEFAULT_COUNT = 20
-EXIT_CORRUPT = 5
 
 
 @click.command(short_help="List the checkpoints of a session, newest first.")
@@ -127,7 +141,7 @@ def timeline(
     if graph and agent:
         raise click.UsageError("--graph draws the whole tree: leave out --agent")
     if graph and watch and as_json:
-        raise click.UsageError("a drawing that goes on is for people: leave out --json, or --graph")
+        raise click.UsageError("a drawing that continues is for people: leave out --json, or --graph")
     if count is None:
         count = 0 if graph else DEFAULT_COUNT
     limit = count or None
@@ -150,13 +164,13 @@ def timeline(
         if graph:
             tree, damaged = _tree(client, session_id)
         else:
-            listed = _listed(client, session_id, chosen, agent, limit)
+            listed = _list_checkpoints(client, session_id, chosen, agent, limit)
             damaged = listed.damaged
             nodes = {} if as_json else _nodes(client, listed)
     if as_json:
-        print_json(_graph_fields(session_id, tree, damaged, limit) if graph else _fields(listed))
+        print_json(tree_fields(session_id, tree, damaged, limit) if graph else _fields(listed))
     else:
-        with paged():
+        with page_output():
             if graph:
                 sys.stdout.writelines(f"{line}\n" for line in draw_tree(tree, limit))
             else:
@@ -164,7 +178,7 @@ def timeline(
         if not graph and len(listed.entries) == limit and listed.saves > limit:
             click.echo(f"the newest {limit} of {listed.saves} saves; `-n 0` shows all", err=True)
     if damaged:
-        _print_damaged(damaged)
+        print_damaged(damaged)
         ctx.exit(EXIT_CORRUPT)
 
 
@@ -193,20 +207,20 @@ class _Listing(NamedTuple):
     damaged: list[DamagedCheckpoint]
 
 
-def _listed(
+def _list_checkpoints(
     client: SyncClient, session_id: str, chosen: Session | None, agent: str | None, limit: int | None
 ) -> _Listing:
     error: CorruptError | None = None
     if chosen is not None:
         try:
-            there = client.timeline(agent_id=agent, session_id=session_id, limit=limit)
-            return _Listing(session_id, chosen.tree_id, chosen.head.checkpoint_id, chosen.saves, there, [])
+            timeline = client.timeline(agent_id=agent, session_id=session_id, limit=limit)
+            return _Listing(session_id, chosen.tree_id, chosen.head.checkpoint_id, chosen.saves, timeline, [])
         except CorruptError as damage:
             error = damage
-    tree, damaged = _intact(client, session_id)
+    tree, damaged = _read_intact(client, session_id)
     if error is not None and not damaged:
         raise error
-    mine = [one for one in damaged if one.session_id == session_id]
+    mine = [checkpoint for checkpoint in damaged if checkpoint.session_id == session_id]
     entries = sorted(
         (
             entry
@@ -216,7 +230,7 @@ def _listed(
         key=lambda entry: entry.sequence,
         reverse=True,
     )
-    saves = max([*(entry.sequence for entry in entries), *(one.sequence for one in mine)], default=0)
+    saves = max([*(entry.sequence for entry in entries), *(checkpoint.sequence for checkpoint in mine)], default=0)
     return _Listing(session_id, tree.tree_id, tree.heads.get(session_id), saves, entries[:limit], mine)
 
 
@@ -224,10 +238,10 @@ def _tree(client: SyncClient, session_id: str) -> tuple[Tree, list[DamagedCheckp
     try:
         return client.tree(session_id), []
     except CorruptError:
-        return _intact(client, session_id)
+        return _read_intact(client, session_id)
 
 
-def _intact(client: SyncClient, session_id: str) -> tuple[Tree, list[DamagedCheckpoint]]:
+def _read_intact(client: SyncClient, session_id: str) -> tuple[Tree, list[DamagedCheckpoint]]:
     """Return the readable part of a tree, and the damaged checkpoints.
 
     The library returns no list with holes: a program would continue from that.
@@ -239,55 +253,13 @@ def _intact(client: SyncClient, session_id: str) -> tuple[Tree, list[DamagedChec
     return run_inline(listing.tree(client._ctx, session_id, damaged)), damaged
 
 
-def _print_damaged(damaged: list[DamagedCheckpoint]) -> None:
-    for one in damaged:
-        what = f"checkpoint {one.checkpoint_id}" if one.checkpoint_id else "a checkpoint"
-        if one.sequence:
-            what += f", number {one.sequence} of session {format_identifier(one.session_id)}"
-        else:
-            what = f"session {format_identifier(one.session_id)}"
-        click.echo(f"holdfast: {what}: {escape(one.message)}", err=True)
-    click.echo(
-        "holdfast: the others are intact as far as they are listed, and can be restored by their ids. "
-        "Keep a copy of the store; "
-        "`holdfast verify` reads everything",
-        err=True,
-    )
-
-
-def _graph_fields(session_id: str, tree: Tree, damaged: list[DamagedCheckpoint], limit: int | None) -> dict[str, Any]:
-    parents = tree.parents
-    rows: list[dict[str, Any]] = [
-        {**checkpoint_fields(entry), "nearest_parent_id": parents[entry.checkpoint_id], "lane": row.lane}
-        for entry, row in zip(tree.entries[:limit], tree.lanes(), strict=False)
-    ]
-    handoffs = [handoff_fields(handoff) for handoff in tree.handoffs.values()]
-    return {
-        "session_id": session_id,
-        "tree_id": tree.tree_id,
-        "heads": dict(tree.heads),
-        "handoffs": handoffs,
-        "checkpoints": rows,
-        "damaged": [_damaged_fields(one) for one in damaged],
-    }
-
-
 def _fields(listed: _Listing) -> dict[str, Any]:
     return {
         "session_id": listed.session_id,
         "tree_id": listed.tree_id,
         "head": listed.head,
         "checkpoints": [checkpoint_fields(entry) for entry in listed.entries],
-        "damaged": [_damaged_fields(one) for one in listed.damaged],
-    }
-
-
-def _damaged_fields(one: DamagedCheckpoint) -> dict[str, Any]:
-    return {
-        "checkpoint_id": one.checkpoint_id,
-        "session_id": one.session_id,
-        "sequence": one.sequence,
-        "message": one.message,
+        "damaged": [damaged_fields(checkpoint) for checkpoint in listed.damaged],
     }
 
 
@@ -305,26 +277,26 @@ def _print(listed: _Listing, nodes: dict[str, str]) -> None:
     if not shown:
         click.echo("it has no checkpoint of that agent", err=True)
         return
-    shown.sort(key=lambda one: one.sequence, reverse=True)
-    for one, below in zip(shown, [*shown[1:], None], strict=True):
+    shown.sort(key=lambda item: item.sequence, reverse=True)
+    for checkpoint, below in zip(shown, [*shown[1:], None], strict=True):
         id_below = below.checkpoint_id if below is not None else None
-        if not isinstance(one, DamagedCheckpoint):
+        if not isinstance(checkpoint, DamagedCheckpoint):
             cells: tuple[str, ...] = (
-                format_number(one.step_index),
-                format_name(one.step_name),
-                one.short_id,
-                format_identifier(one.agent_id),
-                format_utc(one.created_at),
-                format_note(one, id_below, listed.head),
+                format_number(checkpoint.step_index),
+                format_name(checkpoint.step_name),
+                checkpoint.short_id,
+                format_identifier(checkpoint.agent_id),
+                format_utc(checkpoint.created_at),
+                format_note(checkpoint, id_below, listed.head),
             )
         else:
-            state = "damaged" if one.checkpoint_id else "missing"
-            marks = [f"{state}, number {one.sequence}"] if one.sequence else []
-            if one.checkpoint_id and one.checkpoint_id == listed.head:
+            state = "damaged" if checkpoint.checkpoint_id else "missing"
+            marks = [f"{state}, number {checkpoint.sequence}"] if checkpoint.sequence else []
+            if checkpoint.checkpoint_id and checkpoint.checkpoint_id == listed.head:
                 marks.append("head")
-            cells = ("", "", short(one.checkpoint_id or ""), "", "", ", ".join(marks))
+            cells = ("", "", short(checkpoint.checkpoint_id or ""), "", "", ", ".join(marks))
         if nodes:
-            cells = (*cells[:2], nodes.get(one.checkpoint_id or "", ""), *cells[2:])
+            cells = (*cells[:2], nodes.get(checkpoint.checkpoint_id or "", ""), *cells[2:])
         rows.append(cells)
     columns = ("step", "name", *(("nodes",) if nodes else ()), "checkpoint", "agent", "created (UTC)", "")
     print_table(columns, rows, right=("step",), shrinks=("name", "nodes"), whole=("agent", ""))

@@ -15,6 +15,7 @@ from holdfast.cli.store_location import open_or_make_store, open_store
 from holdfast.cli.terminal.progress import progress_bar
 from holdfast.cli.terminal.sanitize import escape, format_bytes
 from holdfast.errors import UsageError
+from holdfast.model.transfer_report import CopyReport
 
 EXIT_CONFLICT = 4
 
@@ -23,22 +24,34 @@ EXIT_CONFLICT = 4
 @click.argument("source", metavar="SOURCE")
 @click.argument("target", metavar="TARGET")
 @click.option("--skip-conflicts", is_flag=True, help="Skip conflicting trees.")
+@click.option("--plain", is_flag=True, help="Copy a sealed SOURCE into a store that is not encrypted.")
 @json_option
 @click.pass_context
-def copy(ctx: click.Context, source: str, target: str, skip_conflicts: bool, as_json: bool) -> None:
+def copy(ctx: click.Context, source: str, target: str, skip_conflicts: bool, plain: bool, as_json: bool) -> None:
     """Copy everything in SOURCE into TARGET. Both are paths or URLs; TARGET is created if missing.
 
     Keeps ids, dates and checksums. Each tree is verified, and copied completely or not at all. Existing data is not
     written again: repeat an interrupted copy. SOURCE does not change.
+
+    If HOLDFAST_KEYS or HOLDFAST_KEYS_FILE is set, both are sealed stores; `holdfast encrypt` copies a
+    plain one.
     """
-    with open_store(source) as old, open_or_make_store(target) as new, progress_bar("copying trees") as progress:
-        report = old.copy_to(new, on_conflict="skip" if skip_conflicts else "error", progress=progress)
+    with (
+        open_store(source) as old,
+        open_or_make_store(target, with_keys=not plain) as new,
+        progress_bar("copying trees") as progress,
+    ):
+        report = old.copy_to(new, on_conflict="skip" if skip_conflicts else "error", plain=plain, progress=progress)
+    _print_copied(ctx, source, target, report, as_json=as_json)
+
+
+def _print_copied(ctx: click.Context, source: str, target: str, report: CopyReport, *, as_json: bool) -> None:
     if as_json:
         print_json({"source": source, "target": target, **asdict(report)})
     else:
-        there = f", {report.already_there} were there already" if report.already_there else ""
+        existing = f", {report.already_there} were there already" if report.already_there else ""
         click.echo(
-            f"copied {report.copied} checkpoints of {report.checkpoints} in {report.sessions} sessions{there}; "
+            f"copied {report.copied} checkpoints of {report.checkpoints} in {report.sessions} sessions{existing}; "
             f"{format_bytes(report.bytes_read)} read and checked"
         )
         for tree in report.skipped:
@@ -47,14 +60,40 @@ def copy(ctx: click.Context, source: str, target: str, skip_conflicts: bool, as_
         ctx.exit(EXIT_CONFLICT)
 
 
+@click.command(short_help="Copy a store into a new one that is encrypted.")
+@click.argument("source", metavar="SOURCE")
+@click.argument("target", metavar="TARGET")
+@click.option("--skip-conflicts", is_flag=True, help="Skip conflicting trees.")
+@json_option
+@click.pass_context
+def encrypt(ctx: click.Context, source: str, target: str, skip_conflicts: bool, as_json: bool) -> None:
+    """Copy everything in the plain store SOURCE into TARGET, which becomes a sealed store.
+
+    HOLDFAST_KEYS_FILE or HOLDFAST_KEYS has the keys. SOURCE does not change and may be in use: repeat the
+    command to copy what was saved meanwhile. Once all writers use TARGET, destroy SOURCE and its backups.
+    """
+    from holdfast.sealing.key_ring import keys_from_environment
+
+    if keys_from_environment()[0] is None:
+        raise UsageError("no keys: set HOLDFAST_KEYS_FILE to a key file. `holdfast keys new FILE` makes one")
+    with (
+        open_store(source, with_keys=False) as old,
+        open_or_make_store(target) as new,
+        progress_bar("encrypting trees") as progress,
+    ):
+        report = old.copy_to(new, on_conflict="skip" if skip_conflicts else "error", progress=progress)
+    _print_copied(ctx, source, target, report, as_json=as_json)
+
+
 @click.command(short_help="Export a store or sessions to one portable file.")
 @click.argument("sessions", nargs=-1, metavar="[SESSION]...")
 @click.option("-o", "--output", metavar="FILE", required=True, help="Output file; - for stdout.")
 @click.option("--tree", "whole_tree", is_flag=True, help="Include each SESSION's whole tree.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
+@click.option("--plain", is_flag=True, help="Export a sealed store: the file is not encrypted.")
 @common_options
 def export(
-    sessions: tuple[str, ...], output: str, whole_tree: bool, force: bool, store: str | None, as_json: bool
+    sessions: tuple[str, ...], output: str, whole_tree: bool, force: bool, plain: bool, store: str | None, as_json: bool
 ) -> None:
     """Export the whole store, or each SESSION with its ancestors, to one portable file.
 
@@ -70,7 +109,7 @@ def export(
         raise UsageError(f"{escape(output, 200)} is there already: --force puts the new one in its place")
     target = sys.stdout.buffer if to_stdout else output
     with open_store(store) as client, progress_bar("exporting") as progress:
-        report = client.export(target, list(sessions) or None, whole_tree=whole_tree, progress=progress)
+        report = client.export(target, list(sessions) or None, whole_tree=whole_tree, plain=plain, progress=progress)
     if as_json:
         print_json({"file": output, **asdict(report)})
         return

@@ -43,10 +43,10 @@ def trust(directory: str | None, listing: bool, revoke: bool, yes: bool, as_json
     elif revoke:
         _revoke(directory, as_json=as_json)
     else:
-        _trust(_chosen(directory), yes=yes, as_json=as_json)
+        _trust(_choose_configuration(directory), yes=yes, as_json=as_json)
 
 
-def _chosen(given: str | None) -> Configuration:
+def _choose_configuration(given: str | None) -> Configuration:
     if given is None:
         return find_configuration() or read_configuration(Path.cwd())
     if not Path(given).is_dir():
@@ -83,7 +83,7 @@ def _trust(configuration: Configuration, *, yes: bool, as_json: bool) -> None:
 
 def _revoke(directory: str | None, *, as_json: bool) -> None:
     # One that is named may be gone by now, or hold a file that can't be read.
-    real = _chosen(None).directory if directory is None else Path(os.path.realpath(directory))
+    real = _choose_configuration(None).directory if directory is None else Path(os.path.realpath(directory))
     was_trusted = remove_record(real)
     word = "is trusted no longer" if was_trusted else "was not trusted: nothing to do"
     fields = {"directory": str(real), "trusted": False, "changed": was_trusted}
@@ -91,7 +91,7 @@ def _revoke(directory: str | None, *, as_json: bool) -> None:
 
 
 def _list(*, as_json: bool) -> None:
-    found = [(record, _standing(record)) for record in read_records()]
+    found = [(record, _describe_standing(record)) for record in read_records()]
     if as_json:
         fields: list[dict[str, Any]] = [
             {"directory": record.directory, "trusted_at": record.trusted_at, "status": standing}
@@ -105,7 +105,7 @@ def _list(*, as_json: bool) -> None:
         click.echo("no directory is trusted", err=True)
 
 
-def _standing(record: TrustRecord) -> str:
+def _describe_standing(record: TrustRecord) -> str:
     """Return whether a record still counts: its directory may be gone, or its configuration another one."""
     directory = Path(record.directory)
     if not directory.is_dir():

@@ -19,11 +19,12 @@ from holdfast.cli.options_workspace import directory_option, find_workspace, try
 from holdfast.cli.output.json import print_json
 from holdfast.cli.output.left_behind import print_left_behind
 from holdfast.cli.output.listing import Column, print_listing
-from holdfast.cli.output.operation import describe_undo, operation_fields, undo_fields
+from holdfast.cli.output.operation import describe_undo
 from holdfast.cli.output.restore import format_summary, print_report
 from holdfast.cli.store_location import open_store
 from holdfast.cli.suggestions import CommandGroup
 from holdfast.cli.terminal.sanitize import escape, format_name, format_utc
+from holdfast.json_form.operation import operation_fields, undo_fields
 from holdfast.model.file_restore_report import UndoReport
 from holdfast.model.operation import Operation
 
@@ -40,7 +41,9 @@ def run_undo(
     with open_store(store) as client:
         workspace = try_workspace(client, directory, find_workspace)
         act = client.undo if kind == "undo" else client.redo
-        report: UndoReport = act(ref, workspace=_given(ref, directory, workspace), keep=keep, force=force, dry_run=True)
+        report: UndoReport = act(
+            ref, workspace=_choose_workspace(ref, directory, workspace), keep=keep, force=force, dry_run=True
+        )
         if report.files is not None:
             print_report(report.files)
         if not dry_run:
@@ -51,7 +54,7 @@ def run_undo(
                 return
             # The same one, whatever others have done since.
             named = ref if report.operation is None else ref or report.operation.operation_id
-            report = act(named, workspace=_given(ref, directory, workspace), keep=keep, force=force)
+            report = act(named, workspace=_choose_workspace(ref, directory, workspace), keep=keep, force=force)
         if as_json:
             print_json(undo_fields(report))
         else:
@@ -59,8 +62,8 @@ def run_undo(
             click.echo(f"{f'would {report.kind}' if dry_run else verb} {describe_undo(client, report)}")
         if report.state is not None and report.files is None:
             print_left_behind(report.state)
-        for one in report.left:
-            click.echo(f"  left: {one}", err=True)
+        for item in report.left:
+            click.echo(f"  left: {item}", err=True)
         if not dry_run:
             # By its id: exactly that one, whatever is done before. An operation without a log entry is
             # undone by its opposite.
@@ -69,7 +72,7 @@ def run_undo(
             click.echo(f"undo this, too: holdfast {again}", err=True)
 
 
-def _given(ref: str | None, directory: str | None, workspace: SyncWorkspace | None) -> SyncWorkspace | None:
+def _choose_workspace(ref: str | None, directory: str | None, workspace: SyncWorkspace | None) -> SyncWorkspace | None:
     """Return the directory argument of an undo; a named operation knows its own directory."""
     return None if ref is not None and directory is None else workspace
 
@@ -97,11 +100,11 @@ def log(session: str | None, limit: int, store: str | None, as_json: bool) -> No
 
 
 COLUMNS: tuple[Column[Operation], ...] = (
-    Column("operation", lambda one: one.short_id),
-    Column("when (UTC)", lambda one: format_utc(one.at)),
-    Column("kind", lambda one: f"{one.kind} (undone)" if one.is_undone else one.kind),
-    Column("what", lambda one: escape(one.text(), 400), "whole"),
-    Column("by", lambda one: format_name(one.by), "shrinks"),
+    Column("operation", lambda operation: operation.short_id),
+    Column("when (UTC)", lambda operation: format_utc(operation.at)),
+    Column("kind", lambda operation: f"{operation.kind} (undone)" if operation.is_undone else operation.kind),
+    Column("what", lambda operation: escape(operation.text(), 400), "whole"),
+    Column("by", lambda operation: format_name(operation.by), "shrinks"),
 )
 
 

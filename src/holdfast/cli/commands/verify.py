@@ -7,11 +7,10 @@ import sys
 import click
 
 from holdfast.cli.options import common_options, session_not_found
+from holdfast.cli.output.damaged import EXIT_CORRUPT
 from holdfast.cli.output.json import print_json
 from holdfast.cli.store_location import open_store
 from holdfast.cli.terminal.sanitize import escape
-
-EXIT_CORRUPT = 5
 
 
 @click.command(short_help="Read everything and verify its checksums.")

@@ -78,20 +78,20 @@ def watch(
 def _ended_by_every_signal() -> Iterator[None]:
     """Let SIGTERM and SIGHUP end the watch like Ctrl-C: the last changes are stored before it ends."""
     # One that is to be ignored, as with nohup, stays so.
-    changed = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
-    for one in changed:
-        signal.signal(one, signal.default_int_handler)
+    changed = [item for item in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(item) is signal.SIG_DFL]
+    for item in changed:
+        signal.signal(item, signal.default_int_handler)
     try:
         yield
     finally:
-        for one in changed:
-            signal.signal(one, signal.SIG_DFL)
+        for item in changed:
+            signal.signal(item, signal.SIG_DFL)
 
 
 def _steps(workspace: SyncWorkspace, quiet: float, longest: float) -> Iterator[tuple[SnapshotReport, str]]:
     """Yield the snapshots, each when it is due, with the reference of the directory then."""
     report = workspace.snapshot("watched")
-    saved = last = _seen_by(report, workspace)
+    saved = last = _reference_or_refusal(report, workspace)
     yield report, saved
     began = changed = time.monotonic()
     while True:
@@ -104,11 +104,11 @@ def _steps(workspace: SyncWorkspace, quiet: float, longest: float) -> Iterator[t
             last, changed = now, at
         if last != saved and (at - changed >= quiet or at - began >= longest):
             report = workspace.snapshot("watched")
-            saved = last = _seen_by(report, workspace)
+            saved = last = _reference_or_refusal(report, workspace)
             yield report, saved
 
 
-def _seen_by(report: SnapshotReport, workspace: SyncWorkspace) -> str:
+def _reference_or_refusal(report: SnapshotReport, workspace: SyncWorkspace) -> str:
     """Return the result of `_reference` while nothing has changed since that snapshot, or its refusal."""
     return report.snapshot.reference if report.snapshot.not_taken is None else _reference(workspace)
 

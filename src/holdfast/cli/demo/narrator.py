@@ -47,14 +47,14 @@ class Narrator:
         word = "ok  " if holds else "FAIL"
         self._print(f"  {click.style(word, fg='green' if holds else 'red') if self._color else word} {text}")
 
-    def opening(self, store: Path) -> None:
+    def print_opening(self, store: Path) -> None:
         self._title(f"An agent of {len(agent.NAMES)} steps saves after each step")
         self._print(f"  store  {store}")
         self._print(f"  steps  {', '.join(agent.NAMES[:6])},\n         {', '.join(agent.NAMES[6:])}")
 
     def crash(self, crash: story.Crash) -> None:
         life = crash.life
-        self._title(f"SIGKILL while it {_doing(life.killed_when or '')}")
+        self._title(f"SIGKILL while it {_describe_action(life.killed_when or '')}")
         self._print(f"  {_start(life)}")
         said = f"ended with exit code {life.exit_code}" if not life.was_killed else "was killed"
         self._print(
@@ -72,7 +72,7 @@ class Narrator:
             what = "there, and whole: it had been committed" if whole else "absent, not torn: its step is repeated"
             self._print(f"       the save that was interrupted is {what}")
 
-    def ending(self, life: AgentProcess, ending: story.FinalState) -> None:
+    def print_ending(self, life: AgentProcess, ending: story.FinalState) -> None:
         self._title("A new process resumes, and finishes")
         self._print(f"  {_start(life)}, did {', '.join(life.began)}")
         self._judge(
@@ -110,20 +110,23 @@ class Narrator:
             f" ({stats.ratio:.1f} to 1, the file's own overhead included)"
         )
 
-    def closing(self, seconds: float, kept: Path | None, *, holds: bool) -> None:
+    def print_closing(self, seconds: float, kept: Path | None, *, holds: bool) -> None:
         self._title("In your own code, these five lines")
         self._print()
         for line in FIVE_LINES.splitlines():
             self._print(f"    {line}")
         self._print()
         if kept is not None:
-            self._print(f"Look around:  cd {shlex.quote(str(kept))} && holdfast timeline")
+            place = shlex.quote(str(kept))
+            self._print(f"Look around:       cd {place} && holdfast timeline")
+            self._print(f"See it, drawn:     cd {place} && holdfast ui")
         else:
-            self._print("The demo's store is removed again. To keep one:  holdfast demo --keep demo")
+            self._print("The demo's store is removed again. To keep one, and see it in a browser:")
+            self._print("    holdfast demo --keep demo && cd demo && holdfast ui")
         self._print(f"{'All held' if holds else 'NOT everything held'}, in {seconds:.1f} s.")
 
 
-def _doing(said: str) -> str:
+def _describe_action(said: str) -> str:
     word, _, name = said.partition(" ")
     return f"saves {name}" if word == "saving" else f"works on {name}"
 

@@ -60,7 +60,7 @@ class Fork:
 def crash(client: SyncClient, store: Path, kill_when: str, before: list[AgentProcess]) -> Crash:
     """Run the agent until it prints `kill_when`, kill it, and check what is left."""
     life = run_agent(store, SESSION, POLICY, kill_when=kill_when)
-    acknowledged = [name for one in (*before, life) for name in one.saved]
+    acknowledged = [name for process in (*before, life) for name in process.saved]
     stored = {entry.step_name for entry in client.timeline(session_id=SESSION)}
     head = client.latest(session_id=SESSION)
     return Crash(
@@ -77,9 +77,9 @@ def finish(client: SyncClient, session: str, policy: str, lives: list[AgentProce
     state = head.execution_state if head else {}
     repeated: list[str] = []
     acknowledged: set[str] = set()
-    for one in lives:
-        repeated += [name for name in one.began if name in acknowledged]
-        acknowledged |= one.saved.keys()
+    for process in lives:
+        repeated += [name for name in process.began if name in acknowledged]
+        acknowledged |= process.saved.keys()
     return FinalState(state=state, is_exact=_is_same(state, agent.run_uninterrupted(policy)), repeated=tuple(repeated))
 
 

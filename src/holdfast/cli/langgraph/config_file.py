@@ -29,8 +29,8 @@ def with_checkpointer(text: str, *, replace: bool = False) -> str:
     if present is None or present == {}:
         value = json.dumps({"path": OURS})
         if KEY not in config:
-            return _inserted(text, _first(text), KEY, value)
-        return _replaced(text, _member(text, _first(text), KEY), value)
+            return _insert_member(text, _first(text), KEY, value)
+        return _replace_member(text, _member(text, _first(text), KEY), value)
     where = _member(text, _first(text), KEY)
     if not isinstance(present, dict):
         raise UsageError(
@@ -45,13 +45,13 @@ def with_checkpointer(text: str, *, replace: bool = False) -> str:
     if present.get("path") == OURS:
         return text
     if "path" not in present:
-        return _inserted(text, where.value_start, "path", json.dumps(OURS))
+        return _insert_member(text, where.value_start, "path", json.dumps(OURS))
     if present["path"] is not None and not replace:
         raise ConflictError(
             f'"{KEY}" has the path {json.dumps(present["path"]):.100} already: nothing was changed. --replace puts '
             "holdfast in its place"
         )
-    return _replaced(text, _member(text, where.value_start, "path"), json.dumps(OURS))
+    return _replace_member(text, _member(text, where.value_start, "path"), json.dumps(OURS))
 
 
 def _config(text: str) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def _member(text: str, start: int, name: str) -> Member:
     return [member for member in _members(text, start) if member.name == name][-1]  # of twins, the last one counts
 
 
-def _inserted(text: str, start: int, name: str, value: str) -> str:
+def _insert_member(text: str, start: int, name: str, value: str) -> str:
     """Return the text with one more member at the end of a non-empty object, formatted as its last one."""
     last = _members(text, start)[-1]
     blank_start = last.start
@@ -100,5 +100,5 @@ def _inserted(text: str, start: int, name: str, value: str) -> str:
     return f"{text[: last.end]},{blank}{json.dumps(name)}: {value}{text[last.end :]}"
 
 
-def _replaced(text: str, member: Member, value: str) -> str:
+def _replace_member(text: str, member: Member, value: str) -> str:
     return text[: member.value_start] + value + text[member.end :]

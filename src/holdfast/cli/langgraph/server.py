@@ -44,7 +44,7 @@ class LangGraphServer:
         known = status == _OK and isinstance(row, dict)
         named = (row.get("metadata") or {}).get("graph_id") if known else None
         if graph_id is None and not named:
-            raise ServerError("it is not known of which graph it is: name it with --graph")
+            raise ServerError("its graph is unknown: name it with --graph")
         # Without the graph's name the server finds the row, and an empty state.
         metadata = {"graph_id": graph_id} | ({"assistant_id": assistant_id} if assistant_id else {})
         if not known:
@@ -75,10 +75,10 @@ class LangGraphServer:
         )
         try:
             with self._opener.open(request, timeout=TIMEOUT) as response:
-                return response.status, _parsed(response.read())
+                return response.status, _parse_content(response.read())
         except urllib.error.HTTPError as refusal:
             with refusal:
-                return refusal.code, _parsed(refusal.read())
+                return refusal.code, _parse_content(refusal.read())
         except (OSError, http.client.HTTPException) as error:
             why = getattr(error, "reason", None) or error
             raise UnreachableError(
@@ -91,7 +91,7 @@ class UnreachableError(ServerError):
     """There is no use in asking this server for the next thread."""
 
 
-def _parsed(content: bytes) -> Any:
+def _parse_content(content: bytes) -> Any:
     try:
         return json.loads(content)
     except ValueError:

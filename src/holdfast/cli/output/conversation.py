@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from holdfast.cli.output.json import to_json
 from holdfast.cli.terminal.sanitize import escape
-from holdfast.cli.unknown_types import UnregisteredObject
+from holdfast.json_form.unregistered import UnregisteredObject
+from holdfast.json_form.values import to_json
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.conversation import (
     CompactionPart,
@@ -29,14 +29,14 @@ INDENT = "  "
 
 def find_messages(state: Any) -> Sequence[Any] | None:
     """Return the conversation in a state, None if there is none."""
-    state = _plain(state)
+    state = _simplify_value(state)
     if not isinstance(state, Mapping):
         return state if _is_conversation(state) else None
     for key in KEYS:
-        found = _plain(state.get(key))
+        found = _simplify_value(state.get(key))
         if _is_conversation(found):
             return found  # type: ignore[no-any-return]  # a list, as was just seen
-    channels = _plain(state.get("channel_values"))  # LangGraph's
+    channels = _simplify_value(state.get("channel_values"))  # LangGraph's
     return find_messages(channels) if isinstance(channels, Mapping) else None
 
 
@@ -50,35 +50,38 @@ def find_recorded_messages(checkpoint: Checkpoint) -> Sequence[Any] | None:
     from holdfast.transcript import to_transcript
 
     try:
-        return [_chat_message(one) for one in to_transcript(checkpoint)] or None
+        return [_chat_message(message) for message in to_transcript(checkpoint)] or None
     except (AttributeError, KeyError, TypeError, ValueError):
         return None  # a state that no adapter has saved
 
 
 def print_conversation(messages: Iterable[TranscriptMessage]) -> None:
     """Print a conversation in neutral form."""
-    for _, line in format_messages([_chat_message(one) for one in messages]):
+    for _, line in format_messages([_chat_message(message) for message in messages]):
         click.echo(line)
 
 
 def _chat_message(message: TranscriptMessage) -> dict[str, Any]:
     parts = message.parts
     answered = message.tool_responses
-    texts = [one for part in parts if not isinstance(part, ToolCallPart) for one in _part_texts(part)]
-    calls = [{"id": one.id, "name": one.name, "args": _given(one)} for one in message.tool_calls]
+    texts = [part_text for part in parts if not isinstance(part, ToolCallPart) for part_text in _part_texts(part)]
+    calls = [
+        {"id": tool_call.id, "name": tool_call.name, "args": _get_arguments(tool_call)}
+        for tool_call in message.tool_calls
+    ]
     named = answered[0].name or answered[0].id if answered else message.author
     chat = {"role": message.role, "name": named, "content": "\n".join(texts), "tool_calls": calls}
     return {key: value for key, value in chat.items() if value or key == "content"}
 
 
-def _given(call: ToolCallPart) -> Any:
+def _get_arguments(call: ToolCallPart) -> Any:
     return call.raw_arguments if call.arguments is None else dict(call.arguments)
 
 
 def _part_texts(part: MessagePart) -> Iterator[str]:
     if isinstance(part, ToolResponsePart):
-        for one in part.content:
-            yield from _part_texts(one)
+        for item in part.content:
+            yield from _part_texts(item)
     elif isinstance(part, TextPart | ReasoningPart | CompactionPart):
         yield part.content
     else:
@@ -88,17 +91,23 @@ def _part_texts(part: MessagePart) -> Iterator[str]:
 
 def _is_conversation(value: Any) -> bool:
     return (
-        isinstance(value, list | tuple) and bool(value) and all(isinstance(_plain(one), str | Mapping) for one in value)
+        isinstance(value, list | tuple)
+        and bool(value)
+        and all(isinstance(_simplify_value(item), str | Mapping) for item in value)
     )
 
 
 def format_messages(messages: Sequence[Any]) -> Iterator[tuple[str, str]]:
     """Yield the lines to print, each with its role ("" for continuation lines)."""
     for number, message in enumerate(messages):
-        body = _plain(message)
+        body = _simplify_value(message)
         if isinstance(body, str):
             body = {"content": body}
-        body = {**body, **_plain(body["data"])} if isinstance(_plain(body.get("data")), Mapping) else body
+        body = (
+            {**body, **_simplify_value(body["data"])}
+            if isinstance(_simplify_value(body.get("data")), Mapping)
+            else body
+        )
         role = escape(str(body.get("role") or body.get("type") or "?"), 20)
         if isinstance(name := body.get("name") or body.get("tool_call_id"), str):
             role = f"{role} {escape(name, 40)}"
@@ -108,12 +117,12 @@ def format_messages(messages: Sequence[Any]) -> Iterator[tuple[str, str]]:
 
 
 def _content(content: Any) -> Iterator[str]:
-    content = _plain(content)
+    content = _simplify_value(content)
     if isinstance(content, str):
         if content:
             yield content
     elif isinstance(content, list | tuple):
-        for block in map(_plain, content):
+        for block in map(_simplify_value, content):
             yield from _block(block)
     elif content is not None:
         yield _value(content)
@@ -136,15 +145,15 @@ def _block(block: Any) -> Iterator[str]:
 
 
 def _calls(calls: Any) -> Iterator[str]:
-    for call in map(_plain, calls if isinstance(calls, list | tuple) else ()):
+    for call in map(_simplify_value, calls if isinstance(calls, list | tuple) else ()):
         if isinstance(call, Mapping):
-            inner = _plain(call.get("function"))
+            inner = _simplify_value(call.get("function"))
             of = inner if isinstance(inner, Mapping) else call
             yield f"→ {of.get('name')}({_arguments(of.get('arguments', of.get('args')))})"
 
 
 def _arguments(given: Any) -> str:
-    given = _plain(given)
+    given = _simplify_value(given)
     if isinstance(given, str):  # JSON, as some models write it
         try:
             given = json.loads(given)
@@ -159,5 +168,5 @@ def _value(value: Any) -> str:
     return json.dumps(to_json(value), ensure_ascii=False, default=str)
 
 
-def _plain(value: Any) -> Any:
+def _simplify_value(value: Any) -> Any:
     return value.parts if isinstance(value, UnregisteredObject) else value

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-import re
-from datetime import datetime
 from typing import Any
 
 import click
 
 from holdfast.cli.terminal.sanitize import escape_lines
 from holdfast.errors import CheckpointNotFoundError, HoldfastError
+from holdfast.json_form.error import error_details, error_kind
 
 AS_JSON = "holdfast.as_json"  # in the meta of a context: whether `--json` was given
 COMMAND = "holdfast.command"  # the context of the command that has it
 ARGUMENTS = "holdfast.arguments"  # the command line, for when it can't be parsed
 JSON = "--json"
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells count
-# The fields of errors other than their message, named as in other output.
-DETAILS = ("path", "paths", "holder", "expires_at", "approval_id", "by", "note", "checkpoint_id", "claim_id", "status")
 
 
 def remember_json(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> bool:
@@ -46,7 +43,7 @@ def print_failure(ctx: click.Context, error: HoldfastError) -> None:
     like = suggest_names(command) if command and isinstance(error, CheckpointNotFoundError) else []
     message = rephrase_error(error, command)
     if wants_json(ctx, ctx.meta.get(ARGUMENTS, [])):
-        print_json_failure(_kind(error), message, error.exit_code, did_you_mean=like, **_details(error))
+        print_json_failure(error_kind(error), message, error.exit_code, did_you_mean=like, **error_details(error))
     else:
         asked = format_question(like)
         click.echo(f"holdfast: {escape_lines(message)}" + (f"\n{asked}" if asked else ""), err=True)
@@ -81,25 +78,3 @@ class JsonFailure(click.ClickException):
         kind = "usage" if isinstance(self.error, click.UsageError) else "error"
         message = self.error.message if like else self.error.format_message()
         print_json_failure(kind, message, self.exit_code, did_you_mean=like)
-
-
-def _kind(error: HoldfastError) -> str:
-    """Return the class of an error as a word: `lease_held` for LeaseHeldError."""
-    name = type(error).__name__.removesuffix("Error")
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower() or "error"
-
-
-def _details(error: HoldfastError) -> dict[str, Any]:
-    return {name: _plain(value) for name, value in vars(error).items() if name in DETAILS and value is not None}
-
-
-def _plain(value: Any) -> Any:
-    from holdfast.cli.output.json import format_time
-
-    if isinstance(value, datetime):
-        return format_time(value)
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "backslashreplace")
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return value if isinstance(value, str | int | float) else str(value)

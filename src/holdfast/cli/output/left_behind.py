@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -29,17 +29,16 @@ def print_left_behind(report: RollbackReport | ForkReport) -> None:
     for handed in report.consumers:
         agent = format_identifier(handed.target_agent_id) + (f" ({escape(handed.by, 60)})" if handed.by else "")
         click.echo(f"  agent {agent} has continued from handoff {handed.handoff_id[-8:]}", err=True)
+    for message in getattr(report, "published", ()):
+        groups = f", consumed by {escape(', '.join(message.groups), 60)}" if message.groups else ""
+        click.echo(
+            f"  stays published: message {message.message_id[-8:]} of {escape(message.topic, 60)}{groups}", err=True
+        )
+    for message in getattr(report, "consumed", ()):
+        group = f"{escape(message.topic, 60)}, group {escape(message.groups[0], 60)}"
+        click.echo(f"  stays consumed: message {message.message_id[-8:]} of {group}", err=True)
     for approval in getattr(report, "approvals_voided", ()):
         click.echo(f"  void: the approval {approval.short_id} of {escape(approval.call.tool, 60)}", err=True)
-
-
-def left_behind_fields(report: RollbackReport | ForkReport) -> dict[str, Any]:
-    """Return the ids of what is left behind."""
-    return {
-        "effects": [one.effect_id for one in report.effects],
-        "unknown": [one.effect_id for one in report.unknown],
-        "consumers": [one.handoff_id for one in report.consumers],
-    }
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 import click
 
 from holdfast.cli.output.json import print_json
-from holdfast.cli.terminal.pager import paged
+from holdfast.cli.terminal.pager import page_output
 from holdfast.cli.terminal.table import print_table
 
 Row = TypeVar("Row")
@@ -37,7 +37,7 @@ def print_listing(
     if as_json:
         print_json({**more, key: [fields(row) for row in rows]})
     elif rows:
-        with paged():
+        with page_output():
             print_rows(rows, columns)
     else:
         click.echo(nothing, err=True)

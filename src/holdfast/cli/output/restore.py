@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import click
 
-from holdfast.cli.output.files import encode_path, format_path
+from holdfast.cli.output.files import format_path
 from holdfast.cli.terminal.sanitize import escape, format_bytes
-from holdfast.model.file_restore_plan import FileAction, Left
+from holdfast.model.file_restore_plan import FileAction, LeftPath
 from holdfast.model.file_restore_report import RestoreReport
-from holdfast.model.reports import RollbackReport
 
 SHOWN = 40
 FLAGS = {
@@ -23,35 +21,6 @@ FLAGS = {
 }
 
 
-def report_fields(report: RestoreReport) -> dict[str, Any]:
-    """docs/json-output.md documents them."""
-    return {
-        "dry_run": report.dry_run,
-        "scope": report.scope,
-        "target_id": report.target_id,
-        "safety_id": report.safety_id,
-        "actions": [
-            {"action": action.doing, **_kinds(action), "path": encode_path(action.path)} for action in report.actions
-        ],
-        "conflicts": [encode_path(path) for path in report.conflicts],
-        "overwritten": [encode_path(path) for path in report.overwritten],
-        "left": left_fields(report.left),
-        "flags": [
-            {"kind": one.kind, "path": encode_path(one.path), "other": encode_path(one.other)} for one in report.flags
-        ],
-        "skipped": [{"path": encode_path(one.path), "reason": one.reason} for one in report.skipped],
-        "excluded": report.excluded,
-        "written_files": report.written_files,
-        "written_bytes": report.written_bytes,
-        "state": state_fields(report.state),
-    }
-
-
-def state_fields(state: RollbackReport | None) -> dict[str, Any] | None:
-    """Return the move of a session's head; None if it did not move."""
-    return None if state is None else {name: getattr(state, name) for name in ("session_id", "from_id", "to_id")}
-
-
 def print_dry_run() -> None:
     """Print that a dry run changed nothing: its plan reads like the result."""
     click.echo("nothing was changed: leave out --dry-run to do it", err=True)
@@ -61,7 +30,7 @@ def print_report(report: RestoreReport) -> None:
     """Print the planned or completed actions, line by line, and the paths left as they are."""
     for action in report.actions[:SHOWN]:
         click.echo(f"  {_word(action)}  {format_path(action.path)}", err=True)
-    _more(len(report.actions))
+    _print_more(len(report.actions))
     if report.written_files:
         files = "1 file" if report.written_files == 1 else f"{report.written_files:,} files"
         click.echo(f"  writes {files}, {format_bytes(report.written_bytes)} in all", err=True)
@@ -83,16 +52,11 @@ def print_report(report: RestoreReport) -> None:
         click.echo(f"  {paths} excluded by rules: neither written nor deleted", err=True)
 
 
-def left_fields(left: Sequence[Left]) -> list[dict[str, str]]:
-    """Return the paths left as they are, for programs."""
-    return [{"path": encode_path(one.path), "reason": one.reason} for one in left]
-
-
-def print_left(left: Sequence[Left]) -> None:
+def print_left(left: Sequence[LeftPath]) -> None:
     """Print the paths left as they are, and why."""
-    for one in left[:SHOWN]:
-        click.echo(f"  left: {format_path(one.path)} ({escape(one.reason)})", err=True)
-    _more(len(left), "left")
+    for path in left[:SHOWN]:
+        click.echo(f"  left: {format_path(path.path)} ({escape(path.reason)})", err=True)
+    _print_more(len(left), "left")
 
 
 def format_summary(report: RestoreReport) -> str:
@@ -107,17 +71,10 @@ def format_summary(report: RestoreReport) -> str:
     return ", ".join(parts) or "nothing to do: everything is as in the checkpoint"
 
 
-def _kinds(action: FileAction) -> dict[str, str | None]:
-    return {
-        "before": None if action.before is None else action.before.kind,
-        "after": None if action.after is None else action.after.kind,
-    }
-
-
 def _word(action: FileAction) -> str:
     return {"create": "+", "delete": "-", "replace": "~", "chmod": "m"}[action.doing]
 
 
-def _more(count: int, word: str = "") -> None:
+def _print_more(count: int, word: str = "") -> None:
     if count > SHOWN:
         click.echo(f"  … and {count - SHOWN} more{f' {word}' if word else ''}", err=True)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from holdfast.cli.terminal.sanitize import escape
-from holdfast.cli.unknown_types import UnregisteredObject
 from holdfast.errors import CheckpointNotFoundError
+from holdfast.json_form.unregistered import UnregisteredObject
 
 NAMES_LISTED = 12
 
@@ -36,9 +35,7 @@ def _value_at(whole: Any, path: str) -> Any:
             value = _step(parts, part)
         except LookupError:
             where = escape(".".join(reached), 200) or "the state"
-            raise CheckpointNotFoundError(
-                f"there is no {escape(part, 60)!r} in {where}: {_what_is_there(parts)}"
-            ) from None
+            raise CheckpointNotFoundError(f"there is no {escape(part, 60)!r} in {where}: {_describe(parts)}") from None
         reached.append(part)
     return value
 
@@ -57,7 +54,7 @@ def _is_number(part: str) -> bool:
     return part.isascii() and part.removeprefix("-").isdigit() and len(part) < 20
 
 
-def _what_is_there(value: Any) -> str:
+def _describe(value: Any) -> str:
     if isinstance(value, dict):
         names = [escape(str(key), 40) for _, key in zip(range(NAMES_LISTED), value, strict=False)]
         more = ", …" if len(value) > NAMES_LISTED else ""
@@ -65,63 +62,3 @@ def _what_is_there(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"it is a {type(value).__name__} of {len(value)}; positions are numbers, -1 is the last"
     return f"it is a {type(value).__name__}, which has no parts"
-
-
-AROUND = 30  # characters shown on either side of a match
-LONGEST_NUMBER = 1000  # bits; the digits of a longer one are not searched
-
-
-class SearchMatch(NamedTuple):
-    """A place in a state: `path` is valid for `--path`; `value` is the value there, or below the key."""
-
-    path: str
-    is_key: bool
-    value: Any
-    text: str  # that was searched
-
-
-def search(whole: Any, wanted: str) -> Iterator[SearchMatch]:
-    """Yield every key and value that has the text in it, ignoring case, in the order of the state."""
-    wanted = wanted.casefold()
-    waiting: list[tuple[str, Any, Any]] = [("", None, whole)]
-    while waiting:
-        path, key, value = waiting.pop()
-        if key is not None and wanted in str(key).casefold():
-            yield SearchMatch(path, True, value, str(key))
-        below = list(_below(value))
-        if below:
-            prefix = f"{path}." if path else ""
-            waiting += [(f"{prefix}{part}", key, item) for part, key, item in reversed(below)]
-        else:
-            text = _text(value)
-            if wanted in text.casefold():
-                yield SearchMatch(path, False, value, text)
-
-
-def _below(value: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the items of a value: the part of the path, the key (None for a list's index), the item."""
-    if isinstance(value, UnregisteredObject):
-        yield from _below(value.parts)
-    elif isinstance(value, dict):
-        yield from ((str(key), key, item) for key, item in value.items())
-    elif isinstance(value, list | tuple | set | frozenset):
-        yield from ((str(number), None, item) for number, item in enumerate(value))
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if value is None or isinstance(value, list | tuple | dict | set | frozenset | UnregisteredObject):
-        return ""
-    if isinstance(value, bytes | bytearray):
-        return value.decode("utf-8", "backslashreplace")
-    if isinstance(value, int) and value.bit_length() > LONGEST_NUMBER:
-        return ""
-    return str(value)
-
-
-def cut_around(text: str, wanted: str) -> str:
-    """Return the first occurrence in a text, with a little text before and after it."""
-    at = max(text.casefold().find(wanted.casefold()), 0)
-    first, end = max(at - AROUND, 0), at + len(wanted) + AROUND
-    return f"{'…' if first else ''}{text[first:end]}{'…' if end < len(text) else ''}"

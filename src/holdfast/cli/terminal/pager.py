@@ -36,7 +36,7 @@ class _Screenful(io.StringIO):
 
 
 @contextlib.contextmanager
-def paged() -> Iterator[None]:
+def page_output() -> Iterator[None]:
     """Collect stdout within the block, then print it, or page it if it is longer than the screen.
 
     The pager is PAGER, else `less`; `--no-pager` or an empty PAGER does without. If the block

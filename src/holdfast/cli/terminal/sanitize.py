@@ -16,9 +16,9 @@ def escape(text: str, limit: int | None = None) -> str:
     """
     if limit is not None and len(text) > limit:
         # Escapes only make it longer, so no more of the text than this can be shown.
-        shown = _escaped(text[:limit])
+        shown = _escape_text(text[:limit])
         return f"{shown[: limit - 1]}…"
-    shown = text if text.isprintable() else _escaped(text)
+    shown = text if text.isprintable() else _escape_text(text)
     return shown if limit is None or len(shown) <= limit else f"{shown[: limit - 1]}…"
 
 
@@ -50,7 +50,7 @@ def format_number(value: int | None) -> str:
     return "" if value is None else str(value)
 
 
-def _escaped(text: str) -> str:
+def _escape_text(text: str) -> str:
     return "".join(char if char.isprintable() else _escape(char) for char in text)
 
 

@@ -82,7 +82,7 @@ def _print_on_terminal(
     first, *lines = align(fitted, numbers)
     sys.stdout.write(f"{first}\n" if no_color() else f"\x1b[1m{first}\x1b[0m\n")
     for line, (above, below) in zip(lines, moved[1:], strict=True):
-        sys.stdout.writelines(f"{one}\n" for one in (*above, line, *below))
+        sys.stdout.writelines(f"{item}\n" for item in (*above, line, *below))
 
 
 def _column_widths(
@@ -94,14 +94,14 @@ def _column_widths(
     """
     natural = [max(map(measure_width, column)) for column in zip(header, *rows, strict=True)]
     room = shutil.get_terminal_size().columns - len(GAP) * (len(natural) - 1)
-    narrow = _narrowed(_narrowed(natural, may_shrink, room), may_move, room)
+    narrow = _narrow_columns(_narrow_columns(natural, may_shrink, room), may_move, room)
     for column in may_move:
         staying = [measure_width(row[column]) for row in rows if measure_width(row[column]) <= narrow[column]]
         natural[column] = max([measure_width(header[column]), *staying])
-    return _narrowed(natural, may_shrink, room)
+    return _narrow_columns(natural, may_shrink, room)
 
 
-def _narrowed(widths: Sequence[int], columns: Sequence[int], room: int) -> list[int]:
+def _narrow_columns(widths: Sequence[int], columns: Sequence[int], room: int) -> list[int]:
     """Narrow the widest of some columns until all fit, or none can shrink any more."""
     widths = list(widths)
     while sum(widths) > room and columns:
