@@ -11,6 +11,15 @@ from pathlib import Path
 
 import pytest
 from bank import Bank
+from browser_fixtures import (  # noqa: F401 - fixtures are found by their names here
+    chromium,
+    desk,
+    own_desk,
+    own_site,
+    own_story,
+    story_site,
+    web_story,
+)
 from examples import EXAMPLES
 from hypothesis import settings
 from server_fixtures import own_server, postgres, proxied, valkey  # noqa: F401 - as below
@@ -23,7 +32,7 @@ from servers.fixtures import (  # noqa: F401 - fixtures are found by their names
 )
 from servers.prefixes import delete_prefixes
 from servers.schemas import drop_schemas
-from stores import SERVED, Clock, Store
+from stores import SEALED, SERVED, Clock, Store
 
 from holdfast import SyncClient
 
@@ -48,6 +57,9 @@ def has_store_above(place: Path) -> bool:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out stories on other stores than memory and SQLite, unless they are marked `every_store`."""
+    if SEALED:
+        plain_only = set((Path(__file__).parent / "support" / "plain_stores_only.txt").read_text().splitlines())
+        items[:] = [one for one in items if one.nodeid.partition("[")[0] not in plain_only]
     if EVERY_STORE:
         return
     left_out = [one for one in items if runs_on_other_store(one) and one.get_closest_marker("every_store") is None]
@@ -93,6 +105,8 @@ SERVERS = {  # the fixture that says where a kind's server is, and what clears i
 # SQLite; modules marked `every_store`, and everything in `make soak`, run on each kind of store.
 EVERY_STORE = "HOLDFAST_EVERY_STORE" in os.environ
 STORE_FIXTURES = ("store", "disk_store", "shared_store")
+# The quick suite tells a story once, on SQLite.
+MEMORY = pytest.param("memory", marks=pytest.mark.slow)
 FILES = pytest.param("files", marks=pytest.mark.slow)
 WITH_SERVERS = [pytest.param(kind, marks=(pytest.mark.servers, pytest.mark.slow)) for kind in SERVED]
 
@@ -107,7 +121,7 @@ def opened_store(request: pytest.FixtureRequest, where: Path) -> Iterator[Store]
         clean(server)
 
 
-@pytest.fixture(params=("memory", FILES, "sqlite", *WITH_SERVERS))
+@pytest.fixture(params=(MEMORY, FILES, "sqlite", *WITH_SERVERS))
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A store of each kind. `store.client()` opens a client on it, as often as it is called."""
     yield from opened_store(request, tmp_path)

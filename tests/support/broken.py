@@ -31,7 +31,7 @@ def _write_late() -> None:
             return create(self, path, data, time_us)
         half = len(data) // 2
         create(self, path, data[:half], time_us)
-        owed.append((os.open(self.at(path), os.O_WRONLY | os.O_APPEND), data[half:]))
+        owed.append((os.open(self.resolve(path), os.O_WRONLY | os.O_APPEND), data[half:]))
         return None
 
     def commit_then_write(self: CommitJournal, changes: Any) -> None:

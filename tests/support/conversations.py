@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import replace
 
 from holdfast.client.adapters import load_transcripts
@@ -25,8 +26,14 @@ from holdfast.model.conversion_target import ConversionOptions
 from holdfast.model.transcript_moves import shorten_names
 from holdfast.operations.convert_transcript import MeasuredConversion, convert_transcript, first_checkpoint
 
-JPEG = BlobPart(mime_type="image/jpeg", data=b"\xff\xd8\xff picture \x00")
-PNG = BlobPart(mime_type="image/png", data=b"\x89PNG picture")
+# Images of one pixel: some frameworks load them.
+GIF = BlobPart(mime_type="image/gif", data=base64.b64decode("R0lGODlhAQABAAAAACH5BAEKAAEALAAAAAABAAEAAAICTAEAOw=="))
+PNG = BlobPart(
+    mime_type="image/png",
+    data=base64.b64decode(
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+    ),
+)
 PDF = BlobPart(mime_type="application/pdf", data=b"%PDF-1.7 \xe2")
 LONG_NAME = "search_" + "the_archive_of_everything_" * 3  # 85 characters
 CODEC = Codec()
@@ -45,13 +52,14 @@ RICH = Transcript(
             role="user",
             parts=(
                 text("Grüße, 世界 🙂 e\u0301 \u202e\nlook"),
-                JPEG,
+                GIF,
                 UriPart(uri="https://a.example/x.png", mime_type="image/png"),
                 PDF,
                 FilePart(file_id="file-1", provider="openai"),
                 GenericPart(type="hologram", values={"depth": 3}),
             ),
             id="m1",
+            author="ann",
             created_at="2026-11-18T12:00:00Z",
         ),
         TranscriptMessage(
@@ -65,6 +73,7 @@ RICH = Transcript(
             ),
             usage={"input_tokens": 7},
             model="m-1",
+            ext={"footnote": "see page 3"},
         ),
         TranscriptMessage(
             role="tool",

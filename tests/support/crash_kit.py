@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from call_log import read_calls
-from campaign import SOAK
+from campaign import SOAK, tally
 from crash_server import Life
 
 HERE = Path(__file__).parent
@@ -106,6 +106,11 @@ class Server:
         self._process.stdin.flush()
         return self._answer()
 
+    def kill(self) -> None:
+        """Stop it with the life that is under way: that may hold locks of a store that other tests use."""
+        self._process.terminate()
+        self.stop()
+
     def stop(self) -> None:
         self._process.communicate()
         self._errors.close()
@@ -171,10 +176,14 @@ def run_program(
         _servers[path] = server
     try:
         said = server.run(life)
-    finally:
-        if fresh:
-            server.stop()
+    except BaseException:  # the test was timed out or interrupted: the server's next answer would be of this life
+        _servers.pop(path, None)
+        server.kill()
+        raise
+    if fresh:
+        server.stop()
     if said["status"] == -signal.SIGKILL:
+        tally(f"kills of {path.stem}", done=1)
         return Killed(said["commits"], said["seconds"])
     printed = output.read_text(errors="replace").splitlines()
     if said["status"] or not printed:

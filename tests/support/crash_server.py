@@ -167,6 +167,7 @@ def count_threads() -> int:
 def live(code: CodeType, life: Life, counted: mmap.mmap) -> None:
     """Run the program in this process, which was forked for it."""
     os.setsid()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for target, path in ((1, life.output), (2, life.errors)):
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -196,6 +197,14 @@ def wait_for(child: int, seconds: float | None) -> int:
     return os.waitpid(child, 0)[1]
 
 
+def end_with(child: int) -> None:
+    """End this process and the life that is under way: a test no longer waits for it."""
+    for kill in (os.killpg, os.kill):  # the second for a child that has no group of its own yet
+        with contextlib.suppress(ProcessLookupError):
+            kill(child, signal.SIGKILL)
+    os._exit(1)
+
+
 def serve(code: CodeType, requests: IO[bytes], answers: IO[bytes]) -> None:
     """Fork a child for each life that is asked for. The child leaves this function, and ends as a script does."""
     for line in requests:
@@ -207,7 +216,9 @@ def serve(code: CodeType, requests: IO[bytes], answers: IO[bytes]) -> None:
             answers.close()
             live(code, life, counted)
             return
+        signal.signal(signal.SIGTERM, lambda *_, child=child: end_with(child))
         status = wait_for(child, life.seconds)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         seconds = time.monotonic() - began
         with contextlib.suppress(ProcessLookupError):  # what it has started ends with it
             os.killpg(child, signal.SIGKILL)

@@ -66,7 +66,7 @@ class Forge:
             )
         )
         reference = f"holdfast:{self.put(data).hex()}"
-        files_write = FilesWrite({hash_: frame.compressed(content) for hash_, content in self.blobs.items()})
+        files_write = FilesWrite({hash_: frame.compress(content) for hash_, content in self.blobs.items()})
         request = SaveRequest(
             agent_id="a",
             session_id="s",

@@ -5,12 +5,12 @@ back with, where each session stands, who holds which lease, what became of each
 time. A rule asks it what must happen, which error and which only, does it, and tells it. The rules
 are sorted by theme, one class each:
 
-    machine_base.py      the clients, and how something is attempted
-    machine_saving.py    save, append, repeat, fork, rollback
-    machine_leasing.py   lease, renew, release
-    machine_handing.py   handoff, inbox, claim
-    machine_keeping.py   pin, tag, expire, retain, gc, the clock
-    machine_events.py    a reader with a cursor
+    machine_base.py       the clients, and how something is attempted
+    machine_saves.py      save, append, repeat, fork, rollback
+    machine_leases.py     lease, renew, release
+    machine_handoffs.py   handoff, inbox, claim
+    machine_retention.py  pin, tag, expire, retain, gc, the clock
+    machine_events.py     a reader with a cursor
 
 Here is what must hold at any time: after each step a few checkpoints are compared, at the end everything.
 """
@@ -20,10 +20,10 @@ from __future__ import annotations
 import pytest
 from hypothesis.stateful import invariant, precondition
 from machine_events import Events, check_events
-from machine_handing import Handing
-from machine_keeping import Keeping
+from machine_handoffs import Handoffs
 from machine_model import Kept
-from machine_saving import Saving
+from machine_retention import Retention
+from machine_saves import Saves
 from strategies import same
 
 from holdfast import SyncClient
@@ -32,7 +32,7 @@ from holdfast.format.rows import head as rows
 from holdfast.model import ids
 
 
-class StoreMachine(Saving, Handing, Keeping, Events):
+class StoreMachine(Saves, Handoffs, Retention, Events):
     @invariant()
     def the_newest_is_as_it_was_saved(self) -> None:
         if self.model.kept:

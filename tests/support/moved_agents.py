@@ -53,6 +53,18 @@ class Office:
         return f"paid: {RECEIPT}" if paid else None
 
 
+class ReadingOffice(Office):
+    """Keeps what the model reads. The model pays nothing."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.read: list[str] = []
+
+    def answer(self, read: str) -> str:
+        self.read.append(read)
+        return "seen"
+
+
 def make_source(client: SyncClient, office: Office, session: str = "source") -> None:
     """Make a loop of one's own that paid, and was cut off before it could say so."""
     with client.run(session, "loop") as run:
@@ -126,8 +138,9 @@ def continue_google_adk(store: str, session: str, office: Office) -> str:
 
     agent = LlmAgent(name="clerk", model=OfficeModel(model="office"), tools=[pay])
     app = resumable(agent, session_id=session, store=store, tools={"pay": office.effect})
-    *_, last = app.run(user_id="ann", new_message=GO_ON)
-    return str(last.content.parts[0].text)
+    contents = [event.content for event in app.run(user_id="ann", new_message=GO_ON)]
+    last = contents[-1] if contents else None
+    return str(last.parts[0].text) if last is not None and last.parts else ""
 
 
 def continue_agent_framework(store: str, session: str, office: Office) -> str:

@@ -51,10 +51,10 @@ def wanted(number: int) -> dict[str, Counter[str]]:
 
 def model(messages: Sequence[Mapping[str, Any]], tools: Any) -> Any:
     """What is to be done follows from the first message of the user."""
-    return Reading(messages).reply()
+    return StoreQueries(messages).reply()
 
 
-class Reading:
+class StoreQueries:
     """The conversation, as the model reads it: what became of each decision."""
 
     def __init__(self, messages: Sequence[Mapping[str, Any]]) -> None:

@@ -55,7 +55,7 @@ class PlainDirectory:
         data = snapshot.pack(Snapshot(reference="holdfast:", tree=built.root, files=len(entries)))
         blobs |= built.nodes | {hashlib.sha256(data).digest(): data}
         self.ctx.backend.backend.commit_all(
-            [Commit(tree=b"", blobs={hash_: frame.raw(content) for hash_, content in blobs.items()})]
+            [Commit(tree=b"", blobs={hash_: frame.frame_raw(content) for hash_, content in blobs.items()})]
         )
         self.on_look()
         return CurrentState(snapshot.unpack(data))
@@ -71,7 +71,7 @@ class PlainDirectory:
     async def drop_safety(self, checkpoint_id: str) -> None:
         self.safeties.remove(checkpoint_id)
 
-    async def protected(self, *given: object) -> Callable[[bytes], bool]:
+    async def make_exclusion_test(self, *given: object) -> Callable[[bytes], bool]:
         return self.excluded
 
     async def last_known(self, target_id: str | None) -> list[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import restore_opening
+import restore_store
 from restore_trees import Tree, put
 
 FIRST: Tree = {
@@ -46,11 +46,11 @@ def main() -> None:
     store, root = sys.argv[1], Path(sys.argv[2])
     root.mkdir()
     put(root, FIRST)
-    directory = restore_opening.open_directory(store, root)
+    directory = restore_store.open_directory(store, root)
     first = directory.snapshot()
     wreck(root)
     second = directory.snapshot()
-    print("changed", restore_opening.name(first), restore_opening.name(second), flush=True)
+    print("changed", restore_store.name(first), restore_store.name(second), flush=True)
     directory.restore(first)
     print("done", flush=True)
 

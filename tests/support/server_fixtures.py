@@ -55,21 +55,23 @@ def own_server(request: pytest.FixtureRequest) -> Iterator[tuple[Postgres | Valk
         yield server, server.url + (f"?shards={shards}" if shards else "")
 
 
-@pytest.fixture(params=["postgres", "postgres in a loop", "redis"])
+@pytest.fixture(params=["postgres", "postgres in a loop", "redis", "redis in a loop"])
 def proxied(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[Proxy, str, str]]:
-    """A proxy, a store's URL through it, and past it; with PostgreSQL asked by the thread itself,
+    """A proxy, a store's URL through it, and past it; asked by the thread itself,
     and by a loop. No hints are sent: one that is under way when the proxy is told to lose the next
     thing would be lost in its place. The server knows every script of a save: the answer that is
     lost is that to the commit, not that the script has to be sent."""
     from holdfast.backends.postgres.backend import PostgresBackend
-    from holdfast.backends.postgres.notify import NotifyListener, ThreadHints
+    from holdfast.backends.postgres.notify import NotifyListener, ThreadNotifications
+    from holdfast.backends.redis.backend import RedisBackend
 
     monkeypatch.setattr(NotifyListener, "tell", lambda _: None)
-    monkeypatch.setattr(ThreadHints, "tell", lambda _: None)
-    if request.param == "postgres in a loop":
+    monkeypatch.setattr(ThreadNotifications, "tell", lambda _: None)
+    if request.param.endswith(" in a loop"):
         monkeypatch.delattr(PostgresBackend, "without_loop")
+        monkeypatch.delattr(RedisBackend, "without_loop")
     kind = request.param.partition(" ")[0]
     server = request.getfixturevalue("postgres_dsn" if kind == "postgres" else "redis_url")
     past = Store(kind, tmp_path, server).url

@@ -23,7 +23,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 RESTORES = ("tests/workspace/test_restore_kills.py", "tests/workspace/test_restore_crash_points.py")
-RUNS = ("tests/runs/test_batch_kills.py",)
+RUNS = ("tests/runs/test_batch_crash.py",)
 MACHINE = (
     "tests/state/test_store_machine_properties.py",
     "tests/state/test_store_machine_on_redis_properties.py",
@@ -34,6 +34,9 @@ CRASHES = (
     "tests/agent_loop/test_agent_crash.py",
     "tests/bundle/test_import_crash.py",
     "tests/coordination/test_claim_races_crash.py",
+    "tests/coordination/test_topic_faults.py",
+    "tests/coordination/test_topics_across_processes.py",
+    "tests/coordination/test_topics_crash.py",
     "tests/coordination/test_wrong_clocks.py",
     "tests/retention/test_gc_beside_writers_crash.py",
     "tests/runs/test_effect_kills_crash.py",

@@ -4,6 +4,7 @@ to turn, and child processes."""
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import subprocess
 import sys
@@ -29,9 +30,12 @@ from holdfast.backends.port import BlockingBackend, Capabilities, Commit
 from holdfast.backends.postgres import open_postgres
 from holdfast.backends.redis import open_redis
 from holdfast.backends.sqlite.backend import SqliteBackend
+from holdfast.sealing.key_ring import KeyRing, RawKey
 
 BACKENDS = ("memory", "files", "sqlite")
 SERVED = ("postgres", "redis", "redis:4")  # those that need a server; redis:4 has four shards
+SEALED = "HOLDFAST_SEALED" in os.environ  # every story is told on sealed stores: `make soak`
+RING = KeyRing([RawKey("test", hashlib.sha256(b"a key for tests").digest())])
 SOME_ID = "01939c5e-7c1b-7000-8a2f-0c4c1d9be2f1"
 OTHER_ID = "01939c5e-7c1b-7000-8a2f-0c4c1d9be2f2"
 
@@ -63,6 +67,8 @@ class Store:
 
     def __init__(self, kind: str, where: Path, server: str = "") -> None:
         """`server` is where the server is, for kinds that need one."""
+        kind, _, sealed = kind.partition("+")
+        self.is_sealed = bool(sealed) or SEALED
         self.kind, _, shards = kind.partition(":")
         self.shards = int(shards) if shards else None
         self.server = server
@@ -106,15 +112,19 @@ class Store:
         return opened
 
     def client(self, **options: Any) -> SyncClient:
-        return SyncClient(self.backend(), **options)
+        return SyncClient(self.backend(), **self._keys, **options)
 
     def async_client(self, **options: Any) -> Client:
-        return Client(self._open(), **options)
+        return Client(self._open(), **self._keys, **options)
+
+    @property
+    def _keys(self) -> dict[str, Any]:
+        return {"keys": RING} if self.is_sealed else {}
 
     def recorded(self, **options: Any) -> tuple[SyncClient, Recorder]:
         """A client, and what it asks of the store."""
         recorder = Recorder(self.backend())
-        return SyncClient(recorder, **options), recorder
+        return SyncClient(recorder, **self._keys, **options), recorder
 
     def close(self) -> None:
         for backend in self._opened:

@@ -9,8 +9,14 @@ from holdfast import SyncClient
 from holdfast.coordination.contract import Contracts
 
 PROGRAM = """
+import holdfast
+
+
 def main(run):
     run.step("one", len, "x")
+
+
+holdfast.runnable("every.job")(main)
 """
 
 
@@ -31,6 +37,9 @@ def make_world(root: Path, client: SyncClient) -> dict[str, str]:
     client.tag("release", first)
     with client.run("steps", agent_id="a") as run:
         run.step("one", len, "x")
+    for job in ("job", "void"):
+        client.start("every.job", session_id=job)
+    client.cancel("void", by="ann")
     approval, decided = (client.request_approval("main", "pay", {"to": who}) for who in ("ann", "bob"))
     client.decide(decided.approval_id, "approve", by="eve")
     with pytest.raises(KeyboardInterrupt), client.run("orders", agent_id="buyer") as run:
@@ -45,11 +54,15 @@ def make_world(root: Path, client: SyncClient) -> dict[str, str]:
     client.lease("held", seconds=3600)
     snapshot = client.workspace(root / "project").snapshot("before").checkpoint_id
     client.export(root / "bundle.hf", session_id="main")
+    message, dead = client.publish("news", {"n": 1}), client.publish("news", {"n": 2})
+    with client.subscribe("news", "mailer", timeout=0) as messages:
+        next(messages).ack()
+        next(messages).reject("of another order")
     client.pin(first)
     undone, tagged = (one.short_id for one in client.operations(limit=2))
     client.undo()
     return {
         "first": first, "second": second, "handed": handed, "approval": approval.short_id, "decided": decided.short_id,
         "effect": in_doubt.short_id, "settled": settled.short_id, "held": held, "taken": taken, "snapshot": snapshot,
-        "undone": undone, "tagged": tagged,
+        "undone": undone, "tagged": tagged, "message": message, "dead": dead,
     }  # fmt: skip

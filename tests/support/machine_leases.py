@@ -13,7 +13,7 @@ SECONDS = st.sampled_from([10, 60, 1000])
 WHICH = st.integers(0, 3)
 
 
-class Leasing(Base):
+class Leases(Base):
     def tick(self) -> None:
         """A token is later than those of a session of the same name that was collected: two are never given out within
         one microsecond."""

@@ -4,8 +4,8 @@ import random
 import sys
 from pathlib import Path
 
-from saying import say
 from trees import remove, write
+from whole_lines import say
 
 from holdfast import SyncClient
 from holdfast.operations import staging

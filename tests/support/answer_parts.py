@@ -1,7 +1,7 @@
 """Which parts of a small store an answer was made of. What is never read can't change an answer, so
 a change of one bit needs to be followed only by the questions that read the part where it is.
 
-    python reading.py KIND PATH QUESTIONS
+    python answer_parts.py KIND PATH QUESTIONS
 
 asks each of them with a client of its own, under strace.
 """

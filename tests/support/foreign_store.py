@@ -1,6 +1,6 @@
 """What somebody does with a bundle or a store that a stranger has made; prints what came of it, as JSON.
 
-victim.py STORE (import BUNDLE | fork REF DIR | restore REF DIR | plan REF DIR | verify)...
+foreign_store.py STORE (import BUNDLE | fork REF DIR | restore REF DIR | plan REF DIR | verify)...
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from holdfast import CheckpointExpiredError, ConflictError
 TAGS = st.sampled_from(["good", "\ud800"])
 
 
-class Keeping(Base):
+class Retention(Base):
     @rule(target=expired, who=WHO, id_=consumes(checkpoints))
     def expire(self, who, id_) -> str:
         kept = self.model.kept[id_]

@@ -14,7 +14,7 @@ from machine_values import odd, stretches
 from holdfast import CheckpointNotFoundError, ConflictError, UsageError
 
 
-class Saving(Base):
+class Saves(Base):
     @initialize(target=checkpoints, state=first_states())
     def begin(self, state) -> str:
         return self.save(0, "s", state)

@@ -1,6 +1,6 @@
 """A process that edits a directory, takes snapshots and restores them, until it is killed.
 
-    python restore_killing.py STORE ROOT [careless]
+    python restore_process.py STORE ROOT [careless]
 
 Each line that it reads is a seed: it forks a child, which has everything imported already, and
 works by that seed until it is killed. The child says what it is about to do; the parent of both
@@ -15,8 +15,8 @@ import random
 import sys
 from pathlib import Path
 
-import restore_opening
-from saying import say
+import restore_store
+from whole_lines import say
 
 from holdfast.workspace.restore.engine import RestoreEngine
 
@@ -56,7 +56,7 @@ def remove(place: Path) -> None:
 
 def work(store: str, root: Path, seed: str) -> None:
     rng = random.Random(seed)
-    directory = restore_opening.open_directory(store, root)
+    directory = restore_store.open_directory(store, root)
     say(EDITING, os.getpid())
     targets = [directory.snapshot()]
     while True:
@@ -65,7 +65,7 @@ def work(store: str, root: Path, seed: str) -> None:
             targets.append(directory.snapshot())
         for _ in range(4):
             now, target = targets[-1], rng.choice(targets[:-1])
-            say(RESTORING, restore_opening.name(now), restore_opening.name(target))
+            say(RESTORING, restore_store.name(now), restore_store.name(target))
             directory.restore(target, keep="user")
             targets.append(target)
         say(DONE)

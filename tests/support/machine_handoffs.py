@@ -7,14 +7,14 @@ import copy
 from hypothesis import strategies as st
 from hypothesis.stateful import multiple, rule
 from machine_base import NAMES, TARGETS, UNDER, WHO, checkpoints, handoffs
-from machine_leasing import SECONDS, Leasing
+from machine_leases import SECONDS, Leases
 from machine_model import Entry, Grant, Held, Kept, Refusal
 from machine_states import edits
 
 from holdfast import ConflictError, LeaseHeldError, UsageError
 
 
-class Handing(Leasing):
+class Handoffs(Leases):
     @rule(targets=(checkpoints, handoffs), who=WHO, source=checkpoints, to=TARGETS, under=UNDER)
     def handoff(self, who, source, to, under) -> str:
         """Of a handoff, too: it is passed on then."""
