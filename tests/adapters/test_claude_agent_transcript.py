@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.adapters.claude_agent import entries as reading
@@ -81,6 +81,7 @@ WHOLE = st.fixed_dictionaries({"type": JSON | KINDS, "message": JSON | CONTENT},
 
 
 @given(st.lists(ENTRIES | WHOLE | JSON, max_size=5), JSON)
+@example([{"type": "user", "message": {"content": [{"type": "tool_use", "id": []}]}}], None)
 def test_entries_of_any_shape_are_read(entries: list[Any], other: Any):
     transcript = read(messages=entries, other=other)
     assert json.loads(json.dumps(transcript.to_json()))["messages"] is not None

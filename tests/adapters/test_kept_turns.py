@@ -33,14 +33,14 @@ def new_process() -> None:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The checkpoints that runs read from the store."""
     found: list[str] = []
-    load = restore.loaded
+    load = restore.load_checkpoint
 
     async def counted(ctx: Any, stored: Any, **options: Any) -> Any:
         checkpoint = await load(ctx, stored, **options)
         found.append(checkpoint.checkpoint_id)
         return checkpoint
 
-    monkeypatch.setattr(restore, "loaded", counted)
+    monkeypatch.setattr(restore, "load_checkpoint", counted)
     return found
 
 

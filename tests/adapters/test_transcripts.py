@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
 import subprocess
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import SyncClient
+from holdfast import Client, Effect, Framework, SyncClient
+from holdfast.adapters.base.session import ResumableSession, TurnEnd
+from holdfast.adapters.base.turn import FrameworkTurn
+from holdfast.codec.redaction_rules import Redact
+from holdfast.errors import OpenToolCallError
+from holdfast.model.transcript_moves import unique_ids
+from holdfast.redaction import by_path
 from holdfast.transcript import (
     BlobPart,
     GenericPart,
@@ -147,7 +156,13 @@ def _graph(store: str) -> None:
 
 READ = """
 import json, sys
-from holdfast import SyncClient
+from holdfast import Client, Effect, Framework, SyncClient
+from holdfast.adapters.base.session import ResumableSession, TurnEnd
+from holdfast.adapters.base.turn import FrameworkTurn
+from holdfast.errors import OpenToolCallError
+from holdfast.model.transcript_moves import unique_ids
+from holdfast.codec.redaction_rules import Redact
+from holdfast.redaction import by_path
 from holdfast.transcript import to_transcript
 assert not any(name.startswith("lang") for name in sys.modules)
 with SyncClient.sqlite(sys.argv[1], on_unknown_type="plain") as client:
@@ -189,3 +204,98 @@ def test_items_of_the_responses_api_in_neutral_form():
     assert found[4].text == "done"
     assert messages_of_answer({"output": [call]})[0].tool_calls == found[2].tool_calls
     assert messages_of_answer(None) == []
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+def pay_at_once(
+    calls: Sequence[dict[str, Any]],
+    ended: Sequence[int],
+    *,
+    ids: Sequence[str],
+    tools: Any,
+    has_ids: bool = True,
+    redact: Redact = (),
+) -> tuple[dict[str, str], dict[str, str] | str]:
+    """Make calls at once, which end in an order, and then the process ends.
+
+    Return the results by the first argument of their calls: of the transcript, and after a move.
+    """
+    session = f"s{next(NUMBERS)}"
+
+    async def body(turn: FrameworkTurn) -> TurnEnd:
+        async def ask() -> Any:
+            asked = [{"id": id_, "name": "pay", "args": one} for id_, one in zip(ids, calls, strict=True)]
+            return {"role": "assistant", "content": "", "tool_calls": asked}
+
+        async def pay(to: str, by: str) -> str:
+            return f"paid {to}"
+
+        await turn.call_model("agent", [], ask)
+        for number in ended:
+            await turn.call_tool("pay", calls[number], pay, call_id=ids[number] if has_ids else None)
+        raise Killed
+
+    def read(messages: Iterable[TranscriptMessage]) -> dict[str, str]:
+        parts = [part for one in messages for part in one.parts]
+        asked = {
+            part.id: part.id if redact else part.arguments["to"] for part in parts if isinstance(part, ToolCallPart)
+        }
+        told = {part.id: part.content[0] for part in parts if isinstance(part, ToolResponsePart)}
+        return {asked[id_]: part.content for id_, part in told.items()}
+
+    async def story() -> Any:
+        async with Client.memory(redact=redact) as client:
+            target = ResumableSession(Framework.CUSTOM, session_id=session, store=client, tools=tools)
+            with pytest.raises(Killed):
+                await target.take_turn("run", "go", None, body, str)
+            seen = to_transcript(await client.latest(session))
+            try:
+                plan = await client.resume_as(session, "openai_chat")
+            except OpenToolCallError as error:
+                return read(unique_ids(seen.messages)[0]), ",".join(error.call_ids)
+            return read(unique_ids(seen.messages)[0]), read(plan.messages)
+
+    return asyncio.run(story())
+
+
+NUMBERS = itertools.count()
+BOTH = [{"to": "bob", "by": "card"}, {"to": "carol", "by": "card"}]
+PAID = {"bob": "paid bob", "carol": "paid carol"}
+
+
+@pytest.mark.parametrize("ids", [("c0", "c1"), ("0", "0")], ids=str)
+@pytest.mark.parametrize("has_ids", [True, False])
+@pytest.mark.parametrize(
+    "tools",
+    [None, {"pay": "read"}, {"pay": "irreversible"}, {"pay": Effect("irreversible", key="to")},
+     {"pay": Effect("irreversible", key=lambda to, by: f"{to} by {by}")}],
+    ids=["undeclared", "read", "irreversible", "key", "computed key"],
+)  # fmt: skip
+def test_results_of_calls_that_were_made_at_once_are_their_own(tools, has_ids, ids):
+    for ended in ([0, 1], [1, 0]):
+        seen, moved = pay_at_once(BOTH, ended, ids=ids, tools=tools, has_ids=has_ids)
+        assert moved == PAID
+        assert seen.items() <= PAID.items()
+    seen, moved = pay_at_once(BOTH, [1], ids=ids, tools=tools, has_ids=has_ids)
+    assert seen.items() <= {"carol": "paid carol"}.items() and moved == ids[0]
+
+
+def test_a_result_that_may_be_of_either_call_is_given_by_the_ledger():
+    calls = [{"to": "1", "by": "2"}, {"to": "2", "by": "1"}]  # the key of each is a value of the other
+    tools = {"pay": Effect("irreversible", key="to")}
+    seen, moved = pay_at_once(calls, [1, 0], ids=("a", "b"), tools=tools)
+    assert seen == {} and moved == {"1": "paid 1", "2": "paid 2"}
+
+
+@pytest.mark.parametrize("kind", [None, "read", "idempotent", "irreversible"])
+def test_a_result_is_never_that_of_a_call_which_redaction_has_made_equal(kind):
+    tools = None if kind is None else {"pay": kind}
+    right = {"a": "paid bob", "b": "paid carol"}
+    for ended in ([1], [0, 1], [1, 0]):
+        seen, moved = pay_at_once(BOTH, ended, ids=("a", "b"), tools=tools, redact=by_path("**.to"))
+        assert seen.items() <= right.items()
+        assert seen or kind not in (None, "read")  # their records have the ids of the calls
+        assert isinstance(moved, str) or moved.items() <= right.items()

@@ -8,63 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from turn_agent import Agent, Killed, restart
 
 from holdfast import NOT_DONE, Client, Done, Effect, SyncClient, UsageError
 from holdfast.adapters.base import session as sessions
+from holdfast.adapters.base.digest import digest
 from holdfast.adapters.base.session import ResumableSession, TurnEnd
-from holdfast.adapters.base.turn import INTERRUPTED, CallPausedError, FrameworkTurn, TurnEndedError, digest
-from holdfast.backends.bridge.step import run_inline, run_inline_context
+from holdfast.adapters.base.turn import INTERRUPTED, CallPausedError, FrameworkTurn
+from holdfast.backends.bridge.step import run_inline
 from holdfast.errors import ApprovalPendingError, EffectNotDoneError, UnfinishedTurnError
 from holdfast.model.framework import Framework
 from holdfast.transcript import to_transcript
 
 
-class Killed(BaseException):
-    """Stands for the end of the process."""
-
-
-class Agent:
-    """A loop that calls the tools of a plan, one after the other, and counts what is really called."""
-
-    def __init__(self, plan: list[tuple[str, dict[str, Any]]]) -> None:
-        self.plan = plan
-        self.called: list[str] = []
-        self.killed_in: str | None = None
-
-    def call(self, name: str) -> str:
-        self.called.append(name)
-        if self.killed_in == name:
-            raise Killed
-        return f"{name} ok"
-
-    async def body(self, turn: FrameworkTurn) -> TurnEnd:
-        messages = [*turn.state.get("messages", []), {"role": "user", "content": "go"}]
-        start = len(messages)
-        for number, (tool, arguments) in enumerate(self.plan):
-
-            async def ask(number: int = number, tool: str = tool, arguments: dict[str, Any] = arguments) -> Any:
-                self.call(f"model {number}")
-                call = {"id": f"call-{number}", "name": tool, "args": arguments}
-                return {"role": "assistant", "content": "", "tool_calls": [call]}
-
-            messages.append(await turn.call_model("agent", messages, ask))
-
-            async def use(tool: str = tool, **_: Any) -> str:
-                return self.call(tool)
-
-            result = await turn.call_tool(tool, arguments, use, call_id=f"call-{number}")
-            messages.append({"role": "tool", "tool_call_id": f"call-{number}", "content": result})
-        text = messages[-1]["content"] if len(messages) > start else ""
-        return TurnEnd(text, text, {"messages": messages})
-
-
 @pytest.fixture(autouse=True)
 def new_process() -> None:
     """Forget the turns that other tests have finished, as a new process has."""
-    sessions._finished.clear()
-
-
-def restart() -> None:
     sessions._finished.clear()
 
 
@@ -196,11 +155,92 @@ def test_another_turn_is_refused_while_one_is_unfinished(tmp_path: Path):
             with pytest.raises(UnfinishedTurnError, match=r"turn=first.*turn=second") as refused:
                 await take(client, agent, turn="second")()
             assert (refused.value.unfinished, refused.value.begun) == ("turn=first", "turn=second")
+            assert refused.value.before is None
             agent.killed_in = None
             await take(client, agent, turn="first")()
             await take(client, agent, turn="second")()
 
     asyncio.run(main())
+
+
+def test_a_turn_that_fails_for_good_is_dropped_by_a_rollback(tmp_path: Path):
+    async def main() -> None:
+        agent = Agent(PLAN)
+        tools = {"search": "read", "pay": Effect("irreversible", key="invoice")}
+        async with Client.sqlite(tmp_path / "a.db") as client:
+            await take(client, agent, turn="first", tools=tools)()
+            agent.killed_in = "model 1"
+            with pytest.raises(Killed):
+                await take(client, agent, turn="second", tools=tools)()
+            agent.killed_in = None
+            with pytest.raises(UnfinishedTurnError) as refused:
+                await take(client, agent, turn="third", tools=tools)()
+            await client.rollback("s", to=refused.value.before)
+            await take(client, agent, turn="third", tools=tools)()
+            head = await client.latest("s")
+            assert [item["role"] for item in head.execution_state["messages"]].count("user") == 2
+
+    asyncio.run(main())
+
+
+def test_turns_with_an_id_are_not_counted(tmp_path: Path):
+    """A server names each turn by its message: a count of each would never be used, and never go away."""
+
+    async def main() -> None:
+        async with Client.sqlite(tmp_path / "a.db") as client:
+            for number in range(3):
+                await take(client, Agent(PLAN[:1]), turn=f"message {number}")()
+            assert not sessions._finished
+            await take(client, Agent(PLAN[:1]))()
+            assert sessions._finished.total() == 1
+
+    asyncio.run(main())
+
+
+def test_a_call_without_the_argument_that_is_its_key_is_answered_to_the_model(tmp_path: Path):
+    """The model may leave out an argument that the function does not need. A name of no argument is the program's."""
+
+    async def pay(amount: int, invoice: str | None = None) -> str:
+        raise AssertionError
+
+    async def main(key: str) -> Any:
+        async def body(turn: FrameworkTurn) -> TurnEnd:
+            said = await turn.call_tool("pay", {"amount": 7, "invoice": None}, pay, call_id="1", function=pay)
+            return TurnEnd(said, said, {})
+
+        async with Client.sqlite(tmp_path / "a.db") as client:
+            tools = {"pay": Effect("irreversible", key=key)}
+            session = ResumableSession(Framework.CUSTOM, session_id=key, store=client, tools=tools)
+            return await session.take_turn("run", "go", None, body, str)
+
+    assert asyncio.run(main("invoice")) == "This call was not carried out: it has no argument 'invoice'"
+    with pytest.raises(UsageError, match="no such argument"):
+        asyncio.run(main("invoce"))
+
+
+def test_an_effect_is_not_carried_out_without_a_required_argument_and_leaves_no_doubt(tmp_path: Path):
+    """The framework would refuse the call, too. But the ledger could not know that, and block the next one."""
+    called: list[dict[str, Any]] = []
+
+    async def pay(**arguments: Any) -> str:
+        called.append(arguments)
+        return "paid"
+
+    async def body(turn: FrameworkTurn) -> TurnEnd:
+        said = [
+            await turn.call_tool("pay", arguments, pay, call_id=str(number), required=["invoice"])
+            for number, arguments in enumerate([{"invoyce": "a"}, {"invoice": "a"}])
+        ]
+        return TurnEnd(said, said, {})
+
+    async def main() -> Any:
+        async with Client.sqlite(tmp_path / "a.db") as client:
+            tools = {"pay": "irreversible"}
+            session = ResumableSession(Framework.CUSTOM, session_id="s", store=client, tools=tools)
+            return await session.take_turn("run", "go", None, body, list)
+
+    assert asyncio.run(main()) == ["This call was not carried out: it has no argument 'invoice'", "paid"]
+    assert called == [{"invoice": "a"}]
 
 
 def test_a_probe_answers_for_an_effect_that_was_cut_off(tmp_path: Path):
@@ -274,7 +314,6 @@ def test_a_plain_session_takes_turns_without_an_event_loop(tmp_path: Path):
     called: list[str] = []
 
     def body(turn: FrameworkTurn) -> TurnEnd:
-        from holdfast.backends.bridge.step import run_inline
 
         def ask() -> str:
             called.append("model")
@@ -423,254 +462,3 @@ def test_an_effect_that_was_not_done_is_tried_again_by_a_later_life(tmp_path: Pa
             assert tries == ["i-1", "i-1"]
 
     asyncio.run(main())
-
-
-def test_several_questions_wait_at_the_same_time(tmp_path: Path):
-    async def body(turn: FrameworkTurn) -> TurnEnd:
-        calls = [("delete", {"path": "a"}, "c-1"), ("delete", {"path": "b"}, "c-2")]
-        answers = await turn.request_approvals(calls, summaries=["it is old", None])
-        given = [one.is_approved for one in answers]
-        return TurnEnd(given, given, {})
-
-    async def main() -> None:
-        async with Client.sqlite(tmp_path / "a.db") as client:
-            session = ResumableSession(Framework.CUSTOM, session_id="s", store=client)
-            with pytest.raises(ApprovalPendingError):
-                await session.take_turn("run", "go", None, body, str)
-            first, second = await client.approvals("s")
-            assert {one.arguments["path"]: one.summary for one in (first, second)} == {"a": "it is old", "b": None}
-            await client.decide(second.approval_id, "reject", by="ann")
-            with pytest.raises(ApprovalPendingError):
-                await session.take_turn("run", "go", None, body, str)
-            await client.decide(first.approval_id, "approve", by="ann")
-            expected = [one.arguments["path"] == "a" for one in (first, second)]
-            assert await session.take_turn("run", "go", None, body, str) == expected
-
-    asyncio.run(main())
-
-
-def test_an_open_turn_without_an_end_is_continued_by_the_same_call(tmp_path: Path):
-    asked: list[str] = []
-
-    async def main() -> None:
-        async with Client.sqlite(tmp_path / "a.db") as client:
-            session = ResumableSession(Framework.CUSTOM, session_id="s", store=client)
-            for life in range(2):
-                async with session.open_turn("iter", "go", None) as opened:
-                    async with opened.turn.open_model_call("agent", "hello") as call:
-                        if call.answer is None:
-                            asked.append("model")
-                            await call.record("hi")
-                    if life:
-                        opened.end = TurnEnd("hi", "hi", {"messages": ["hi"]})
-            restart()
-            async with session.open_turn("iter", "go", None) as opened:
-                assert (opened.turn, opened.recorded, session.state) == (None, "hi", {"messages": ["hi"]})
-        assert asked == ["model"]
-
-    asyncio.run(main())
-
-
-def test_a_part_of_a_turn_counts_its_calls_on_its_own(tmp_path: Path):
-    asked: list[str] = []
-
-    async def body(turn: FrameworkTurn) -> TurnEnd:
-        async def ask() -> str:
-            asked.append("model")
-            return f"answer {len(asked)}"
-
-        first = await turn.open_part("b").call_model("agent", "hi", ask)
-        again = await turn.open_part("b").call_model("agent", "hi", ask)  # the part runs again
-        other = await turn.open_part("a").call_model("agent", "hi", ask)
-        return TurnEnd([first, again, other], None, {})
-
-    async def main() -> None:
-        async with Client.sqlite(tmp_path / "a.db") as client:
-            session = ResumableSession(Framework.CUSTOM, session_id="s", store=client)
-            assert await session.take_turn("run", "go", None, body, str) == ["answer 1", "answer 1", "answer 2"]
-
-    asyncio.run(main())
-
-
-def test_a_part_that_ends_the_turn_ends_all_of_it(tmp_path: Path):
-    async def body(turn: FrameworkTurn) -> TurnEnd:
-        try:
-            await turn.open_part("a").request_approval("delete", {}, call_id="c-1")
-        except BaseException:
-            with pytest.raises(TurnEndedError):
-                await turn.open_part("b").call_model("agent", "hi", lambda: "hi")
-        return TurnEnd(None, None, {})
-
-    async def main() -> None:
-        async with Client.sqlite(tmp_path / "a.db") as client:
-            session = ResumableSession(Framework.CUSTOM, session_id="s", store=client)
-            with pytest.raises(ApprovalPendingError):
-                await session.take_turn("run", "go", None, body, str)
-
-    asyncio.run(main())
-
-
-def test_the_start_of_a_turn_may_be_saved_with_its_first_record(tmp_path: Path):
-    async def main() -> None:
-        async with Client.sqlite(tmp_path / "a.db") as client:
-            session = ResumableSession(Framework.CUSTOM, session_id="s", store=client)
-            await session.take_turn("run", "go", "first", Agent([]).body, str)
-            before = await client.latest("s")
-            async with session.open_turn("run", "go", "t", saves_start=False) as opened:
-                assert not opened.turn.is_start_saved
-            assert (await client.latest("s")).checkpoint_id == before.checkpoint_id
-            with pytest.raises(Killed):
-                async with session.open_turn("run", "go", "t", saves_start=False) as opened:
-                    opened.turn.put_state({"place": 1})
-                    await opened.turn.call_once("first", _nothing)
-                    assert opened.turn.is_start_saved
-                    raise Killed
-            state = (await client.latest("s")).execution_state
-            assert (state["turn"]["input"], state["place"]) == ("go", 1)
-            with pytest.raises(UnfinishedTurnError):
-                await session.take_turn("run", "go", "other", None, str)
-            async with session.open_turn("run", "go", "t", saves_start=False) as opened:
-                assert opened.turn.is_start_saved
-                assert opened.turn.state["place"] == 1
-
-    async def _nothing() -> None:
-        pass
-
-    asyncio.run(main())
-
-
-def test_an_answer_that_is_recorded_is_known_before_it_is_asked_for(tmp_path: Path):
-    known: list[bool] = []
-
-    async def body(turn: FrameworkTurn) -> TurnEnd:
-        known.append(turn.has_answer("delete", "c-1"))
-        await turn.request_approval("delete", {}, call_id="c-1")
-        if len(known) == 2:
-            raise Killed
-        return TurnEnd(None, None, {})
-
-    async def main() -> None:
-        async with Client.sqlite(tmp_path / "a.db") as client:
-            session = ResumableSession(Framework.CUSTOM, session_id="s", store=client)
-            with pytest.raises(ApprovalPendingError):
-                await session.take_turn("run", "go", None, body, str)
-            [asked] = await client.approvals("s")
-            await client.decide(asked.approval_id, "approve", by="ann")
-            with pytest.raises(Killed):
-                await session.take_turn("run", "go", None, body, str)
-            await session.take_turn("run", "go", None, body, str)
-            assert known == [False, False, True]
-
-    asyncio.run(main())
-
-
-def test_parts_of_one_name_are_told_apart_by_their_keys_in_whatever_order_they_begin(tmp_path: Path):
-    begun: list[str] = []
-
-    def body_of(order: str, *, is_cut_off: bool) -> Callable[[FrameworkTurn], Any]:
-        async def body(turn: FrameworkTurn) -> TurnEnd:
-            async def part(key: str) -> str:
-                begun.append(key)
-                return f"result of {key}"
-
-            results = {}
-            for key in order:
-                results[key] = await turn.call_part("part", lambda key=key: part(key), key=key)
-            if is_cut_off:
-                raise Killed
-            return TurnEnd(results, results, {})
-
-        return body
-
-    async def main() -> Any:
-        async with Client.sqlite(tmp_path / "s.db") as client:
-            session = ResumableSession(Framework.CUSTOM, session_id="s", store=client)
-            with pytest.raises(Killed):
-                await session.take_turn("run", "go", None, body_of("ab", is_cut_off=True), lambda recorded: recorded)
-            restart()
-            return await session.take_turn("run", "go", None, body_of("ba", is_cut_off=False), lambda one: one)
-
-    assert asyncio.run(main()) == {"a": "result of a", "b": "result of b"}
-    assert begun == ["a", "b"]
-
-
-def test_lists_that_grow_while_calls_are_recorded_lose_nothing(tmp_path: Path):
-    async def grow(turn: FrameworkTurn) -> TurnEnd:
-        async def note(number: int) -> None:
-            await turn.append_to_state("more", {"messages": [{"n": number, "text": "x" * 1000}], "notes": [number]})
-
-        async def call(number: int) -> None:
-            await turn.call_once(f"part {number}", lambda: asyncio.sleep(0, "x" * 1000))
-
-        for number in range(0, 60, 3):
-            await asyncio.gather(*(one(number + more) for more in range(3) for one in (note, call)))
-        return TurnEnd("done", "done", turn.state)
-
-    async def main() -> None:
-        async with Client.sqlite(tmp_path / "a.db") as client:
-            session = ResumableSession(Framework.CUSTOM, session_id="s", store=client)
-            assert await session.take_turn("run", "go", None, grow, str) == "done"
-            await session.append_to_state("late", {"messages": [{"n": 60}]})
-            state = await session.load_state()
-        assert [one["n"] for one in state["messages"]] == list(range(61))
-        assert state["notes"] == list(range(60))
-
-    asyncio.run(main())
-
-
-def test_a_state_that_is_replaced_while_it_is_saved_is_saved_too(tmp_path: Path):
-    session: ResumableSession
-
-    async def replace(turn: FrameworkTurn) -> TurnEnd:
-        for number in range(20):  # a journal that is long enough to be appended to
-            await turn.call_once(f"part {number}", lambda: asyncio.sleep(0, "x" * 1000))
-        messages = [{"n": number, "text": "x" * 1000} for number in range(20)]
-        await turn.save_state("first", {"messages": messages})
-        for waits in range(1, 10):  # the second save begins at another moment of the first
-            messages = [*messages, {"n": len(messages)}]
-            saving = asyncio.create_task(turn.save_state("one", {"messages": messages}))
-            for _ in range(waits):
-                await asyncio.sleep(0)
-            messages = [*messages, {"n": len(messages)}]
-            await turn.save_state("another", {"messages": messages})
-            await saving
-            assert (await session.load_state())["messages"] == messages
-        raise Killed
-
-    async def main() -> None:
-        nonlocal session
-        async with Client.sqlite(tmp_path / "a.db") as client:
-            session = ResumableSession(Framework.CUSTOM, session_id="s", store=client)
-            with pytest.raises(Killed):
-                await session.take_turn("run", "go", None, replace, str)
-
-    asyncio.run(main())
-
-
-def test_a_stream_of_a_plain_session_that_is_closed_early_is_continued_by_the_same_call(tmp_path: Path):
-    asked: list[int] = []
-
-    def stream() -> Any:
-        session = ResumableSession(Framework.CUSTOM, session_id="s", store=client, is_async=False)
-        with session.open_turn_sync("run", "go", None) as opened:
-            assert opened.turn is not None
-            for number in range(2):
-                with run_inline_context(opened.turn.open_model_call("agent", number)) as call:
-                    if call.answer is None:
-                        asked.append(number)
-                        run_inline(call.record(f"answer {number}"))
-                    yield f"answer {number}" if call.answer is None else call.answer
-            opened.end = TurnEnd("done", "done", {})
-
-    with SyncClient.sqlite(tmp_path / "store.db") as client:
-        events = stream()
-        assert next(events) == "answer 0"
-        events.close()  # the reader stops
-        assert list(stream()) == ["answer 0", "answer 1"]
-        assert asked == [0, 1]
-        session = ResumableSession(Framework.CUSTOM, session_id="s", store=client, is_async=False)
-        restart()
-        with session.open_turn_sync("run", "go", None) as opened:
-            assert (opened.turn, opened.recorded) == (None, "done")
-        with pytest.raises(ValueError, match="raised within"), session.open_turn_sync("run", "go", "2"):
-            raise ValueError("raised within")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 import pytest
 from framework_environments import require
+from survives import survives
 
 require("ag2")
 
@@ -19,9 +19,6 @@ from ag2 import (
     Context,
     KnowledgeConfig,
     MemoryStream,
-    TaskConfig,
-    Toolkit,
-    ToolResult,
     Variable,
     tool,
 )
@@ -36,32 +33,20 @@ from ag2.events import (
     ModelMessageChunk,
     ModelRequest,
     ModelResponse,
-    TaskCompleted,
-    ToolCallEvent,
     ToolCallsEvent,
-    ToolErrorEvent,
-    ToolResultEvent,
 )
 from ag2.knowledge import MemoryKnowledgeStore
 from ag2.middleware import BaseMiddleware, Middleware
 from ag2.middleware.builtin import RetryMiddleware
-from ag2.tools import LocalEnvironment, SandboxShellTool
-from ag2.tools.final import ClientTool, FunctionToolSchema
-from ag2.tools.subagents import background_agent_tool, persistent_stream
-from ag2.tools.tool import Tool
 from ag2_model import FunctionConfig, call, results_of
+from ag2_turns import Killed, _look, call_once_each, count_requests, restart, run, text_of
 from openai.types.responses import ResponseReasoningItem
 from pydantic import BaseModel
 
-from holdfast import NOT_DONE, Client, Done, Effect
-from holdfast.adapters.base import session as sessions
+from holdfast import Client
 from holdfast.ag2 import ResumableReply, extract, reconstruct, resumable
 from holdfast.errors import HoldfastWarning, UnfinishedTurnError, UsageError
 from holdfast.transcript import to_transcript
-
-
-class Killed(BaseException):
-    """Stands for the end of the process."""
 
 
 @pytest.fixture
@@ -69,36 +54,10 @@ def url(tmp_path):
     return f"sqlite:///{tmp_path}/store.db"
 
 
-def run(test: Callable[[], Awaitable[Any]]) -> Any:
-    return asyncio.run(test())
-
-
-def restart() -> None:
-    """Forget what this process has done, as a new one would not know it."""
-    sessions._finished.clear()
-
-
-def text_of(result: Any) -> str:
-    return ", ".join(str(getattr(part, "content", getattr(part, "data", part))) for part in result.result.parts)
-
-
-def call_once_each(*calls: Any) -> Callable[[Sequence[BaseEvent]], Any]:
-    """Return a model that makes these calls in each turn, one after the other, then says what they returned."""
-
-    def answer(events: Sequence[BaseEvent]) -> Any:
-        results = results_of(events)
-        return [calls[len(results)]] if len(results) < len(calls) else f"done: {', '.join(map(text_of, results))}"
-
-    return answer
-
-
-def count_requests(events: Sequence[BaseEvent]) -> str:
-    return f"request {sum(isinstance(one, ModelRequest) for one in events)}"
-
-
 # -- turns -------------------------------------------------------------------------------------------------------------
 
 
+@survives("finished turns", "return their replies")
 def test_a_finished_turn_returns_its_recorded_reply(url):
     config = FunctionConfig(call_once_each(call("add", a=1, b=2)))
 
@@ -309,6 +268,7 @@ def test_a_turn_can_be_watched(url):
     assert len(config.requests) == 1
 
 
+@survives("a streamed answer", "is replayed as one chunk")
 def test_a_replayed_answer_is_published_as_a_whole(url):
     heard: list[str] = []
     lives = iter([Killed(), None])
@@ -370,6 +330,7 @@ class NoteEvent(BaseEvent):
     tags: list[str] = Field(default_factory=list)
 
 
+@survives("reasoning that a provider wants back", "is sent again by a replay")
 def test_what_a_models_client_publishes_is_replayed(url):
     """Reasoning that a provider wants back is part of the conversation: AG2 keeps it in the history."""
     item = ResponseReasoningItem(id="r1", summary=[], type="reasoning", encrypted_content="zz")
@@ -401,421 +362,10 @@ def test_what_a_models_client_publishes_is_replayed(url):
     assert run(life) == events  # recorded
 
 
-# -- tools -------------------------------------------------------------------------------------------------------------
-
-
-def test_an_undeclared_call_that_was_under_way_is_told_to_the_model(url):
-    config = FunctionConfig(call_once_each(call("first"), call("second")))
-    called = []
-
-    async def first() -> str:
-        called.append("first")
-        return "1"
-
-    async def second() -> str:
-        called.append("second")
-        raise Killed
-
-    async def life() -> Any:
-        agent = Agent("a", config=config, tools=[first, second])
-        return (await resumable(agent, session_id="s", store=url).ask("go", turn="1")).body
-
-    with pytest.raises(Killed):
-        run(life)
-    assert run(life).startswith("done: 1, This call was interrupted, and its outcome is unknown")
-    assert called == ["first", "second"]
-    assert len(config.requests) == 3
-
-
-def test_a_declared_effect_is_looked_up(url):
-    config = FunctionConfig(call_once_each(call("pay", invoice="7")))
-    called = []
-
-    @tool
-    @Effect("irreversible", key="invoice", probe=lambda invoice: Done({"receipt": 7}) if called else NOT_DONE)
-    async def pay(invoice: str) -> dict[str, Any]:
-        called.append(invoice)
-        raise Killed
-
-    async def life() -> Any:
-        agent = Agent("a", config=config, tools=[pay])
-        return (await resumable(agent, session_id="s", store=url).ask("go", turn="1")).body
-
-    with pytest.raises(Killed):
-        run(life)
-    assert run(life) == "done: {'receipt': 7}"
-    assert called == ["7"]
-
-
-@pytest.mark.parametrize("declared", [{}, {"fail": "read"}, {"fail": "idempotent"}])
-def test_a_failure_is_told_in_the_same_words_in_every_life(url, declared):
-    config = FunctionConfig(call_once_each(call("fail"), call("die")))
-    lives = iter([Killed(), None])
-
-    async def fail() -> str:
-        raise ValueError("no such invoice")
-
-    async def die() -> str:
-        if error := next(lives):
-            raise error
-        return "alive"
-
-    async def life() -> Any:
-        agent = Agent("a", config=config, tools=[fail, die])
-        return await resumable(agent, session_id="s", store=url, tools={**declared, "die": "read"}).ask("go", turn="1")
-
-    with pytest.raises(Killed):
-        run(life)
-    told = text_of(results_of(config.requests[-1])[0])
-    assert "ValueError: no such invoice" in told
-    events = run(lambda: _history(life))
-    [failed] = [one for one in events if isinstance(one, ToolErrorEvent)]
-    assert (type(failed.error), str(failed.error), text_of(failed)) == (ValueError, "no such invoice", told)
-    assert len(config.requests) == 3
-
-
-async def _history(life: Callable[[], Awaitable[Any]]) -> list[Any]:
-    return list(await (await life()).history.get_events())
-
-
-def test_results_of_all_kinds_are_the_same_in_every_life(url):
-    @dataclasses.dataclass
-    class Point:
-        x: int
-
-    class Place(BaseModel):
-        name: str
-        zip: str | None = None
-
-    made = {
-        "text": "plain",
-        "number": 7,
-        "nothing": None,
-        "data": {"$type": "os.system", "$result": 1},
-        "listed": [1, {"a": None}],
-        "point": Point(1),
-        "place": Place(name="here"),
-        "image": ImageInput(data=b"\x89", media_type="image/png"),
-        "parts": ToolResult("a", {"b": 1}, metadata={"m": 1}),
-    }
-    config = FunctionConfig(call_once_each(*(call(name, name) for name in made), call("die")))
-    lives = iter([Killed(), None])
-
-    async def die() -> str:
-        if error := next(lives):
-            raise error
-        return "alive"
-
-    def give(name: str) -> Any:
-        async def given() -> Any:
-            return made[name]
-
-        return tool(given, name=name)
-
-    async def life() -> Any:
-        agent = Agent("a", config=config, tools=[*map(give, made), die])
-        return await resumable(agent, session_id="s", store=url, tools={"die": "read"}).ask("go", turn="1")
-
-    with pytest.raises(Killed):
-        run(life)
-    first = results_of(config.requests[-1])
-    run(life)
-    again = results_of(config.requests[-1])
-    assert again[:-1] == first
-    assert len(config.requests) == len(made) + 2
-    plain = {one.name: one.result.parts[0] for one in again if len(one.result.parts) == 1}
-    assert plain["data"].data == {"$type": "os.system", "$result": 1}
-    assert (plain["point"].data, plain["place"].data) == ({"x": 1}, {"name": "here", "zip": None})
-    assert again[-2].result.metadata == {"m": 1}
-
-
-def test_variables_that_a_tool_changes_in_place_are_there_after_a_crash(url):
-    config = FunctionConfig(call_once_each(call("note"), call("die")))
-    lives = iter([Killed(), None, None])
-
-    async def note(context: Context) -> str:
-        context.variables["notes"].append({"tags": {"x", "y"}})
-        context.variables.pop("old", None)
-        return "noted"
-
-    async def die(context: Context) -> str:
-        if error := next(lives):
-            raise error
-        return f"{len(context.variables['notes'])} {'old' in context.variables}"
-
-    async def life(session_id: str = "s", **more: Any) -> Any:
-        agent = Agent("a", config=config, tools=[note, die])
-        return await resumable(agent, session_id=session_id, store=url, tools={"die": "read"}).ask(
-            "go", turn="1", variables={"notes": [], **more}
-        )
-
-    noted = {"notes": [{"tags": {"x", "y"}}]}
-    with pytest.raises(Killed):
-        asyncio.run(life(old=1))
-    reply = asyncio.run(life(old=1))
-    assert (reply.body, reply.context.variables) == ("done: noted, 1 False", noted)
-    assert asyncio.run(life(old=1)).context.variables == noted  # recorded
-    assert [asyncio.run(life("t")).context.variables for _ in range(2)] == [noted, noted]  # only in its place
-
-
-def test_a_variable_that_cant_be_stored_is_reported(url):
-    async def connect(context: Context) -> str:
-        context.variables["connection"] = object()
-        return "ok"
-
-    async def main() -> None:
-        agent = Agent("a", config=FunctionConfig(call_once_each(call("connect"))), tools=[connect])
-        with pytest.warns(HoldfastWarning, match="variable 'connection' to a object"):
-            await resumable(agent, session_id="s", store=url).ask("go")
-
-    run(main)
-
-
-class Gate(Tool):
-    """A tool that is no function, as those of MCP servers are not."""
-
-    def __init__(self, called: list[str]) -> None:
-        self.name = "gate"
-        self.called = called
-
-    def __deepcopy__(self, memo: Any) -> Gate:  # AG2 copies the tools that an agent gets
-        return self
-
-    async def schemas(self, context: Any) -> list[Any]:
-        return [FunctionToolSchema.from_dict({"function": {"name": "gate"}})]
-
-    def register(self, stack: Any, context: Any, *, middleware: Any = ()) -> None:
-        async def execute(event: ToolCallEvent, context: Context) -> None:
-            async def open_gate(event: ToolCallEvent, context: Any) -> Any:
-                self.called.append(event.arguments)
-                return ToolResultEvent.from_call(event, "open")
-
-            made: Any = open_gate
-            for one in middleware:
-                made = _wrapped(one.on_tool_execution, made)
-            await context.send(await made(event.handled_by("gate:1"), context))
-
-        stack.enter_context(context.stream.where(ToolCallEvent.name == "gate").sub_scope(execute))
-
-
-def _wrapped(hook: Any, inner: Any) -> Any:
-    return lambda event, context: hook(inner, event, context)
-
-
-def test_tools_of_all_kinds_are_recorded(url, tmp_path):
-    """Tools in toolkits, AG2's own shell, tools that are no functions, and those that are given with a question."""
-    called: list[str] = []
-    calls = [
-        call("packed"),
-        call("run_shell_command", command="echo x >> shell.txt"),
-        call("gate"),
-        call("given"),
-        call("die"),
-    ]
-    config = FunctionConfig(call_once_each(*calls))
-    lives = iter([Killed(), None])
-
-    async def packed() -> str:
-        called.append("packed")
-        return "packed"
-
-    async def given() -> str:
-        called.append("given")
-        return "given"
-
-    async def die() -> str:
-        if error := next(lives):
-            raise error
-        return "alive"
-
-    async def life() -> Any:
-        shell = SandboxShellTool(LocalEnvironment(tmp_path))
-        agent = Agent("a", config=config, tools=[Toolkit(packed), shell, Gate(called), die])
-        return (
-            await resumable(agent, session_id="s", store=url, tools={"die": "read"}).ask(
-                "go", turn="1", tools=[tool(given)]
-            )
-        ).body
-
-    with pytest.raises(Killed):
-        run(life)
-    assert run(life) == "done: packed, , open, given, alive"
-    assert called == ["packed", "{}", "given"]
-    assert (tmp_path / "shell.txt").read_text() == "x\n"
-    assert len(config.requests) == 6
-
-
-def test_a_final_result_and_a_clients_tool_end_a_turn(url):
-    async def finish() -> ToolResult:
-        return ToolResult("the end", final=True)
-
-    async def main() -> None:
-        restart()
-        agent = Agent("a", config=FunctionConfig(call_once_each(call("finish"))), tools=[finish])
-        reply = await resumable(agent, session_id="s", store=url).ask("go")
-        assert (reply.body, reply.response.response_force) == ("the end", True)
-        client_tool = ClientTool({"function": {"name": "show"}})
-        other = Agent("a", config=FunctionConfig(call_once_each(call("show", page=1))), tools=[client_tool])
-        reply = await resumable(other, session_id="t", store=url).ask("go")
-        assert [one.arguments for one in reply.response.tool_calls.calls] == ['{"page": 1}']
-
-    run(main)
-    run(main)
-
-
-def test_wrong_arguments_are_told_to_the_model_as_ag2_does(url):
-    def answer(events: Sequence[BaseEvent]) -> Any:
-        if not results_of(events):
-            return [ToolCallEvent("add", id="1", arguments="{not json")]
-        return "wrong" if "JSONDecodeError" in text_of(results_of(events)[0]) else "?"
-
-    async def add(a: int) -> int:
-        return a
-
-    async def main() -> Any:
-        agent = Agent("a", config=FunctionConfig(answer), tools=[add])
-        return (await resumable(agent, session_id="s", store=url).ask("go")).body
-
-    assert run(main) == "wrong"
-
-
-def test_an_agent_that_is_used_without_a_session_is_as_before(url):
-    async def main() -> None:
-        called = []
-
-        async def note() -> str:
-            called.append(1)
-            return "noted"
-
-        agent = Agent("a", config=FunctionConfig(call_once_each(call("note"))), tools=[note])
-        await resumable(agent, session_id="s", store=url).ask("go")
-        assert [(await agent.ask("go")).body for _ in range(2)] == ["done: noted"] * 2
-        assert len(called) == 3
-
-    run(main)
-
-
-def test_a_task_that_outlives_its_turn_is_as_before(url):
-    async def main() -> None:
-        helper = Agent("helper", config=FunctionConfig(call_once_each(call("note"))), tools=[tool(_look, name="note")])
-        said: list[Any] = []
-
-        async def later() -> None:
-            await asyncio.sleep(0.2)
-            said.append((await helper.ask("hello")).body)
-
-        async def begin(context: Context) -> str:
-            context.stream.spawn_background(later())
-            return "begun"
-
-        config = FunctionConfig(call_once_each(call("begin")))
-        agent = Agent("a", config=config, tools=[begin, helper.as_tool(description="helps")])
-        await resumable(agent, session_id="s", store=url).ask("go")
-        assert said == []
-        await asyncio.sleep(0.4)
-        assert said == ["done: seen"]
-
-    run(main)
-
-
-# -- sub-agents --------------------------------------------------------------------------------------------------------
-
-
-def test_sub_agents_continue_where_they_stood(url):
-    """An agent as a tool, in an agent as a tool, and two subtasks at a time."""
-    called: list[str] = []
-    lives = iter([Killed(), None])
-
-    async def look(what: str) -> str:
-        called.append(what)
-        if what == "last" and (error := next(lives)):
-            raise error
-        return f"seen {what}"
-
-    inner = FunctionConfig(call_once_each(call("look", what="inner")))
-    outer = FunctionConfig(call_once_each(call("task_inner", objective="look closely")))
-    sub = FunctionConfig(
-        lambda events: (
-            f"sub {text_of(results_of(events)[0])}"
-            if results_of(events)
-            else [call("look", what=events[0].parts[0].content)]
-        )
-    )
-    main_config = FunctionConfig(
-        call_once_each(
-            call("task_outer", objective="look"),
-            call("run_subtasks", tasks=["one", "two"]),
-            call("look", what="last"),
-        )
-    )
-
-    async def life() -> Any:
-        looker = Agent("inner", config=inner, tools=[look])
-        middle = Agent("outer", config=outer, tools=[looker.as_tool(description="looks")])
-        clerk = Agent(
-            "clerk",
-            config=main_config,
-            tools=[middle.as_tool(description="asks"), look],
-            tasks=TaskConfig(config=sub),
-        )
-        agent = resumable(clerk, session_id="s", store=url, tools={"look": "read"})
-        reply = await agent.ask("go", turn="1")
-        return reply.body, sum(isinstance(one, TaskCompleted) for one in await reply.history.get_events())
-
-    with pytest.raises(Killed):
-        run(life)
-    body, completed = run(life)
-    assert "seen inner" in body
-    assert "sub seen one" in body
-    assert "sub seen two" in body
-    assert completed == 3
-    assert sorted(called) == ["inner", "last", "last", "one", "two"]
-    assert [len(one.requests) for one in (inner, outer, sub, main_config)] == [2, 2, 4, 4]
-
-
-def test_a_sub_agent_with_a_memory_of_its_own(url):
-    """`persistent_stream()` lives as long as a context: a turn that was cut off has it, a reply of another life not."""
-    worker = FunctionConfig(count_requests)
-    lives = iter([Killed(), None, None, None])
-
-    async def die() -> str:
-        if error := next(lives):
-            raise error
-        return "alive"
-
-    calls = (call("ask", "1", objective="a"), call("ask", "2", objective="b"), call("die"))
-
-    async def life(*further: str) -> list[str | None]:
-        helper = Agent("worker", config=worker).as_tool(name="ask", description="asks", stream=persistent_stream())
-        agent = Agent("clerk", config=FunctionConfig(call_once_each(*calls)), tools=[helper, die])
-        reply = await resumable(agent, session_id="s", store=url, tools={"die": "read"}).ask("go", turn="1")
-        return [reply.body, *[(await reply.ask("on", turn=turn)).body for turn in further]]
-
-    with pytest.raises(Killed):
-        run(life)
-    first, second = asyncio.run(life("2"))
-    assert (first, second) == ("done: request 1, request 2, alive", "done: request 3, request 4, alive")
-    assert len(worker.requests) == 4
-    assert asyncio.run(life("3"))[1] == "done: request 1, request 2, alive"
-
-
-def test_an_agent_in_the_background_is_refused(url):
-    async def main() -> None:
-        helper = Agent("helper", config=FunctionConfig(count_requests))
-        agent = Agent(
-            "a", config=FunctionConfig(count_requests), tools=[background_agent_tool(helper, description="helps")]
-        )
-        with pytest.raises(
-            UsageError, match=r"'background_task_helper', which runs an agent in the background.*as_tool"
-        ):
-            await resumable(agent, session_id="s", store=url).ask("go")
-
-    run(main)
-
-
 # -- compaction --------------------------------------------------------------------------------------------------------
 
 
+@survives("a compacted history", "is that of the next life")
 def test_a_compacted_history_is_that_of_the_next_life_and_the_transcript_is_whole(url):
     config = FunctionConfig(lambda events: f"heard {sum(isinstance(one, ModelRequest) for one in events)}")
 
@@ -891,10 +441,6 @@ def test_a_turn_that_was_cut_off_is_shown(url):
         assert not transcript.cursor.is_finished
 
     run(main)
-
-
-async def _look() -> str:
-    return "seen"
 
 
 def test_a_conversation_is_extracted_saved_and_reconstructed(url):

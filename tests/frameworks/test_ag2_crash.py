@@ -2,79 +2,39 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-from campaign import SOAK, randomness
-from crash_kit import (
-    Finished,
-    Killed,
-    assert_called_once,
-    assert_calls_not_repeated,
-    assert_same_outcome,
-    run_program,
-    run_until_done,
-    spread,
-)
 from framework_environments import require
-from stored_secrets import assert_secret_is_not_stored
+from office_crash import Office, at_a_commit
+from survives import survives
 
 require("ag2")
 
-PROGRAM = "ag2_agent"
-API_KEY = "sk-ag2-0123456789"  # of the program's model
-REPEATABLE = ("model", "balance", "lookup", "archive")
-AT_A_TIME = 2  # calls of a turn: the balance, and the researcher's
+OFFICE = Office(
+    "ag2_agent",
+    api_key="sk-ag2-0123456789",
+    calls={"balance": 2, "lookup": 4, "pay": 2, "archive": 2},
+    at_a_time=2,  # calls of a turn: the balance, and the researcher's
+)
 
 
-def judge(uninterrupted: Finished, interrupted: Finished, directory: Path) -> None:
-    assert_same_outcome(uninterrupted, interrupted)
-    assert_calls_not_repeated(uninterrupted, interrupted, repeatable=REPEATABLE, under_way=AT_A_TIME)
-    assert_called_once(directory, "pay")
-
-
-@pytest.mark.parametrize("when", ["kill_after_commits", "kill_before_commit"])
+@survives("finished model and tool calls", "are replayed, not made again")
+@at_a_commit
 def test_an_office_killed_at_a_commit_goes_on(places, when):
-    uninterrupted = run_program(PROGRAM, *places.make("whole"))
-    assert isinstance(uninterrupted, Finished)
-    assert uninterrupted.commits > 30
-    assert [len(uninterrupted.calls[name]) for name in ("balance", "lookup", "pay", "archive")] == [2, 4, 2, 2]
-    points = spread(uninterrupted.commits)
-    for number in points if places.kind == "sqlite" else points[len(points) // 2 :][:1]:
-        store, directory = places.make(f"at-{number}")
-        judge(uninterrupted, run_until_done(PROGRAM, store, directory, **{when: number}), directory)
+    OFFICE.check_kills_at_commits(places, when)
 
 
 def test_an_office_killed_at_a_random_moment_goes_on(sqlite_places):
-    uninterrupted = run_program(PROGRAM, *sqlite_places.make("whole"))
-    assert isinstance(uninterrupted, Finished)
-    chance = randomness("ag2")
-    for number in range(50 if SOAK else 3):
-        store, directory = sqlite_places.make(f"at-{number}")
-        moment = chance.uniform(0, uninterrupted.seconds)
-        judge(uninterrupted, run_until_done(PROGRAM, store, directory, kill_after_seconds=moment), directory)
+    OFFICE.check_kills_at_random_moments(sqlite_places)
 
 
 def test_an_office_goes_on_in_a_new_interpreter(sqlite_places):
-    uninterrupted = run_program(PROGRAM, *sqlite_places.make("whole"))
-    assert isinstance(uninterrupted, Finished)
-    store, directory = sqlite_places.make("killed")
-    killed = run_until_done(PROGRAM, store, directory, fresh=True, kill_after_commits=uninterrupted.commits // 2)
-    judge(uninterrupted, killed, directory)
+    OFFICE.check_new_interpreter(sqlite_places)
 
 
+@survives("a model call under way", "is made again")
 def test_an_office_killed_in_a_call_repeats_that_call_only(sqlite_places):
-    uninterrupted = run_program(PROGRAM, *sqlite_places.make("whole"))
-    assert isinstance(uninterrupted, Finished)
-    calls = sum(map(len, uninterrupted.calls.values()))
-    for number in spread(calls):
-        store, directory = sqlite_places.make(f"at-{number}")
-        judge(uninterrupted, run_until_done(PROGRAM, store, directory, kill_in_call=number), directory)
+    OFFICE.check_kills_in_calls(sqlite_places)
 
 
+@survives("API keys", "are never stored")
 def test_no_credential_is_stored(sqlite_places):
-    store, directory = sqlite_places.make("killed")
-    assert isinstance(run_program(PROGRAM, store, directory, kill_after_commits=12), Killed)
-    assert_secret_is_not_stored(store, API_KEY, directory)
-    run_program(PROGRAM, store, directory)
-    assert_secret_is_not_stored(store, API_KEY, directory)
+    OFFICE.check_no_credential_is_stored(sqlite_places)

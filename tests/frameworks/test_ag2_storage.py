@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import uuid
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 from framework_environments import require
 from paths import ROOT
+from survives import survives
 
 require("ag2")
 
@@ -124,7 +126,7 @@ def test_a_conversation_continues_in_another_process(url):
         await make_agent().ask("a", stream=stream)
         return list(await stream.history.get_events())
 
-    assert [type(one) for one in run(alone)] == [type(one) for one in events]
+    assert Counter(map(type, run(alone))) == Counter(map(type, events))  # parallel calls end in any order
     with SyncClient.open(url) as client:
         head = client.latest(str(STREAM))
         assert [one.role for one in to_transcript(head).messages] == ["user", "assistant", "tool", "assistant"] * 2
@@ -368,6 +370,7 @@ def test_hostile_lists_are_refused(hostile):
         load_events(hostile)
 
 
+@survives("classes of tools' errors", "built-in ones stay, others are `Exception`")
 def test_exceptions_of_built_in_classes_survive_and_others_are_exceptions():
     class OwnError(Exception):
         pass

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from framework_environments import require
+from survives import survives
 
 require("agent_framework")
 
@@ -166,6 +167,7 @@ def test_a_misspelt_tool_is_refused(url):
 # -- tools -------------------------------------------------------------------------------------------------------------
 
 
+@survives("an undeclared tool under way", "not repeated; the model reads that it was interrupted")
 def test_a_tool_that_was_under_way_is_not_repeated(url):
     calls: list[str] = []
     under_way = asyncio.Event()
@@ -202,6 +204,7 @@ def test_a_tool_that_was_under_way_is_not_repeated(url):
     asyncio.run(main())
 
 
+@survives("a tool that failed", "the model reads the failure; not repeated")
 @pytest.mark.parametrize(
     "declared", [None, {"pay": Effect("irreversible", key="invoice", not_done=(ConnectionError,))}]
 )
@@ -231,6 +234,7 @@ def test_a_failure_of_a_tool_reaches_the_model_once(url, declared):
     assert attempts == [7]
 
 
+@survives("agents that are tools (`as_tool`)", "their own calls are replayed")
 def test_middleware_and_agents_that_are_tools_work_inside_and_outside_a_turn(url):
     seen: list[str] = []
 
@@ -259,6 +263,7 @@ def test_middleware_and_agents_that_are_tools_work_inside_and_outside_a_turn(url
 # -- people ------------------------------------------------------------------------------------------------------------
 
 
+@survives("people's decisions", "kept; each question is asked once")
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from campaign import SOAK
 from framework_environments import require
+from survives import survives
 
 require("agent_framework")
 
@@ -58,6 +59,7 @@ def kinds(messages: Sequence[Any]) -> list[str]:
     return [content.type for message in messages for content in message.contents]
 
 
+@survives("finished tool calls", "their results are replayed")
 @pytest.mark.filterwarnings("ignore:.FILE_HISTORY.*experimental")
 @pytest.mark.parametrize("is_per_call", [False, True])
 def test_a_run_that_was_cut_off_goes_on_and_each_call_is_seen_once(tmp_path, is_per_call):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from framework_environments import require
+from survives import survives
 
 require("agent_framework")
 
@@ -122,6 +123,7 @@ async def approve(url: str, **options: Any) -> None:
             await client.decide(asked.approval_id, "approve", by="ann", **options)
 
 
+@survives("finished supersteps of a workflow", "not run again")
 def test_finished_supersteps_are_not_run_again(url):
     def fail(_: Any) -> str:
         raise ConnectionError("away")
@@ -143,6 +145,7 @@ def test_finished_supersteps_are_not_run_again(url):
     asyncio.run(main())
 
 
+@survives("state of executors and agents in later turns", "as the last turn left it")
 def test_executors_and_agents_remember_earlier_turns(url):
     async def take(workflow: Workflow, text: str) -> list[Any]:
         target = resumable(workflow, session_id="s", store=url)
@@ -167,6 +170,50 @@ def test_executors_and_agents_remember_earlier_turns(url):
     asyncio.run(main())
 
 
+class Remember(Executor):
+    """Answers with all that it was told."""
+
+    def __init__(self, started: asyncio.Event, released: asyncio.Event) -> None:
+        super().__init__("remember")
+        self.told: list[str] = []
+        self.started, self.released = started, released
+
+    @handler
+    async def remember(self, text: str, ctx: WorkflowContext[None, str]) -> None:
+        self.started.set()
+        await self.released.wait()
+        self.told.append(text)
+        await ctx.yield_output(" ".join(self.told))
+
+    async def on_checkpoint_save(self) -> dict[str, Any]:
+        return {"told": list(self.told)}
+
+    async def on_checkpoint_restore(self, state: dict[str, Any]) -> None:
+        self.told = list(state["told"])
+
+
+def test_sessions_share_a_workflow_one_after_the_other_and_share_no_state(url):
+    async def main() -> None:
+        started, released = asyncio.Event(), asyncio.Event()
+        workflow = WorkflowBuilder(start_executor=Remember(started, released), name="memory").build()
+
+        async def say(session: str, text: str) -> str:  # as a server does, for each message
+            return (await resumable(workflow, session_id=session, store=url).run(text)).get_outputs()[0]
+
+        first = asyncio.create_task(say("ann", "a"))
+        await started.wait()
+        with pytest.raises(UsageError, match="in the middle of another turn"):
+            await asyncio.wait_for(say("bob", "x"), 60)
+        released.set()
+        assert await first == "a"
+        assert await say("ann", "b") == "a b"
+        assert [await say("bob", text) for text in "xy"] == ["x", "x y"]
+        assert await say("ann", "c") == "a b c"
+
+    asyncio.run(main())
+
+
+@survives("outputs of finished supersteps", "in the result, since the last answer of a person")
 def test_an_output_of_a_finished_superstep_is_not_lost(url, monkeypatch):
     """The process ends after the last superstep was saved, before the turn was."""
 
@@ -291,6 +338,7 @@ def test_a_name_of_no_class_is_refused():
             load_value({"$type": name, "value": {}})
 
 
+@survives("objects of your own classes in a workflow", "refused unless registered")
 def test_a_class_that_is_not_registered_ends_the_turn_with_its_place(url):
     workflow = make_workflow([], writer(), kind=Unknown)
     with pytest.raises(HoldfastError, match="Unknown"):

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 from framework_environments import require
+from survives import survives
 
 require("autogen")
 
 from autogen_agentchat.agents import (
-    ApprovalResponse,
     AssistantAgent,
-    CodeExecutorAgent,
     SocietyOfMindAgent,
     UserProxyAgent,
 )
@@ -24,13 +23,14 @@ from autogen_agentchat.base import TaskResult
 from autogen_agentchat.conditions import MaxMessageTermination
 from autogen_agentchat.messages import TextMessage
 from autogen_agentchat.teams import RoundRobinGroupChat, SelectorGroupChat
+from autogen_agentchat.tools import AgentTool
 from autogen_core import SingleThreadedAgentRuntime
-from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.models import FunctionExecutionResultMessage
 from autogen_model import FunctionModel, call
+from autogen_turns import answer_once_called, texts
 from pydantic import BaseModel
 
-from holdfast import Client, Effect
+from holdfast import Client
 from holdfast.autogen import extract, reconstruct, resumable
 from holdfast.errors import ApprovalPendingError, UnfinishedTurnError, UsageError
 from holdfast.transcript import to_transcript
@@ -41,33 +41,15 @@ def url(tmp_path):
     return f"sqlite:///{tmp_path}/store.db"
 
 
-def answer_once_called(*calls: Any) -> FunctionModel:
-    """Return a model that makes these calls in each turn, one after the other, then says what they returned."""
-
-    def answer(messages: Sequence[Any]) -> Any:
-        results: list[Any] = []
-        for message in reversed(messages):
-            if message.type == "UserMessage":
-                break
-            if isinstance(message, FunctionExecutionResultMessage):
-                results.insert(0, message.content[0].content)
-        return [calls[len(results)]] if len(results) < len(calls) else f"done: {', '.join(results)}"
-
-    return FunctionModel(answer)
-
-
 def echo(name: str = "parrot") -> AssistantAgent:
     """Return an agent that says how many messages of its conversation it has been sent."""
     return AssistantAgent(name, FunctionModel(lambda messages: f"{name} {len(messages) - 1}"))
 
 
-def texts(result: TaskResult) -> list[str]:
-    return [message.to_text() for message in result.messages]
-
-
 # -- turns -------------------------------------------------------------------------------------------------------------
 
 
+@survives("ids and times of messages", "new ones, until the turn is finished")
 def test_a_finished_turn_returns_its_recorded_result(url):
     async def main() -> None:
         agent = echo()
@@ -92,6 +74,63 @@ def test_turns_are_one_conversation_in_every_life(url):
         assert texts(await other.run(task="x", turn="1"))[-1] == "parrot 1"  # one agent may serve several sessions
         assert texts(await one.run(task="c", turn="3"))[-1] == "parrot 5"
         assert texts(await other.run(task="y", turn="2"))[-1] == "parrot 3"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_team", [False, True])
+def test_a_new_session_begins_without_what_another_one_has_left_in_the_agent(url, is_team):
+    agent = echo()
+    target = RoundRobinGroupChat([agent], max_turns=1) if is_team else agent
+
+    async def say(session: str, task: str) -> str:  # as a server does, for each message
+        return texts(await resumable(target, session_id=session, store=url).run(task=task))[-1]
+
+    async def main() -> None:
+        assert [await say("ann", task) for task in "ab"] == ["parrot 1", "parrot 3"]
+        assert [await say("bob", task) for task in "ab"] == ["parrot 1", "parrot 3"]
+        assert await say("ann", "c") == "parrot 5"
+
+    asyncio.run(main())
+
+
+def test_a_new_session_begins_without_what_another_one_has_left_in_a_tool(url):
+    helper = echo("helper")
+    tool = AgentTool(helper, return_value_as_last_message=True)
+
+    async def ask(session: str) -> str:
+        model = answer_once_called(call("helper", task="?"))
+        clerk = AssistantAgent("clerk", model, tools=[tool], max_tool_iterations=2)
+        return texts(await resumable(clerk, session_id=session, store=url).run(task="go"))[-1]
+
+    async def main() -> None:
+        assert [await ask(session) for session in ("ann", "ann", "bob")] == [
+            "done: helper 1", "done: helper 3", "done: helper 1",
+        ]  # fmt: skip
+
+    asyncio.run(main())
+
+
+def test_an_agent_takes_one_turn_at_a_time(url):
+    started, released = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> str:
+        """Wait."""
+        started.set()
+        await released.wait()
+        return "waited"
+
+    async def main() -> None:
+        agent = AssistantAgent("a", answer_once_called(call("wait")), tools=[wait], max_tool_iterations=2)
+        team = RoundRobinGroupChat([agent], max_turns=1)
+        first = asyncio.create_task(resumable(agent, session_id="ann", store=url).run(task="x"))
+        await started.wait()
+        for target in (agent, team):
+            with pytest.raises(UsageError, match="in the middle of another turn"):
+                await asyncio.wait_for(resumable(target, session_id="bob", store=url).run(task="y"), 60)
+        released.set()
+        assert texts(await first)[-1] == "done: waited"
+        assert texts(await resumable(agent, session_id="bob", store=url).run(task="z"))[-1] == "done: waited"
 
     asyncio.run(main())
 
@@ -141,6 +180,7 @@ def test_a_structured_answer_comes_back_in_its_type(url):
     asyncio.run(main())
 
 
+@survives("an undeclared tool under way", "not repeated; the model reads that it was interrupted")
 def test_a_reader_that_stops_leaves_a_turn_that_the_same_call_continues(url):
     calls: list[str] = []
     under_way = asyncio.Event()
@@ -176,6 +216,41 @@ def test_a_reader_that_stops_leaves_a_turn_that_the_same_call_continues(url):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("declared", ["irreversible", "idempotent", "read", None])
+def test_a_caller_that_is_cancelled_does_not_wait_for_a_tool(url, declared):
+    """AutoGen stops a tool that is under way; so does a turn, and the next one knows of it."""
+    started: list[str] = []
+    is_under_way = asyncio.Event()
+
+    async def pay(invoice: str) -> str:
+        started.append(invoice)
+        is_under_way.set()
+        if len(started) == 1:
+            await asyncio.sleep(60)
+        return f"paid {invoice}"
+
+    async def main() -> str:
+        agent = AssistantAgent(
+            "payer", answer_once_called(call("pay", invoice="a")), tools=[pay], max_tool_iterations=2
+        )
+        tools = {} if declared is None else {"pay": declared}
+        target = resumable(agent, session_id="s", store=url, tools=tools)
+        running = asyncio.create_task(target.run(task="pay it"))
+        await is_under_way.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(asyncio.shield(running), 20)
+        return texts(await target.run(task="pay it"))[-1]
+
+    said = asyncio.run(main())
+    if declared in ("idempotent", "read"):
+        assert (said, started) == ("done: paid a", ["a", "a"])
+    else:
+        assert "outcome is unknown" in said
+        assert started == ["a"]
+
+
+@survives("teams with `runtime=`", "refused")
 def test_what_resumable_does_not_take_is_refused(url):
     with pytest.raises(UsageError, match="agent or a team of AutoGen, not a str"):
         resumable("agent", session_id="s", store=url)
@@ -250,6 +325,7 @@ def test_a_misspelt_tool_is_refused(url):
 # -- teams -------------------------------------------------------------------------------------------------------------
 
 
+@survives("finished model calls, the selector's too", "their answers are replayed")
 def test_a_selector_a_nested_team_and_a_society_of_mind_continue(url):
     def make() -> tuple[SelectorGroupChat, FunctionModel]:
         selector = FunctionModel(lambda messages: "inner" if "inner 1" not in str(messages) else "society")
@@ -275,71 +351,6 @@ def test_a_selector_a_nested_team_and_a_society_of_mind_continue(url):
         assert texts(again) == texts(first)
 
     asyncio.run(main())
-
-
-# -- tools -------------------------------------------------------------------------------------------------------------
-
-
-def test_a_failure_of_a_declared_tool_reaches_the_model(url):
-    attempts: list[int] = []
-
-    async def pay(invoice: int) -> str:
-        """Pay."""
-        attempts.append(invoice)
-        raise ConnectionError("no route to the bank")
-
-    async def main() -> None:
-        agent = AssistantAgent("a", answer_once_called(call("pay", invoice=7)), tools=[pay], max_tool_iterations=3)
-        paid = {"pay": Effect("irreversible", key="invoice", not_done=(ConnectionError,))}
-        result = await resumable(agent, session_id="s", store=url, tools=paid).run(task="pay")
-        assert texts(result)[-1] == "done: no route to the bank"
-        assert result.messages[2].content[0].is_error
-        async with Client.open(url) as client:
-            assert [str(one.state) for one in await client.effects("s")] == ["failed"]
-
-    asyncio.run(main())
-    assert attempts == [7]
-
-
-class LoggedExecutor(CodeExecutor):
-    def __init__(self) -> None:
-        self.executed: list[str] = []
-
-    async def execute_code_blocks(self, code_blocks: list[CodeBlock], cancellation_token: Any) -> CodeResult:
-        self.executed += [block.code.strip() for block in code_blocks]
-        return CodeResult(exit_code=0, output="42")
-
-    async def start(self) -> None: ...
-
-    async def stop(self) -> None: ...
-
-    async def restart(self) -> None: ...
-
-
-def test_code_is_executed_and_approved_once(url):
-    executor, asked = LoggedExecutor(), []
-
-    def approve(request: Any) -> ApprovalResponse:
-        asked.append(request.code)
-        return ApprovalResponse(approved=True, reason="fine")
-
-    def fail(_: Any) -> str:
-        raise ConnectionError("away")
-
-    async def main() -> None:
-        def make(model: FunctionModel) -> RoundRobinGroupChat:
-            coder = CodeExecutorAgent("coder", executor, approval_func=approve)
-            return RoundRobinGroupChat([coder, AssistantAgent("critic", model)], max_turns=2)
-
-        task = "```python\nprint(6 * 7)\n```"
-        with pytest.raises(RuntimeError, match="away"):
-            await resumable(make(FunctionModel(fail)), session_id="s", store=url).run(task=task)
-        result = await resumable(make(FunctionModel(lambda _: "good")), session_id="s", store=url).run(task=task)
-        assert texts(result)[-1] == "good"
-
-    asyncio.run(main())
-    assert executor.executed == ["print(6 * 7)"]
-    assert len(asked) == 1
 
 
 # -- people ------------------------------------------------------------------------------------------------------------
@@ -373,6 +384,7 @@ def test_a_person_answers_from_another_process(url, tmp_path, words, heard):
     assert texts(take())[-1] == f"heard {heard}"
 
 
+@survives("people's answers", "asked for once")
 def test_a_persons_own_way_to_answer_is_asked_once(url):
     asked: list[str] = []
 
@@ -462,6 +474,7 @@ def test_a_state_saved_by_hand_goes_on_in_another_object(url, make):
     asyncio.run(main())
 
 
+@survives("counts of termination conditions", "begin at zero; replayed messages are counted")
 def test_terminations_count_from_zero_after_a_turn_that_failed(url):
     """Control: AutoGen itself keeps the counts of a run that failed, and ends the next one early."""
     failures = [True]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from anthropic_server import AnthropicServer, ApiError, read_prompts, read_results, text
 from framework_environments import require
+from survives import survives
 
 require("claude_agent")
 
@@ -29,7 +31,7 @@ from holdfast.adapters.base.turn import OUTCOME_UNKNOWN
 from holdfast.adapters.claude_agent.conversation import CONTINUE
 from holdfast.adapters.claude_agent.transcript_mirror import TranscriptMirror
 from holdfast.claude_agent import extract, reconstruct, resumable
-from holdfast.errors import HoldfastError, UnfinishedTurnError
+from holdfast.errors import HoldfastError, HoldfastWarning, UnfinishedTurnError
 from holdfast.transcript import to_transcript
 
 SESSION = "invoices"
@@ -53,6 +55,7 @@ def said(messages: list[Any]) -> list[str]:
 # -- turns -------------------------------------------------------------------------------------------------------------
 
 
+@survives("finished turns", "yield their messages again")
 def test_a_finished_turn_returns_its_recorded_messages(tmp_path: Path):
     async def main() -> None:
         bank = Bank()
@@ -73,6 +76,29 @@ def test_a_finished_turn_returns_its_recorded_messages(tmp_path: Path):
             assert read_prompts(server.requests[-1]) == ["pay a", "thanks"]
 
     os.chdir(tmp_path)
+    asyncio.run(main())
+
+
+def test_a_misspelt_tool_is_refused_or_warned_of(tmp_path: Path):
+    """It is refused where no server and no file can bring further tools, and warned of elsewhere."""
+
+    async def main() -> None:
+        with AnthropicServer(follow("hello")) as server:
+            store = f"sqlite:///{tmp_path}/a"
+            closed = make_options(server, tmp_path, Bank())
+            for name in ("pey", "mcp__bank__pey"):
+                agent = resumable(closed, session_id=SESSION, store=store, tools={name: "irreversible"})
+                with pytest.raises(UsageError, match=f"'{name}'.*Did you mean '[a-z_]*pay'.*'mcp__bank__look'"):
+                    await ask(agent, "hi")
+                async with agent.client() as client:
+                    with pytest.raises(UsageError, match=name):
+                        await client.query("hi")
+            assert not server.requests
+            opened = replace(closed, tools=None)
+            agent = resumable(opened, session_id=SESSION, store=store, tools={"mcp__bank__pey": "irreversible"})
+            with pytest.warns(HoldfastWarning, match="Did you mean 'mcp__bank__pay'"):
+                await ask(agent, "hi")
+
     asyncio.run(main())
 
 
@@ -101,6 +127,7 @@ def test_a_turn_whose_reader_stops_is_continued_by_the_same_call(tmp_path: Path)
     asyncio.run(main())
 
 
+@survives("an answer whose result was lost", "is not asked for again")
 def test_a_turn_whose_answer_is_stored_is_not_asked_again(tmp_path: Path):
     async def main() -> None:
         with AnthropicServer(follow("hello")) as server:
@@ -122,6 +149,7 @@ def test_a_turn_whose_answer_is_stored_is_not_asked_again(tmp_path: Path):
     asyncio.run(main())
 
 
+@survives("a turn that failed", "is continued by the same call")
 def test_after_an_error_of_the_api_the_same_call_continues(tmp_path: Path):
     is_down = True
 
@@ -178,6 +206,7 @@ def test_several_messages_are_one_turn(tmp_path: Path):
     asyncio.run(main())
 
 
+@survives("sub-agents", "have their transcripts; one under way is asked again")
 def test_a_sub_agent_has_a_transcript_of_its_own(tmp_path: Path):
     agents = {"checker": AgentDefinition(description="checks", prompt="You check.", tools=[])}
     use = {"description": "check", "prompt": "is it right?", "subagent_type": "checker", "run_in_background": False}
@@ -340,6 +369,7 @@ def test_two_sessions_may_share_a_server(tmp_path: Path):
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
+@survives("files of the workspace", "go back with the conversation")
 def test_a_rollback_takes_files_and_conversation_back_together(tmp_path: Path):
     work, store = tmp_path / "work", f"sqlite:///{tmp_path}/a"
     work.mkdir()

@@ -22,6 +22,7 @@ from crash_kit import (
 )
 from framework_environments import require
 from stored_secrets import assert_secret_is_not_stored
+from survives import survives
 
 require("claude_agent")
 
@@ -49,6 +50,7 @@ def judge(uninterrupted: Finished, interrupted: Finished, directory: Path) -> No
     assert_called_once(directory, "pay")
 
 
+@survives("the conversation", "is resumed by a new CLI, on any machine")
 @pytest.mark.parametrize("when", ["kill_after_commits", "kill_before_commit"])
 def test_a_clerk_killed_at_a_commit_goes_on(uninterrupted, sqlite_places, when):
     for number in spread(uninterrupted.commits - 5, POINTS):  # how many entries share a commit varies a little
@@ -64,6 +66,7 @@ def test_a_clerk_killed_at_a_commit_to_a_server_goes_on(uninterrupted, places):
     judge(uninterrupted, run_until_done(PROGRAM, store, directory, kill_after_commits=half), directory)
 
 
+@survives("finished model and tool calls", "at most the last tool's are repeated")
 def test_a_clerk_killed_at_a_random_moment_goes_on(uninterrupted, sqlite_places):
     chance = randomness("claude agent")
     for number in range(50 if SOAK else 1):
@@ -78,6 +81,7 @@ def test_a_clerk_goes_on_in_a_new_interpreter(uninterrupted, sqlite_places):
     judge(uninterrupted, run_until_done(PROGRAM, store, directory, fresh=True, kill_after_commits=half), directory)
 
 
+@survives("a model call under way", "is made again")
 def test_a_clerk_killed_in_a_call_pays_once(uninterrupted, sqlite_places):
     calls = sum(map(len, uninterrupted.calls.values()))
     for number in spread(calls, POINTS - 1):
@@ -85,6 +89,7 @@ def test_a_clerk_killed_in_a_call_pays_once(uninterrupted, sqlite_places):
         judge(uninterrupted, run_until_done(PROGRAM, store, directory, kill_in_call=number), directory)
 
 
+@survives("an effect of an in-process tool", "is carried out once")
 def test_a_clerk_killed_while_it_pays_pays_once(uninterrupted, sqlite_places):
     store, directory = sqlite_places.make("killed")
     killed = run_until_done(PROGRAM, store, directory, kill_in_call=4)
@@ -92,6 +97,7 @@ def test_a_clerk_killed_while_it_pays_pays_once(uninterrupted, sqlite_places):
     judge(uninterrupted, killed, directory)
 
 
+@survives("API keys", "are never stored")
 def test_no_credential_is_stored(uninterrupted, sqlite_places):
     store, directory = sqlite_places.make("killed")
     assert isinstance(run_program(PROGRAM, store, directory, kill_after_commits=uninterrupted.commits // 2), Killed)

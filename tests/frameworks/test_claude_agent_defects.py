@@ -15,6 +15,7 @@ import pytest
 from anthropic_server import AnthropicServer, read_prompts
 from crash_kit import PROGRAMS, SETTINGS
 from framework_environments import require
+from survives import survives
 
 require("claude_agent")
 
@@ -97,6 +98,8 @@ def test_alone_the_cli_of_a_killed_program_goes_on(server, shell, tmp_path):
     wait_for(lambda: (tmp_path / "late").exists() and len(server.requests) > asked)
 
 
+@survives("a tool of the CLI under way", "the model reads that it was interrupted")
+@survives("the CLI of the killed program", "is ended before the turn continues")
 def test_the_next_life_ends_the_cli_of_the_last_one_and_tells_the_model_the_truth(server, shell, tmp_path):
     shell.kill_when(shell.start("resumable"), (tmp_path / "begun").exists)
     [orphan] = find_clis(tmp_path)
@@ -111,6 +114,7 @@ def test_the_next_life_ends_the_cli_of_the_last_one_and_tells_the_model_the_trut
     assert len(server.requests) == 2
 
 
+@survives("the tools of that CLI", "it finishes one, and can use no other")
 def test_the_cli_of_a_killed_program_can_use_no_other_tool(tmp_path):
     commands = [f"touch {tmp_path}/begun; sleep 1", f"touch {tmp_path}/second"]
     plan = [("Bash", {"command": one, "description": "run"}) for one in commands]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from anthropic_server import AnthropicServer, read_prompts
 from framework_environments import require
+from survives import survives
 
 require("claude_agent")
 
@@ -46,6 +47,7 @@ async def decide(where: Path, *decision: Any, **more: Any) -> int:
     return len(asked)
 
 
+@survives("questions to a person", "wait, and keep their answer")
 @pytest.mark.parametrize("decision", ["approve", "modify", "reject"])
 def test_a_call_waits_for_a_person_and_is_made_without_asking_the_model_again(tmp_path: Path, decision: str):
     file = tmp_path / "report"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -67,6 +70,52 @@ def test_a_program_is_started_again_in_a_new_interpreter(sqlite_places):
     uninterrupted = run_program(PLAIN, *sqlite_places.make("whole"))
     store, directory = sqlite_places.make("killed")
     judge(uninterrupted, run_until_done(PLAIN, store, directory, fresh=True, kill_after_commits=4), directory)
+
+
+HANGING = """
+import json, os, sys, time
+from pathlib import Path
+if __name__ == "__main__":
+    directory = Path(sys.argv[2])
+    (directory / "process").write_text(str(os.getpid()))
+    while (directory / "hang").exists():
+        time.sleep(0.01)
+    print(json.dumps(directory.name))
+"""
+
+
+@contextmanager
+def timed_out(is_due: Callable[[], bool]) -> Iterator[None]:
+    """Raise TimeoutError in the test once it is due, as pytest-timeout does."""
+
+    def stop(*_: object) -> None:
+        if is_due():
+            raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    timer = signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *timer)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_test_that_is_timed_out_leaves_nothing_to_the_next_one(sqlite_places, tmp_path, fresh):
+    program = write_program(tmp_path, HANGING)
+    store, directory = sqlite_places.make("hanging")
+    (directory / "hang").touch()
+    noted = directory / "process"
+    with pytest.raises(TimeoutError), timed_out(lambda: noted.exists() and noted.read_text() != ""):
+        run_program(program, store, directory, fresh=fresh)
+    process = Path("/proc", noted.read_text())
+    assert not process.exists() or "State:\tZ" in (process / "status").read_text()  # dead, if not yet waited for
+    deadline = time.monotonic() + 30
+    with timed_out(lambda: time.monotonic() > deadline):
+        ended = run_program(program, *sqlite_places.make("next"), fresh=fresh)
+    assert ended.outcome == "next"
 
 
 @pytest.mark.parametrize("call", [1, 4, CALLS])

@@ -13,21 +13,21 @@ from typing import Any
 
 import pytest
 from framework_environments import require
+from survives import survives
 
 require("crewai")
 
 from crewai import Agent, Crew, Task
 from crewai.flow.async_feedback import HumanFeedbackPending
-from crewai.flow.flow import Flow, listen, router, start
+from crewai.flow.flow import Flow, listen, start
 from crewai.flow.human_feedback import human_feedback
-from crewai.flow.persistence import persist
 from crewai.tools import BaseTool, tool
 from crewai_model import FunctionModel, answer_once_called, call  # before CrewAI: no telemetry
-from pydantic import BaseModel, SecretStr
-from stored_secrets import assert_secret_is_not_stored
+from crewai_turns import Interrupted, echo, make_agent, make_crew, make_flow
+from pydantic import BaseModel
 
 from holdfast import Effect, SyncClient
-from holdfast.crewai import HoldfastPersistence, extract, reconstruct, resumable
+from holdfast.crewai import extract, reconstruct, resumable
 from holdfast.errors import ApprovalPendingError, UnfinishedTurnError, UsageError
 from holdfast.transcript import to_transcript
 
@@ -35,23 +35,6 @@ from holdfast.transcript import to_transcript
 @pytest.fixture
 def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/store.db"
-
-
-def make_agent(model: FunctionModel, *tools: Any, **options: Any) -> Agent:
-    return Agent(role="clerk", goal="work", backstory="an office", llm=model, tools=list(tools), **options)
-
-
-def make_crew(agent: Agent, **options: Any) -> Crew:
-    return Crew(agents=[agent], tasks=[Task(description="do {what}", expected_output="work", agent=agent, **options)])
-
-
-class Interrupted(BaseException):
-    """What a kill does, in a test that stays in its process."""
-
-
-def echo() -> FunctionModel:
-    """Return a model that says how many messages of the user it has been sent."""
-    return FunctionModel.make(lambda messages: f"{sum(one['role'] == 'user' for one in messages)} heard")
 
 
 # -- turns -------------------------------------------------------------------------------------------------------------
@@ -78,6 +61,7 @@ def test_a_finished_kickoff_returns_its_recorded_output(url):
     assert shaped.asked == 1
 
 
+@survives("the conversation of an agent", "sent with its next kickoff")
 def test_kickoffs_of_an_agent_are_one_conversation_in_every_life(url):
     for number, heard in enumerate(("1 heard", "2 heard", "3 heard")):
         agent = resumable(make_agent(echo()), session_id="s", store=url)
@@ -103,6 +87,8 @@ def test_another_kickoff_is_refused_while_one_is_unfinished(url):
     assert crew.kickoff({"what": "that"}).raw == "1 heard"
 
 
+@survives("an undeclared tool under way", "the model reads that it was interrupted")
+@survives("token counts", "those of the turn, in all its lives")
 def test_a_kickoff_that_was_cut_off_asks_no_question_twice(url):
     paid: list[str] = []
 
@@ -204,6 +190,7 @@ def test_sessions_that_share_an_agents_model_record_their_own_calls(url):
             assert steps.count("clerk") == 3
 
 
+@survives("`stream=True`", "refused")
 def test_what_resumable_does_not_take_is_refused(url):
     crew = make_crew(make_agent(echo()))
     with pytest.raises(UsageError, match="a Crew, a Flow or an Agent"):
@@ -270,6 +257,7 @@ def test_a_misspelt_tool_is_refused(url):
 # -- tools -------------------------------------------------------------------------------------------------------------
 
 
+@survives("failures of tools", "given to the model again")
 def test_a_failure_of_a_tool_reaches_the_model_in_every_life(url):
     @tool
     def search() -> str:
@@ -300,6 +288,7 @@ def test_a_failure_of_a_tool_reaches_the_model_in_every_life(url):
     assert "no money for a" in answer
 
 
+@survives("tools in the text of an answer", "replayed")
 def test_tools_of_a_model_without_tool_calls_are_recorded(url):
     searched: list[str] = []
 
@@ -362,6 +351,7 @@ def test_calls_without_ids_are_known_in_every_life(url):
     assert (searched, [model.asked for model in models]) == (["it", "it"], [3, 1])
 
 
+@survives("co-workers, and crews within tools", "their calls are replayed")
 def test_a_tool_that_runs_a_crew_records_the_calls_within(url):
     inner_models: list[FunctionModel] = []
 
@@ -438,6 +428,7 @@ def test_an_async_task_that_waits_for_a_person_does_not_block_its_crew(url):
     assert resumable(crew, session_id="s", store=url).kickoff({"what": "it"}).raw == "1 heard"
 
 
+@survives("people's answers", "asked for once")
 def test_people_answer_a_flow(url):
     told: list[str] = []
 
@@ -472,141 +463,6 @@ def test_people_answer_a_flow(url):
         decide_elsewhere(url, "approve", "--note", note)
     assert life() == "a text: fine, sure, by ann"
     assert told == ["check"]
-
-
-# -- flows -------------------------------------------------------------------------------------------------------------
-
-
-class Count(BaseModel):
-    id: str = ""
-    numbers: list[int] = []
-    secret: SecretStr = SecretStr("a secret of the program")
-
-
-def make_flow(ran: list[str], *, cut_off_in: str = "") -> Flow[Count]:
-    class Counter(Flow[Count]):
-        @start()
-        def first(self) -> int:
-            ran.append("first")
-            self.state.numbers.append(len(self.state.numbers))
-            return self.state.numbers[-1]
-
-        @router(first)
-        async def second(self) -> str:
-            ran.append("second")
-            if cut_off_in == "second":
-                raise Interrupted
-            return "even" if self.state.numbers[-1] % 2 == 0 else "odd"
-
-        @listen("even")
-        def told_even(self) -> str:
-            return f"even: {self.state.numbers}"
-
-        @listen("odd")
-        def told_odd(self) -> str:
-            return f"odd: {self.state.numbers}"
-
-    return Counter(suppress_flow_events=True)
-
-
-def test_a_flow_goes_on_at_the_method_that_was_cut_off(url):
-    ran: list[str] = []
-    with pytest.raises(Interrupted):
-        resumable(make_flow(ran, cut_off_in="second"), session_id="s", store=url).kickoff()
-    flow = make_flow(ran)
-    assert resumable(flow, session_id="s", store=url).kickoff() == "even: [0]"
-    assert ran == ["first", "second", "second"]
-    assert flow.state.secret.get_secret_value() == "a secret of the program"
-    # Another kickoff begins with the state that this one left, in another process, too.
-    later = make_flow(ran)
-    assert asyncio.run(resumable(later, session_id="s", store=url).kickoff_async(turn="2")) == "odd: [0, 1]"
-    assert later.state.id == flow.state.id
-    finished = make_flow(ran)
-    assert resumable(finished, session_id="s", store=url).kickoff(turn="2") == "odd: [0, 1]"
-    assert finished.state.numbers == [0, 1]
-    assert len(ran) == 5
-    assert_secret_is_not_stored(url, "a secret of the program")
-
-
-def test_a_method_whose_result_cant_be_stored_runs_again_with_its_calls_replayed(url):
-    models: list[FunctionModel] = []
-
-    class Loose(Flow[dict]):
-        @start()
-        def begin(self) -> Any:
-            models.append(echo())
-            self.state["said"] = make_agent(models[-1]).kickoff("go").raw
-            return object()
-
-        @listen(begin)
-        def finish(self) -> str:
-            if len(models) == 1:
-                raise Interrupted
-            return str(self.state["said"])
-
-    with pytest.raises(Interrupted):
-        resumable(Loose(suppress_flow_events=True), session_id="s", store=url).kickoff()
-    assert resumable(Loose(suppress_flow_events=True), session_id="s", store=url).kickoff() == "1 heard"
-    assert [model.asked for model in models] == [1, 0]
-
-
-# -- the framework's own seam ------------------------------------------------------------------------------------------
-
-
-def test_a_flow_is_persisted_and_forked_by_crewais_own_means(url):
-    persistence = HoldfastPersistence(url)
-
-    @persist(persistence)
-    class Counter(Flow[Count]):
-        @start()
-        def count(self) -> int:
-            self.state.numbers.append(len(self.state.numbers))
-            return len(self.state.numbers)
-
-    first = Counter(suppress_flow_events=True)
-    first.kickoff()
-    second = Counter(suppress_flow_events=True)
-    second.kickoff(inputs={"id": first.state.id})
-    assert second.state.numbers == [0, 1]
-    third = Counter(suppress_flow_events=True)
-    third.kickoff(restore_from_state_id=first.state.id)
-    assert third.state.numbers == [0, 1, 2]
-    assert third.state.id != first.state.id
-    assert persistence.load_state("unknown") is None
-    with SyncClient.open(url) as client:
-        assert [one.step_name for one in client.timeline(first.state.id)] == ["count", "count"]
-    assert "store.db" not in first.model_dump_json()
-    persistence.close()
-    assert_secret_is_not_stored(url, "a secret of the program")
-
-
-def test_a_flow_that_waits_for_feedback_goes_on_in_another_object(url):
-    class Later:
-        def request_feedback(self, context: Any, flow: Any) -> str:
-            raise HumanFeedbackPending(context)
-
-    class Review(Flow[dict]):
-        @start()
-        @human_feedback(message="good?", provider=Later())
-        def write(self) -> str:
-            self.state["text"] = "a text"
-            return "a text"
-
-        @listen(write)
-        def publish(self, reviewed: Any) -> str:
-            return f"{self.state['text']}: {reviewed.feedback}"
-
-    persistence = HoldfastPersistence(url)
-    paused = Review(persistence=persistence, suppress_flow_events=True).kickoff()
-    assert isinstance(paused, HumanFeedbackPending)
-    persistence.close()
-    again = HoldfastPersistence(url)
-    flow = Review.from_pending(paused.context.flow_id, again, suppress_flow_events=True)
-    assert flow.resume("fine") == "a text: fine"
-    assert again.load_pending_feedback(paused.context.flow_id) is None
-    with pytest.raises(ValueError, match="No pending feedback"):
-        Review.from_pending(paused.context.flow_id, again)
-    again.close()
 
 
 # -- manual control, transcripts, forks --------------------------------------------------------------------------------
@@ -647,6 +503,42 @@ def test_a_fork_is_a_second_conversation_over_the_same_history(url):
     with SyncClient.open(url) as client:
         spoken = [one.text for one in to_transcript(client.latest(session_id="other")) if one.role == "user"]
     assert spoken == ["one", "two"]
+
+
+@pytest.mark.parametrize("is_flow", [False, True])
+def test_a_session_is_replayed_from_its_records(url, is_flow):
+    called: list[str] = []
+
+    @tool
+    def pay(invoice: str) -> str:
+        """Pay an invoice."""
+        called.append(invoice)
+        return f"receipt {invoice}"
+
+    def make() -> Any:
+        payer = Agent(
+            role="payer", goal="g", backstory="b", llm=answer_once_called(call("pay", invoice="a")), tools=[pay]
+        )
+        crew = Crew(agents=[payer], tasks=[Task(description="pay", expected_output="a receipt", agent=payer)])
+
+        class Office(Flow):
+            @start()
+            def begin(self) -> str:
+                called.append("begin")
+                return crew.kickoff().raw
+
+        return Office(suppress_flow_events=True) if is_flow else crew
+
+    def take(session_id: str, store: str | None = None) -> str:
+        result = resumable(make(), session_id=session_id, store=store, tools={"pay": "irreversible"}).kickoff()
+        return result if is_flow else result.raw
+
+    assert take("s", url) == "done: receipt a"
+    first = list(called)
+    with SyncClient.open(url) as client:
+        report = client.replay("s", lambda run: take(run.session_id))
+        assert (report.result, report.error, called) == ("done: receipt a", None, first)
+        assert {step.source for step in report.steps} == {"recorded"}
 
 
 def test_a_conversation_reads_well_finished_or_cut_off(url):

@@ -18,6 +18,7 @@ from crash_kit import (
 )
 from framework_environments import require
 from stored_secrets import assert_secret_is_not_stored
+from survives import survives
 
 require("crewai")
 
@@ -49,6 +50,7 @@ def test_an_uninterrupted_office_makes_each_call_once(uninterrupted):
     assert len(uninterrupted.calls["model"]) == len(set(uninterrupted.calls["model"])) == 29
 
 
+@survives("finished model calls", "replayed, also within a task")
 @pytest.mark.parametrize("when", ["kill_after_commits", "kill_before_commit"])
 def test_an_office_killed_at_a_commit_goes_on(places, uninterrupted, when):
     points = spread(uninterrupted.commits, 5 if when == "kill_after_commits" else 3)
@@ -57,6 +59,7 @@ def test_an_office_killed_at_a_commit_goes_on(places, uninterrupted, when):
         judge(uninterrupted, run_until_done(PROGRAM, store, directory, **{when: number}), directory)
 
 
+@survives("a declared tool under way", "looked up by its probe")
 def test_an_office_killed_at_a_random_moment_goes_on(sqlite_places, uninterrupted):
     chance = randomness("crewai")
     for number in range(50 if SOAK else 3):
@@ -65,18 +68,21 @@ def test_an_office_killed_at_a_random_moment_goes_on(sqlite_places, uninterrupte
         judge(uninterrupted, run_until_done(PROGRAM, store, directory, kill_after_seconds=moment), directory)
 
 
+@survives("a method under way", "runs again, with its calls replayed")
 def test_an_office_goes_on_in_a_new_interpreter(sqlite_places, uninterrupted):
     store, directory = sqlite_places.make("killed")
     killed = run_until_done(PROGRAM, store, directory, fresh=True, kill_after_commits=uninterrupted.commits // 2)
     judge(uninterrupted, killed, directory)
 
 
+@survives("finished tool calls", "replayed")
 def test_an_office_killed_in_a_call_repeats_that_call_only(sqlite_places, uninterrupted):
     for number in spread(sum(map(len, uninterrupted.calls.values()))):
         store, directory = sqlite_places.make(f"at-{number}")
         judge(uninterrupted, run_until_done(PROGRAM, store, directory, kill_in_call=number), directory)
 
 
+@survives("API keys", "never stored")
 def test_no_credential_is_stored(sqlite_places):
     store, directory = sqlite_places.make("killed")
     assert isinstance(run_program(PROGRAM, store, directory, kill_after_commits=12), Killed)

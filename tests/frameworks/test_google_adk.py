@@ -4,46 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from framework_environments import require
-from paths import ROOT
 from stored_secrets import assert_secret_is_not_stored
+from survives import survives
 
 require("google_adk")
 
 from fastapi.openapi.models import OAuth2, OAuthFlowAuthorizationCode, OAuthFlows
 from google.adk.agents import LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
 from google.adk.agents.run_config import RunConfig, StreamingMode
-from google.adk.apps.app import App, ResumabilityConfig
-from google.adk.artifacts import InMemoryArtifactService
+from google.adk.apps.app import App
 from google.adk.auth.auth_credential import AuthCredential, AuthCredentialTypes, OAuth2Auth
 from google.adk.auth.auth_tool import AuthConfig
-from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.events.event import Event
-from google.adk.events.event_actions import EventActions
-from google.adk.models.base_llm import BaseLlm
 from google.adk.models.llm_response import LlmResponse
 from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
-from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.tools import FunctionTool, exit_loop
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_toolset import BaseToolset
 from google.adk.workflow import Workflow
 from google.genai import types
+from google_adk_events import responses, sender
+from google_adk_turns import FakeModel, Killed, agent, picture, restart, run
 
 from holdfast import NOT_DONE, Client, Effect, SyncClient, UsageError
 from holdfast.adapters.base import session as sessions
 from holdfast.errors import ApprovalPendingError, UnfinishedTurnError
-from holdfast.google_adk import HoldfastArtifactService, HoldfastSessionService, extract, reconstruct, resumable
+from holdfast.google_adk import extract, reconstruct, resumable
 from holdfast.transcript import to_transcript
 
 
@@ -57,60 +53,23 @@ def store(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/store.db"
 
 
-def restart() -> None:
-    """Forget what this process has finished, as a new process would."""
-    sessions._finished.clear()
-
-
-class Killed(BaseException):
-    """Stands for the end of the process."""
-
-
-class FakeModel(BaseLlm):
-    """Answers with one entry after the other: a text, a call `(tool, arguments)`, or a list of calls."""
-
-    model: str = "fake"
-    answers: list[Any]
-    asked: list[Any]
-
-    async def generate_content_async(self, llm_request: Any, stream: bool = False) -> AsyncIterator[LlmResponse]:
-        self.asked.append(llm_request)
-        if not self.answers:
-            raise Killed
-        answer = self.answers.pop(0)
-        parts = [part_of(one) for one in (answer if isinstance(answer, list) else [answer])]
-        if stream:
-            yield LlmResponse(content=types.Content(role="model", parts=parts), partial=True)
-        yield LlmResponse(content=types.Content(role="model", parts=parts))
-
-
-def part_of(answer: Any) -> types.Part:
-    if isinstance(answer, str):
-        return types.Part(text=answer)
-    return types.Part(function_call=types.FunctionCall(name=answer[0], args=answer[1]))
-
-
-def agent(*answers: Any, tools: Any = (), name: str = "clerk", **options: Any) -> LlmAgent:
-    model = FakeModel(answers=list(answers), asked=[])
-    return LlmAgent(name=name, model=model, tools=list(tools), **options)
-
-
-def run(target: Any, text: Any, **options: Any) -> list[Event]:
-    return list(target.run(user_id="ann", new_message=text, **options))
-
-
 def texts(events: list[Event]) -> list[str]:
     parts = [part for event in events for part in (event.content.parts if event.content else None) or ()]
     return [part.text for part in parts if part.text]
 
 
-def responses(events: list[Event]) -> list[Any]:
-    return [one.response for event in events for one in event.get_function_responses()]
-
-
 # -- turns -------------------------------------------------------------------------------------------------------------
 
 
+def test_a_model_that_makes_up_a_tool_is_told(store):
+    made_up = agent(("pay_all", {"invoice": "7"}), "sorry")
+    events = run(resumable(made_up, session_id="s", store=store), "pay")
+    [response] = responses(events)
+    assert "no tool with that name is available" in response["error"]
+    assert texts(events) == ["sorry"]
+
+
+@survives("finished turns", "yield their events again")
 def test_a_finished_turn_returns_its_recorded_events(store):
     first = run(resumable(agent("hello"), session_id="s", store=store), "hi")
     restart()
@@ -243,20 +202,10 @@ def test_a_misspelt_tool_is_refused(store):
 # -- tools -------------------------------------------------------------------------------------------------------------
 
 
-def sender(called: list[str], *, kill: bool = False) -> Callable[..., str]:
-    def send(to: str) -> str:
-        """Send a letter."""
-        called.append(to)
-        if kill:
-            raise Killed
-        return f"sent to {to}"
-
-    return send
-
-
 SEND = ("send", {"to": "bob"})
 
 
+@survives("an undeclared tool under way", "the model reads that it was interrupted")
 def test_an_undeclared_call_that_was_under_way_is_told_to_the_model(store):
     called: list[str] = []
     with pytest.raises(Killed):
@@ -279,6 +228,7 @@ def test_a_declared_call_that_was_not_done_is_made_again(store):
     assert called == ["bob", "bob"]
 
 
+@survives("state that tools have set", "is set again, without the tool")
 def test_what_a_tool_does_to_the_state_is_replayed(store):
     counted: list[int] = []
 
@@ -328,6 +278,7 @@ def test_callbacks_and_plugins_run_as_without_us(store):
     assert len(app.plugins) == 1
 
 
+@survives("parallel, sequential and loop agents", "finished ones are not run again")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_agents_in_parallel_in_a_sequence_and_in_a_loop_are_not_repeated(store):
     def build(kill: bool) -> tuple[Any, list[LlmAgent]]:
@@ -348,6 +299,41 @@ def test_agents_in_parallel_in_a_sequence_and_in_a_loop_are_not_repeated(store):
     assert [len(one.model.asked) for one in finished] == [0, 0, 0]
 
 
+class SlowModel(FakeModel):
+    seconds: float = 0.2
+
+    async def generate_content_async(self, llm_request: Any, stream: bool = False) -> AsyncIterator[LlmResponse]:
+        await asyncio.sleep(self.seconds)
+        async for response in super().generate_content_async(llm_request, stream):
+            yield response
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_an_agent_that_hears_parallel_ones_in_another_order_is_not_asked_again(store):
+    """In the first life the second one is quicker; in the next one both answers are replayed at once."""
+    sealed: list[str] = []
+
+    def seal(what: str) -> str:
+        sealed.append(what)
+        return f"sealed {what}"
+
+    def make(*answers: Any) -> tuple[Any, LlmAgent]:
+        slow = LlmAgent(name="slow", model=SlowModel(answers=["one"], asked=[]))
+        both = ParallelAgent(name="both", sub_agents=[slow, agent("two", name="quick")])
+        last = agent(*answers, tools=[seal], name="last")
+        return resumable(SequentialAgent(name="root", sub_agents=[both, last]), session_id="s", store=store), last
+
+    with pytest.raises(Killed):
+        run(make(("seal", {"what": "it"}))[0], "go")
+    restart()
+    target, last = make("concluded")
+    assert texts(run(target, "go"))[-1] == "concluded"
+    assert sealed == ["it"]
+    [asked] = last.model.asked
+    assert asked.contents[-1].parts[0].function_response.response == {"result": "sealed it"}
+
+
+@survives("nodes of a workflow", "agents are not run again; plain functions are")
 def test_nodes_of_a_workflow_are_not_repeated(store):
     counted: list[str] = []
 
@@ -389,6 +375,7 @@ def test_after_a_rollback_an_irreversible_call_is_not_repeated(store):
     assert called == ["bob"]
 
 
+@survives("secrets of credentials that a tool asks for", "are never stored")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_secrets_of_credentials_that_a_tool_asks_for_are_not_stored(store, tmp_path):
     secret, code = "GOCSPX-adk-0123456789", "4/0-adk-code-9876543210"
@@ -440,6 +427,7 @@ def decide(store: str, session: str, decision: str, *options: str) -> None:
     subprocess.run(words, check=True, capture_output=True, timeout=60)
 
 
+@survives("questions to a person", "wait, and keep their answer")
 @pytest.mark.parametrize(
     ("decision", "options", "wanted"),
     [("approve", ["--yes"], ["bob"]), ("approve", ["--yes", "--modify", '{"to": "eve"}'], ["eve"]), ("reject", [], [])],
@@ -474,169 +462,6 @@ def test_a_tool_that_asks_for_confirmation_itself_gets_it(store):
     events = run(resumable(agent("done", tools=[book]), session_id="s", store=store), "book")
     assert responses(events) == [{"result": "booked"}]
     assert called == [3]
-
-
-# -- the session service of ADK ----------------------------------------------------------------------------------------
-
-
-async def use_sessions(service: Any) -> list[Any]:
-    """Return what a session service answers to each kind of call."""
-    app = {"app_name": "office", "user_id": "ann"}
-    seen: list[Any] = [await service.get_session(**app, session_id="none"), await service.get_user_state(**app)]
-    state = {"plain": 1, "user:name": "Ann", "app:motto": "pay", "temp:x": 1}
-    session = await service.create_session(**app, session_id=" one ", state=state)
-    seen += [session.id, sorted(session.state.items())]
-    with pytest.raises(AlreadyExistsError):
-        await service.create_session(**app, session_id="one")
-    for number in range(12):
-        actions = EventActions(state_delta={"number": number, "user:last": number, "temp:y": 2})
-        content = types.Content(role="user", parts=[types.Part(text=f"{number}"), picture()])
-        event = Event(invocation_id="i", author="user", content=content, actions=actions, timestamp=float(number))
-        await service.append_event(session, event)
-    await service.append_event(session, Event(author="clerk", partial=True))
-    seen += [session.state["temp:y"], len(session.events)]
-    for config in (
-        None,
-        GetSessionConfig(num_recent_events=2),
-        GetSessionConfig(num_recent_events=0),
-        GetSessionConfig(after_timestamp=9.0),
-    ):
-        got = await service.get_session(**app, session_id="one", config=config)
-        seen.append([event.model_dump(exclude={"id"}) for event in got.events])
-        seen.append(sorted(got.state.items()))
-    await service.create_session(**app, session_id="two")
-    await service.create_session(app_name="office", user_id="bob", session_id="three")
-    await service.create_session(app_name="other", user_id="ann", session_id="four")
-    for listed in (app, {"app_name": "office"}, {"app_name": "none"}):
-        found = (await service.list_sessions(**listed)).sessions
-        seen.append([(one.id, one.user_id, one.events, sorted(one.state.items())) for one in found])
-    seen.append(await service.get_user_state(**app))
-    await service.delete_session(**app, session_id="one")
-    await service.delete_session(**app, session_id="one")
-    return [
-        *seen,
-        await service.get_session(**app, session_id="one"),
-        len((await service.list_sessions(**app)).sessions),
-    ]
-
-
-def picture() -> types.Part:
-    return types.Part(inline_data=types.Blob(mime_type="image/png", data=bytes(range(256))))
-
-
-def test_a_session_service_behaves_as_adks_own(store):
-    async def story() -> None:
-        service = HoldfastSessionService(store)
-        assert await use_sessions(service) == await use_sessions(InMemorySessionService())
-        await service.close()
-
-    asyncio.run(story())
-
-
-def test_a_runner_with_our_service_goes_on_in_another_process(store):
-    async def talk(text: str, answer: str) -> int:
-        service = HoldfastSessionService(store)
-        target = agent(answer)
-        runner = Runner(app=App(name="office", root_agent=target), session_service=service, auto_create_session=True)
-        message = types.Content(role="user", parts=[types.Part(text=text)])
-        async for _ in runner.run_async(user_id="ann", session_id="s", new_message=message):
-            pass
-        await service.close()
-        return len(target.model.asked[0].contents)
-
-    assert asyncio.run(talk("I am Ada", "hello")) == 1
-    assert asyncio.run(talk("who am I?", "Ada")) == 3
-    with SyncClient.open(store) as client:
-        told = to_transcript(client.latest("adk/office/ann/session/s"))
-    assert [(message.role, message.author) for message in told.messages][:2] == [
-        ("user", None),
-        ("assistant", "clerk"),
-    ]
-
-
-def test_names_with_slashes_stay_apart(store):
-    async def story() -> None:
-        service = HoldfastSessionService(store)
-        await service.create_session(app_name="a", user_id="b/session/c", session_id="d")
-        assert await service.get_session(app_name="a", user_id="b", session_id="c/session/d") is None
-        assert len((await service.list_sessions(app_name="a", user_id="b")).sessions) == 0
-        await service.close()
-
-    asyncio.run(story())
-
-
-def test_user_state_that_two_sessions_change_at_once_is_not_lost(store):
-    async def story() -> dict[str, Any]:
-        services = [HoldfastSessionService(store) for _ in range(3)]
-
-        async def change(service: Any, name: str) -> None:
-            session = await service.create_session(app_name="a", user_id="u", session_id=name)
-            for number in range(5):
-                delta = {f"user:{name}-{number}": number}
-                await service.append_event(session, Event(author="user", actions=EventActions(state_delta=delta)))
-
-        await asyncio.gather(*(change(service, f"s{number}") for number, service in enumerate(services)))
-        found = await services[0].get_user_state(app_name="a", user_id="u")
-        for service in services:
-            await service.close()
-        return found
-
-    assert len(asyncio.run(story())) == 15
-
-
-# -- the artifact service ----------------------------------------------------------------------------------------------
-
-
-async def use_artifacts(service: Any) -> list[Any]:
-    scope = {"app_name": "office", "user_id": "ann", "session_id": "s"}
-    seen: list[Any] = [
-        await service.load_artifact(**scope, filename="a.png"),
-        await service.list_artifact_keys(**scope),
-    ]
-    named = scope | {"filename": "dir/a.png", "custom_metadata": {"n": 1}}
-    seen += [await service.save_artifact(**named, artifact=part) for part in (picture(), types.Part(text="second"))]
-    seen.append(await service.save_artifact(**scope, filename="user:b", artifact=types.Part(text="user's")))
-    for version in (None, 0, 1, 7):
-        seen.append(await service.load_artifact(**scope, filename="dir/a.png", version=version))
-        found = await service.get_artifact_version(**scope, filename="dir/a.png", version=version)
-        seen.append(found and (found.version, found.mime_type, found.custom_metadata))
-    elsewhere = scope | {"session_id": "t"}
-    seen.append(await service.load_artifact(**elsewhere, filename="user:b"))
-    seen += [await service.list_artifact_keys(**one) for one in (scope, elsewhere)]
-    seen.append(await service.list_versions(**scope, filename="dir/a.png"))
-    seen.append([one.version for one in await service.list_artifact_versions(**scope, filename="dir/a.png")])
-    await service.delete_artifact(**scope, filename="dir/a.png")
-    seen += [await service.list_artifact_keys(**scope), await service.load_artifact(**scope, filename="dir/a.png")]
-    return [*seen, await service.list_versions(**scope, filename="dir/a.png")]
-
-
-def test_an_artifact_service_behaves_as_adks_own(store):
-    async def story() -> None:
-        service = HoldfastArtifactService(store)
-        assert await use_artifacts(service) == await use_artifacts(InMemoryArtifactService())
-        await service.close()
-
-    asyncio.run(story())
-
-
-def test_artifacts_of_a_turn_are_saved_once(store):
-    async def draw(tool_context: Any) -> int:
-        """Draw."""
-        return await tool_context.save_artifact("picture.png", picture())
-
-    with pytest.raises(Killed):
-        run(resumable(agent(("draw", {}), tools=[draw]), session_id="s", store=store), "draw")
-    restart()
-    events = run(resumable(agent("done", tools=[draw]), session_id="s", store=store), "draw")
-    assert [event.actions.artifact_delta for event in events if event.actions.artifact_delta] == [{"picture.png": 0}]
-
-    async def versions() -> list[int]:
-        service = HoldfastArtifactService(store)
-        found = await service.list_versions(app_name="clerk", user_id="ann", session_id="s", filename="picture.png")
-        await service.close()
-        return found
-
-    assert asyncio.run(versions()) == [0]
 
 
 # -- manual control, transcripts, forks --------------------------------------------------------------------------------
@@ -711,64 +536,3 @@ def test_a_fork_continues_by_itself(store):
     forked = agent("other")
     assert texts(run(resumable(forked, session_id="fork", store=store), "and?")) == ["other"]
     assert [content.parts[0].text for content in forked.model.asked[0].contents] == ["hi", "one", "and?"]
-
-
-# -- what ADK's own persistence lacks, and bytes -----------------------------------------------------------------------
-
-
-@pytest.mark.filterwarnings("ignore:.EXPERIMENTAL. ResumabilityConfig:UserWarning")
-def test_a_tool_that_was_under_way_runs_again_with_adks_own_resume_only(store):
-    """ADK's resume by invocation carries out the open call again; ours asks the probe, and does not."""
-    called: list[str] = []
-
-    async def control() -> None:
-        service = InMemorySessionService()
-
-        def make(*answers: Any, kill: bool) -> Runner:
-            target = agent(*answers, tools=[sender(called, kill=kill)])
-            config = ResumabilityConfig(is_resumable=True)
-            app = App(name="office", root_agent=target, resumability_config=config)
-            return Runner(app=app, session_service=service, auto_create_session=True)
-
-        message = types.Content(role="user", parts=[types.Part(text="send it")])
-        with pytest.raises(Killed):
-            async for _ in make(SEND, kill=True).run_async(user_id="ann", session_id="s", new_message=message):
-                pass
-        session = await service.get_session(app_name="office", user_id="ann", session_id="s")
-        invocation = session.events[-1].invocation_id
-        async for _ in make("ok", kill=False).run_async(user_id="ann", session_id="s", invocation_id=invocation):
-            pass
-
-    asyncio.run(control())
-    assert called == ["bob", "bob"]
-    called.clear()
-    tools = {"send": Effect("irreversible", key="to")}
-    target = resumable(agent(SEND, tools=[sender(called, kill=True)]), session_id="s", store=store, tools=tools)
-    with pytest.raises(Killed):
-        run(target, "send it")
-    restart()
-    target = resumable(agent("ok", tools=[sender(called)]), session_id="s", store=store, tools=tools)
-    assert "outcome is unknown" in json.dumps(responses(run(target, "send it")))
-    assert called == ["bob"]
-
-
-def test_a_long_conversation_is_stored_once(tmp_path):
-    """After 300 turns of seven kilobytes, at most one and a half times the conversation."""
-    turns, words, chance = 300, (ROOT / "docs" / "format.md").read_text("utf-8").split(), random.Random(7)
-
-    def text() -> str:
-        return " ".join(chance.choices(words, k=600))
-
-    async def story() -> tuple[int, int]:
-        async with Client.sqlite(tmp_path / "long.db", durability="fast") as client:
-            target = resumable(agent(*(text() for _ in range(turns))), session_id="s", store=client)
-            for number in range(turns):
-                async for _ in target.run_async(user_id="ann", new_message=text(), turn=str(number)):
-                    pass
-            await client.gc()
-            events = (await client.latest("s")).execution_state["messages"]
-        return len(json.dumps(events)), sum(one.stat().st_size for one in tmp_path.glob("long.db*"))
-
-    transcript, stored = asyncio.run(story())
-    assert transcript > 1_000_000
-    assert stored <= 1.5 * transcript, (stored, transcript)

@@ -14,6 +14,7 @@ import pytest
 from crash_kit import SETTINGS
 from framework_environments import require
 from paths import ROOT
+from survives import survives
 
 require("haystack")
 
@@ -97,6 +98,7 @@ def test_a_pipeline_that_is_killed_leaves_no_snapshot_but_a_session(tmp_path):
     assert run_script(tmp_path, "ours") == (0, ["second", "{'second': {'value': 'it'}}"])
 
 
+@survives("step count, token usage, outputs of the state", "those of the whole run")
 def test_steps_are_counted_from_the_start_in_every_life(tmp_path):
     """By hand, an agent is continued by its messages: its step count, and so its budget, starts again."""
     kept: list[ChatMessage] = []

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from framework_environments import require
+from stored_steps import wait_for_step
+from survives import survives
 
 require("haystack")
 
@@ -19,6 +21,7 @@ from haystack import Pipeline, SuperComponent, component
 from haystack.components.agents import Agent
 from haystack.components.builders import ChatPromptBuilder
 from haystack.components.generators.chat import MockChatGenerator
+from haystack.components.joiners import ListJoiner
 from haystack.components.routers import LLMMessagesRouter
 from haystack.core.errors import BreakpointException, PipelineRuntimeError
 from haystack.dataclasses import Breakpoint, ChatMessage, Document
@@ -82,6 +85,7 @@ def chain(**functions: Callable[[Any], Any]) -> Pipeline:
 # -- components --------------------------------------------------------------------------------------------------------
 
 
+@survives("finished components of a pipeline", "not run again")
 @in_both_ways
 def test_a_finished_component_is_not_run_again(url, go):
     called: list[str] = []
@@ -109,6 +113,53 @@ def test_a_finished_component_is_not_run_again(url, go):
         assert [one.step_name for one in client.timeline("s")] == ["run", "rank", "fetch", "run started"]
 
 
+@component
+class Speaker:
+    """A component that says its name when `wait` returns."""
+
+    def __init__(self, name: str, wait: Callable[[], None]) -> None:
+        self.name, self.wait = name, wait
+
+    @component.output_types(messages=list[ChatMessage])
+    def run(self) -> dict[str, Any]:
+        self.wait()
+        return {"messages": [ChatMessage.from_user(self.name)]}
+
+
+@survives("components side by side", "their outputs come in the order of the first life")
+def test_a_model_that_reads_components_side_by_side_is_not_asked_again(url):
+    """In the first life the second one ends first; the next one replays both at once."""
+    heard: list[list[str | None]] = []
+
+    def make(*, is_cut_off: bool) -> Any:
+        def end(value: list[ChatMessage]) -> str | None:
+            if is_cut_off:
+                raise Interrupted
+            return value[0].text
+
+        def answer(messages: Sequence[ChatMessage]) -> str:
+            heard.append([message.text for message in messages])
+            return "concluded"
+
+        pipeline = Pipeline()
+        pipeline.add_component("first", Speaker("first", lambda: wait_for_step(url, "second")))
+        pipeline.add_component("second", Speaker("second", lambda: None))
+        pipeline.add_component("join", ListJoiner(list[ChatMessage]))
+        pipeline.add_component("model", FunctionModel(answer))
+        pipeline.add_component("end", Step(end))
+        for name in ("first", "second"):
+            pipeline.connect(f"{name}.messages", "join.values")
+        pipeline.connect("join.values", "model.messages")
+        pipeline.connect("model.replies", "end.value")
+        return resumable(pipeline, session_id="s", store=url)
+
+    with pytest.raises(Interrupted):
+        run_awaited(make(is_cut_off=True), {})
+    assert run_awaited(make(is_cut_off=False), {})["end"]["value"] == "concluded"
+    assert heard == [["second", "first"]]
+
+
+@survives("a component whose outputs can't be stored", "runs again")
 @in_both_ways
 def test_a_component_whose_outputs_cant_be_stored_runs_again(url, go):
     called: list[str] = []
@@ -226,6 +277,7 @@ def test_an_agent_in_a_loop_of_a_pipeline_makes_the_calls_of_each_visit(url, go)
     assert len(added) == 3
 
 
+@survives("a component under way", "runs again, with its calls replayed")
 @in_both_ways
 def test_models_agents_and_pipelines_that_a_component_holds_record_their_calls(url, go):
     looked: list[str] = []
@@ -301,6 +353,7 @@ def test_a_model_within_a_component_of_haystack_is_asked_once(url):
 # -- effects -----------------------------------------------------------------------------------------------------------
 
 
+@survives("a declared component under way", "looked up by its probe")
 @in_both_ways
 def test_a_component_that_is_declared_is_carried_out_once(url, go):
     sent: list[str] = []

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from framework_environments import require
+from survives import survives
 
 require("llama_index")
 
@@ -55,6 +56,7 @@ class Failing(Flow):
         return StopEvent(result="ok")
 
 
+@survives("the step that failed", "runs again; those before it do not")
 def test_a_run_that_failed_continues_with_the_step_that_failed():
     async def main() -> None:
         async with memory() as client:
@@ -147,6 +149,7 @@ class Parallel(Flow):
         return StopEvent(result=[await ctx.store.get("number"), sorted(one.number for one in found)])
 
 
+@survives("what steps under way did to the state, and sent", "done once, also while other steps run")
 def test_a_step_that_runs_again_changes_the_state_and_sends_its_events_once():
     async def main() -> None:
         async with memory() as client:
@@ -259,6 +262,7 @@ def test_a_step_that_waits_has_asked_its_model_once():
     asyncio.run(main())
 
 
+@survives("questions to people", "asked again, until they are answered")
 def test_a_question_is_put_to_the_reader_of_the_next_life_again():
     async def main() -> None:
         async with memory() as client:
@@ -329,6 +333,7 @@ if __name__ == "__main__":
 """
 
 
+@survives("classes of a script (`__main__`)", "found by their own names, also when it is imported")
 def test_a_script_that_is_imported_later_finds_its_own_classes(tmp_path):
     (tmp_path / "app.py").write_text(MODULE)
     store = f"sqlite:///{tmp_path}/store.db"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from framework_environments import require
+from survives import survives
 
 require("llama_index")
 
@@ -195,6 +196,7 @@ def test_a_reader_that_leaves_lets_the_question_wait_and_the_next_life_streams_o
     asyncio.run(main())
 
 
+@survives("events that were sent from outside", "not lost")
 def test_an_answer_that_was_sent_is_not_lost():
     class Slow(Asking):
         is_broken = True

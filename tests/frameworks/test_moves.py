@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,10 @@ import moved_agents
 import pytest
 from call_log import read_calls
 from campaign import SOAK
-from conversations import JPEG, NAMED, OPTIONS, checkpoint_of, convert
+from conversations import GIF, LONG_NAME, NAMED, OPTIONS, PDF, PNG, checkpoint_of, convert
 from crash_kit import SETTINGS, Finished, assert_called_once, run_program, run_until_done, spread
 from framework_environments import is_installed
-from moved_agents import CONTINUE, QUESTION, RECEIPT, Office, is_here, make_source
+from moved_agents import CONTINUE, QUESTION, RECEIPT, Office, ReadingOffice, is_here, make_source
 from paths import ROOT
 
 from holdfast import SyncClient
@@ -23,8 +24,10 @@ from holdfast.client.conversion_targets import TARGETS
 from holdfast.errors import ConversionError, EffectUnknownError, HoldfastError
 from holdfast.model.conversation import BlobPart, TextPart, ToolCallPart, ToolResponsePart, Transcript
 from holdfast.model.loss import MEASURED
+from holdfast.model.provider_names import valid_name
 from holdfast.transcript import TranscriptMessage, to_transcript
 
+LONG = valid_name(LONG_NAME)
 HERE = [name for name in CONTINUE if is_here(name)]
 # LangGraph runs tools itself: only tools of `run.effect` are in the ledger.
 WITH_LEDGER = [name for name in HERE if name != "langgraph"]
@@ -56,6 +59,43 @@ def test_one_more_model_call_finishes_the_task_and_no_tool_runs_again(target, st
         if target == "smolagents":  # its answer is the result of a call
             last = TranscriptMessage(role="assistant", parts=last.tool_responses[0].content)
         assert last.text == f"paid: {RECEIPT}"
+
+
+def is_in(read: str, value: str | bytes | None) -> bool:
+    """Return whether a model read a text or data, as JSON or Python write it."""
+    if isinstance(value, str):
+        return value in read or json.dumps(value)[1:-1] in read
+    data = value or b""
+    forms = (base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode(), repr(data)[2:-1])
+    return any(one in read or json.dumps(one)[1:-1] in read for one in forms)
+
+
+@pytest.mark.parametrize("target", [one for one in HERE if one != "ag2"])  # whose model here takes no images
+def test_a_real_model_reads_everything_that_the_table_does_not_name(target, store, tmp_path):
+    office = ReadingOffice(tmp_path)
+    with SyncClient.open(store, on_unknown_type="plain") as client:
+        asked = convert(NAMED, "anthropic").converted.state
+        client.save("loop", session_id="rich", execution_state=dict(asked))
+        plan = client.resume_as("rich", target, accept=list(MEASURED))
+        session = plan.save("clerk")
+    assert CONTINUE[target](store, session, office) == "seen"
+    [read] = office.read
+    said = [*("Grüße, 世界 🙂", "look", "I look it up.", "bob is here", "see picture", "no such archive")]
+    said += [*("lookup", LONG, "c1", "c2", "2.5", "not JSON", "Bob is here.", "Earlier: nothing.", "Go on.")]
+    if target == "smolagents":  # its model reads calls and results as text, without ids
+        said = [one for one in said if one not in ("c1", "c2")]
+    assert [one for one in said if not is_in(read, one)] == []
+    loses = TARGETS[target].loses
+    media = [
+        ("images", GIF.data),
+        ("image_links", "https://a.example/x.png"),
+        ("files", PDF.data),
+        ("result_images", PNG.data),
+        ("result_files", PDF.data),
+    ]
+    for kind, value in media:
+        if target not in ("smolagents", "autogen") and kind not in loses:  # whose images are objects
+            assert is_in(read, value), kind
 
 
 @pytest.mark.parametrize("target", WITH_LEDGER)
@@ -114,7 +154,7 @@ def test_models_of_strands_take_everything_that_was_converted(store):
         "user",
     ]
     images = [block["image"] for block in asked[0]["content"] if "image" in block]
-    assert images == [{"format": "jpeg", "source": {"bytes": JPEG.data}}]
+    assert images == [{"format": "gif", "source": {"bytes": GIF.data}}]
     results = [block["toolResult"] for block in asked[2]["content"]]
     assert [one["status"] for one in results] == ["success", "error"]
     assert OpenAIModel.format_request_messages(asked)
@@ -142,7 +182,7 @@ def test_generators_of_haystack_take_everything_that_was_converted(store):
     roles = ["system", "user", "assistant", "tool", "tool", "assistant", "tool", "assistant", "user", "user"]
     assert [str(one.role.value) for one in read] == roles
     assert done["last_message"].text == "seen"
-    assert base64.b64decode(read[1].images[0].base64_image) == JPEG.data
+    assert base64.b64decode(read[1].images[0].base64_image) == GIF.data
     assert [one.tool_call_result.error for one in read if one.tool_call_result] == [False, True, False]
     assert [one.name for one in read if one.is_from("assistant")] == ["buyer"] * 3
     for one in read:

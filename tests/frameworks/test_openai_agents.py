@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import random
 import subprocess
@@ -14,23 +13,19 @@ from typing import Any
 import pytest
 from framework_environments import require
 from paths import ROOT
+from survives import survives
 
 require("openai_agents")
 
 from agents import Agent, RunConfig, Runner, SQLiteSession, function_tool, set_tracing_disabled
 from agents.memory import Session
-from agents.sandbox import Manifest, SandboxAgent, SandboxRunConfig
-from agents.sandbox.capabilities import Shell
-from agents.sandbox.entries import File
-from agents.sandbox.errors import SnapshotPersistError
-from agents.sandbox.sandboxes.unix_local import UnixLocalSandboxClient
-from agents.sandbox.snapshot import SnapshotBase
 from agents.testing import ScriptedModel, assistant_message, function_call
+from openai_agents_turns import Killed, restart, scripted
 
 from holdfast import Client, Effect, SyncClient, UsageError
 from holdfast.adapters.base import session as sessions
 from holdfast.errors import ApprovalPendingError, UnfinishedTurnError
-from holdfast.openai_agents import HoldfastSession, HoldfastSnapshot, extract, reconstruct, resumable
+from holdfast.openai_agents import HoldfastSession, extract, reconstruct, resumable
 from holdfast.transcript import to_transcript
 
 set_tracing_disabled(True)  # it would be sent to api.openai.com
@@ -47,19 +42,6 @@ def store(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/store.db"
 
 
-def restart() -> None:
-    """Forget what this process has finished, as a new process would."""
-    sessions._finished.clear()
-
-
-class Killed(BaseException):
-    """Stands for the end of the process."""
-
-
-def scripted(*answers: Any) -> ScriptedModel:
-    return ScriptedModel([[one] if not isinstance(one, list) else one for one in answers])
-
-
 def greeter(*answers: str) -> Agent[Any]:
     return Agent("greeter", model=scripted(*map(assistant_message, answers)))
 
@@ -67,6 +49,7 @@ def greeter(*answers: str) -> Agent[Any]:
 # -- turns -------------------------------------------------------------------------------------------------------------
 
 
+@survives("finished turns", "return their results")
 def test_a_finished_turn_returns_its_recorded_result(store):
     first = resumable(greeter("hello", "again"), session_id="s", store=store).run_sync("hi")
     restart()
@@ -191,6 +174,7 @@ SEND = function_call("send", {"to": "bob"}, call_id="1")
 ARCHIVE = function_call("archive", {"letter": "a"}, call_id="2")
 
 
+@survives("an undeclared tool under way", "the model reads that it was interrupted")
 def test_an_undeclared_call_that_was_under_way_is_told_to_the_model(store):
     called: list[str] = []
     with pytest.raises(Killed):
@@ -203,6 +187,53 @@ def test_an_undeclared_call_that_was_under_way_is_told_to_the_model(store):
     assert called == ["bob"]
 
 
+@pytest.mark.parametrize("key", [None, "to"])
+@pytest.mark.parametrize("arguments", ["{}", '{"too": "bob"}', '{"to": '])
+def test_a_call_that_the_model_got_wrong_does_not_stop_the_next_one(store, key, arguments):
+    called: list[str] = []
+    wrong = SEND.model_copy(update={"arguments": arguments, "call_id": "0"})
+    agent = clerk(called, wrong, SEND, assistant_message("sent"))
+    declared = {"send": Effect("irreversible", key=key)}
+    result = resumable(agent, session_id="s", store=store, tools=declared).run_sync("send it")
+    assert (result.final_output, called) == ("sent", ["bob"])
+    assert "it has no argument 'to'" in json.dumps(result.to_input_list())
+
+
+def test_a_stream_whose_reader_is_cancelled_stops_and_the_same_call_continues(store):
+    """As with the SDK alone: a server that gives a request up has no turn left that holds the session."""
+    started, stopped = asyncio.Event(), asyncio.Event()
+
+    @function_tool
+    async def send(to: str) -> str:
+        started.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            stopped.set()
+        return "sent"
+
+    async def read(*answers: Any) -> Any:
+        agent = Agent("clerk", model=scripted(*answers), tools=[send])
+        streamed = resumable(agent, session_id="s", store=store).run_streamed("send it")
+        async for _ in streamed.stream_events():
+            pass
+        return streamed
+
+    async def main() -> None:
+        reader = asyncio.create_task(read(SEND))
+        await started.wait()
+        reader.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reader
+        assert stopped.is_set()
+        streamed = await asyncio.wait_for(read(assistant_message("I'd better ask.")), 20)
+        assert "interrupted" in json.dumps(streamed.to_input_list())
+        assert streamed.final_output == "I'd better ask."
+
+    asyncio.run(main())
+
+
+@survives("questions to a person", "wait, and keep their answer")
 @pytest.mark.parametrize("decision", ["approve", "reject"])
 def test_an_approval_is_decided_by_another_process(store, decision):
     called: list[str] = []
@@ -288,119 +319,6 @@ def test_a_session_in_the_middle_of_a_turn_is_refused(store):
         asyncio.run(HoldfastSession("s", store=store).add_items(items("x")))
 
 
-# -- sandboxes ---------------------------------------------------------------------------------------------------------
-
-
-def shell(number: int, command: str) -> Any:
-    return function_call("exec_command", {"cmd": command, "login": False}, call_id=f"shell-{number}")
-
-
-def coder(*answers: Any) -> SandboxAgent[Any]:
-    manifest = Manifest(entries={"notes.txt": File(content=b"begin\n")})
-    return SandboxAgent("coder", model=scripted(*answers), capabilities=[Shell()], default_manifest=manifest)
-
-
-def in_a_sandbox(**options: Any) -> RunConfig:
-    return RunConfig(tracing_disabled=True, sandbox=SandboxRunConfig(client=UnixLocalSandboxClient(), **options))
-
-
-def last_output(result: Any) -> str:
-    outputs = [item["output"] for item in result.to_input_list() if item.get("type") == "function_call_output"]
-    return str(outputs[-1]).partition("Output:\n")[2].strip()
-
-
-def test_the_files_of_a_sandbox_come_back_with_the_conversation(store):
-    write = shell(1, "echo more >> notes.txt; mkdir -p sub; echo x > sub/y; ln -s notes.txt link; chmod 700 sub/y")
-    agent = resumable(coder(write, assistant_message("ok")), session_id="s", store=store)
-    agent.run_sync("write", run_config=in_a_sandbox())
-    restart()
-    read = shell(2, "cat link sub/y; ls -l sub/y | cut -c1-10")
-    agent = resumable(coder(read, assistant_message("ok")), session_id="s", store=store)
-    assert last_output(agent.run_sync("read", run_config=in_a_sandbox())).split() == [
-        "begin",
-        "more",
-        "x",
-        "-rwx------",
-    ]
-
-
-def test_the_files_of_a_sandbox_come_back_in_the_middle_of_a_turn(store):
-    """A call that is replayed does not run again; what it did to the files is there, still."""
-
-    class Dying(ScriptedModel):
-        async def get_response(self, *args: Any, **kwargs: Any) -> Any:
-            if self.is_dead:
-                raise Killed
-            self.is_dead = True
-            return await super().get_response(*args, **kwargs)
-
-        is_dead = False
-
-    dying = coder()
-    dying.model = Dying([[shell(1, "echo more >> notes.txt")]])
-    with pytest.raises(Killed):
-        resumable(dying, session_id="s", store=store).run_sync("write", run_config=in_a_sandbox())
-    restart()
-    agent = resumable(coder(shell(2, "cat notes.txt"), assistant_message("ok")), session_id="s", store=store)
-    assert last_output(agent.run_sync("write", run_config=in_a_sandbox())).split() == ["begin", "more"]
-
-
-def test_a_fork_has_the_files_of_its_checkpoint(store):
-    for number, text in ((1, "one"), (2, "two")):
-        agent = resumable(
-            coder(shell(number, f"echo {text} >> notes.txt"), assistant_message("ok")), session_id="s", store=store
-        )
-        agent.run_sync(text, run_config=in_a_sandbox())
-        if number == 1:
-            with SyncClient.open(store) as client:
-                client.fork("s", session_id="fork")
-    agent = resumable(coder(shell(3, "cat notes.txt"), assistant_message("ok")), session_id="fork", store=store)
-    assert last_output(agent.run_sync("read", run_config=in_a_sandbox())).split() == ["begin", "one"]
-
-
-def test_a_snapshot_works_with_the_runner_alone(store):
-    async def run(answer: Any) -> Any:
-        snapshot = HoldfastSnapshot(id="files", store=store)
-        try:
-            config = in_a_sandbox(snapshot=snapshot)
-            return await Runner.run(coder(answer, assistant_message("ok")), "go", run_config=config)
-        finally:
-            await snapshot.close()
-
-    asyncio.run(run(shell(1, "echo more >> notes.txt; head -c 20000 /dev/urandom > large")))
-    result = asyncio.run(run(shell(2, "cat notes.txt; wc -c < large")))
-    assert last_output(result).split() == ["begin", "more", "20000"]
-
-
-def test_a_file_that_does_not_change_is_stored_once(store, tmp_path):
-    async def run(number: int) -> None:
-        snapshot = HoldfastSnapshot(id="files", store=store)
-        command = "head -c 300000 /dev/urandom > large" if number == 0 else f"echo {number} > small"
-        await Runner.run(
-            coder(shell(number, command), assistant_message("ok")), "go", run_config=in_a_sandbox(snapshot=snapshot)
-        )
-        await snapshot.close()
-
-    for number in range(4):
-        asyncio.run(run(number))
-    assert sum(path.stat().st_size for path in tmp_path.glob("store.db*")) < 2 * 300_000 + 400_000
-
-
-def test_a_snapshot_that_was_serialized_has_no_store(store):
-    snapshot = HoldfastSnapshot(id="files", store=store)
-    dumped = snapshot.model_dump(mode="json")
-    assert "store.db" not in json.dumps(dumped)
-    assert asyncio.run(SnapshotBase.parse(dumped).restorable()) is False  # in this process it finds its store
-    del snapshot
-    with pytest.raises(UsageError, match="without its store"):
-        asyncio.run(SnapshotBase.parse(dumped).restorable())
-
-
-def test_what_is_no_archive_is_refused(store):
-    with pytest.raises(SnapshotPersistError):
-        asyncio.run(HoldfastSnapshot(id="files", store=store).persist(io.BytesIO(b"no archive")))
-
-
 # -- manual control, transcripts, forks --------------------------------------------------------------------------------
 
 
@@ -438,6 +356,33 @@ def test_a_fork_continues_by_itself(store):
     assert forked.final_output == "other"
     with SyncClient.open(store) as client:
         assert [len(to_transcript(client.latest(name)).messages) for name in ("s", "fork")] == [4, 4]
+
+
+def test_a_session_is_replayed_with_another_answer_of_the_model(store):
+    called: list[str] = []
+    tools = {"send": "irreversible"}
+    agent = resumable(clerk(called, SEND, assistant_message("sent")), session_id="s", store=store, tools=tools)
+    agent.run_sync("send it")
+
+    async def replay(*answers: Any, **options: Any) -> Any:
+        async def program(run: Any) -> Any:
+            other = resumable(clerk(called, *answers), session_id=run.session_id, tools=tools)
+            return (await other.run("send it")).final_output
+
+        async with Client.open(store) as client:
+            return await client.replay("s", program, **options)
+
+    report = asyncio.run(replay())
+    assert (report.result, [step.source for step in report.steps]) == ("sent", ["recorded"] * 3)
+    again = function_call("send", {"to": "eve"}, call_id="1")
+    report = asyncio.run(replay(again, assistant_message("not sent"), mode="live"))
+    assert [(step.name, step.source) for step in report.steps] == [
+        ("clerk", "live"),
+        ("send", "blocked"),  # it may be the letter that was sent, to another address
+        ("clerk", "live"),
+    ]
+    assert report.steps[0].edits
+    assert (report.result, called) == ("not sent", ["bob"])
 
 
 def test_after_a_rollback_an_irreversible_call_is_not_repeated(store):
@@ -497,6 +442,7 @@ def test_a_run_that_fails_without_streaming_is_lost_by_the_sdk_only(store):
     assert [item["call_id"] for item in resumed.to_input_list() if item.get("type") == "function_call"] == ["1"]
 
 
+@survives("the agent after a handoff", "continues")
 def test_the_agent_after_a_handoff_is_forgotten_by_the_sdk_only(store):
     def office(*answers: str) -> Agent[Any]:
         payer = Agent("payer", model=scripted(*map(assistant_message, answers)))

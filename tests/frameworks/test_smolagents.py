@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from framework_environments import require
+from survives import survives
 
 require("smolagents")
 
@@ -23,21 +23,20 @@ from smolagents import (
     FinalAnswerTool,
     LogLevel,
     Tool,
-    ToolCallingAgent,
-    UserInputTool,
     tool,
 )
 from smolagents.agent_types import AgentImage
-from smolagents.memory import ActionStep, FinalAnswerStep, MemoryStep, PlanningStep, TaskStep
+from smolagents.memory import ActionStep, FinalAnswerStep, MemoryStep, TaskStep
 from smolagents.models import ChatMessageStreamDelta
 from smolagents.remote_executors import RemotePythonExecutor
 from smolagents.utils import AgentError, AgentGenerationError
 from smolagents_model import FunctionModel, StreamingModel, answer_in_steps, final, text_of
+from smolagents_runs import Interrupted, Look, interrupt, interrupted_at, make_agent, never
 
-from holdfast import Effect, SyncClient
-from holdfast.errors import ApprovalPendingError, HoldfastWarning, UnfinishedTurnError, UsageError
+from holdfast import NOT_DONE, Done, Effect, SyncClient
+from holdfast.errors import HoldfastWarning, UnfinishedTurnError, UsageError
 from holdfast.smolagents import extract, reconstruct, resumable
-from holdfast.transcript import BlobPart, ToolResponsePart, to_transcript
+from holdfast.transcript import BlobPart, to_transcript
 
 
 @pytest.fixture
@@ -45,38 +44,9 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/store.db"
 
 
-class Interrupted(BaseException):
-    """What a kill does, in a test that stays in its process."""
-
-
-def make_agent(answer: Any, *tools: Any, **options: Any) -> ToolCallingAgent:
-    model = answer if isinstance(answer, FunctionModel) else FunctionModel(answer)
-    logger = AgentLogger(LogLevel.OFF, Console(quiet=True))
-    return ToolCallingAgent(tools=list(tools), model=model, logger=logger, **options)
-
-
-def never(_: Any) -> Any:
-    pytest.fail("the model was asked again")
-
-
 def count_tasks(messages: Any) -> Any:
     """Answer with how many tasks the model has been sent."""
     return final(f"{sum(text_of(one).startswith('New task:') for one in messages)} heard")
-
-
-def interrupt(*_: Any) -> Any:
-    raise Interrupted
-
-
-def interrupted_at(step: int, answer: Any) -> Any:
-    """Return a model that is cut off when it is asked for the step with this number."""
-    asked: list[int] = []
-
-    def answer_until(messages: Any) -> Any:
-        asked.append(1)
-        return interrupt() if len(asked) > step else answer(messages)
-
-    return answer_until
 
 
 # -- turns -------------------------------------------------------------------------------------------------------------
@@ -136,6 +106,36 @@ def test_an_earlier_run_returns_its_result_after_a_later_reset(url):
     assert again.output == first.output
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_misspelt_tool_is_refused(url, stream):
+    @tool
+    def search(words: str) -> str:
+        """Searches.
+
+        Args:
+            words: What to look for.
+        """
+        return words
+
+    @tool
+    def pay(amount: int) -> str:
+        """Pays.
+
+        Args:
+            amount: How much.
+        """
+        return "paid"
+
+    cashier = make_agent(never, pay, name="cashier", description="Pays.")
+    agent = make_agent(count_tasks, search, managed_agents=[cashier])
+    with pytest.raises(UsageError, match=r"'serch'.*Did you mean 'search'.*It has 'final_answer', 'pay', 'search'"):
+        resumable(agent, session_id="s", store=url, tools={"serch": "read"}).run("hi", stream=stream)
+    with SyncClient.open(url) as client:
+        assert client.latest(session_id="s") is None
+    right = resumable(agent, session_id="s", store=url, tools={"search": "read", "pay": "irreversible"})
+    assert right.run("hi") == "1 heard"
+
+
 def test_another_run_is_refused_while_one_is_unfinished(url):
     with pytest.raises(Interrupted):
         resumable(make_agent(interrupt), session_id="s", store=url).run("this")
@@ -146,6 +146,39 @@ def test_another_run_is_refused_while_one_is_unfinished(url):
     assert agent.run("that", reset=False) == "2 heard"
 
 
+@survives("a declared tool under way", "looked up by its probe")
+def test_a_declared_tool_that_was_under_way_is_looked_up(url):
+    paid: list[str] = []
+
+    @tool
+    def pay(invoice: str) -> str:
+        """Pays.
+
+        Args:
+            invoice: Its letter.
+        """
+        paid.append(invoice)
+        return interrupt()
+
+    def find(invoice: str) -> Any:
+        return Done(f"receipt {invoice}") if invoice in paid else NOT_DONE
+
+    def answer(messages: Any) -> Any:
+        heard = text_of(messages[-1])
+        return final(heard) if "receipt" in heard else [("pay", {"invoice": "a"})]
+
+    def life() -> Any:
+        agent = make_agent(answer, pay)
+        effects = {"pay": Effect("irreversible", key="invoice", probe=find)}
+        return resumable(agent, session_id="s", store=url, tools=effects).run("pay")
+
+    with pytest.raises(Interrupted):
+        life()
+    assert "receipt a" in life()
+    assert paid == ["a"]
+
+
+@survives("an undeclared tool under way", "the model reads that it was interrupted")
 def test_a_run_that_was_cut_off_asks_no_question_twice(url):
     paid: list[str] = []
 
@@ -251,7 +284,7 @@ def test_an_agent_is_in_one_run_at_a_time(url):
     agent = make_agent(answer_in_steps([("look", {})], final("done")), Look())
     stream = resumable(agent, session_id="s", store=url).run("go", stream=True)
     next(stream)
-    with pytest.raises(UsageError, match="in the middle of another run"):
+    with pytest.raises(UsageError, match="in the middle of another turn"):
         resumable(agent, session_id="t", store=url).run("go")
     stream.close()
     assert resumable(agent, session_id="t", store=url).run("go") == "done"
@@ -267,238 +300,6 @@ def test_the_memory_is_the_same_in_every_life(url):
     assert life().get_full_steps()[1]["model_input_messages"] is None  # dropped when the next run began
     first, second = (life().get_succinct_steps() for _ in range(2))
     assert first == second
-
-
-# -- tools -------------------------------------------------------------------------------------------------------------
-
-
-class Look(Tool):
-    name, description, inputs, output_type = "look", "Looks.", {}, "string"
-
-    def forward(self) -> str:
-        return "seen"
-
-
-def test_a_failure_of_a_tool_reaches_the_model_in_every_life(url):
-    called: list[str] = []
-
-    class OddError(Exception):
-        pass
-
-    class Fail(Tool):
-        name, description, inputs, output_type = "fail", "Fails.", {}, "string"
-
-        def forward(self) -> str:
-            called.append("fail")
-            raise (KeyError("no such key") if len(called) == 1 else OddError("odd"))
-
-    plan = answer_in_steps([("fail", {})], [("fail", {})], final("done"))
-    first, second = FunctionModel(interrupted_at(2, plan)), FunctionModel(plan)
-    for kind in ({}, {"fail": "read"}, {"fail": Effect("irreversible", not_done=(Exception,))}):
-        called.clear()
-        first.answer, first.asked, second.asked = interrupted_at(2, plan), 0, 0
-        session = f"s{len(kind)}{kind.get('fail')!r:.8}"
-        with pytest.raises(Interrupted):
-            resumable(make_agent(first, Fail()), session_id=session, store=url, tools=kind).run("go")
-        agent = make_agent(second, Fail())
-        assert resumable(agent, session_id=session, store=url, tools=kind).run("go") == "done"
-        assert len(called) == 2, kind
-        assert (first.asked, second.asked) == (3, 1), kind
-        errors = [str(one.error) for one in agent.memory.steps if getattr(one, "error", None)]
-        assert [name in error for name, error in zip(("KeyError: 'no such key'", "OddError: odd"), errors, strict=True)]
-
-
-def test_calls_in_the_text_of_an_answer_are_the_same_calls_in_every_life(url):
-    plan = answer_in_steps('{"name": "look", "arguments": {}}', '{"name": "look", "arguments": {}}', final("done"))
-    with pytest.raises(Interrupted):
-        resumable(make_agent(interrupted_at(2, plan), Look()), session_id="s", store=url).run("go")
-    second = FunctionModel(plan)
-    assert resumable(make_agent(second, Look()), session_id="s", store=url).run("go") == "done"
-    assert second.asked == 1  # smolagents draws the ids of such calls by lot, and sends them to the model
-
-
-def test_tools_of_one_step_are_recorded_in_their_threads(url):
-    called: list[int] = []
-
-    class Square(Tool):
-        name, description, output_type = "square", "Squares.", "integer"
-        inputs = {"number": {"type": "integer", "description": "It."}}  # noqa: RUF012 - as smolagents wants it
-
-        def forward(self, number: int) -> int:
-            called.append(number)
-            if number == 7 and is_cut_off:
-                raise Interrupted
-            return number * number
-
-    calls = [("square", {"number": number}) for number in range(8)]
-    plan = answer_in_steps(calls, final("done"))
-    is_cut_off = True
-    with pytest.raises(Interrupted):
-        resumable(make_agent(plan, Square()), session_id="s", store=url).run("go")
-    is_cut_off = False
-    agent = make_agent(plan, Square())
-    assert resumable(agent, session_id="s", store=url, tools={}).run("go") == "done"
-    assert sorted(called) == list(range(8))
-    assert agent.memory.steps[1].observations.startswith("0\n1\n4\n9\n16\n25\n36\nThis call was interrupted")
-    with SyncClient.open(url) as client:
-        parts = [part for one in to_transcript(client.latest("s")) for part in one.parts]
-    answered = [part.content[0].content for part in parts if isinstance(part, ToolResponsePart)]
-    assert answered[:3] == ["0", "1", "4"]  # each call has its own
-
-
-def test_a_declaration_is_found_on_tool_class_and_function(url):
-    paid: list[str] = []
-
-    @Effect("irreversible")
-    class Pay(Tool):
-        name, description, inputs, output_type = "pay", "Pays.", {}, "string"
-
-        def forward(self) -> str:
-            paid.append("class")
-            raise Interrupted
-
-    class Send(Tool):
-        name, description, inputs, output_type = "send", "Sends.", {}, "string"
-
-        @Effect("irreversible")
-        def forward(self) -> str:
-            paid.append("function")
-            raise Interrupted
-
-    @tool
-    def read() -> str:
-        """Reads."""
-        paid.append("read")
-        raise Interrupted
-
-    for number, one in enumerate((Pay(), Send(), Effect("read")(read))):
-        answer = answer_in_steps([(one.name, {})], final("done"))
-        for _ in range(2):
-            with pytest.raises(Interrupted):
-                resumable(make_agent(answer, one), session_id=f"s{number}", store=url).run("go")
-            if number < 2:
-                agent = make_agent(answer, one)
-                assert resumable(agent, session_id=f"s{number}", store=url).run("go") == "done"
-                assert "Don't repeat it" in agent.memory.steps[1].observations
-                break
-    assert paid == ["class", "function", "read", "read"]
-
-
-def test_tools_of_smolagents_that_read_need_no_declaration(url, monkeypatch):
-    answers: Iterator[Any] = iter([Interrupted(), "blue"])
-
-    def read_line(_: str) -> str:
-        given = next(answers)
-        if isinstance(given, BaseException):
-            raise given
-        return str(given)
-
-    monkeypatch.setattr("builtins.input", read_line)
-    answer = answer_in_steps([("user_input", {"question": "which?"})], final("done"))
-    with pytest.raises(Interrupted):
-        resumable(make_agent(answer, UserInputTool()), session_id="s", store=url).run("go")
-    agent = make_agent(answer, UserInputTool())
-    assert resumable(agent, session_id="s", store=url).run("go") == "done"
-    assert agent.memory.steps[1].observations == "blue"  # asked again, not answered with an interruption
-
-
-def test_a_person_approves_changes_or_rejects_a_call(url):
-    paid: list[tuple[str, int]] = []
-
-    @tool
-    def pay(invoice: str, amount: int = 5) -> str:
-        """Pays.
-
-        Args:
-            invoice: Which.
-            amount: How much.
-        """
-        paid.append((invoice, amount))
-        return f"receipt {amount}"
-
-    effect = {"pay": Effect("irreversible", key="invoice", approve="finance")}
-    plan = answer_in_steps([("pay", {"invoice": "7"})], final("done"))
-
-    def life(session: str) -> Any:
-        agent = make_agent(plan, pay)
-        resumable(agent, session_id=session, store=url, tools=effect).run("go")
-        return agent.memory.steps[1].observations
-
-    def decide(*answer: Any, **options: Any) -> None:
-        with SyncClient.open(url) as client:
-            [asked] = client.approvals()
-            assert asked.arguments == {"invoice": "7", "amount": 5}
-            client.decide(asked.approval_id, *answer, by="ann", **options)
-
-    for session, decision, observed in (
-        ("yes", {"answer": ("approve",)}, "receipt 5"),
-        ("less", {"answer": ("modify",), "arguments": {"invoice": "7", "amount": 3}}, "receipt 3"),
-        ("no", {"answer": ("reject",), "note": "not now"}, "not now"),
-    ):
-        with pytest.raises(ApprovalPendingError):
-            life(session)
-        options = {name: value for name, value in decision.items() if name != "answer"}
-        decide(*decision["answer"], **options)
-        assert observed in life(session)
-    assert paid == [("7", 5), ("7", 3)]
-
-
-# -- managed agents and plans ------------------------------------------------------------------------------------------
-
-
-def test_calls_of_managed_agents_are_recorded(url):
-    called: list[str] = []
-
-    class Count(Look):
-        def forward(self) -> str:
-            called.append("look")
-            return "seen"
-
-    def make_team(top: Any, deep: Any) -> ToolCallingAgent:
-        digger = make_agent(deep, Count(), name="digger", description="Digs.")
-        middle = make_agent(
-            answer_in_steps([("digger", {"task": "dig"})], final("dug")),
-            name="middle",
-            description="Leads.",
-            managed_agents=[digger],
-        )
-        return make_agent(top, managed_agents=[middle])
-
-    top = answer_in_steps([("middle", {"task": "lead"})], final("all done"))
-    deep = answer_in_steps([("look", {})], final("deep"))
-    with pytest.raises(Interrupted):
-        resumable(make_team(top, interrupted_at(1, deep)), session_id="s", store=url).run("go")
-    team = make_team(FunctionModel(top), FunctionModel(deep))
-    assert resumable(team, session_id="s", store=url).run("go") == "all done"
-    assert called == ["look"]
-    middle = team.managed_agents["middle"]
-    assert [team.model.asked, middle.managed_agents["digger"].model.asked] == [1, 1]
-    with SyncClient.open(url) as client:
-        names = {one.step_name for one in client.timeline("s")}
-    assert {"middle", "digger", "look", "agent"} <= names  # each call under the name of its agent
-
-
-def test_a_plan_is_asked_for_once(url):
-    def answer(messages: Any) -> Any:
-        if "<end_plan>" in text_of(messages[-1]):
-            planned.append(1)
-            return f"plan {len(planned)}"
-        steps = answer_in_steps([("look", {})], [("look", {})], [("look", {})], final("done"))
-        return steps(messages)
-
-    planned: list[int] = []
-    with pytest.raises(Interrupted):
-        agent = make_agent(interrupted_at(5, answer), Look(), planning_interval=2)
-        resumable(agent, session_id="s", store=url).run("go")
-    assert len(planned) == 2
-    agent = make_agent(answer, Look(), planning_interval=2)
-    assert resumable(agent, session_id="s", store=url).run("go", turn=None) == "done"
-    assert len(planned) == 2
-    plans = [one.plan for one in agent.memory.steps if isinstance(one, PlanningStep)]
-    other = make_agent(never, Look(), planning_interval=2)
-    with SyncClient.open(url) as client:
-        reconstruct(client.latest("s"), other)
-    assert [one.plan for one in other.memory.steps if isinstance(one, PlanningStep)] == plans
 
 
 # -- streams -----------------------------------------------------------------------------------------------------------
@@ -518,6 +319,7 @@ def test_a_stream_has_the_events_of_smolagents(url):
     assert again[-1].output == "done"
 
 
+@survives("streamed answers", "replayed as one delta")
 def test_an_answer_that_is_streamed_is_recorded(url):
     plan = answer_in_steps([("look", {})], '{"name": "look", "arguments": {}}', final("done"))
     options = {"stream_outputs": True, "planning_interval": 5}
@@ -576,6 +378,7 @@ class Crop(Tool):
         return image.crop((0, 0, 8, 8))
 
 
+@survives("images", "the same pixels")
 def test_images_come_back_as_they_were(url):
     shown = PIL.Image.effect_noise((64, 64), 90)
     plan = answer_in_steps([("photo", {})], [("crop", {"image": "image.png"})], final("image.png"))
@@ -643,6 +446,7 @@ def test_an_answer_that_cant_be_stored_is_announced(url):
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 
+@survives("tools of a remote interpreter", "refused")
 def test_what_resumable_does_not_take_is_refused(url):
     with pytest.raises(UsageError, match="takes an agent of smolagents"):
         resumable(object(), session_id="s", store=url)

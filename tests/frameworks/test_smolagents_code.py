@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from framework_environments import require
+from survives import survives
 
 require("smolagents")
 
@@ -67,6 +68,7 @@ class Number(Tool):
 # -- a turn that was cut off -------------------------------------------------------------------------------------------
 
 
+@survives("variables of a run that was cut off", "rebuilt: its code runs again")
 def test_variables_of_a_run_that_was_cut_off_are_rebuilt(url):
     number = Number()
     steps = (
@@ -107,6 +109,7 @@ def test_code_that_was_cut_off_in_a_loop_calls_each_tool_once(url):
     assert second.requests == []
 
 
+@survives("effects of code outside of tools", "**happen again**")
 def test_effects_of_code_outside_of_tools_happen_again(url, tmp_path):
     written = tmp_path / "written"
     steps = (
@@ -133,6 +136,7 @@ def test_code_with_another_output_makes_the_model_answer_again(url):
     assert len(second.requests) == 1  # the second one: its question has another time in it
 
 
+@survives("the same, called by code", "the call raises that it was interrupted")
 def test_code_learns_that_a_call_was_interrupted(url):
     class Send(Tool):
         name, description, inputs, output_type = "send", "Sends.", {}, "object"
@@ -247,6 +251,8 @@ def test_a_run_that_failed_begins_again_with_the_variables_it_had(url):
 # -- turns that were finished ------------------------------------------------------------------------------------------
 
 
+@survives("plain variables of finished runs", "stored; they come back")
+@survives("functions, classes and modules of finished runs", "lost")
 def test_plain_variables_of_finished_runs_come_back_and_functions_do_not(url):
     set_up = code(
         "import math",

@@ -18,6 +18,7 @@ from crash_kit import (
 )
 from framework_environments import require
 from stored_secrets import assert_secret_is_not_stored
+from survives import survives
 
 require("smolagents")
 
@@ -48,6 +49,7 @@ def test_an_uninterrupted_office_makes_each_call_once(uninterrupted):
     assert len(uninterrupted.calls["model"]) == len(set(uninterrupted.calls["model"])) == 22
 
 
+@survives("finished model calls", "replayed")
 @pytest.mark.parametrize("when", ["kill_after_commits", "kill_before_commit"])
 def test_an_office_killed_at_a_commit_goes_on(places, uninterrupted, when):
     points = spread(uninterrupted.commits, 5 if when == "kill_after_commits" else 3)
@@ -76,6 +78,7 @@ def test_an_office_killed_in_a_call_repeats_that_call_only(sqlite_places, uninte
         judge(uninterrupted, run_until_done(PROGRAM, store, directory, kill_in_call=number), directory)
 
 
+@survives("API keys", "never stored")
 def test_no_credential_is_stored(sqlite_places):
     store, directory = sqlite_places.make("killed")
     assert isinstance(run_program(PROGRAM, store, directory, kill_after_commits=12), Killed)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from framework_environments import require
+from survives import survives
 
 require("strands")
 
@@ -17,20 +18,18 @@ from pydantic import BaseModel
 from strands import Agent, Snapshot, ToolContext, tool
 from strands.agent.conversation_manager import NullConversationManager, SlidingWindowConversationManager
 from strands.hooks import AfterModelCallEvent, BeforeToolCallEvent
-from strands.middleware import ExecuteToolStage, InvokeModelStage
 from strands.session import SnapshotSessionManager
 from strands.storage import InMemoryStorage
 from strands.types.exceptions import ConcurrencyException, EventLoopException, MaxTokensReachedException
 from strands.vended_interventions.hitl import HumanInTheLoop
-from strands_model import FunctionModel, call, results_since_user, text_of
+from strands_model import FunctionModel, call, text_of
+from strands_turns import calls_then_text, die_after, make_agent, said
 
 from holdfast import NOT_DONE, Client, Done, Effect
 from holdfast.adapters.base.turn import INTERRUPTED
 from holdfast.errors import ApprovalPendingError, UnfinishedTurnError, UsageError
 from holdfast.strands import extract, reconstruct, resumable
-from holdfast.transcript import BlobPart, ReasoningPart, TextPart, ToolCallPart, ToolResponsePart, to_transcript
-
-PICTURE = bytes(range(256))
+from holdfast.transcript import ReasoningPart, TextPart, ToolCallPart, ToolResponsePart, to_transcript
 
 
 @pytest.fixture
@@ -38,39 +37,9 @@ def url(tmp_path):
     return f"sqlite:///{tmp_path}/store.db"
 
 
-def make_agent(answer: Any, *tools: Any, **options: Any) -> Agent:
-    model = answer if isinstance(answer, FunctionModel) else FunctionModel(answer)
-    return Agent(model, tools=list(tools), callback_handler=None, **{"name": "a", **options})
-
-
-def calls_then_text(*calls: Any) -> Any:
-    """Return a model that makes these calls in each turn, one after the other, then says what they returned."""
-
-    def answer(messages: Sequence[Any]) -> Any:
-        results = results_since_user(messages)
-        return [calls[len(results)]] if len(results) < len(calls) else f"done: {', '.join(results)}"
-
-    return answer
-
-
-def die_after(count: int, then: Any) -> Any:
-    """Return a model that fails once so many results are there."""
-
-    def answer(messages: Sequence[Any]) -> Any:
-        if len(results_since_user(messages)) >= count:
-            raise ConnectionError("away")
-        return then(messages)
-
-    return answer
-
-
 def echo() -> Agent:
     """Return an agent that says how many messages of its conversation it has been sent."""
     return make_agent(lambda messages: f"parrot {len(messages)}", name="parrot")
-
-
-def said(result: Any) -> str:
-    return str(result).strip()
 
 
 async def find_approval(url: str, session_id: str = "s") -> Any:
@@ -118,6 +87,17 @@ def test_turns_are_one_conversation_in_every_life_and_by_every_entry_point(url):
         assert said(await target.invoke_async([{"role": "user", "content": [{"text": "g"}]}])) == "parrot 11"
 
     asyncio.run(main())
+
+
+def test_a_new_session_begins_without_what_another_one_has_left_in_the_agent(url):
+    agent = echo()
+
+    def say(session: str, text: str) -> str:  # as a server does, for each message
+        return said(resumable(agent, session_id=session, store=url)(text))
+
+    assert [say("ann", text) for text in "ab"] == ["parrot 1", "parrot 3"]
+    assert [say("bob", text) for text in "ab"] == ["parrot 1", "parrot 3"]
+    assert say("ann", "c") == "parrot 5"
 
 
 def test_a_client_serves_calls_from_threads_and_event_loops(url):
@@ -205,6 +185,7 @@ def test_an_answer_that_was_cut_short_is_asked_for_again(url):
     assert said(resumable(echo(), session_id="s", store=url)("a")) == "parrot 1"
 
 
+@survives("models that keep the conversation at their provider", "refused")
 def test_what_resumable_does_not_take_is_refused(url):
     with pytest.raises(UsageError, match="an Agent, a Graph or a Swarm of Strands, not a str"):
         resumable("agent", session_id="s", store=url)
@@ -247,6 +228,7 @@ def test_an_agent_takes_one_turn_at_a_time(url):
     asyncio.run(main())
 
 
+@survives("the system prompt", "the program's own; not stored")
 def test_the_system_prompt_is_the_programs_and_is_not_stored(url):
     for prompt in ("You are new here.", "You know it all."):
         agent = make_agent(lambda messages: "hello", system_prompt=prompt)
@@ -260,6 +242,7 @@ def test_the_system_prompt_is_the_programs_and_is_not_stored(url):
     assert "system_prompt" not in repr(asyncio.run(read()))
 
 
+@survives("`agent.state` that a tool has changed", "changed again, without the tool")
 def test_state_and_window_of_the_conversation_go_on(url):
     @tool(context=True)
     def count(tool_context: ToolContext) -> str:
@@ -282,221 +265,6 @@ def test_state_and_window_of_the_conversation_go_on(url):
         assert agent.state.get() == {"count": number}
         assert len(agent.messages) + agent.conversation_manager.removed_message_count == 4 * number
     assert len(agent.messages) <= 6
-
-
-# -- tools -------------------------------------------------------------------------------------------------------------
-
-
-def test_a_tool_that_was_under_way_is_not_repeated(url):
-    calls: list[str] = []
-    under_way = asyncio.Event()
-
-    @tool
-    async def quick() -> str:
-        """Take no time."""
-        calls.append("quick")
-        return "quick"
-
-    @tool
-    async def slow() -> str:
-        """Take long."""
-        calls.append("slow")
-        under_way.set()
-        await asyncio.sleep(30)
-        return "never"
-
-    def make() -> Any:
-        agent = make_agent(calls_then_text(call("quick"), call("slow")), quick, slow)
-        return resumable(agent, session_id="s", store=url)
-
-    async def main() -> None:
-        reader = asyncio.create_task(make().invoke_async("go"))
-        await under_way.wait()
-        reader.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await reader
-        result = await make().invoke_async("go")
-        assert calls == ["quick", "slow"]
-        assert "interrupted, and its outcome is unknown" in said(result)
-
-    asyncio.run(main())
-
-
-@pytest.mark.parametrize(
-    "declared", [None, {"pay": Effect("irreversible", key="invoice", not_done=(ConnectionError,))}]
-)
-def test_a_failure_of_a_tool_reaches_the_model_once(url, declared):
-    attempts: list[int] = []
-
-    @tool
-    async def pay(invoice: int) -> str:
-        """Pay."""
-        attempts.append(invoice)
-        raise ConnectionError("no route to the bank")
-
-    then = calls_then_text(call("pay", invoice=7))
-    with pytest.raises(EventLoopException):
-        resumable(make_agent(die_after(1, then), pay), session_id="s", store=url, tools=declared)("pay")
-    result = resumable(make_agent(then, pay), session_id="s", store=url, tools=declared)("pay")
-    assert said(result) == "done: Error: ConnectionError - no route to the bank"
-    assert attempts == [7]
-
-
-def test_declarations_on_functions_and_streams_of_tools_are_seen(url):
-    paid: list[int] = []
-
-    @tool
-    @Effect("irreversible", key="invoice")
-    async def pay(invoice: int) -> Any:
-        """Pay."""
-        yield "connecting"
-        paid.append(invoice)
-        yield f"paid {invoice}"
-
-    async def main() -> None:
-        target = resumable(
-            make_agent(calls_then_text(call("pay", "1", invoice=7), call("pay", "2", invoice=7)), pay),
-            session_id="s",
-            store=url,
-        )
-        events = [event async for event in target.stream_async("pay")]
-        streamed = [one["tool_stream_event"]["data"] for one in events if "tool_stream_event" in one]
-        assert streamed == ["connecting", "paid 7"]
-        assert paid == [7]  # the second call is the same effect
-        assert said(events[-1]["result"]).startswith("done: paid 7, ")
-
-    asyncio.run(main())
-
-
-def test_the_invocation_state_is_the_callers_in_every_life(url):
-    @tool(context=True)
-    def whoami(tool_context: ToolContext) -> str:
-        """Say who asks."""
-        tool_context.invocation_state["seen"] = True
-        return tool_context.invocation_state["user"]
-
-    then = calls_then_text(call("whoami"))
-    given: dict[str, Any] = {"user": "ann", "connection": object()}  # which can't be stored
-    with pytest.raises(EventLoopException):
-        resumable(make_agent(die_after(1, then), whoami), session_id="s", store=url)("go", invocation_state=given)
-    assert given["seen"]
-    given = {"user": "ben"}
-    result = resumable(make_agent(then, whoami), session_id="s", store=url)("go", invocation_state=given)
-    assert said(result) == "done: ann"
-    assert "seen" not in given  # the tool is not called again
-
-
-def test_a_tool_that_is_declared_to_run_in_every_life_does(url):
-    cart: list[str] = []
-
-    @tool
-    def add(item: str) -> str:
-        """Add to the cart."""
-        cart.append(item)
-        return f"{len(cart)} in the cart"
-
-    then, declared = calls_then_text(call("add", item="book")), {"add": "agent"}
-    with pytest.raises(EventLoopException):
-        resumable(make_agent(die_after(1, then), add), session_id="s", store=url, tools=declared)("go")
-    cart.clear()  # with the process
-    assert said(resumable(make_agent(then, add), session_id="s", store=url, tools=declared)("go")) == (
-        "done: 1 in the cart"
-    )
-    assert cart == ["book"]
-
-
-def test_bytes_in_messages_are_kept_exactly(url):
-    @tool
-    def photograph() -> dict[str, Any]:
-        """Take a picture."""
-        return {"status": "success", "content": [{"image": {"format": "png", "source": {"bytes": PICTURE}}}]}
-
-    hidden = {"reasoningContent": {"redactedContent": PICTURE}}
-    then = calls_then_text(call("photograph"))
-
-    def answer(messages: Sequence[Any]) -> Any:
-        made = then(messages)
-        return [hidden, *made] if isinstance(made, list) else made
-
-    prompt = [{"text": "look at this"}, {"image": {"format": "png", "source": {"bytes": PICTURE}}}]
-    with pytest.raises(EventLoopException):
-        resumable(make_agent(die_after(1, answer), photograph), session_id="s", store=url)(prompt)
-    agent = make_agent(answer, photograph)
-    resumable(agent, session_id="s", store=url)(prompt)
-    asked, called, shown = agent.model.requests[0]
-    assert asked["content"] == prompt
-    assert called["content"][0] == hidden
-    assert shown["content"][0]["toolResult"]["content"][0]["image"]["source"]["bytes"] == PICTURE
-
-    async def read() -> list[Any]:
-        async with Client.open(url) as client:
-            return list(to_transcript(await client.latest("s")))
-
-    told = asyncio.run(read())
-    assert told[0].parts == (TextPart(content="look at this"), BlobPart(mime_type="image/png", data=PICTURE))
-
-
-def test_middleware_hooks_and_agents_that_are_tools_work_inside_and_outside_a_turn(url):
-    seen: list[str] = []
-
-    async def watch(context: Any, next_fn: Any) -> Any:
-        seen.append(context.tool_use["name"] if hasattr(context, "tool_use") else "model")
-        async for event in next_fn(context):
-            yield event
-
-    def make(answer: Any) -> Agent:
-        helper = make_agent(lambda messages: f"helper {len(messages)}", name="helper")
-        agent = make_agent(answer, helper, name="clerk")
-        agent.add_middleware(InvokeModelStage, watch)
-        agent.add_middleware(ExecuteToolStage, watch)
-        return agent
-
-    then = calls_then_text(call("helper", input="how many?"))
-    with pytest.raises(EventLoopException):
-        resumable(make(die_after(1, then)), session_id="s", store=url)("a")
-    agent = make(then)
-    assert said(resumable(agent, session_id="s", store=url)("a")) == "done: helper 1"
-    assert seen == ["model", "helper", "model"] * 2
-    assert len(agent.model.requests) == 1
-    assert not agent.tool_registry.registry["helper"].agent.model.requests  # its recorded answer was used
-    assert said(agent("b")) == "done: helper 1"  # outside a turn
-
-    async def names() -> set[str]:
-        async with Client.open(url) as client:
-            return {one.step_name for one in await client.timeline("s")}
-
-    assert {"clerk", "helper", "invoke"} <= asyncio.run(names())
-
-
-def test_an_agent_that_remembers_its_calls_as_a_tool_goes_on(url):
-    def make() -> Any:
-        helper = make_agent(lambda messages: f"helper {len(messages)}", name="helper")
-        clerk = make_agent(calls_then_text(call("helper", input="?")), helper.as_tool(preserve_context=True))
-        return resumable(clerk, session_id="s", store=url)
-
-    assert said(make()("a", turn="1")) == "done: helper 1"
-    assert said(make()("b", turn="2")) == "done: helper 3"
-
-
-def test_a_call_without_result_at_the_end_of_a_history_is_not_carried_out(url):
-    paid: list[int] = []
-
-    @tool
-    def pay(invoice: int) -> str:
-        """Pay."""
-        paid.append(invoice)
-        return "paid"
-
-    dangling = [
-        {"role": "user", "content": [{"text": "pay"}]},
-        {"role": "assistant", "content": [call("pay", "c-1", invoice=7)]},
-    ]
-    control = make_agent(calls_then_text(call("pay", invoice=7)), pay, messages=[dict(one) for one in dangling])
-    control()
-    assert paid == [7]  # Strands carries it out, though it may have been carried out before
-    agent = make_agent(lambda messages: f"told: {results_since_user(messages)[-1]}", pay, messages=dangling)
-    assert said(resumable(agent, session_id="s", store=url)()) == f"told: {INTERRUPTED}"
-    assert paid == [7]
 
 
 # -- people ------------------------------------------------------------------------------------------------------------
@@ -527,6 +295,7 @@ def make_payer(asking: str, paid: list[int], tried: list[str]) -> Agent:
     return agent
 
 
+@survives("people's decisions", "kept; each question is asked once")
 @pytest.mark.parametrize("declared", [None, {"pay": Effect("irreversible", key="invoice")}], ids=["", "declared"])
 @pytest.mark.parametrize("asking", ASKING)
 @pytest.mark.parametrize(

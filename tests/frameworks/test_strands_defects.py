@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from campaign import SOAK
 from crash_kit import Finished, run_until_done
 from framework_environments import require
+from survives import survives
 
 require("strands")
 
@@ -24,7 +24,7 @@ from strands_model import FunctionModel, call, results_since_user
 from holdfast import Client
 from holdfast.strands import resumable
 
-TURNS = 300 if SOAK else 120
+TURNS = 300
 PROSE = (ROOT / "docs" / "format.md").read_text("utf-8")  # as in benchmarks/frameworks
 
 
@@ -36,6 +36,7 @@ def take(places: Any, way: str) -> Finished:
     return ended
 
 
+@survives("an undeclared tool under way", "not repeated; the model reads that it was interrupted")
 @pytest.mark.parametrize(
     ("way", "models", "payments"),
     [
@@ -51,6 +52,7 @@ def test_a_payment_that_was_under_way_is_not_made_again(sqlite_places, way, mode
         assert "its outcome is unknown" in ended.outcome["said"]
 
 
+@survives("a node under way", "continues with its recorded calls")
 @pytest.mark.parametrize(("way", "models", "payments"), [("graph", 5, 3), ("resumable graph", 4, 2)])
 def test_a_node_of_a_graph_that_was_cut_off_keeps_its_finished_calls(sqlite_places, way, models, payments):
     ended = take(sqlite_places, way)

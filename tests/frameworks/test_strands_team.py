@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 from framework_environments import require
+from stored_steps import wait_for_step
+from survives import survives
 
 require("strands")
 
@@ -23,6 +25,7 @@ from strands.multiagent.graph import Graph
 from strands.session import SnapshotSessionManager
 from strands.storage import InMemoryStorage
 from strands.telemetry.metrics import EventLoopMetrics
+from strands.types.exceptions import EventLoopException
 from strands_model import FunctionModel, call, results_since_user, text_of
 
 from holdfast import Client, Effect
@@ -95,6 +98,7 @@ class Function(MultiAgentBase):
 # -- graphs ------------------------------------------------------------------------------------------------------------
 
 
+@survives("finished nodes of a graph", "nothing of them is repeated")
 def test_finished_nodes_are_not_run_again_and_calls_of_every_node_are_recorded(url):
     used: list[str] = []
     runs: list[str] = []
@@ -120,6 +124,28 @@ def test_finished_nodes_are_not_run_again_and_calls_of_every_node_are_recorded(u
     assert result.status is Status.COMPLETED
     assert [node.node_id for node in result.execution_order] == ["first", "function", "second"]
     assert isinstance(graph.nodes["function"].executor, Function)  # the user's own again
+
+
+@survives("a node that is a function, under way", "runs again")
+def test_a_node_that_is_a_function_and_was_cut_off_runs_again(url):
+    runs: list[str] = []
+
+    class Cut(Function):
+        async def invoke_async(self, task: Any, invocation_state: Any = None, **options: Any) -> MultiAgentResult:
+            done = await super().invoke_async(task, invocation_state, **options)
+            if len(runs) == 1:
+                raise ConnectionError("away")
+            return done
+
+    def make() -> Graph:
+        return make_chain(make_agent("first", says("one")), Cut(runs), make_agent("second", says("two")))
+
+    with pytest.raises(ConnectionError, match="away"):
+        resumable(make(), session_id="s", store=url)("go")
+    graph = make()
+    resumable(graph, session_id="s", store=url)("go")
+    assert len(runs) == 2
+    assert (requests_of(graph, "first"), requests_of(graph, "second")) == (0, 1)
 
 
 def test_a_finished_turn_of_a_graph_returns_its_recorded_result(url):
@@ -188,6 +214,38 @@ def test_nodes_side_by_side_get_their_own_answers(url):
         "right": "right",
     }
     assert [requests_of(graph, name) for name in ("left", "right", "last")] == [0, 0, 1]
+
+
+def test_a_node_that_reads_nodes_side_by_side_is_not_asked_again(url):
+    """In the first life the second one ends first; the next one replays both at once."""
+    sealed: list[str] = []
+
+    def make(answer: Any) -> Graph:
+        @tool
+        def seal(what: str) -> str:
+            """Seal."""
+            sealed.append(what)
+            return f"sealed {what}"
+
+        async def wait(_: Any) -> None:
+            await asyncio.to_thread(wait_for_step, url, "second")
+
+        builder = GraphBuilder()
+        for name in ("first", "second"):
+            builder.add_node(make_agent(name, says(name)), name)
+        builder.nodes["first"].executor.add_hook(wait, BeforeModelCallEvent)
+        builder.add_node(make_agent("last", answer, seal), "last")
+        both = lambda state: len(state.completed_nodes) >= 2  # noqa: E731
+        for name in ("first", "second"):
+            builder.add_edge(name, "last", condition=both)
+        return builder.set_execution_timeout(120) and builder.build()
+
+    concludes = calls_then("concluded", call("seal", what="it"))
+    with pytest.raises(EventLoopException, match="away"):
+        resumable(make(fail_then(concludes, after=1)), session_id="s", store=url)("go")
+    graph = make(concludes)
+    resumable(graph, session_id="s", store=url)("go")
+    assert ([requests_of(graph, name) for name in ("first", "second", "last")], sealed) == ([0, 0, 1], ["it"])
 
 
 ORDER = """
@@ -282,6 +340,22 @@ def handoff(to: str, **context: Any) -> dict[str, Any]:
     return call("handoff_to_agent", f"to-{to}", agent_name=to, message=f"over to {to}", context=context)
 
 
+def test_a_misspelt_tool_of_a_node_is_refused(url):
+    @tool
+    def spell(text: str) -> str:
+        """Check the spelling."""
+        return text
+
+    builder = GraphBuilder()
+    builder.add_node(make_agent("writer", says("1"), spell), "writer")
+    builder.set_execution_timeout(60)
+    graph = builder.build()
+    with pytest.raises(UsageError, match=r"'spel'.*Did you mean 'spell'"):
+        resumable(graph, session_id="s", store=url, tools={"spel": "read"})("write")
+    resumable(graph, session_id="s", store=url, tools={"spell": "read"})("write")
+
+
+@survives("a swarm", "continues with the agent that was working")
 def test_a_swarm_goes_on_with_the_agent_that_was_working(url):
     used: list[str] = []
 

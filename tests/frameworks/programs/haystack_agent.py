@@ -169,17 +169,20 @@ def declare_tools(directory: Path) -> dict[str, Effect | str]:
         paid = json.dumps([invoice]) in read_calls(directory).get("pay", [])
         return Done({"receipt": Document(content=f"receipt {invoice}")}) if paid else NOT_DONE
 
-    def find_letter(documents: list[Document]) -> Any:
-        text = documents[0].content
-        return Done({"sent": text}) if json.dumps([text]) in read_calls(directory).get("post", []) else NOT_DONE
-
     return {
         "balance": "read",
         "lookup": "read",
         "pay": Effect("irreversible", key="invoice", probe=find_payment),
         "archive": "idempotent",
-        "post": Effect("irreversible", key=lambda documents: documents[0].id, probe=find_letter),
     }
+
+
+def declare_post(directory: Path) -> Effect:
+    def find_letter(documents: list[Document]) -> Any:
+        text = documents[0].content
+        return Done({"sent": text}) if json.dumps([text]) in read_calls(directory).get("post", []) else NOT_DONE
+
+    return Effect("irreversible", key=lambda documents: documents[0].id, probe=find_letter)
 
 
 def insist(store: str, call: Any) -> Any:
@@ -201,8 +204,8 @@ def tell(outputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(store: str, directory: Path) -> None:
-    options = {"store": store, "tools": declare_tools(directory)}
-    clerk = resumable(make_clerk(directory), session_id=SESSION, **options)
+    tools = declare_tools(directory)
+    clerk = resumable(make_clerk(directory), session_id=SESSION, store=store, tools=tools)
 
     def prompt(invoice: str) -> list[ChatMessage]:
         return [ChatMessage.from_user(f"pay the invoice {invoice}")]
@@ -211,7 +214,8 @@ def main(store: str, directory: Path) -> None:
         tell(insist(store, lambda: clerk.run(prompt("a")))),
         tell(insist(store, lambda: asyncio.run(clerk.run_async(prompt("b"))))),
     ]
-    pipeline = resumable(make_pipeline(directory), session_id="pipeline", **options)
+    tools["post"] = declare_post(directory)
+    pipeline = resumable(make_pipeline(directory), session_id="pipeline", store=store, tools=tools)
     more = {"include_outputs_from": {"clerk"}}
     for invoice, run in (
         ("c", lambda: pipeline.run({"prompt": {"invoice": "c"}}, **more)),

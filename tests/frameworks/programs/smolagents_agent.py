@@ -144,13 +144,12 @@ class Office:
             tools=[balance, Pay(directory)], model=FunctionModel(answer), name="bookkeeper", **self.options
         )
 
-    def declare_tools(self, **options: Any) -> dict[str, Effect | str]:
+    def declare_pay(self, **options: Any) -> Effect:
         def find_payment(invoice: str) -> Any:
             paid = json.dumps([invoice]) in read_calls(self.directory).get("pay", [])
             return Done(f"receipt {invoice}") if paid else NOT_DONE
 
-        pay = Effect("irreversible", key="invoice", probe=find_payment, **options)
-        return {"balance": "read", "rating": "read", "pay": pay, "archive": "idempotent"}
+        return Effect("irreversible", key="invoice", probe=find_payment, **options)
 
 
 def _fill(answer: Any, invoice: str) -> Any:
@@ -180,12 +179,12 @@ def insist(store: str, call: Any) -> Any:
 
 def main(store: str, directory: Path) -> None:
     office = Office(directory)
-    clerk = resumable(office.make_clerk(), session_id="invoices", store=store, tools=office.declare_tools())
+    tools = {"balance": "read", "rating": "read", "pay": office.declare_pay(), "archive": "idempotent"}
+    clerk = resumable(office.make_clerk(), session_id="invoices", store=store, tools=tools)
     first = clerk.run("pay invoice a", return_full_result=True)
     events = list(clerk.run("pay invoice b", stream=True, reset=False))
-    books = resumable(
-        office.make_bookkeeper(), session_id="books", store=store, tools=office.declare_tools(approve="finance")
-    )
+    tools = {"balance": "read", "pay": office.declare_pay(approve="finance")}
+    books = resumable(office.make_bookkeeper(), session_id="books", store=store, tools=tools)
     kept = insist(store, lambda: books.run("keep the books"))
     left = books.run("what is left?", reset=False)
     with SyncClient.open(store) as client:

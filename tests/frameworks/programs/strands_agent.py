@@ -3,8 +3,9 @@
     python strands_agent.py STORE DIRECTORY
 
 The clerk reads the balance and has a researcher look the creditor up (an agent as a tool), pays, and archives the
-invoice after a person has approved that. The second turn is streamed. The graph has a writer and a checker side by
-side, an editor who uses a tool on what both said, and a node that is a function. The swarm hands the case over.
+invoice after a person has approved that. The first turn is a call that blocks, the second one is streamed, and the
+third one is awaited. The graph has a writer and a checker side by side, an editor who uses a tool on what both said,
+and a node that is a function. The swarm hands the case over.
 """
 
 from __future__ import annotations
@@ -168,10 +169,8 @@ def declare_tools(directory: Path) -> dict[str, Effect | str]:
     return {
         "balance": "read",
         "lookup": "read",
-        "spell": "read",
         "pay": Effect("irreversible", key="invoice", probe=find_payment),
         "archive": "idempotent",
-        "close": "idempotent",
     }
 
 
@@ -190,8 +189,7 @@ async def until_approved(store: str, session_id: str, take: Any) -> Any:
 
 
 async def main(store: str, directory: Path) -> None:
-    tools = declare_tools(directory)
-    clerk = resumable(make_office(directory), session_id=SESSION, store=store, tools=tools)
+    clerk = resumable(make_office(directory), session_id=SESSION, store=store, tools=declare_tools(directory))
 
     async def stream() -> Any:
         events = [event async for event in clerk.stream_async("pay the invoice b")]
@@ -199,14 +197,14 @@ async def main(store: str, directory: Path) -> None:
         return events[-1]["result"]
 
     takes = (
-        lambda: clerk.invoke_async("pay the invoice a"),
+        lambda: asyncio.to_thread(clerk, "pay the invoice a"),
         stream,
         lambda: clerk.invoke_async("pay the invoice c"),
     )
     results = [await until_approved(store, SESSION, take) for take in takes]
-    report = resumable(make_report(directory), session_id=REPORT, store=store, tools=tools)
+    report = resumable(make_report(directory), session_id=REPORT, store=store, tools={"spell": "read"})
     reports = [await report.invoke_async(f"report on {subject}") for subject in "xy"]
-    swarm = resumable(make_swarm(directory), session_id=CASES, store=store, tools=tools)
+    swarm = resumable(make_swarm(directory), session_id=CASES, store=store, tools={"close": "idempotent"})
     cases = [await swarm.invoke_async(f"case {subject}") for subject in "pq"]
     async with Client.open(store) as client:
         states = [(await client.latest(name)).execution_state for name in (SESSION, REPORT, CASES)]
