@@ -7,11 +7,13 @@ import os
 import time
 from pathlib import Path
 
-from stores import python_process
+import pytest
+from stores import Store, python_process
 
 from holdfast.backends.bridge.inline import InlineBridge
 from holdfast.backends.memory import MemoryBackend
 from holdfast.backends.process_lock import ProcessLock
+from holdfast.operations.contention import Contention
 
 
 def turn(directory: Path, seconds: float) -> ProcessLock:
@@ -78,6 +80,31 @@ def test_who_waits_for_long_goes_on_without_it_while_there_is_time(tmp_path: Pat
             return time.monotonic() - began
 
     assert asyncio.run(scenario()) >= 0.4
+
+
+def test_a_save_that_is_interrupted_as_it_gives_the_lock_back_does_not_keep_it(
+    sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    async def interrupt(self: ProcessLock, *_: object) -> None:
+        raise KeyboardInterrupt
+
+    client = sqlite_store.client()
+    client.save("a", session_id="s", execution_state={"n": 0})
+    monkeypatch.setattr(Contention, "has_line", lambda *_: True)
+    monkeypatch.setattr(Contention, "is_shared", lambda *_: True)  # so that processes take turns
+    with monkeypatch.context() as at_that_moment:
+        at_that_moment.setattr(ProcessLock, "__aexit__", interrupt)
+        with pytest.raises(KeyboardInterrupt) as error:  # its frames are kept, and so is all that they hold
+            client.save("a", session_id="s", execution_state={"n": 1})
+    directory = client._ctx.backend.capabilities.directory
+    assert directory is not None
+
+    async def take() -> bool:
+        async with turn(Path(directory), 0.02) as is_given:
+            return is_given
+
+    assert asyncio.run(take())
+    assert error.value is not None
 
 
 def test_where_there_is_none(tmp_path: Path):

@@ -63,6 +63,7 @@ def test_a_holder_that_was_lost_is_passed_over(monkeypatch: pytest.MonkeyPatch):
     queue, lost, mine = ThreadQueue(), object(), object()
     in_a_thread(lambda: queue.take(lost, 1)).join()
     assert queue.take(mine, 30)
+    monkeypatch.setattr(session_queue, "PATIENCE_SECONDS", 60)  # the next holder is not lost, however slow the machine
     queue.give_back(lost)  # too late: it is no longer its own
     outcome: list[bool] = []
     in_a_thread(lambda: outcome.append(queue.take(object(), 0.02))).join()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
+from sealed_backend import SealedBackend
 from servers.schemas import drop_schemas, schema_name
 
-from holdfast.backends.bridge.blocking import in_a_loop
+from holdfast.backends.bridge.blocking import run_in_loop
 from holdfast.backends.port import AnyBackend
 from holdfast.testing import BackendContract
 
@@ -41,7 +42,13 @@ class TestPostgresInALoop(TestPostgres):
     """Its verbs awaited in an event loop."""
 
     def open_backend(self, where: Path) -> AnyBackend:
-        return in_a_loop(super().open_backend(where))
+        return run_in_loop(super().open_backend(where))
+
+
+@pytest.mark.slow
+class TestSealedPostgres(TestPostgres):
+    def open_backend(self, where: Path) -> Any:
+        return SealedBackend(super().open_backend(where))
 
 
 class _PlainWay(TestPostgres):
@@ -66,7 +73,7 @@ class TestPostgresPlainWayInALoop(_PlainWay):
     __test__ = True
 
     def open_backend(self, where: Path) -> AnyBackend:
-        return in_a_loop(super().open_backend(where))
+        return run_in_loop(super().open_backend(where))
 
 
 @pytest.mark.slow

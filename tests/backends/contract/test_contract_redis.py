@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from sealed_backend import SealedBackend
 from servers.valkey import ValkeyCluster
 
+from holdfast.backends.bridge.blocking import run_in_loop
 from holdfast.backends.port import AsyncBackend
 from holdfast.backends.redis import connection, open_redis
 from holdfast.testing import BackendContract
@@ -37,6 +39,23 @@ class TestRedisThroughRedisPy(TestRedis):
     @pytest.fixture(autouse=True)
     def _without_pipeline(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(connection, "USE_PIPELINE", False)
+
+
+class TestRedisInALoop(TestRedis):
+    """As the async client asks it: the suite itself has no event loop, and asks on its own thread otherwise."""
+
+    options: ClassVar[dict[str, Any]] = {"shards": 3}
+
+    def open_backend(self, where: Path) -> Any:
+        return run_in_loop(super().open_backend(where))
+
+
+@pytest.mark.slow
+class TestSealedRedis(TestRedis):
+    options: ClassVar[dict[str, Any]] = {"shards": 5}
+
+    def open_backend(self, where: Path) -> Any:
+        return SealedBackend(super().open_backend(where))
 
 
 class TestRedisShards(TestRedis):

@@ -369,7 +369,7 @@ def test_a_disk_that_fails_at_any_call_leaves_all_or_nothing(where: Path, number
             nonlocal calls
             calls += 1
             if calls == fail_at:
-                raise OSError(number, os.strerror(number), self.at(arguments[0]))
+                raise OSError(number, os.strerror(number), self.resolve(arguments[0]))
             return plain(self, *arguments)
 
         return method

@@ -98,7 +98,7 @@ def test_threads_that_commit_while_another_commits_go_together(postgres_url, mon
         for number in range(17):
             client.save("a", session_id=f"s{number}")
         holder = OpenTransaction(postgres_url)
-        holder.lock([Commit(client._ctx.memory.get(head.session_key("s0")).tip.tree)])
+        holder.lock([Commit(client._ctx.memory.get(head.session_key("s0")).checkpoint.tree)])
         monkeypatch.setattr(PostgresBackend, "_carry_out", counted)
         first = threads.submit(client.save, "a", session_id="s0")
         until(lambda: batches == [1], "the first one's turn")
@@ -139,11 +139,11 @@ def of_kind(backend: PostgresBackend, kind: str) -> tuple[PostgresBackend, Calla
 
 @pytest.mark.parametrize("kind", ["thread", "loop"])
 def test_who_waits_too_long_for_a_connection_is_told(postgres_url, kind):
-    backend, run = of_kind(open_url(postgres_url, max_connections=1, timeout=0.2), kind)
+    backend, run = of_kind(open_url(postgres_url, max_connections=1, timeout=1), kind)
 
     async def use() -> None:
         await backend.setup()
-        async with backend._connections.one():
+        async with backend._connections.acquire():
             with pytest.raises(StoreError, match="max_connections"):
                 await backend.last_change()
         assert await backend.last_change() == 0
@@ -312,7 +312,7 @@ def test_ctrl_c_ends_the_wait_for_an_answer_and_the_client_goes_on(postgres_url)
     """The commit waits for a lock that nobody gives back before the signal has come."""
     with SyncClient.open(postgres_url) as client:
         client.save("a", session_id="s", execution_state={"n": 0})
-        tree = client._ctx.memory.get(head.session_key("s")).tip.tree
+        tree = client._ctx.memory.get(head.session_key("s")).checkpoint.tree
     holder = OpenTransaction(postgres_url)
     holder.lock([Commit(tree)])
     process = python_process(

@@ -14,7 +14,7 @@ from stores import python
 
 from holdfast import Client, NewerVersionError, StoreError, SyncClient, UsageError
 from holdfast.backends.postgres import open_url
-from holdfast.backends.postgres.schema import quoted
+from holdfast.backends.postgres.schema import quote_name
 
 pytestmark = pytest.mark.servers
 
@@ -44,7 +44,7 @@ def test_ten_workers_that_start_at_once_make_it_once(postgres_url):
 def test_a_newer_schema_is_refused_and_left_alone(postgres_url):
     with SyncClient.open(postgres_url) as client:
         client.save("a", session_id="s")
-    schema = quoted(schema_of(postgres_url))
+    schema = quote_name(schema_of(postgres_url))
     with connected(postgres_url) as connection:
         connection.execute(f"UPDATE {schema}.store SET version = 999".encode())
     with SyncClient.open(postgres_url) as client, pytest.raises(NewerVersionError, match="999"):
@@ -133,7 +133,7 @@ def test_fast_does_not_wait_for_the_disk_and_full_does_what_the_server_does(post
     async def synchronous_commit(durability: str) -> object:
         backend = open_url(postgres_url, durability=durability)
         async with backend._connection() as connection, connection.transaction():
-            call = f"SELECT {quoted(schema_of(postgres_url))}.carry_out('{{}}', '{{}}', '{{}}', '{{}}', $1)"
+            call = f"SELECT {quote_name(schema_of(postgres_url))}.carry_out('{{}}', '{{}}', '{{}}', '{{}}', $1)"
             await connection.execute(call.encode(), (durability == "fast",))
             found = await (await connection.execute("SHOW synchronous_commit")).fetchone()
         async with backend._connection() as connection:
@@ -151,7 +151,7 @@ def test_the_view_shows_checkpoints_to_people(postgres_url):
     with connected(postgres_url) as connection:
         found = connection.execute(
             "SELECT checkpoint_id::text, session_id, agent_id, step_name, step_index, expires_at - created_at "
-            f"FROM {quoted(schema_of(postgres_url))}.checkpoint".encode()
+            f"FROM {quote_name(schema_of(postgres_url))}.checkpoint".encode()
         ).fetchone()
     assert found is not None
     assert found[:5] == (saved, "s", "agënt?", "plan", 0)

@@ -11,7 +11,7 @@ from open_transaction import OpenTransaction, connected, schema_of
 from holdfast import SyncClient
 from holdfast.backends.port import Commit
 from holdfast.backends.postgres import open_url
-from holdfast.backends.postgres.schema import quoted
+from holdfast.backends.postgres.schema import quote_name
 from holdfast.testing.harness import OTHER_TREE, TREE, record
 
 pytestmark = pytest.mark.servers
@@ -109,7 +109,7 @@ def test_positions_go_on_after_a_dump_was_loaded_into_a_server_with_lower_transa
     client.close()
     with connected(postgres_url) as connection:
         # As if everything had been written by a server that was a billion transactions older.
-        schema = quoted(schema_of(postgres_url))
+        schema = quote_name(schema_of(postgres_url))
         connection.execute(f"UPDATE {schema}.record SET position = position + (1000000000::bigint << 20)".encode())
         connection.execute(f"UPDATE {schema}.store SET base_transaction = base_transaction + 1000000000".encode())
 

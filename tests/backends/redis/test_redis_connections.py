@@ -14,6 +14,7 @@ from stores import python
 
 from holdfast import Client, StoreError, SyncClient
 from holdfast.backends.redis.pool import RedisPool
+from holdfast.backends.redis.sync_connection import BlockingPool
 
 pytestmark = pytest.mark.servers
 
@@ -167,13 +168,18 @@ def test_scripts_that_the_server_forgot_are_sent_again(url):
 def sent(monkeypatch) -> list[int]:
     """How many commands were sent together, each time that something was sent."""
     counts: list[int] = []
-    talk = RedisPool.talk
 
-    async def counted(self, node, commands):
-        counts.append(len(commands))
-        return await talk(self, node, commands)
+    def count(pool: type[RedisPool | BlockingPool]) -> None:
+        talk = pool.talk
 
-    monkeypatch.setattr(RedisPool, "talk", counted)
+        async def counted(self, node, commands):
+            counts.append(len(commands))
+            return await talk(self, node, commands)
+
+        monkeypatch.setattr(pool, "talk", counted)
+
+    count(RedisPool)
+    count(BlockingPool)
     return counts
 
 

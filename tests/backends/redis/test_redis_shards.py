@@ -49,12 +49,12 @@ class TestPositions:
     def test_readers_stop_below_a_commit_that_is_not_decided(self, backend):
         async def story() -> None:
             await committed(backend, Commit(TREE, record(1)))
-            positions = Positions(backend._calls, await backend._opened())
+            positions = Positions(backend._calls, await backend._open_store())
             [note] = await positions.draw([(1, 3)])
             await committed(backend, Commit(OTHER_TREE, record(2, tree=OTHER_TREE)))
             assert [change.position for change in await backend.changes(0, 9)] == [1]
             assert await backend.last_change() == 1
-            await positions.decided([note])
+            await positions.close_notes([note])
             assert [change.position for change in await backend.changes(0, 9)] == [1, 3]
             assert await backend.last_change() == 3
 
@@ -62,7 +62,7 @@ class TestPositions:
 
     def test_a_writer_that_died_holds_readers_up_for_a_while_only(self, backend):
         async def story() -> None:
-            impatient = Positions(backend._calls, await backend._opened(), patience=0.0)
+            impatient = Positions(backend._calls, await backend._open_store(), patience=0.0)
             await impatient.draw([(2, 3)])  # and dies
             await committed(backend, Commit(TREE, record(1)))
             assert [change.position for change in await backend.changes(0, 9)] == [3]
@@ -77,7 +77,7 @@ class TestPositions:
         seen: list[int] = []
 
         async def story() -> None:
-            reading = await backend._opened()
+            reading = await backend._open_store()
             draw = Positions.draw
 
             async def overtaken(self: Positions, commits: Any) -> Any:

@@ -139,7 +139,7 @@ def make_old(path: Path, version: int) -> None:
     for n, number in ((4, 1), (7, 2), (9, 3)):
         put = "INSERT INTO record (n, id, session, sequence, data, step_name) VALUES (?, ?, 1, ?, ?, 'x')"
         old.execute(put, (n, record_id(number, TREE), number, b"record %d" % number))
-    if version > 2:
+    if version in (3, 4):
         old.execute("INSERT INTO record_by_id SELECT id, n FROM record WHERE n = 4")
         old.execute("INSERT INTO record_by_place SELECT session, sequence, n FROM record WHERE n = 4")
         old.execute("UPDATE indexed SET n = 4")

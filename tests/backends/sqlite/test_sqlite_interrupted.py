@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from interrupting import Interrupts
+from interrupts import Interrupts
 
 from holdfast import SyncClient
 from holdfast.backends.port import ABSENT, Commit, Labels, RowKey, RowWrite

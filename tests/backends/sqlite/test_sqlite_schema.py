@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import SyncClient
 from holdfast.backends.sqlite import schema
+from holdfast.backends.sqlite.backend import SqliteBackend
 from holdfast.errors import UsageError
 
 STATEMENTS = 12  # at least, of setting up a new file
@@ -66,3 +68,27 @@ def test_one_of_another_program_is_refused_and_left_alone(tmp_path: Path):
             schema.prepare(connection, path, 1)
         assert not connection.in_transaction
     assert path.read_bytes() == before
+
+
+def test_a_store_from_before_feeds_is_read_without_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "store.db"
+    with monkeypatch.context() as before:
+        before.setattr(schema, "SCHEMA", 5)
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            schema.prepare(connection, path, 1)
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        assert schema.version_of(connection) == 5
+        assert "feed" not in {row[1] for row in connection.execute("PRAGMA table_info(record)")}
+
+    def refuse(*_: object) -> sqlite3.Connection:
+        raise AssertionError("the store was copied")
+
+    monkeypatch.setattr(schema, "upgraded_copy", refuse)
+    with SyncClient.sqlite(path) as client:
+        assert client.sessions() == []
+        assert list(client.messages("drafts")) == []
+        with contextlib.closing(SqliteBackend(path)) as backend:
+            assert backend.changes(0, 10, feed=b"any") == []
+            client.save("a", session_id="s", execution_state={})  # upgrades it
+            assert len(backend.changes(0, 10)) == 1
+            assert backend.changes(0, 10, feed=b"any") == []

@@ -1,5 +1,4 @@
-"""SPUBLISH: who follows hears at once of what other processes save; and misses nothing where hints
-don't come through."""
+"""SPUBLISH: followers hear of saves at once, and miss nothing where messages don't arrive."""
 
 from __future__ import annotations
 

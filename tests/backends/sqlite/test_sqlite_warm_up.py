@@ -1,4 +1,4 @@
-"""Making a SQLite store ready: the statements of a save are prepared ahead, and nothing else happens."""
+"""Warm-up of a SQLite store: it prepares the statements of a save and changes nothing."""
 
 from __future__ import annotations
 

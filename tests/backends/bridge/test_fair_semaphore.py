@@ -1,4 +1,4 @@
-"""Places in a pool: never more than there are, in the order of asking, and none is lost with who was cancelled."""
+"""The fair semaphore of a pool: never above its limit, first in first out, safe under cancellation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from holdfast.backends.postgres.fair_semaphore import LoopPlaces, ThreadPlaces
+from holdfast.backends.fair_semaphore import LoopPlaces, ThreadPlaces
 
 
 def test_who_finds_none_free_gets_the_next_one_in_turn():

@@ -1,5 +1,4 @@
-"""A SQLite store that is deleted, renamed or replaced under a running client: what is acknowledged
-is in the file at the path."""
+"""A SQLite store that is deleted, renamed or replaced under a client: saves reach the file at the path."""
 
 from __future__ import annotations
 

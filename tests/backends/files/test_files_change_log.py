@@ -1,4 +1,4 @@
-"""The files backend's `order`: what is in it after crashes, in older stores, when it is damaged, when it grows."""
+"""The change log of the files backend: after crashes, in older stores, damaged, and when it grows."""
 
 import json
 import shutil

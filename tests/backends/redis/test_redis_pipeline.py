@@ -1,4 +1,4 @@
-"""Requests that follow each other on one connection: each gets its own reply, whatever becomes of the others."""
+"""Pipelined requests on one connection: each gets its own reply, also when others fail."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_every_call_to_a_stopped_server_ends_by_its_timeout(valkey):
                 began = time.monotonic()
                 with pytest.raises(StoreError):
                     call()
-                assert 3.5 < time.monotonic() - began < 6
+                assert 3.5 < time.monotonic() - began < 7.5
         finally:
             os.kill(valkey.server.pid, signal.SIGCONT)
         assert client.restore(saved)

@@ -1,5 +1,4 @@
-"""NOTIFY: who follows hears at once of what other processes commit; and misses nothing where hints
-don't come through."""
+"""NOTIFY: followers hear of commits at once, and miss nothing where notifications don't arrive."""
 
 from __future__ import annotations
 
@@ -120,7 +119,7 @@ def test_where_nobody_listens_writers_ask_now_and_then_only(postgres_url, monkey
     with opened(postgres_url, kind) as client:
         client.save("a", session_id="s")
         blocking = client._ctx.backend.backend
-        of_kind = blocking._without_loop if kind == "thread" else blocking._backend
+        of_kind = blocking._target if kind == "thread" else blocking._backend
         until(lambda: of_kind._hints._quiet_until, "the answer")
         for _ in range(20):
             client.save("a", session_id="s")

@@ -1,5 +1,4 @@
-"""Memory that comes back by itself: what has outlived its time to live is collected without anybody
-running `gc`, and nothing else is touched. Real times to live, on a real server."""
+"""Automatic gc: removes what has outlived its TTL and nothing else, on a real server."""
 
 from __future__ import annotations
 

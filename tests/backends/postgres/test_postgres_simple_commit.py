@@ -1,5 +1,4 @@
-"""Plain commits go a way of their own in the database: it decides as the general way does, and
-leaves the same behind."""
+"""Simple commits: the functions in the database decide as the general way does."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from holdfast import SyncClient
 from holdfast.backends.port import STORE, Commit, CommitConflict, Labels, RowKey, RowWrite, SegmentWrite, Span
 from holdfast.backends.postgres import backend as backend_module
 from holdfast.backends.postgres import open_url
-from holdfast.backends.postgres.schema import SCHEMA, quoted
+from holdfast.backends.postgres.schema import SCHEMA, quote_name
 from holdfast.backends.postgres.simple_commit import BatchSave, SimpleBatch, SingleSave, way_of
 from holdfast.backends.simple_commit import is_plain
 from holdfast.testing.harness import OTHER_TREE, TREE, record
@@ -177,11 +176,13 @@ def test_what_is_more_than_that_is_not_plain(other):
 def test_a_store_of_the_first_schema_is_brought_up_to_date(postgres_url):
     with SyncClient.open(postgres_url) as client:
         first = client.save("a", session_id="s", execution_state={"n": 1})
-    schema = quoted(schema_of(postgres_url))
+    schema = quote_name(schema_of(postgres_url))
     with connected(postgres_url) as connection:
         connection.execute(
             f"DROP FUNCTION {schema}.save_all, {schema}.save_batch, {schema}.save_one, {schema}.save_many".encode()
         )
+        connection.execute(f"DROP FUNCTION {schema}.carry_out_with_feeds".encode())
+        connection.execute(f"DROP TABLE {schema}.feed".encode())
         connection.execute(f"DROP INDEX {schema}.record_by_ending, {schema}.rows_of_tree".encode())
         connection.execute(f"CREATE INDEX rows_of_tree ON {schema}.rows (tree, space)".encode())
         connection.execute(f"UPDATE {schema}.store SET version = 1".encode())
@@ -189,5 +190,7 @@ def test_a_store_of_the_first_schema_is_brought_up_to_date(postgres_url):
         second = client.save("a", session_id="s", execution_state={"n": 2})
         third = client.save("a", session_id="s", execution_state={"n": 3})
         assert [one.checkpoint_id for one in client.timeline("s", agent_id="a")] == [third, second, first]
+        client.publish("news", 1)
+        assert [one.value for one in client.messages("news")] == [1]
     with connected(postgres_url) as connection:
         assert connection.execute(f"SELECT version FROM {schema}.store".encode()).fetchone() == (SCHEMA,)

@@ -1,4 +1,4 @@
-"""What another program did to a SQLite store: the next writer puts it right, and who only reads changes nothing."""
+"""Changes of other programs to a SQLite store: the next writer repairs them, readers change nothing."""
 
 from __future__ import annotations
 
@@ -106,6 +106,7 @@ def test_a_reader_that_was_there_before_the_writer_reads_on(copied: Path):
         assert len(writer.timeline(session_id="t")) == 2
 
 
+@pytest.mark.slow
 def test_several_processes_that_save_to_a_copy_at_once(copied: Path):
     processes = [
         subprocess.Popen([sys.executable, "-c", SAVE, str(copied), f"p{n}"], stdin=subprocess.PIPE, text=True)

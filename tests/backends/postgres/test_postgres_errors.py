@@ -1,4 +1,4 @@
-"""Each refusal has a sentence of its own, in errors and in `doctor`; and events say why they wait."""
+"""Error messages: each refusal has its own, in errors and in `doctor`; events say why they wait."""
 
 from __future__ import annotations
 

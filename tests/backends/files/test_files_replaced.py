@@ -1,5 +1,4 @@
-"""A files store that is emptied, deleted or replaced under a running client: what is acknowledged
-is in the store at the path."""
+"""A files store that is emptied, deleted or replaced under a client: saves reach the store at the path."""
 
 from __future__ import annotations
 
