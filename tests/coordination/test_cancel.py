@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 import pytest
@@ -15,6 +16,7 @@ from holdfast import (
 )
 from holdfast.backends.port import Commit
 from holdfast.model.cancellation import CancelReport
+from holdfast.runs import receive
 
 pytestmark = pytest.mark.every_store
 
@@ -152,6 +154,29 @@ def test_a_tree_of_three_levels_is_cancelled_while_all_work(store):
     assert person.inbox("worker") == []
     assert {one.session_id: one.head.checkpoint_id for one in store.client().sessions()} == heads
     assert person.verify().problems == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["in a turn", "waiting"])
+def test_a_receiver_that_is_cancelled_consumes_nothing_more(store, when, monkeypatch):
+    monkeypatch.setattr(receive, "LEASE_CHECK_SECONDS", 0.1)
+    client, person = store.client(), store.client()
+    client.publish("t", 1)
+    got = []
+    with pytest.raises(RunCancelledError), client.run("s", "a") as run:
+        for message in run.receive("t", "g", timeout=60):
+            got.append(message.value)
+            run.state["seen"] = list(got)
+            if when == "in a turn":
+                person.cancel("s", by="ana", reason="stop")
+            else:
+                threading.Timer(0.2, lambda: person.cancel("s", by="ana", reason="stop")).start()
+    is_consumed = when == "waiting"
+    head = person.latest("s")
+    assert (head is not None and head.execution_state.get("seen") == [1]) == is_consumed
+    with store.client().run("other", "a") as other:
+        again = [one.value for one in other.receive("t", "g", timeout=0 if is_consumed else 1)]
+    assert again == ([] if is_consumed else [1])
 
 
 def test_cancelling_again_changes_nothing(store):

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import pytest
 from handoffs import entry, offered
-from renewing import in_time
+from lease_renewal import in_time
 from stores import SOME_ID, Clock, Store, messages, python_process
 
 from holdfast import (

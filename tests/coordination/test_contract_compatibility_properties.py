@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from holdfast.coordination.contract import accepts
@@ -64,14 +66,41 @@ VALUES = st.recursive(
 
 
 @given(SCHEMAS, SCHEMAS, st.lists(VALUES, max_size=30))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_a_yes_holds_for_every_value_and_a_no_has_a_witness(reader, writer, values):
     found = accepts(reader, writer)
     if found is None:
-        assert not [value for value in values if is_sendable(writer, value) and not is_readable(reader, value)]
+        assert not broken_by(reader, writer, values)
     elif found.is_proven:
-        assert is_sendable(writer, found.witness)
-        assert not is_readable(reader, found.witness)
+        assert broken_by(reader, writer, [found.witness])
+
+
+def broken_by(reader: Any, writer: Any, values: list[Any]) -> list[Any]:
+    """The values that the writer may send and the reader can't read."""
+    return [value for value in values if is_sendable(writer, value) and not is_readable(reader, value)]
+
+
+def test_control_a_wrong_yes_is_found_out():
+    """The same schemas and values find what a decision that always says yes overlooks."""
+    drawn = st.tuples(SCHEMAS, SCHEMAS, st.lists(VALUES, max_size=30))
+    quickly = settings(max_examples=5000, deadline=None, phases=[Phase.generate])
+    assert find(drawn, lambda found: bool(broken_by(*found)), settings=quickly)
+
+
+@pytest.mark.parametrize("additional", [None, True, False, {}, {"type": "integer"}])
+@pytest.mark.parametrize("properties", [{}, {"a": {}}, {"a": {"type": "integer"}, "c": {}}])
+@pytest.mark.parametrize("required", [["a"], ["b"], ["a", "b"], ["a", "b", "c"]])
+def test_a_required_field_is_missed_whatever_else_the_schema_says(additional, properties, required):
+    schema = {"type": "object", "properties": properties, "required": required}
+    if additional is not None:
+        schema["additionalProperties"] = additional
+    for count in range(4):
+        for names in itertools.combinations("abc", count):
+            value = dict.fromkeys(names, 1)
+            has_all = set(required) <= set(names)
+            has_unknown = not set(names) <= set(properties)
+            assert is_readable(schema, value) == has_all
+            assert is_sendable(schema, value) == (has_all and not (has_unknown and additional in (None, False)))
 
 
 # With oneOf it may not: fields that a reader ignores can make a value match a second alternative.
@@ -109,6 +138,7 @@ RENAMED = {"type": "object", "properties": {"z": {"type": "string"}}, "required"
         (REQUIRED, RENAMED, False, False),
         ({"type": "integer"}, {"type": "number"}, True, False),
         ({"type": "string"}, {"anyOf": [{"type": "string"}, {"type": "integer"}]}, True, False),
+        ({"type": "object", "additionalProperties": {"type": "boolean"}}, {"type": "object"}, True, False),
     ],
 )
 def test_the_changes_of_a_schema_and_what_they_break(old, new, is_backward, is_forward):
@@ -171,9 +201,24 @@ def nested(depth: int) -> dict[str, Any]:
         {"minimum": "1"},
         {"anyOf": [{}], "minimum": 1},
         nested(70),
+        pytest.param(nested(10_000), id="nested very deeply"),
         [],
         {"const": float("nan")},
         {"const": {1}},
+        {"enum": ["\ud800"]},
+        {"type": ["string", "string"]},
+        {"required": ["a", "a"]},
+        {"minLength": -1},
+        {"minItems": 1.5},
+        {"minLength": 2**31 + 1},
+        {"minimum": 10**400},
+        {"multipleOf": -2},
+        {"uniqueItems": "yes"},
+        {"pattern": 3},
+        {"format": []},
+        {"$ref": "#/$defs/A~1B", "$defs": {"A~1B": {}}},
+        {"$ref": "#/$defs/A/properties/x", "$defs": {"A/properties/x": {}, "A": {"properties": {"x": {}}}}},
+        {"$defs": {"A": {"anyOf": [{"$ref": "#/$defs/B"}, {}]}, "B": {"oneOf": [{"$ref": "#/$defs/A"}]}}},
     ],
     ids=str,
 )
@@ -182,6 +227,61 @@ def test_a_schema_that_is_hostile_or_can_t_be_compared_is_refused(schema):
         check_schema(schema, "x")
 
 
+def tower(levels: int) -> dict[str, Any]:
+    """A value of it has 2 ** levels parts."""
+    parts: dict[str, Any] = {"0": {"type": "string"}}
+    for level in range(1, levels):
+        below = {"$ref": f"#/$defs/{level - 1}"}
+        parts[str(level)] = {"type": "object", "properties": {"a": below, "b": below}, "required": ["a", "b"]}
+    return {"$ref": f"#/$defs/{levels - 1}", "$defs": parts}
+
+
+def ladder(levels: int) -> dict[str, Any]:
+    parts: dict[str, Any] = {"0": {"type": "string"}}
+    for level in range(1, levels):
+        parts[str(level)] = {"type": "array", "items": {"$ref": f"#/$defs/{level - 1}"}}
+    return {"$ref": f"#/$defs/{levels - 1}", "$defs": parts}
+
+
+LONG_TEXT = {"type": "string", "minLength": 2**31}
+LONG_LIST = {"type": "array", "minItems": 10_000, "items": {"type": "array", "minItems": 10_000, "items": {}}}
+WORDS = [f"name-{number}" for number in range(4_000)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("reader", "writer"),
+    [
+        (LONG_TEXT, {"type": "integer"}),
+        ({"type": "integer"}, LONG_TEXT),
+        ({"type": "integer"}, {"type": "array", "minItems": 1, "items": LONG_TEXT}),
+        ({"type": "integer"}, LONG_LIST),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, LONG_LIST),
+        ({"type": "integer"}, tower(40)),
+        (ladder(900), ladder(900)),
+        ({"enum": WORDS}, {"type": "string", "minLength": 9_999}),
+        ({"anyOf": [{"const": name} for name in WORDS[:2_000]]}, {"enum": WORDS}),
+        ({"type": "number", "multipleOf": 1e-300}, {"type": "number", "multipleOf": 1e300}),
+        ({"type": "number", "minimum": 10**299}, {"type": "number"}),
+        ({"type": "string"}, {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 0.3}),
+        ({"enum": ["x"]}, {"type": "array", "minItems": 10_001}),
+    ],
+    ids=range(13),
+)
+@pytest.mark.timeout(60)  # each takes less than two seconds; without its limit, days or all of the memory
+def test_a_comparison_with_a_hostile_schema_ends_and_says_no(reader, writer):
+    found = accepts(reader, writer)
+    assert found is not None
+    assert not found.is_proven or broken_by(reader, writer, [found.witness])
+
+
+def test_a_reader_of_a_field_that_may_be_anything_can_require_it():
+    schema = {"type": "object", "properties": {"a": True}, "required": ["a"]}
+    assert is_readable(schema, {"a": 1})
+    assert not is_readable(schema, {})
+
+
+@pytest.mark.slow
 def test_a_comparison_with_too_many_alternatives_is_given_up():
     def deep(levels: int, leaf: str) -> dict[str, Any]:
         parts: dict[str, Any] = {"0": {"type": leaf}}

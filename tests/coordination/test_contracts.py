@@ -147,9 +147,11 @@ def test_values_keep_their_types(client):
         assert claim.value == Report(findings=[{"severity": "low"}], raw=b"\x00\xff")
 
 
+@pytest.mark.slow
 def test_a_long_list_is_not_stored_again(client):
+    """A list of 10 MB; what is private stays at the parent."""
     made = declare(1, {"type": "object", "properties": {"messages": {"type": "array"}}}, "talk")
-    state = {"messages": [f"{number} {'x' * 1000}" for number in range(500)], "notes": "n" * 100}
+    state = {"messages": [f"{number} {'x' * 1000}" for number in range(10_000)], "notes": "n" * 100}
     client.save("writer", session_id="s", execution_state=state)
     before = client.stats().segment_bytes
     offered = client.handoff("s", "reviewer", contract=made)
@@ -168,3 +170,24 @@ def test_a_program_declares_a_version_once():
     assert contract("once", 1, DraftOne).label == "once@1"
     with pytest.raises(ContractConflictError, match="once@1"):
         contract("once", 1, Draft)
+
+
+def test_a_cell_that_is_run_again_declares_its_new_class():
+    def cell() -> Any:
+        class Cell(BaseModel):
+            n: int
+
+        return Cell, contract("cell", 2, Cell)
+
+    _, first = cell()
+    first.upgrade(from_version=1)(lambda old: {"n": old["m"]})
+    newer, second = cell()
+    assert type(second.decode({"m": 1}, version=1)[0]) is newer
+    assert type(first.decode({"n": 1})[0]) is not newer
+
+
+def test_a_second_declaration_says_what_differs():
+    contract("two", 1, {"type": "object", "properties": {"a": {"type": "string"}}})
+    with pytest.raises(ContractConflictError, match=r"\$\.properties\.a\.type: 'string', here 'integer'") as refused:
+        contract("two", 1, {"type": "object", "properties": {"a": {"type": "integer"}}})
+    assert refused.value.differences == ("$.properties.a.type: 'string', here 'integer'",)

@@ -318,6 +318,7 @@ def test_awaited_runs_delegate_and_join(store):
 # -- who waits for whom ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_wait_that_no_worker_serves_is_shown(store):
     boss, person = store.client(), store.client()
     with boss.run("s", "boss") as run:
@@ -351,6 +352,47 @@ def wait_for(look: Any) -> Any:
     return found
 
 
+def test_a_team_has_the_groups_of_its_topics(store):
+    client = store.client()
+    client.publish("questions", "why?")
+    client.publish("elsewhere", 1)
+    next(client.subscribe("elsewhere", "others", timeout=0)).ack()
+    with client.run("s", "boss") as run:
+        run.publish("drafts", 1)
+        run.publish("drafts", 2)
+        [asked] = run.delegate("w", [1])
+    with client.claim(asked.handoff_id, "w") as claim, client.run(claim.session_id, "w", lease=claim.lease) as work:
+        for _ in work.receive("questions", "workers", timeout=0):
+            assert shown_groups(client) == [("questions", "workers", 0, 1, 0)]  # in flight
+    client.publish("questions", "why not?")
+    next(client.subscribe("drafts", "mailers", timeout=0)).reject("no")
+    next(client.subscribe("drafts", "reviewers", timeout=0)).release()
+    assert shown_groups(client) == [
+        ("drafts", "mailers", 1, 0, 1),
+        ("drafts", "reviewers", 2, 0, 0),
+        ("questions", "workers", 1, 0, 0),
+    ]
+    first = next(iter(client.messages("drafts"))).published_at
+    assert client.team("s").groups[1].oldest == first
+
+
+def shown_groups(client):
+    found = client.team("s").groups
+    return [(one.topic, one.group, one.waiting, one.in_flight, one.dead) for one in found]
+
+
+@pytest.mark.slow
+def test_a_team_has_the_group_of_a_topic_that_it_waits_for(store):
+    client, person = store.client(), store.client()
+    with client.run("s", "a") as run:
+        thread = threading.Thread(target=lambda: list(run.receive("t", "g", timeout=5)))
+        thread.start()
+        [group] = wait_for(lambda: person.team("s").groups)
+        assert (group.topic, group.group, group.waiting) == ("t", "g", 0)
+        thread.join()
+
+
+@pytest.mark.slow
 def test_a_wait_for_an_approval_is_shown_and_is_a_persons_to_end(quick):
     quick.save("a", session_id="s", execution_state={})
     asked = quick.request_approval("s", "pay", {"amount": 1})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -10,9 +11,10 @@ import sys
 import threading
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
-from renewing import in_time
+from lease_renewal import in_time
 from stores import Clock, Store, messages, python_process
 
 from holdfast import (
@@ -425,6 +427,41 @@ class TestAHolderThatDied:
         assert not has_ended(gone._replace(place=""))
         assert not has_ended(this_process())
         assert has_ended(this_process()._replace(started=1))  # the number of a process that ended is used again
+
+    def test_a_process_whose_first_thread_has_ended_lives_until_the_last_one_has(self):
+        child = subprocess.Popen(
+            [sys.executable, "-c", LOSES_ITS_FIRST_THREAD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        held = Process(*json.loads(child.stdout.readline()))
+        status = Path(f"/proc/{child.pid}/stat")
+        wait_until(lambda: status.read_text().rpartition(")")[2].split()[0] == "Z")
+        assert not has_ended(held)
+        child.stdin.close()  # ends the other thread
+        wait_until(lambda: has_ended(held))  # not reaped yet
+        child.wait()
+        child.stdout.close()
+        assert has_ended(held)
+
+
+LOSES_ITS_FIRST_THREAD = """
+import ctypes, json, os, sys, threading
+from holdfast.coordination.process import this_process
+
+def wait():
+    print(json.dumps(this_process()), flush=True)
+    sys.stdin.read()
+    os._exit(0)
+
+threading.Thread(target=wait).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+def wait_until(is_so):
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 class TestWrongArguments:

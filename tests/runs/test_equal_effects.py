@@ -161,7 +161,7 @@ def test_what_an_older_holdfast_has_written_is_met_as_it_was_then(store: Store, 
     async def forget_place() -> None:
         client = store.async_client()
         [effect] = await client.effects("s")
-        entry = await ledger.by_id(client._ctx, ids.from_text(effect.effect_id))
+        entry = await ledger.load_entry(client._ctx, ids.from_text(effect.effect_id))
         older = replace(entry, place=None)
         await client._ctx.backend.commit(Commit(tree=entry.tree, rows=[older.write(entry)]))
 
@@ -242,6 +242,7 @@ def in_tasks(run: SyncRun, books: Books, ref: str, *, pay: Callable[..., object]
         assert done == f"receipt of {ref}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["reversible", "irreversible"])
 @pytest.mark.parametrize("ask", [by_keys, in_tasks])
 def test_in_whatever_order_many_lives_ask_each_is_paid_once(ask: Callable[..., object], kind: str):

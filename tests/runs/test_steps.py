@@ -8,7 +8,7 @@ import hashlib
 from decimal import Decimal
 
 import pytest
-from counted import Calls
+from call_recorder import Calls
 from stores import Clock, Store
 
 from holdfast import (

@@ -178,7 +178,7 @@ def test_whatever_becomes_of_them_every_task_ends_and_none_before_what_it_depend
         plain.status[id_] = status
 
     def skipped() -> None:
-        hopeless = agenda.hopeless()
+        hopeless = agenda.find_hopeless()
         assert hopeless.keys() == plain.hopeless()
         for id_, why in hopeless.items():
             assert why.startswith("depends on ")
@@ -245,7 +245,7 @@ def test_a_tasks_cost_does_not_grow_with_how_many_there_are():
         while (id_ := agenda.next()) is not None:
             agenda.set(id_, TaskStatus.IN_PROGRESS)
             agenda.set(id_, TaskStatus.COMPLETED)
-            agenda.hopeless(), agenda.summary()
+            agenda.find_hopeless(), agenda.summary()
         return looked / count
 
     assert per_task(2000) < 1.1 * per_task(200)

@@ -1,4 +1,4 @@
-"""What was renamed between two lives of a program: found by `was=`, and never silently done again without it."""
+"""Calls that were renamed between two lives: `was=` finds them, else they are possible duplicates."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Steps that are saved in the short way: whatever comes between them, what is stored stays exact,
-and one commit each."""
+"""Storage of many steps: sealed from memory, exact beside other writers, one commit each."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A result that can't be kept is never None in the next life: what can be kept of it is, or the
-error says that it was done."""
+"""A result that can't be stored is never None on resume: its plain value is, or an error says so."""
 
 from __future__ import annotations
 
@@ -215,6 +214,7 @@ KILLED = """
 """
 
 
+@pytest.mark.slow
 def test_a_life_that_is_killed_afterwards_changes_nothing(sqlite_store: Store, tmp_path: Path):
     world = tmp_path / "world"
     told = [

@@ -1,4 +1,4 @@
-"""SIGKILLs spread over a batch: every task is done exactly once where its effects are probed, and none is lost."""
+"""SIGKILLs spread over a batch: each task is done once if its effects have probes, and none is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the steps of a run are saved, what that costs, and how steps that end at the same time share it."""
+"""Commits of steps: when they happen, what they cost, and how concurrent steps share one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from counted import Calls
+from call_recorder import Calls
 from stores import Clock, Store
 
 from holdfast import (

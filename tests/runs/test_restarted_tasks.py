@@ -1,4 +1,4 @@
-"""Tasks, sub-agents and steps that are begun again, in the same life or in the next one, find what they have done."""
+"""Tasks, sub-agents and steps that start again find what they have done already."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kill campaigns found in runs: false possible duplicates, and a refused call that was made again."""
+"""Regressions that kill campaigns found: false possible duplicates, a refused call that was repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked for again, in the same life of a program or in the next one, is never silently another effect."""
+"""A call that the program makes again, in this life or the next, is never another effect by accident."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Failures that say that nothing was done come back as what they were, so that the program takes
-the same way in every life."""
+"""Failures that prove that nothing was done are recorded, and raised again on resume."""
 
 from __future__ import annotations
 
@@ -192,6 +191,7 @@ KILLED = """
 """
 
 
+@pytest.mark.slow
 def test_a_loop_that_is_killed_after_each_failure_comes_to_its_end(sqlite_store: Store, tmp_path: Path):
     world = tmp_path / "world"
     told = [python(KILLED, sqlite_store.url, str(world), str(dies), check=False) for dies in (0, 1, 9, 9)]

@@ -1,5 +1,4 @@
-"""Approvals are bound to the identity of a call, may be asked for as often as it takes, and what
-was approved is carried out."""
+"""An approval is bound to the identity of its call, and can be requested again."""
 
 from __future__ import annotations
 
@@ -93,6 +92,7 @@ def test_a_probe_is_asked_about_what_was_carried_out(client: SyncClient):
     assert len(bank.paid) == 1
 
 
+@pytest.mark.slow
 def test_a_call_may_be_asked_for_as_often_as_it_takes(quick: SyncClient, clock: Clock):
     clock.rules(quick)
     bank = Bank()

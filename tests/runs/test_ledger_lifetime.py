@@ -1,5 +1,4 @@
-"""Ledger and approvals go with their tree: to other stores, past collection, and is checked; and
-files go with the run."""
+"""Ledger and approvals belong to their tree: copied, verified and collected with it."""
 
 from __future__ import annotations
 

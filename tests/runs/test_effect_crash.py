@@ -1,8 +1,7 @@
-"""A program with an effect is killed at every point, on every store, and goes on: the effect suite.
+"""A program with an effect is killed at every point, on every store, and resumes.
 
-Whatever the point, an irreversible effect is seen at most once by the world outside, and if nobody
-can know whether it was carried out, that is what is said. The file that counts is no part of the
-store.
+At every point, the world outside sees an irreversible effect at most once. If its outcome can't be
+known, holdfast says so. The file that counts is not part of the store.
 """
 
 from __future__ import annotations

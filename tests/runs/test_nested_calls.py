@@ -1,5 +1,4 @@
-"""What is asked for inside of a step, an effect or a task is known under it: whoever finds that
-finished passes over it."""
+"""Calls in a step, an effect or a task are recorded under it; a finished parent skips them."""
 
 from __future__ import annotations
 
