@@ -15,7 +15,7 @@ import pydantic.dataclasses
 import pytest
 
 from holdfast.codec import registry as codec_types
-from holdfast.codec.codec import Codec, Ref, Typed
+from holdfast.codec.codec import Codec, Ref, TypedObject
 from holdfast.codec.registry import TypeRegistry
 from holdfast.codec.unknown_types import UnknownStr
 from holdfast.errors import CorruptError, UnknownTypeError, UnsupportedValueError, UsageError
@@ -229,7 +229,7 @@ def test_objects_can_be_keys(codec, value):
 @pytest.mark.parametrize("value", OBJECTS, ids=repr)
 def test_an_object_taken_apart_has_the_same_bytes(codec, value):
     apart = codec.take_apart(value)
-    assert isinstance(apart, Typed)
+    assert isinstance(apart, TypedObject)
     assert apart.name == type(value).__qualname__
     assert codec.encode({"a": apart}, parts=True) == codec.encode({"a": value})
     assert codec.take_apart([value]) is None
@@ -300,7 +300,7 @@ def test_unknown_names_are_told(codec):
 
 
 def stored(name, parts):
-    return Codec(TypeRegistry()).encode(Typed(name, parts), parts=True)
+    return Codec(TypeRegistry()).encode(TypedObject(name, parts), parts=True)
 
 
 def test_new_fields_take_their_defaults(codec):

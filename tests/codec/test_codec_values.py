@@ -13,7 +13,7 @@ from pathlib import PurePosixPath, PureWindowsPath
 
 import pytest
 
-from holdfast.codec.codec import Codec, Limits, Ref, Typed
+from holdfast.codec.codec import Codec, Limits, Ref, TypedObject
 from holdfast.errors import CorruptError, UnsupportedValueError, UsageError
 
 codec = Codec()
@@ -57,7 +57,7 @@ GOLDEN = [
     (Fraction(-1, 3), "c7030f92ff03"),
     (PurePosixPath("a/b"), "d61000612f62"),
     (Ref(1, 258), "c70312010102"),
-    (Typed("P", {"x": 1}), "c7071192a15081a17801"),
+    (TypedObject("P", {"x": 1}), "c7071192a15081a17801"),
 ]
 
 
@@ -65,12 +65,14 @@ GOLDEN = [
 def test_golden_bytes(value, encoded):
     assert codec.encode(value, parts=True).hex() == encoded
     assert codec._encode_exactly(value, "", parts=True).hex() == encoded
-    if not isinstance(value, (Ref, Typed)):
+    if not isinstance(value, (Ref, TypedObject)):
         back = codec.decode(bytes.fromhex(encoded))
         assert (back, type(back)) == (value, type(value))
 
 
-@pytest.mark.parametrize("value", [Ref(0, 1), Typed("P", {}), [Ref(1, 2)], {"a": (Typed("P", {}),)}], ids=repr)
+@pytest.mark.parametrize(
+    "value", [Ref(0, 1), TypedObject("P", {}), [Ref(1, 2)], {"a": (TypedObject("P", {}),)}], ids=repr
+)
 def test_our_own_parts_in_a_users_value_are_refused(value):
     with pytest.raises(UnsupportedValueError):
         codec.encode(value)

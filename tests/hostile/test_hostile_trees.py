@@ -21,7 +21,7 @@ def suffered(jobs: Jobs) -> dict[str, dict[str, Any]]:
     arguments: list[object] = []
     for job in jobs.values():
         arguments += ["--", *job] if arguments else job
-    return dict(zip(jobs, limited.run("victim.py", *arguments, seconds=300), strict=True))
+    return dict(zip(jobs, limited.run("foreign_store.py", *arguments, seconds=300), strict=True))
 
 
 def forged(folder: Path, make: Callable[[Forge], str]) -> tuple[Path, str]:

@@ -10,15 +10,16 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from strangers_clone import HASH, link
 from trees_on_disk import tree_of
 
-from holdfast import SyncClient, SyncFileCheckpoints
+from holdfast import SyncClient
 from holdfast.backends.files import FilesBackend
 from holdfast.backends.files.envelope import wrap
 from holdfast.cli.main import cli
@@ -29,54 +30,12 @@ pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="the files store needs flock"),
 ]
 
-HASH = "ab" + "0" * 62
 READS = (["sessions"], ["timeline", "s"], ["show", "s"], ["status"], ["du"], ["verify"])
-
-
-@pytest.fixture
-def home(tmp_path, monkeypatch) -> Path:
-    """The user's own files, which nothing may touch."""
-    home = tmp_path / "home"
-    for name, text in {
-        ".ssh/authorized_keys": "my key",
-        ".bashrc": "my settings\n" * 500,
-        "documents/a": "one",
-        "documents/b": "two",
-        f"documents/{HASH}": "three",
-        "documents/_store/a.row": "four",
-    }.items():
-        (home / name).parent.mkdir(parents=True, exist_ok=True)
-        (home / name).write_text(text)
-    monkeypatch.setenv("HOME", str(home))
-    return home
-
-
-@pytest.fixture
-def clone(tmp_path, monkeypatch) -> Path:
-    """A repository with a store in it, as the current directory."""
-    clone = tmp_path / "clone"
-    clone.mkdir()
-    monkeypatch.chdir(clone)
-    monkeypatch.delenv("HOLDFAST_URL", raising=False)
-    with SyncClient.files(durability="fast") as client:
-        for step in range(3):
-            long = [f"{number} " * 200 for number in range(20 + step)]
-            client.save("a", session_id="s", execution_state={"step": step, "text": "x" * 5000, "long": long})
-    return clone
 
 
 @pytest.fixture
 def store(clone: Path) -> Path:
     return clone / ".holdfast" / "store"
-
-
-def link(place: Path, target: Path) -> None:
-    if place.is_dir() and not place.is_symlink():
-        shutil.rmtree(place)
-    elif place.exists():
-        place.unlink()
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.symlink_to(target)
 
 
 def put_journal(store: Path, **said: Any) -> None:
@@ -200,6 +159,8 @@ NAMES_OF_OTHERS = [
     "logs/0000000001/0000000000-1", "rows/head/_store/a", "rows/head/zz/a.row", "rows/head/AB/a.row", "rows/head/a.row",
     "rows/He/_store/a.row", "rows/head/_store/A.row", "rows/head/_store/.row", "rows/../_store/a.row",
 ]  # fmt: skip
+
+
 PLANS_OF_OTHERS: list[dict[str, Any]] = [
     *({"moves": [["staged/0", name]]} for name in NAMES_OF_OTHERS),
     *({"removals": [name]} for name in NAMES_OF_OTHERS),
@@ -493,83 +454,6 @@ def test_git_is_told_of_a_store_without_following_a_link(clone, home):
     CliRunner().invoke(cli, ["hook", "claude-code", "--serve"], input=json.dumps(event))
     make_directory(clone / ".holdfast" / "store")
     assert tree_of(home) == before
-
-
-# -- FileCheckpoints
-# ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def plain(clone: Path) -> Iterator[Path]:
-    SyncFileCheckpoints().save("s", {"step": 1})
-    return clone / ".checkpoints"
-
-
-def plain_uses() -> list[Callable[[], object]]:
-    files = SyncFileCheckpoints()
-    return [
-        lambda: files.load("s"),
-        lambda: files.load_metadata("s"),
-        files.list,
-        lambda: files.save("s", {"step": 2}),
-        lambda: files.save("t", {"step": 2}),
-        lambda: files.delete("s"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("name", "target"),
-    [("s", "documents"), ("t", "documents"), ("t", "new directory"), (".lock", "new file"), (".lock", ".bashrc"),
-     ("s/checkpoint.json", ".bashrc"), ("s/metadata.json", ".bashrc"), ("s/.checkpoint.json.tmp", ".bashrc"),
-     ("s/.metadata.json.tmp", "new file")],
-)  # fmt: skip
-def test_plain_checkpoints_follow_no_link(plain, home, name, target):
-    for names in ("checkpoint.json", "metadata.json"):
-        (home / "documents" / names).write_text('{"step": 7}')
-    link(plain / name, home / target)
-    before = tree_of(home)
-    outcomes: list[object] = []
-    for use in plain_uses():
-        try:
-            outcomes.append(use())
-        except CorruptError as error:
-            assert "is a symbolic link" in str(error)
-            outcomes.append(error)
-        assert tree_of(home) == before
-    assert {"step": 7} not in outcomes
-    if not name.endswith(".tmp"):
-        assert any(isinstance(one, CorruptError) for one in outcomes)
-
-
-def test_plain_checkpoints_of_the_default_name_are_no_link(plain, home):
-    link(plain, home / "documents")
-    before = tree_of(home)
-    with pytest.raises(UsageError, match="is a symbolic link"):
-        SyncFileCheckpoints().save("s", {"step": 2})
-    assert tree_of(home) == before
-    SyncFileCheckpoints(plain).save("s", {"step": 2})  # who names it may mean a link
-    assert (home / "documents/s/checkpoint.json").exists()
-
-
-@pytest.mark.parametrize("name", ["s/checkpoint.json", "s/metadata.json", ".lock"])
-def test_plain_checkpoints_wait_for_no_fifo(plain, name):
-    (plain / name).unlink()
-    os.mkfifo(plain / name)
-    refused: list[CorruptError] = []
-
-    def use_all() -> None:
-        for use in plain_uses()[:-1]:
-            try:
-                use()
-            except CorruptError as error:
-                refused.append(error)
-
-    thread = threading.Thread(target=use_all, daemon=True)
-    thread.start()
-    thread.join(60)
-    assert not thread.is_alive()
-    assert refused
-    assert all("is a FIFO" in str(error) for error in refused)
 
 
 # -- the attack as it was found, by a process of its own
