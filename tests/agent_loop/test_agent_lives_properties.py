@@ -91,6 +91,7 @@ TROUBLES = ("killed", "store before", "store after")
 faults = st.tuples(st.sampled_from(TROUBLES), st.integers(1, 14))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["execute", "error"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_trouble_at_every_moment_of_a_plain_store(kind, policy):
@@ -99,6 +100,7 @@ def test_one_trouble_at_every_moment_of_a_plain_store(kind, policy):
             live_through([[kind], [kind]], [(trouble, when)], policy, is_plain=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["execute", "error"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_trouble_at_every_moment(kind, policy):

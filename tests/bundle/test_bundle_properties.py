@@ -15,7 +15,7 @@ from strategies import same
 from holdfast import SyncClient
 from holdfast.backends.port import Span
 from holdfast.format.bundle import sections
-from holdfast.format.bundle.renumber import Numbering, Placement, Ranks, Stretches, tails
+from holdfast.format.bundle.renumber import ElementRanges, Numbering, Placement, Ranks, tails
 from holdfast.format.state.manifest import ListEntry, Manifest, Skeleton, Tail
 
 stretches = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 10)), max_size=12)
@@ -23,7 +23,7 @@ stretches = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 10)), max_size
 
 @given(stretches)
 def test_stretches_are_a_set(parts: list[tuple[int, int]]) -> None:
-    found, numbers = Stretches(), set[int]()
+    found, numbers = ElementRanges(), set[int]()
     for first, length in parts:
         found.add(first, first + length)
         numbers |= set(range(first, first + length))
@@ -32,7 +32,7 @@ def test_stretches_are_a_set(parts: list[tuple[int, int]]) -> None:
     assert all(a[1] < b[0] for a, b in itertools.pairwise(listed))
     assert len(found) == len(numbers)
     ranks = Ranks(found)
-    assert [ranks.below(n) for n in range(60)] == [sum(m < n for m in numbers) for n in range(60)]
+    assert [ranks.count_below(n) for n in range(60)] == [sum(m < n for m in numbers) for n in range(60)]
 
 
 spans = st.builds(
@@ -75,7 +75,7 @@ def numbered(found: list[Manifest]) -> Numbering:
 @given(st.lists(manifests(), min_size=1, max_size=6))
 def test_numbering_keeps_what_is_equal_and_what_is_not(found: list[Manifest]) -> None:
     numbering = numbered(found)
-    moved = [numbering.moved(manifest) for manifest in found]
+    moved = [numbering.move(manifest) for manifest in found]
     places: dict[tuple[int, int], tuple[int, int]] = {}
     for manifest, other in zip(found, moved, strict=True):
         assert other.root() == manifest.root()
@@ -87,30 +87,30 @@ def test_numbering_keeps_what_is_equal_and_what_is_not(found: list[Manifest]) ->
     used = sorted(places.values())
     assert used == [(log, n) for log, length in enumerate(numbering.lengths) for n in range(length)]
     # And numbering what was numbered changes nothing.
-    assert [numbered(moved).moved(manifest) for manifest in moved] == moved
+    assert [numbered(moved).move(manifest) for manifest in moved] == moved
 
 
 @given(st.lists(manifests(), min_size=1, max_size=5), st.data())
 def test_a_placement_brings_every_element_to_one_place(found: list[Manifest], data: st.DataObject) -> None:
     numbering = numbered(found)
-    moved = [numbering.moved(manifest) for manifest in found]
+    moved = [numbering.move(manifest) for manifest in found]
     known = data.draw(st.integers(0, len(found)))
     placement = Placement()
     for number in range(known):  # the store has these, in its own places
         placement.learn(moved[number], found[number], bytes((number,)))
     fresh = 100
     for log, length in enumerate(numbering.lengths):
-        wanted = Stretches()
+        wanted = ElementRanges()
         wanted.add(0, length)
         at = 0
-        for first, end in placement.missing(log, wanted):
+        for first, end in placement.find_missing(log, wanted):
             placement.put(log, first, end, fresh, at)
             at += end - first
         placement.open(log, fresh + 50)
         fresh += 1
     places: dict[tuple[int, int], tuple[int, int]] = {}
     for number, manifest in enumerate(moved):
-        back = placement.moved(manifest)
+        back = placement.move(manifest)
         if number < known:
             assert elements_of(back) == elements_of(found[number])
         for before, after in zip(elements_of(manifest), elements_of(back), strict=True):
@@ -122,15 +122,15 @@ def test_a_placement_brings_every_element_to_one_place(found: list[Manifest], da
 @given(st.lists(manifests(), min_size=1, max_size=5))
 def test_what_was_placed_in_an_empty_store_is_numbered_as_it_was(found: list[Manifest]) -> None:
     numbering = numbered(found)
-    moved = [numbering.moved(manifest) for manifest in found]
+    moved = [numbering.move(manifest) for manifest in found]
     placement = Placement()
     for log, length in enumerate(numbering.lengths):
         placement.put(log, 0, length, 100 + log, 0)
     for tail in (tail for manifest in moved for tail in tails(manifest)):
         if not placement.has_tail(tail):
             placement.open(tail.log, 200 + tail.log)
-    back = [placement.moved(manifest) for manifest in moved]
-    assert [numbered(back).moved(manifest) for manifest in back] == moved
+    back = [placement.move(manifest) for manifest in moved]
+    assert [numbered(back).move(manifest) for manifest in back] == moved
 
 
 @given(st.binary(max_size=200), st.sampled_from(list("HTWGEBRZ")))

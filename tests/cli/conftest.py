@@ -5,7 +5,6 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -54,11 +53,10 @@ def run_process(tmp_path):
     return start
 
 
-@pytest.fixture
-def made(tmp_path):
-    """Session `main` with three steps and a handoff, and a fork of its first step. The ids, by what they are."""
-    copy_empty_sqlite(tmp_path / ".holdfast" / "store.db")
-    with SyncClient.sqlite(tmp_path / ".holdfast" / "store.db") as client:
+def make_store(path):
+    """Make session `main` with three steps and a handoff, and a fork of its first step; return the ids."""
+    copy_empty_sqlite(path)
+    with SyncClient.sqlite(path) as client:
         first = client.save(
             agent_id="worker", session_id="main", execution_state={"messages": ["one"]}, step_name="read"
         )
@@ -78,9 +76,28 @@ def made(tmp_path):
         )
         handed = client.handoff(second, target_agent_id="approver")
         fork = client.fork(first, session_id="what-if")
-    return SimpleNamespace(
-        path=Path(tmp_path / ".holdfast" / "store.db"), first=first, second=second, handed=handed, fork=fork
-    )
+    return {"first": first, "second": second, "handed": handed, "fork": fork}
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory):
+    """The bytes of such a store, and its ids: hundreds of tests begin with a copy."""
+    path = tmp_path_factory.mktemp("made") / "store.db"
+    ids = make_store(path)
+    return path.read_bytes(), ids
+
+
+@pytest.fixture
+def made(tmp_path, made_once):
+    """A store with what `make_store` makes. Its path, and the ids by what they are."""
+    path = tmp_path / ".holdfast" / "store.db"
+    if path.exists():  # another fixture has made it
+        return SimpleNamespace(path=path, **make_store(path))
+    content, ids = made_once
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+    path.chmod(0o600)
+    return SimpleNamespace(path=path, **ids)
 
 
 @pytest.fixture

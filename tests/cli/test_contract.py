@@ -70,7 +70,11 @@ def test_the_lock_file_grows_only_if_nothing_breaks(run, program, tmp_path):
     assert set(json.loads((tmp_path / "contracts.lock").read_text())) == {"draft@1", "draft@2"}
 
 
-@pytest.mark.parametrize("lock", ["{", "[]", '{"draft": {}}', '{"draft@1": {"$ref": "https://x.example"}}'])
+DEEP = "[" * 100_000 + "]" * 100_000
+REMOTE = '{"draft@1": {"$ref": "https://x.example"}}'
+
+
+@pytest.mark.parametrize("lock", ["{", "[]", '{"draft": {}}', REMOTE, DEEP], ids=range(5))
 def test_a_lock_file_that_is_damaged_is_refused(run, program, tmp_path, lock):
     program(1, {"text": TEXT}, [])
     (tmp_path / "contracts.lock").write_text(lock)

@@ -62,6 +62,24 @@ def test_as_json(run, saved: list[str], tmp_path: Path):
     assert "CRC" in one["message"]
 
 
+def test_disk_usage_is_that_of_the_others(run, saved: list[str], tmp_path: Path):
+    whole = json.loads(run("du", "--json").stdout)
+    damage(tmp_path, saved[2])
+    result = run("du", "--json")
+    assert result.exit_code == 5
+    told = json.loads(result.stdout)
+    assert [one["checkpoint_id"] for one in told["damaged"]] == [saved[2]]
+    assert told["total_bytes"] == whole["total_bytes"] == sum(told["parts"].values())
+    checkpoints = {one["session_id"]: one["checkpoints"] for one in told["sessions"]}
+    assert checkpoints == {"s": COUNT - 1, "fork": 1}
+    shown = run("du")
+    assert shown.exit_code == 5
+    assert f"checkpoint {saved[2]}, number 3 of session s:" in shown.stderr
+    assert "would free" not in shown.stderr
+    with SyncClient.sqlite(tmp_path / ".holdfast" / "store.db") as client, pytest.raises(CorruptError):
+        client.du()  # a program gets no figures with holes
+
+
 @pytest.mark.parametrize("number", range(COUNT))
 def test_as_a_drawing(run, saved: list[str], tmp_path: Path, number: int):
     damage(tmp_path, saved[number])

@@ -30,6 +30,7 @@ def told(tmp_path_factory):
     return result, directory / "kept"
 
 
+@pytest.mark.slow
 def test_everything_holds(told):
     result, _ = told
     assert result.returncode == 0, result.stdout + result.stderr
@@ -39,11 +40,13 @@ def test_everything_holds(told):
     assert result.stderr == ""
 
 
+@pytest.mark.slow
 def test_it_says_how_long_it_took(told):
     [seconds] = re.findall(r"All held, in ([\d.]+) s", told[0].stdout)
     assert float(seconds) > 0
 
 
+@pytest.mark.slow
 def test_the_store_that_it_keeps_holds_what_it_told(told):
     with SyncClient.sqlite(told[1] / ".holdfast" / "store.db") as client:
         names = [entry.step_name for entry in reversed(client.timeline(session_id=story.SESSION))]
@@ -54,6 +57,12 @@ def test_the_store_that_it_keeps_holds_what_it_told(told):
         assert str(outcome.execution_state["total"]) in told[0].stdout
 
 
+@pytest.mark.slow
+def test_it_ends_by_offering_the_page_of_its_store(told):
+    assert "cd kept && holdfast ui" in told[0].stdout
+
+
+@pytest.mark.slow
 def test_the_five_lines_run_as_they_are_and_the_next_command_works(told, tmp_path):
     block = [line[4:] for line in told[0].stdout.split("these five lines")[1].splitlines() if line.startswith("    ")]
     assert len(block) == 5
@@ -64,6 +73,7 @@ def test_the_five_lines_run_as_they_are_and_the_next_command_works(told, tmp_pat
         assert len(client.timeline(session_id="my-run")) == 2
 
 
+@pytest.mark.slow
 def test_a_kept_store_is_not_written_over(told, run):
     result = run("demo", "--keep", str(told[1]))
     assert result.exit_code == 2

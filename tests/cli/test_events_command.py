@@ -24,7 +24,7 @@ def test_everything_that_is_there(run, made):
         ("handoff", made.handed),
         ("checkpoint", made.fork.checkpoint_id),
     ]
-    assert set(found[0]) == {"cursor", "kind", "checkpoint"}
+    assert set(found[0]) == {"cursor", "kind", "topic", "checkpoint"}
     for number, event in enumerate(found):
         assert lines(run("events", "--after", event["cursor"], "--no-follow", "--json")) == found[number + 1 :]
 

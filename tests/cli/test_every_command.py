@@ -50,6 +50,7 @@ class Case:
 
 TABLE: dict[str, list[Case]] = {
     "init": [Case("", missing="{directory}", needs_store=False)],
+    "ui": [],  # tests/web/test_ui_command.py: it serves until it is stopped
     "demo": [],  # test_demo.py: it takes seconds
     "status": [Case("")],
     "sessions": [Case("")],
@@ -75,6 +76,8 @@ TABLE: dict[str, list[Case]] = {
     "compare": [Case("main what-if", missing="main nobody")],
     "bisect": [Case("main -- true", missing="nobody -- true", reads="main -- false")],
     "replay": [Case("steps every_command_program:main", missing="nobody every_command_program:main")],
+    "work": [Case("every_command_program --drain", needs_store=False)],
+    "retry": [Case("job", missing="nobody", conflict="void")],
     "resume": [
         Case(
             "steps every_command_program:main",
@@ -133,15 +136,27 @@ TABLE: dict[str, list[Case]] = {
     "export": [Case("main -o {new}", missing="nobody -o {new}", reads="-o {new}")],
     "import": [Case("{bundle}", needs_store=False, missing="{new}")],
     "copy": [Case("{path} {new}", missing="{nowhere} {new}", needs_store=False)],
+    "encrypt": [],  # these three: tests/sealing/test_key_commands.py
+    "keys": [],
+    "rekey": [],
     "contract": [
         Case("list"),
         Case("show draft", missing="show nothing"),
         Case("diff draft@1 draft@1", missing="diff draft@1 draft@9"),
     ],
+    "topics": [Case(""), Case("news", missing="nothing")],
+    "publish": [Case("news {state}", needs_store=False, conflict="news {state} --id {message}")],
+    "messages": [Case("news", lines=True)],
+    "dead": [
+        Case("news"),
+        Case("news --group mailer --discard {dead}", missing="news --group mailer --discard {message}"),
+    ],
+    "redeliver": [Case("news mailer {dead}", missing="news nobody {message}")],
     "team": [Case("main", missing="nobody")],
     "cancel": [Case("main --yes", missing="nobody --yes"), Case("main --dry-run", missing="nobody --dry-run")],
     "langgraph": [Case("threads")],
     "verify": [Case("", missing="nobody", reads="")],
+    "scan": [Case("", missing="nobody")],
     "migrate": [Case("--check", missing="--check --session nobody")],
     "trust": [Case("{asking} --yes", needs_store=False), Case("--list", needs_store=False)],
     "doctor": [Case("")],
@@ -301,7 +316,13 @@ def test_a_store_that_is_no_database_exits_with_5(run, nowhere, monkeypatch, nam
 @pytest.mark.parametrize("wrong", ["--nonsense", "--store"])
 def test_a_wrong_command_line_is_told_as_json(run, name, wrong):
     """An option that is not there, and one without its value; before and after the command."""
-    inner = {"op": ["log"], "langgraph": ["threads"], "contract": ["list", "show"], "import": ["file"]}.get(name, [])
+    inner = {
+        "op": ["log"],
+        "langgraph": ["threads"],
+        "contract": ["list", "show"],
+        "import": ["file"],
+        "keys": ["export"],
+    }.get(name, [])
     for args in ([name, *inner, "--json", wrong], ["--nonsense", name, *inner, "--json"]):
         result = run(*args)
         assert (result.exit_code, result.stdout) == (2, "")

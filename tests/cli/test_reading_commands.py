@@ -54,6 +54,11 @@ READING: dict[str, list[str]] = {
     "claim": [],
     "release": [],
     "contract": ["list", "show draft", "diff draft@1 draft@1"],
+    "topics": ["", "news"],
+    "publish": [],
+    "messages": ["news"],
+    "dead": ["news"],
+    "redeliver": [],
     "team": ["main"],
     "cancel": ["main --dry-run"],
     "convert": ["main --to openai_chat"],
@@ -68,6 +73,7 @@ READING: dict[str, list[str]] = {
     "retain": ["--keep-last 1"],
     "gc": ["--dry-run"],
     "du": ["", "main"],
+    "scan": ["", "main"],
     "export": ["main -o -"],  # with a file's name, that file and nothing else
     "import": ["{bundle} --dry-run"],
     "copy": [],
@@ -77,6 +83,12 @@ READING: dict[str, list[str]] = {
     "doctor": [""],
     "trust": ["--list"],
     "completion": ["bash"],
+    "retry": [],
+    "ui": [],
+    "encrypt": [],
+    "keys": [],
+    "rekey": [],
+    "work": [],
 }
 FORMS = [pytest.param(name, form, id=f"{name} {form}".strip()) for name, forms in READING.items() for form in forms]
 

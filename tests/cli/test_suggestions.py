@@ -1,7 +1,6 @@
 """Did you mean: commands, sessions and tags that are like one that is not there."""
 
 import json
-import time
 
 import pytest
 
@@ -115,11 +114,9 @@ def test_few_of_many_sessions_are_read(run, tmp_path, monkeypatch):
         return names
 
     monkeypatch.setattr(SyncClient, "session_ids", counted)
-    started = time.monotonic()
     result = run("timeline", "run-0150")
     assert "Did you mean run-0150" in result.stderr
     assert sum(read) <= 5 * SCANNED
-    assert time.monotonic() - started < 5
 
 
 def test_names_that_are_close():

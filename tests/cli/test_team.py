@@ -38,6 +38,19 @@ def test_a_team_is_shown_as_a_tree(run, client):
     assert found["members"][0]["status"] == "idle"
 
 
+def test_groups_of_the_teams_topics_are_shown(run, client):
+    with client.run("boss", "boss") as boss:
+        boss.publish("drafts", 1)
+        boss.publish("drafts", 2)
+    next(client.subscribe("drafts", "reviewers", timeout=0)).ack()
+    result = run("team", "boss")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.splitlines()[1].startswith("topic drafts: group reviewers  1 waiting  the oldest of 20")
+    [found] = json.loads(run("team", "boss", "--json").stdout)["groups"]
+    assert (found["topic"], found["group"], found["waiting"]) == ("drafts", "reviewers", 1)
+
+
+@pytest.mark.slow
 def test_check_exits_with_1_if_no_worker_has_what_is_waited_for(run, client):
     asked = delegate(client)
     assert run("team", "boss", "--check").exit_code == 0

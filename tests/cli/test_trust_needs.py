@@ -27,8 +27,8 @@ def settings_of(wants) -> list[str]:
 
 
 def test_every_setting_has_a_rule():
-    """A new setting must be classified: `store` by its place, those of `[workspace]` by a rule of their own."""
-    assert KNOWN == ("store", "workspace")
+    """A new setting must be classified: `store` by its place, `keys` always, those of `[workspace]` by their rules."""
+    assert KNOWN == ("store", "keys", "workspace")
     assert set(WORKSPACE_RULES) == {*TAKING_IN, *LIMITS}
 
 
@@ -84,6 +84,12 @@ def test_a_path_needs_trust_exactly_if_it_leads_out(parts, form):
     real = Path(os.path.normpath(path))
     is_inside = real == HERE or HERE in real.parents
     assert bool(find_wants({}, replace(FACTS, places=(real,)))) == (not is_inside)
+
+
+def test_a_key_file_needs_trust_wherever_it_is():
+    for place in (HERE / "keys.toml", Path("/srv/ann/keys.toml")):
+        [want] = find_wants({}, replace(FACTS, keys=place))
+        assert (want.scope, want.setting, want.value) == (NeedScope.KEYS, "keys", str(place))
 
 
 def test_a_sibling_whose_name_begins_the_same_is_outside():

@@ -77,6 +77,36 @@ def test_the_benchmark_of_many_writers_runs(tmp_path: Path):
 
 
 @pytest.mark.slow
+def test_the_benchmark_of_workers_runs(tmp_path: Path):
+    done = run("work", "--ours", "--runs", "3", "--rounds", "1", "--only", "sqlite", "--results", tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "work.json").read_text())["results"]["sqlite"]
+    assert found["holdfast"].keys() == {"start", "runs", "cpu", "recovery"}
+    page = (tmp_path / "work.md").read_text("utf-8")
+    assert "not worth quoting" in page
+    assert "sqlite: runs per second, holdfast over DBOS, queued" in page
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_topics_runs(tmp_path: Path):
+    small = ("--rounds", "1", "--messages", "5", "--records", "64", "--only", "sqlite")
+    done = run("coordination", *small, "--results", tmp_path)
+    assert done.returncode == 0, done.stderr
+    [found] = json.loads((tmp_path / "coordination.json").read_text())["stores"].values()
+    assert found["commits per message"]["batch 16"] <= found["commits per message"]["batch 1"]
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_the_web_server_runs(tmp_path: Path):
+    pytest.importorskip("starlette")
+    run("ui_server", "--checkpoints", "400", "--sessions", "60", "--results", tmp_path)  # it may miss its goals here
+    assert len(json.loads((tmp_path / "ui_server.json").read_text())["requests"]) == 15
+    page = (tmp_path / "ui_server.md").read_text("utf-8")
+    assert "not worth quoting" in page
+    assert "open a 10 MB state" in page
+
+
+@pytest.mark.slow
 @pytest.mark.servers
 def test_the_benchmark_of_fast_paths_runs(tmp_path: Path):
     done = run("fast_paths", "--rounds", "1", "--saves", "2", "--results", tmp_path)

@@ -14,6 +14,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 # What each prints, run by run.
 EXPECTED = {
+    "workers": [["draft by bob", "after ann: interrupted", "after bob: completed", "progress 4/4"]],
     "plain_loop": [
         ["beginning", "wrote blade", "run me again"],
         ["after 3", "finished: 6"],
@@ -52,6 +53,18 @@ EXPECTED = {
             "{'about.html': '<h1>About kelp</h1>', 'index.html': '<h1>Kelp</h1>', 'style.css': 'h1 { color: green }'}",
         ]
     ],
+    "sealed_store": [
+        [
+            "Ada Lovelace | <redacted str>",
+            "in the file: []",
+            "without a key: refused",
+            "with another key: refused",
+            "a plain store in its place: refused",
+            "the old key: refused",
+            "the new key: Ada Lovelace",
+        ]
+    ]
+    * 2,
     "own_types": [["Decimal('199.90')", "refused, with nothing stored: execution_state.tools.db"]],
 }
 
@@ -62,7 +75,7 @@ def test_every_example_is_tested():
         "batch",
         "expenses",
     }  # test_tutorial.py has the last
-    tested_below = {"delegation", "handoff", "invoice", "langgraph"}
+    tested_below = {"delegation", "handoff", "invoice", "langgraph", "topics"}
     tested_beside_their_frameworks = {"frameworks"}  # tests/frameworks/test_examples.py
     folders = {path.parent.name for path in EXAMPLES.glob("*/*.py")}
     assert folders <= tested_below | tested_beside_their_frameworks
@@ -154,7 +167,39 @@ def test_the_two_processes_of_the_page_work_together(tmp_path):
     assert said.splitlines() == ["roots all about roots", "blade all about blade", "0 missing"]
 
 
-@pytest.mark.parametrize("name", ["handoff/writer", "handoff/reviewer", "delegation/boss", "delegation/researcher"])
+@pytest.mark.slow
+def test_two_reviewers_of_a_topic_at_once(tmp_path):
+    answer = ["blade: 8 words", "roots: 8 words", "stem: 8 words"]
+    reviewers = [_start("topics/reviewer.py", tmp_path, f"reviewer-{number}", "8") for number in range(2)]
+    assert _lines(_start("topics/writer.py", tmp_path)) == answer
+    assert _lines(*reviewers) == ["reviewed blade", "reviewed roots", "reviewed stem"]  # each by exactly one
+    assert _lines(_start("topics/writer.py", tmp_path)) == answer
+    assert _lines(_start("topics/reviewer.py", tmp_path, "reviewer-3", "0")) == []
+
+
+@pytest.mark.slow
+def test_the_two_processes_of_the_page_about_topics_work_together(tmp_path):
+    writes, reviews, *_ = snippets(ROOT / "docs" / "topics.md", "python")
+
+    def said(code):
+        return subprocess.run(
+            [sys.executable, "-W", "error", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True,
+            timeout=240,
+        ).stdout.splitlines()  # fmt: skip
+
+    assert said(writes.code) == ["2 drafts published"]
+    assert said(reviews.code) == ["['roots', 'blade']"]
+    assert said(writes.code) == ["2 drafts published"]
+    assert said(reviews.code) == ["['roots', 'blade']"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "handoff/writer", "handoff/reviewer", "delegation/boss", "delegation/researcher", "topics/writer",
+        "topics/reviewer",
+    ],
+)  # fmt: skip
 def test_each_half_says_how_to_run_it(name):
     docstring = ast.get_docstring(ast.parse((EXAMPLES / f"{name}.py").read_text()))
     assert f"python examples/{name}.py" in docstring

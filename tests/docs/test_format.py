@@ -190,5 +190,5 @@ def test_the_columns_that_the_page_names_are_there(tmp_path):
         found = {row[1] for row in database.execute(f"PRAGMA table_info({table})")}
         assert found == set(columns.split()) if table != "checkpoint" else found > set(columns.split())
     assert database.execute("PRAGMA application_id").fetchone() == (0x686F6C64,)
-    assert database.execute("PRAGMA user_version").fetchone() == (5,)
+    assert database.execute("PRAGMA user_version").fetchone() == (6,)
     database.close()

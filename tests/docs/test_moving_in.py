@@ -34,7 +34,7 @@ def test_every_command_runs(tmp_path, monkeypatch):
     monkeypatch.delenv("HOLDFAST_URL", raising=False)
     make_sources()
     commands = [line for snippet in snippets(DOCUMENT, "console") for line in snippet.code.splitlines()]
-    assert len(commands) == 8
+    assert len(commands) == 11
     # Threads of LangGraph are imported in tests/langgraph, where graphs have made them.
     for command in [command for command in commands if "langgraph" not in command]:
         done = subprocess.run(

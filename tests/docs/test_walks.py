@@ -16,6 +16,7 @@ from holdfast import SyncClient
 PAGE = Path(__file__).parents[2] / "docs" / "walks.md"
 PACKAGE = Path(holdfast.__file__).parent
 MOST = {"A save": 13, "A restore": 13, "A snapshot of a directory": 12, "An effect": 12}  # modules on the main line
+NEARLY = 4  # a Python version or a cache may add a module or leave one out
 
 
 def named(title: str) -> list[str]:
@@ -36,7 +37,7 @@ def visited(call: Callable[[], Any]) -> set[str]:
         call()
     finally:
         sys.setprofile(before)
-    return {str(Path(one).relative_to(PACKAGE)) for one in seen if Path(one).is_relative_to(PACKAGE)}
+    return {str(Path(file).relative_to(PACKAGE)) for file in seen if Path(file).is_relative_to(PACKAGE)}
 
 
 @pytest.fixture
@@ -64,3 +65,19 @@ def test_a_walk_names_modules_that_the_call_goes_through(calls, title: str):
     modules = named(title)
     assert 0 < len(modules) <= MOST[title]
     assert set(modules) <= visited(calls[title])
+
+
+@pytest.mark.parametrize(
+    ("title", "words"),
+    [
+        ("A save", "a save runs code of"),
+        ("A restore", "a restore of"),
+        ("A snapshot of a directory", "a snapshot of"),
+        ("An effect", "an effect of"),
+    ],
+)
+def test_the_page_says_how_many_modules_a_call_goes_through(calls, title: str, words: str):
+    text = " ".join(PAGE.read_text("utf-8").split())
+    found = re.search(rf"{words} (\d+)", text)
+    assert found is not None
+    assert abs(len(visited(calls[title])) - int(found[1])) <= NEARLY

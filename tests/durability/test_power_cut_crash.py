@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from acknowledged import Said, digest_of, open_client
 from campaign import BACKENDS, POWER_CUTS, randomness, tally
-from crowd import Crowd, judge_by
 from volumes import Volume, volume
+from writer_processes import Crowd, judge_by
 
 from holdfast.errors import HoldfastError
 

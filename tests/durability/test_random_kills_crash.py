@@ -11,7 +11,7 @@ import pytest
 from acknowledged import lost_or_wrong, open_client
 from broken import EARLY
 from campaign import BACKENDS, KILLS, SOAK, randomness, share, tally
-from crowd import Crowd, judge
+from writer_processes import Crowd, judge
 
 pytestmark = pytest.mark.slow
 WRITERS = 3

@@ -149,10 +149,10 @@ def test_contents_that_are_not_what_was_saved_are_refused(quick: SyncClient, sma
     def other_elements(payload: bytes) -> bytes:
         run = bytearray(frame.content(payload[bundle.PLACE_BYTES :]))
         run[-3] ^= 1
-        return payload[: bundle.PLACE_BYTES] + frame.raw(bytes(run))
+        return payload[: bundle.PLACE_BYTES] + frame.frame_raw(bytes(run))
 
     def other_blob(payload: bytes) -> bytes:
-        return payload[:32] + frame.raw(frame.content(payload[32:])[:-1] + b"!")
+        return payload[:32] + frame.frame_raw(frame.content(payload[32:])[:-1] + b"!")
 
     for kind, change in ((b"E", other_elements), (b"B", other_blob)):
         assert isinstance(refused(quick, changed(small, kind, change)), CorruptError)

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from answer_parts import part, readers
 from campaign import SOAK, tally
-from reading import part, readers
 from small_store import EXPIRED, Question, SmallStore, build, folder_in_memory, shown
 
 from holdfast.errors import HoldfastError

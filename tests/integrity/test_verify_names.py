@@ -97,6 +97,7 @@ def unrestorable(client: SyncClient, where: Path, made: list[str]) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_each_damage_is_named_once_with_what_it_affects(original: tuple[str, Path, list[str]], tmp_path: Path) -> None:
     kind, where, made = original
     fork = made[9]  # whose files are those of what it was forked from

@@ -12,7 +12,7 @@ import pytest
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph_savers import ThroughSync, saver_on
 from servers.schemas import drop_schemas
-from stores import Store
+from stores import RING, Store
 
 from holdfast.langgraph import HoldfastSaver
 
@@ -35,14 +35,17 @@ class Savers:
         self.kind, self.where, self.server = kind, where, server
 
     def fresh(self) -> HoldfastSaver:
-        if self.kind == "redis":
-            return HoldfastSaver.from_redis(self.server, prefix=f"langgraph-{uuid.uuid4().hex}")
+        kind, _, sealed = self.kind.partition("+")
+        if kind == "redis":
+            keys = RING if sealed else None
+            return HoldfastSaver.from_redis(self.server, prefix=f"langgraph-{uuid.uuid4().hex}", keys=keys)
         where = self.where / uuid.uuid4().hex
         where.mkdir()
         return saver_on(Store(self.kind, where, self.server))
 
 
-FILES = pytest.param("files", marks=pytest.mark.slow)
+FILES, SEALED_FILES = (pytest.param(kind, marks=pytest.mark.slow) for kind in ("files", "files+sealed"))
+SERVED = ("postgres", "postgres+sealed", "redis", "redis+sealed")
 
 
 @pytest.fixture(
@@ -50,14 +53,18 @@ FILES = pytest.param("files", marks=pytest.mark.slow)
         "memory",
         FILES,
         "sqlite",
-        *(pytest.param(kind, marks=pytest.mark.servers) for kind in ("postgres", "redis")),
+        "memory+sealed",
+        "sqlite+sealed",
+        SEALED_FILES,
+        *(pytest.param(kind, marks=pytest.mark.servers) for kind in SERVED),
     )
 )
 def savers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Savers]:
     fixtures = {"postgres": "postgres_dsn", "redis": "redis_url"}
-    server = request.getfixturevalue(fixtures[request.param]) if request.param in fixtures else ""
+    kind = request.param.partition("+")[0]
+    server = request.getfixturevalue(fixtures[kind]) if kind in fixtures else ""
     yield Savers(request.param, tmp_path, server)
-    if request.param == "postgres":
+    if kind == "postgres":
         drop_schemas(server)
 
 

@@ -33,10 +33,10 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Command, Interrupt, Send
 from langgraph_savers import config, put, saver_on, values_of
 from pydantic import BaseModel, SecretStr
-from stores import Store, python
+from stores import Recorder, Store, python
 
 import holdfast
-from holdfast import UnknownTypeError, UnsupportedValueError, UsageError
+from holdfast import SyncClient, UnknownTypeError, UnsupportedValueError, UsageError
 from holdfast.adapters.langgraph import row_keys
 from holdfast.adapters.langgraph.row_keys import ThreadNamespace
 from holdfast.backends.port import STORE, Commit, RowKey, RowWrite
@@ -44,6 +44,8 @@ from holdfast.codec import ext_codes
 from holdfast.format import frame
 from holdfast.format.rows import head as rows
 from holdfast.langgraph import HoldfastSaver
+from holdfast.redaction import by_path
+from holdfast.testing.store_dump import dump
 
 KEPT = [
     HumanMessage("hello", id="1", name="me", additional_kwargs={"a": [1]}),
@@ -91,6 +93,7 @@ def test_values_come_back_as_they_were(memory_store: Store, value: Any) -> None:
         assert found == value
 
 
+@pytest.mark.slow
 def test_arrays_and_timestamps_are_kept(store: Store) -> None:
     np, pd = pytest.importorskip("numpy"), pytest.importorskip("pandas")
     array = np.arange(5000.0).reshape(50, 100)
@@ -111,21 +114,57 @@ def test_a_defaultdict_with_a_factory_of_its_own_comes_back_without_it(memory_st
         found["b"]
 
 
-def test_a_secret_is_refused_by_name_and_never_told(memory_store: Store) -> None:
+def test_a_secret_is_left_out_and_never_told(memory_store: Store) -> None:
     class Login(BaseModel):
         password: SecretStr
 
+    with pytest.warns(holdfast.HoldfastWarning):
+        put(
+            saver_on(memory_store),
+            config(),
+            v=SecretStr("hush"),
+            deep={"x": [SecretStr("hush")]},
+            m=Login(password="hush"),
+        )
+    found = values_of(saver_on(memory_store), config())
+    for secret in (found["v"], found["deep"]["x"][0], found["m"]["password"]):
+        assert isinstance(secret, SecretStr)
+        assert repr(secret) == "<redacted SecretStr>"
+    dumped = dump(memory_store.backend(), ["state", "lg", "head"])
+    assert b"hush" not in b"".join(record.data for record in dumped.records.values())
+
+
+def test_rules_apply_to_channels_metadata_and_pending_writes(store: Store) -> None:
+    recorded = Recorder(store.backend())
+    saver = HoldfastSaver(SyncClient(recorded, redact=by_path("**.api_key", "**.x-token")))
+    message = HumanMessage("hi", additional_kwargs={"api_key": "canary-7f3a"})
+    at = put(saver, config(), {"source": "loop", "step": 1, "x-token": "canary-7f3a"}, messages=[message] * 12)
+    saver.put_writes(at, [("api_key", "canary-7f3a"), ("plain", {"api_key": "canary-7f3a"})], "task")
+    found = saver.get_tuple(at)
+    assert [repr(value) for _, _, value in found.pending_writes] == ["<redacted str>", "{'api_key': <redacted str>}"]
+    [*messages] = found.checkpoint["channel_values"]["messages"]
+    assert (messages[11].content, repr(messages[11].additional_kwargs["api_key"])) == ("hi", "<redacted str>")
+    assert repr(found.metadata["x-token"]) == "<redacted str>"
+    assert message.additional_kwargs == {"api_key": "canary-7f3a"}
+    assert "canary" not in repr(recorded.commits)
+
+
+def test_without_rules_a_secret_is_refused_by_name_and_never_told(memory_store: Store) -> None:
+    class Login(BaseModel):
+        password: SecretStr
+
+    saver = HoldfastSaver(memory_store.async_client(redact=False))
     for value in (SecretStr("hush"), {"deep": [SecretStr("hush")]}):
         with pytest.raises(
             UnsupportedValueError, match=r"SecretStr is a secret, and is never stored in clear"
         ) as refused:
-            put(saver_on(memory_store), config(), v=value)
+            put(saver, config(), v=value)
         assert "hush" not in str(refused.value)
     with (
         pytest.warns(holdfast.HoldfastWarning),
         pytest.raises(UnsupportedValueError, match=r"password.*never stored in clear"),
     ):
-        put(saver_on(memory_store), config(), v=Login(password="hush"))
+        put(saver, config(), v=Login(password="hush"))
 
 
 def test_messages_in_a_long_channel_are_split_and_typed(store: Store) -> None:
@@ -252,7 +291,7 @@ def test_a_class_that_is_not_imported_here_is_named_and_not_imported(disk_store:
     said = python(
         f"""
         import sys
-        from holdfast import UnknownTypeError
+        from holdfast import SyncClient, UnknownTypeError
         from holdfast.langgraph import HoldfastSaver
         saver = HoldfastSaver.from_url({disk_store.url!r}, on_unknown_type="raise")
         try:
@@ -331,7 +370,7 @@ def test_a_forged_row_makes_nothing_run(memory_store: Store, tmp_path: Path, for
     id_ = where["configurable"]["checkpoint_id"]
     key = RowKey(row_keys.WRITES, row_keys.writes_key(ThreadNamespace("t", ""), id_, "task").key, STORE)
     content = ormsgpack.packb([[0, "x", "", forge(marker)]])
-    row = rows.protect(key, ormsgpack.packb([b"", frame.compressed(content)]))
+    row = rows.protect(key, ormsgpack.packb([b"", frame.compress(content)]))
     assert memory_store.backend().commit_all([Commit(tree=STORE, rows=[RowWrite(key, row)])]) == [None]
     loaded = set(sys.modules)
     with pytest.raises(holdfast.HoldfastError):

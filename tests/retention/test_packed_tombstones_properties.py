@@ -59,9 +59,9 @@ def found_by_key(known: dict[RowKey, Row], id_: bytes) -> PackedTombstone | None
     for prefix in packed_tombstones.prefixes(id_):
         after = packed_tombstones.just_before(prefix, id_)
         keys = sorted(key for key in known if key.key.startswith(prefix) and key.key > after)
-        for grave in packed_tombstones.unpack(keys[0], known[keys[0]]) if keys else []:
-            if grave.id == id_:
-                return grave
+        for tombstone in packed_tombstones.unpack(keys[0], known[keys[0]]) if keys else []:
+            if tombstone.id == id_:
+                return tombstone
     return None
 
 
@@ -69,7 +69,7 @@ def found_by_key(known: dict[RowKey, Row], id_: bytes) -> PackedTombstone | None
 def test_what_is_packed_is_unpacked(some: list[PackedTombstone]):
     in_order = sorted(some)
     key = RowKey(head.GRAVES, TAG + in_order[-1].id, TREE)
-    assert packed_tombstones.unpack(key, Row(packed_tombstones.packed(key, in_order), 1)) == in_order
+    assert packed_tombstones.unpack(key, Row(packed_tombstones.pack_row(key, in_order), 1)) == in_order
 
 
 @given(st.lists(buried(max_size=12), max_size=8), any_ids, st.integers(2, 5))
@@ -82,11 +82,11 @@ def test_each_is_found_by_its_id_however_they_were_added(
         model: dict[bytes, PackedTombstone] = {}
         for batch in batches:
             known = carried_out(known, packed_tombstones.tombstone_row(TREE, known, batch))
-            model |= {grave.id: grave for grave in batch}
+            model |= {tombstone.id: tombstone for tombstone in batch}
         assert {id_: found_by_key(known, id_) for id_ in model} == model
         assert other in model or found_by_key(known, other) is None
         packs = [packed_tombstones.unpack(key, row) for key, row in known.items() if packed_tombstones.is_pack(key)]
-        assert sorted(grave for pack in packs for grave in pack) == sorted(model.values())
+        assert sorted(tombstone for pack in packs for tombstone in pack) == sorted(model.values())
         assert all(len(pack) <= per_pack for pack in packs)
         assert packed_tombstones.count(TREE, known) == len(model)
         assert carried_out(known, packed_tombstones.removal(TREE, known) if known else []) == {}
@@ -105,7 +105,7 @@ def test_a_thousand_take_few_bytes():
         )
         for n in range(1024)
     ]
-    new = [grave._replace(parent=new[n - 1].id if n else None) for n, grave in enumerate(new)]
+    new = [tombstone._replace(parent=new[n - 1].id if n else None) for n, tombstone in enumerate(new)]
     known = carried_out({}, packed_tombstones.tombstone_row(TREE, {}, new))
     assert len(known) == 3
     assert sum(len(row.value) for row in known.values()) < 18 * 1024
@@ -114,7 +114,7 @@ def test_a_thousand_take_few_bytes():
 @given(st.binary(max_size=300) | st.binary(max_size=100).map(lambda data: b"\x01" + data))
 def test_rubbish_is_refused(content: bytes):
     key = RowKey(head.GRAVES, TAG + bytes(16), TREE)
-    for framed in (content, frame.raw(content), frame.compressed(content)):
+    for framed in (content, frame.frame_raw(content), frame.compress(content)):
         with pytest.raises((CorruptError, NewerVersionError)):
             packed_tombstones.unpack(key, Row(head.protect(key, framed), 1))
 
@@ -124,24 +124,24 @@ def test_a_changed_pack_is_refused_or_well_formed(some: list[PackedTombstone], d
     """Not by its CRC, which is right here: by what it says."""
     in_order = sorted(some)
     key = RowKey(head.GRAVES, TAG + in_order[-1].id, TREE)
-    changed = bytearray(frame.content(packed_tombstones.packed(key, in_order)[:-4]))
+    changed = bytearray(frame.content(packed_tombstones.pack_row(key, in_order)[:-4]))
     changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
     with contextlib.suppress(CorruptError, NewerVersionError):
-        for grave in packed_tombstones.unpack(key, Row(head.protect(key, frame.raw(bytes(changed))), 1)):
-            assert len(grave.id) == 16
-            assert grave.parent is None or len(grave.parent) == 16
-            assert isinstance(grave.session, bytes)
-            assert isinstance(grave.why, str)
+        for tombstone in packed_tombstones.unpack(key, Row(head.protect(key, frame.frame_raw(bytes(changed))), 1)):
+            assert len(tombstone.id) == 16
+            assert tombstone.parent is None or len(tombstone.parent) == 16
+            assert isinstance(tombstone.session, bytes)
+            assert isinstance(tombstone.why, str)
 
 
 def test_a_reason_that_is_no_text_is_damage():
     """A right CRC does not make the content right: here the reason of the only tombstone is a number."""
     only = PackedTombstone(bytes(16), b"s", 1, None, 0, "", bytes(12))
     key = RowKey(head.GRAVES, TAG + only.id, TREE)
-    content = frame.content(packed_tombstones.packed(key, [only])[:-4])
+    content = frame.content(packed_tombstones.pack_row(key, [only])[:-4])
     changed = ormsgpack.unpackb(content)
     changed[3] = [0]
-    row = Row(head.protect(key, frame.raw(ormsgpack.packb(changed))), 1)
+    row = Row(head.protect(key, frame.frame_raw(ormsgpack.packb(changed))), 1)
     with pytest.raises(CorruptError):
         packed_tombstones.unpack(key, row)
 
@@ -149,18 +149,18 @@ def test_a_reason_that_is_no_text_is_damage():
 def test_any_byte_of_a_pack_may_be_any_other():
     in_order = [PackedTombstone(bytes((first,)) + bytes(15), b"s", 1, None, 0, "why", bytes(12)) for first in (4, 116)]
     key = RowKey(head.GRAVES, TAG + in_order[-1].id, TREE)
-    content = frame.content(packed_tombstones.packed(key, in_order)[:-4])
+    content = frame.content(packed_tombstones.pack_row(key, in_order)[:-4])
     for place in range(len(content)):
         for value in range(256):
             changed = content[:place] + bytes((value,)) + content[place + 1 :]
             with contextlib.suppress(CorruptError, NewerVersionError):
-                packed_tombstones.unpack(key, Row(head.protect(key, frame.raw(changed)), 1))
+                packed_tombstones.unpack(key, Row(head.protect(key, frame.frame_raw(changed)), 1))
 
 
 def test_a_pack_of_another_tree_or_end_is_refused():
-    grave = PackedTombstone(TREE, b"s", 1, None, 0, "why", bytes(12))
+    tombstone = PackedTombstone(TREE, b"s", 1, None, 0, "why", bytes(12))
     key = RowKey(head.GRAVES, TAG + TREE, TREE)
-    value = packed_tombstones.packed(key, [grave])
+    value = packed_tombstones.pack_row(key, [tombstone])
     for other in (key._replace(tree=bytes(16)), key._replace(key=TAG + bytes(16)), key._replace(key=TAG)):
         with pytest.raises(CorruptError):
             packed_tombstones.unpack(other, Row(head.protect(other, value[:-4]), 1))
@@ -168,6 +168,6 @@ def test_a_pack_of_another_tree_or_end_is_refused():
 
 def test_a_pack_that_claims_to_be_huge_is_not_inflated():
     key = RowKey(head.GRAVES, TAG + TREE, TREE)
-    bomb = frame.compressed(bytes(packed_tombstones.MAX_CONTENT + 1))
+    bomb = frame.compress(bytes(packed_tombstones.MAX_CONTENT + 1))
     with pytest.raises(CorruptError, match="claims"):
         packed_tombstones.unpack(key, Row(head.protect(key, bomb), 1))

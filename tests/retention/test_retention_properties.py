@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from holdfast import Retention, UsageError
 from holdfast.backends.port import BlobInfo, SegmentInfo, Span
 from holdfast.format.state.reachable import MarkSet
-from holdfast.format.state.usage import LogBytes, Shares, left_after_collection
+from holdfast.format.state.usage import LogBytes, Shares, estimate_remaining
 from holdfast.model.retention import LiveCheckpoint, choose_fewest, may_go
 
 NOW = 10_000_000
@@ -178,18 +178,18 @@ def test_the_more_is_marked_the_more_is_left(store):
     runs, blobs, marks = store
     stored = sum(run.size for run in runs) + sum(blob.size for blob in blobs)
     together = MarkSet()
-    before = left_after_collection(runs, blobs, together)
+    before = estimate_remaining(runs, blobs, together)
     assert before == 0
     for of_owner in marks:
         for log in of_owner.logs():
             together.add([Span(log, first, end) for first, end in of_owner.stretches(log)], [])
         together.add([], of_owner.blobs)
-        left = left_after_collection(runs, blobs, together)
+        left = estimate_remaining(runs, blobs, together)
         assert before <= left <= stored
         before = left
 
 
 def test_the_bytes_of_a_log_are_shared_out_evenly_within_a_run():
     log = LogBytes([SegmentInfo(1, 0, 4, 100), SegmentInfo(1, 10, 10, 1000)])
-    assert (log.between(0, 2), log.between(2, 4), log.between(4, 10), log.between(0, 20)) == (50, 50, 0, 1100)
-    assert log.between(3, 11) == 25 + 100
+    assert (log.measure(0, 2), log.measure(2, 4), log.measure(4, 10), log.measure(0, 20)) == (50, 50, 0, 1100)
+    assert log.measure(3, 11) == 25 + 100

@@ -441,8 +441,10 @@ def test_both_clients_have_the_same_methods_with_the_same_signatures():
             "lease",
             "claim",
             "events",
+            "messages",
             "resume_as",
             "run",
+            "subscribe",
             "workspace",
         ):  # each has its own kind
             assert sync[name].return_annotation == signature.return_annotation, name

@@ -19,7 +19,7 @@ from holdfast.backends.port import Span
 from holdfast.codec.codec import Codec
 from holdfast.codec.registry import TypeRegistry
 from holdfast.format.state.diff import Differ
-from holdfast.format.state.list_alignment import changed
+from holdfast.format.state.list_alignment import find_changed
 from holdfast.format.state.span_match import cut, gaps
 from holdfast.model.diff import patch
 
@@ -175,7 +175,7 @@ def as_patched(document: Any, patch: list[dict[str, Any]]) -> Any:
 
 @given(tokens, tokens)
 def test_what_is_not_in_a_changed_stretch_is_equal(old: list[bytes], new: list[bytes]) -> None:
-    stretches = changed(old, new)
+    stretches = find_changed(old, new)
     rebuilt, place = [], 0
     for stretch in stretches:
         rebuilt += old[place : stretch.old_first]
@@ -190,7 +190,7 @@ def test_what_was_inserted_is_one_stretch(numbers: list[int], data: st.DataObjec
     old = [b"%d" % number for number in numbers]
     place = data.draw(st.integers(0, len(old)))
     new = [*old[:place], b"new", b"new", *old[place:]]
-    assert changed(old, new) == [(place, place, place, place + 2)]
+    assert find_changed(old, new) == [(place, place, place, place + 2)]
 
 
 spans = st.lists(

@@ -19,6 +19,7 @@ SPECIAL = {
     errors.ApprovalPendingError: ("it waits", "an approval"),
     errors.ApprovalRejectedError: ("it was rejected", "an approval", "ann", "too much"),
     errors.WorkspaceChangedError: ("files have changed", (b"a", b"b")),
+    errors.TopicFullError: ("it is full", "drafts", "reviewers", 10_000),
     errors.StoreError: ("the disk is full", "a checkpoint", "a claim"),
 }
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, HoldfastError)]

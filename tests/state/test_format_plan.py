@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from holdfast.codec.codec import Codec
 from holdfast.format.state import write_plan
 from holdfast.format.state.manifest import Manifest, Skeleton, Tail
-from holdfast.format.state.split import Split, whole
+from holdfast.format.state.split import Split, encode_whole
 
 MESSAGES = [{"id": number, "content": "words " * 100} for number in range(12)]
 
@@ -25,8 +25,8 @@ def planned(state: object, parent: Manifest | None = None) -> write_plan.WritePl
 @given(st.text(max_size=3000), st.none() | st.builds(Tail, *[st.integers(0, 1000)] * 4))
 def test_a_small_state_is_planned_the_same_either_way(text, tail):
     parent = Manifest(Skeleton(1, bytes(32), b"x", None, tail), (), ()) if tail else None
-    skeleton = whole(Codec(), {"text": text}, {})
-    small = write_plan.of_small(skeleton, parent) if skeleton is not None else None
+    skeleton = encode_whole(Codec(), {"text": text}, {})
+    small = write_plan.build_small(skeleton, parent) if skeleton is not None else None
     if small is not None:
         assert skeleton == split({"text": text}).skeleton
         assert planned({"text": text}, parent) == write_plan.WritePlan(small, [], {})

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast import CorruptError
 from holdfast.backends.port import Span
-from holdfast.codec.codec import Codec, Typed
+from holdfast.codec.codec import Codec, TypedObject
 from holdfast.codec.stored_objects import NO_TYPE, stored_codec
 from holdfast.format.state.span_match import MOST_PAIRS, Gap, gaps
 
@@ -33,4 +33,4 @@ def test_more_spans_than_are_ever_written_are_read_as_a_whole() -> None:
 def test_an_object_without_a_name_is_damage() -> None:
     """The name stands for parts that were not read yet: stored data must not pass for these."""
     with pytest.raises(CorruptError, match="no name"):
-        stored_codec(Codec()).decode(Codec().encode(Typed(NO_TYPE, (b"digest", 1)), parts=True))
+        stored_codec(Codec()).decode(Codec().encode(TypedObject(NO_TYPE, (b"digest", 1)), parts=True))

@@ -7,7 +7,7 @@ import threading
 import time
 
 import pytest
-from interrupting import Interrupts
+from interrupts import Interrupts
 from stores import Store
 
 from holdfast import SyncClient
@@ -46,6 +46,7 @@ def saved_with_interrupts(client: SyncClient, sessions: int) -> list[str]:
     return acknowledged
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sessions", [1, 1000], ids=["one session", "many sessions"])
 def test_nobody_waits_for_what_was_interrupted(disk_store: Store, sessions: int):
     acknowledged = saved_with_interrupts(disk_store.client(), sessions)
@@ -55,6 +56,7 @@ def test_nobody_waits_for_what_was_interrupted(disk_store: Store, sessions: int)
         other.restore(id_)
 
 
+@pytest.mark.slow
 def test_other_threads_go_on(disk_store: Store):
     client = disk_store.client()
     saves: list[int] = [0]

@@ -117,9 +117,9 @@ class TestRuns:
 class TestFrames:
     @given(st.binary(max_size=2000))
     def test_come_back(self, content):
-        assert frame.content(frame.raw(content)) == content
-        assert frame.content(frame.compressed(content)) == content
-        assert len(frame.compressed(content)) <= len(content) + 1
+        assert frame.content(frame.frame_raw(content)) == content
+        assert frame.content(frame.compress(content)) == content
+        assert len(frame.compress(content)) <= len(content) + 1
 
     @given(st.binary(max_size=300))
     def test_any_bytes_are_content_or_an_error_of_ours(self, data):
@@ -260,7 +260,8 @@ class TestRecords:
 class FakeStore:
     """Logs in dictionaries, as a backend keeps them: for plans without a backend."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, merge: bool = False) -> None:
+        self.merge = merge
         self.logs: dict[int, list[Segment]] = {}
         self.blobs: dict[bytes, bytes] = {}
         self.numbers = itertools.count(1)
@@ -272,10 +273,9 @@ class FakeStore:
         ]
 
     def save(self, split: Split, parent: Manifest | None) -> Manifest:
-        spans = write_plan.wanted(split, parent)
-        planned = write_plan.Planner(dict(zip(spans, self.segments(spans), strict=True)), self.numbers.__next__).plan(
-            split, parent
-        )
+        spans = write_plan.list_wanted_spans(split, parent, merge=self.merge)
+        stored = dict(zip(spans, self.segments(spans), strict=True))
+        planned = write_plan.Planner(stored, self.numbers.__next__, merge=self.merge).plan(split, parent)
         for write in planned.segments:
             kept = [run for run in self.logs.get(write.log, []) if run.first < write.first]
             tail = kept[-1].first + kept[-1].length if kept else 0
@@ -297,6 +297,21 @@ def split_of(state, parent: Manifest | None = None) -> Split:
     return Split(codec, known).take(state, {"context": 1})
 
 
+def most_merged(end: int, counts: list[int]) -> int:
+    """Return how many segments a list of `end` elements has at the most after appends of so many, if small ones merge.
+
+    A small append that begins another 64 elements merges those before it; a large one leaves them as they are.
+    """
+    most, unmerged = 0, 1
+    for count in counts:
+        begun, end = end // write_plan.MERGED_ELEMENTS, end + count
+        unmerged += 1
+        if end // write_plan.MERGED_ELEMENTS > begun:
+            most += unmerged if count > write_plan._MAX_MERGED_APPEND else min(2, unmerged)
+            unmerged = 0
+    return most + unmerged
+
+
 class TestSplitAndPlan:
     @settings(slow_data, max_examples=examples(50))
     @given(states() | values())
@@ -309,9 +324,12 @@ class TestSplitAndPlan:
         assert same(store.load(store.save(split, None))[0], state)
 
     @slow_data
-    @given(st.lists(st.tuples(stretches, st.integers(0, 50), st.integers(0, 50), large), min_size=1, max_size=6))
-    def test_a_history_of_edits_comes_back_and_its_roots_are_those_of_its_values(self, history):
-        store = FakeStore()
+    @given(
+        st.lists(st.tuples(stretches, st.integers(0, 50), st.integers(0, 50), large), min_size=1, max_size=6),
+        st.booleans(),
+    )
+    def test_a_history_of_edits_comes_back_and_its_roots_are_those_of_its_values(self, history, merge):
+        store = FakeStore(merge=merge)
         parent = None
         saved = []
         items: list = []
@@ -323,6 +341,24 @@ class TestSplitAndPlan:
         for manifest, state in saved:
             assert same(store.load(manifest)[0], state)
             assert manifest.root() == FakeStore().save(split_of(state), None).root()
+
+    @slow_data
+    @given(st.lists(st.integers(1, 12), min_size=30, max_size=80))
+    def test_merged_segments_are_few_and_hold_the_same_elements(self, counts):
+        plain, merged = FakeStore(), FakeStore(merge=True)
+        of_plain = of_merged = None
+        items = [f"a longer element {n} of a list " * 4 for n in range(40)]
+        for count in [0, *counts]:
+            items += [f"element {len(items) + n} of a list " * 3 for n in range(count)]
+            state = {"m": items}
+            of_plain = plain.save(split_of(state, of_plain), of_plain)
+            of_merged = merged.save(split_of(state, of_merged), of_merged)
+        assert of_merged.root() == of_plain.root()
+        assert same(merged.load(of_merged)[0], {"m": items})
+        assert len(of_plain.lists) == 1
+        [log] = {span.log for span in of_merged.lists[0].spans}
+        assert len(plain.logs[log]) == len(counts) + 1
+        assert len(merged.logs[log]) <= most_merged(40, counts)
 
     @slow_data
     @given(stretches, stretches)
@@ -365,7 +401,7 @@ class TestMarks:
         bounds = data.draw(st.lists(st.integers(0, len(elements)), min_size=2, max_size=6, unique=True).map(sorted))
         live = [(10 + low, 10 + high) for low, high in zip(bounds[::2], bounds[1::2], strict=False)]
         run = Segment(10, len(elements), runs.pack(elements, seal=True))
-        trimmed = reachable.trimmed(7, run, live)
+        trimmed = reachable.trim_segment(7, run, live)
         assert (trimmed.log, trimmed.first, trimmed.length) == (7, 10, len(elements))
         for (first, end), piece in zip(live, trimmed.pieces, strict=True):
             assert piece[:2] == (first, end - first)

@@ -66,6 +66,7 @@ def test_children_save_and_the_parent_goes_on(store: Store, kind: str, way: str)
         assert client.verify().ok
 
 
+@pytest.mark.slow
 def test_a_store_that_another_thread_opens_meanwhile(tmp_path, monkeypatch):
     """No thread is in SQLite at the moment of a fork, not even one that opens a store just then."""
     in_use = SqliteBackend(tmp_path / "one.db")

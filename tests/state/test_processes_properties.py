@@ -19,7 +19,7 @@ from stores import Store, python_process
 
 from holdfast import CheckpointExpiredError, CheckpointNotFoundError
 
-pytestmark = pytest.mark.timeout(TIMEOUT)
+pytestmark = [pytest.mark.timeout(TIMEOUT), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -176,3 +176,19 @@ def test_an_exact_id_costs_no_search(tmp_path: Path, name: str, id_: str | None)
         store.close()
     assert counts[0] == counts[1]
     assert sum(counts[0].values()) >= 1
+
+
+def test_a_place_near_the_end_of_a_long_line_reads_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[bytes] = []
+    with SyncClient.sqlite(tmp_path / "store.db", durability="fast") as client:
+        line = [client.save("a", execution_state={}, session_id="s", step_name=f"n{n}") for n in range(300)]
+        records = client._ctx.backend.inner.records
+
+        def counted(wanted: Any) -> Any:
+            read.extend(wanted)
+            return records(wanted)
+
+        monkeypatch.setattr(client._ctx.backend.inner, "records", counted)
+        assert [client.resolve(f"s@{place}") for place in ("~3", "{n297}", "")] == [line[-4], line[-3], line[-1]]
+        assert len(read) < 20
+        assert client.resolve("s@~299") == line[0]

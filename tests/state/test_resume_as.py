@@ -19,9 +19,14 @@ from holdfast.errors import (
     OpenToolCallError,
     UsageError,
 )
+from holdfast.operations import lineage
+from holdfast.redaction import by_path
 from holdfast.transcript import to_transcript
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*came back as plain data:holdfast.errors.HoldfastWarning")
+pytestmark = [
+    pytest.mark.every_store,
+    pytest.mark.filterwarnings("ignore:.*came back as plain data:holdfast.errors.HoldfastWarning"),
+]
 
 
 def call(id_: str = "c1", name: str = "pay", arguments: str = '{"to": "bob"}') -> dict[str, Any]:
@@ -43,8 +48,8 @@ OPEN = [USER, asked(call())]
 
 
 @pytest.fixture
-def client():
-    with SyncClient.memory(on_unknown_type="plain") as client:
+def client(store):
+    with store.client(on_unknown_type="plain") as client:
         yield client
 
 
@@ -80,6 +85,8 @@ def test_a_save_makes_a_session_of_the_target_in_the_same_tree(client):
     assert about["instructions"] == ["Pay once."] and about["kinds"] == ["instructions"]
     assert [one.text for one in to_transcript(head) if one.role == "assistant"][-1] == "Bob is paid."
     assert client.resume_as("s", "crewai").save("crew") == "s-crewai-2"
+    assert client.resume_as(new, "openai_chat").save("loop") == "s-openai_chat-1"  # names don't grow
+    assert client.resume_as("s-openai_chat-1", "crewai").save("crew") == "s-crewai-3"
     assert client.verify().problems == ()
 
 
@@ -145,10 +152,34 @@ def test_state_beside_the_conversation_is_carried_or_kept_in_the_context(client)
     head = client.latest(plan.save("clerk"))
     assert head.execution_state["state"] == {"todo": ["a"]}
     assert head.agent_context == {"custom_state": {"seen": {"x"}}}
-    head = client.latest(client.resume_as("s", "crewai", carry={"plan": "todo"}).save("crew"))
+    plan = client.resume_as("s", "crewai", carry={"plan": "todo"})  # which has no state of its own
+    assert [one.path for one in plan.losses if one.kind == "state"] == ["state.seen", "state.plan"]
+    head = client.latest(plan.save("crew"))
     assert head.agent_context == {"custom_state": {"seen": {"x"}}, "todo": ["a"]}
     head = client.latest(client.resume_as("s", "langgraph", carry={"plan": "todo"}).save("graph"))
     assert head.execution_state["channel_values"]["todo"] == ["a"]
+
+
+def test_values_that_are_carried_never_replace_others(client):
+    save(client, PAID, plan=["a"], seen="x")
+    with pytest.raises(UsageError, match="several values the name 'todo'"):
+        client.resume_as("s", "langgraph", carry={"plan": "todo", "seen": "todo"})
+    for name in ("messages", "branch:to:pay", "__start__"):  # the conversation, and what says which nodes are next
+        plan = client.resume_as("s", "langgraph", carry={"plan": name})
+        assert [one.path for one in plan.losses if one.kind == "state"] == ["state.seen", "state.plan"]
+        head = client.latest(plan.save("graph"))
+        assert head.execution_state["channel_values"].keys() == {"messages"}
+        assert head.agent_context[name] == ["a"]
+        assert to_transcript(head).cursor.is_finished
+    state = {"messages": PAID, "plan": ["a"], "seen": "x"}
+    client.save("agent", session_id="s", execution_state=state, context={"todo": "mine", "custom_state": "also mine"})
+    with pytest.raises(UsageError, match=r"'todo'.*agent_context.*Choose a name that is free"):
+        client.resume_as("s", "crewai", carry={"plan": "todo"})
+    assert client.latest(client.resume_as("s", "crewai").save("crew")).agent_context == {
+        "todo": "mine",
+        "custom_state": "also mine",
+        "custom_state_2": {"plan": ["a"], "seen": "x"},
+    }
 
 
 # -- calls without results ---------------------------------------------------------------------------------------------
@@ -184,6 +215,44 @@ def test_the_ledger_answers_a_call_whose_effect_is_done_once(client):
         client.resume_as("s", "crewai")
     with pytest.raises(OpenToolCallError):
         client.resume_as("s", "crewai", dangling="raise")
+
+
+def test_calls_with_one_id_in_a_message_get_their_results_in_order(client):
+    twice = asked(call("a", arguments='{"to": "bob"}'), call("a", arguments='{"to": "carol"}'))
+    save(client, [USER, twice, told("bob is paid", "a"), told("carol is paid", "a"), asked(call("a")), told("x", "a")])
+    plan = client.resume_as("s", "anthropic")
+    calls = {one.id: one.arguments["to"] for message in plan.messages for one in message.tool_calls}
+    results = {one.id: one.content[0].content for message in plan.messages for one in message.tool_responses}
+    assert [(calls[id_], results[id_]) for id_ in calls] == [
+        ("bob", "bob is paid"), ("carol", "carol is paid"), ("bob", "x"),
+    ]  # fmt: skip
+    save(client, [USER, twice, told("bob is paid", "a")], "open")
+    with pytest.raises(OpenToolCallError) as caught:
+        client.resume_as("open", "anthropic")
+    assert caught.value.call_ids == ("a_a090a256",)
+
+
+def test_the_ledger_answers_no_call_that_redaction_has_made_equal_to_another():
+    def use(id_: str, to: str) -> dict[str, Any]:
+        return {"type": "tool_use", "id": id_, "name": "pay", "input": {"to": to}}
+
+    with SyncClient.memory(redact=by_path("**.to")) as client, client.run("s") as run:
+        run.effect("pay", lambda to: f"paid {to}", to="carol", key="carol")
+        run.state = {"messages": [USER, {"role": "assistant", "content": [use("b", "bob"), use("c", "carol")]}]}
+        run.save("asked")
+        with pytest.raises(OpenToolCallError) as caught:  # the effect may be of either call
+            client.resume_as("s", "crewai", run=run)
+        assert caught.value.call_ids == ("b", "c")
+        run.state = {"messages": [USER, {"role": "assistant", "content": [use("c", "carol")]}]}
+        run.save("asked once")
+        plan = client.resume_as("s", "crewai", run=run)
+        assert plan.messages[-1].tool_responses[0].content[0].content == "paid carol"
+
+
+def test_names_of_users_are_lost_aloud(client):
+    save(client, [{**USER, "name": "ann"}, {**USER, "name": "user"}, DONE])
+    plan = client.resume_as("s", "langgraph")
+    assert [(one.kind, one.path) for one in plan.losses] == [("user_names", "messages.0")]
 
 
 def test_an_effect_in_doubt_stops_the_move_until_it_is_resolved(client):
@@ -249,6 +318,8 @@ def test_an_async_run_executes_too():
 
             async with client.run("s") as run:
                 plan = await client.resume_as("s", "crewai", dangling="execute", tools={"pay": pay}, run=run)
+                with SyncClient.memory() as other, pytest.raises(UsageError, match="open the run with the same client"):
+                    other.resume_as("s", "crewai", dangling="execute", tools={"pay": pay}, run=run)
             assert plan.messages[-1].tool_responses[0].content[0].content == "paid bob"
 
     asyncio.run(story())
@@ -269,6 +340,23 @@ def test_an_approval_that_waits_is_asked_again_in_the_target(client):
         client.resume_as("s", "crewai", approvals="raise")
 
 
+def test_calls_that_a_person_was_asked_about_at_once_were_not_carried_out(client):
+    calls = asked(call("a"), call("b", arguments='{"to": "carol"}'), call("c", "look", "{}"))
+    state = graph_state("ask", messages=[USER, calls, told("seen", "c")])
+    requests = [{"name": "pay", "args": {"to": to}, "description": "?"} for to in ("bob", "carol")]
+    state["interrupts"] = [{"id": "i1", "value": {"action_requests": requests}}]
+    client.save("g", "langgraph", state, session_id="lg/t")
+    plan = client.resume_as("lg/t", "crewai")
+    answers = {part.id: part.content[0].content for one in plan.messages for part in one.tool_responses}
+    assert answers["c"] == "seen"
+    assert all("waited for a person's approval" in answers[id_] for id_ in ("a", "b"))
+    state["interrupts"][0]["value"]["action_requests"].pop()  # of the other call, nothing is known
+    client.save("g", "langgraph", state, session_id="lg/t")
+    with pytest.raises(OpenToolCallError) as caught:
+        client.resume_as("lg/t", "crewai")
+    assert caught.value.call_ids == ("b",)
+
+
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 
@@ -278,6 +366,25 @@ def test_a_source_that_a_live_process_has_is_refused(client):
         with pytest.raises(LeaseHeldError, match=r"worker-1.*while_running=True"):
             client.resume_as("s", "crewai")
         assert client.resume_as("s", "crewai", while_running=True).save("crew")
+
+
+def test_a_plan_is_refused_when_the_source_was_taken_up_since(client):
+    save(client, PAID)
+    plan = client.resume_as("s", "crewai")
+    assert plan.save("crew", session_id="t") == "t"
+
+    def fail(to: str) -> None:
+        raise TimeoutError
+
+    with client.run("s", holder="worker-1") as run:
+        with pytest.raises(LeaseHeldError, match="worker-1"):
+            plan.save("crew")
+        with pytest.raises(TimeoutError):
+            run.effect("pay", fail, to="bob")
+    with pytest.raises(EffectUnknownError, match="'pay'"):
+        plan.save("crew")
+    assert plan.save("crew", session_id="t") == "t"  # it is there already
+    assert {one.session_id for one in client.sessions()} == {"s", "t"}
 
 
 def test_losses_of_meaning_must_be_accepted(client):
@@ -291,6 +398,26 @@ def test_losses_of_meaning_must_be_accepted(client):
     plan = client.resume_as("s", "crewai", accept=["result_images"])
     assert "not carried over: image/png, 2 bytes" in plan.messages[2].tool_responses[0].content[0].content
     assert client.resume_as("s", "anthropic").losses == ()
+
+
+def test_an_image_of_a_result_without_a_call_is_not_lost_silently(client):
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+    save(client, [USER, told([image], "nobody asked"), DONE])
+    with pytest.raises(ConversionError, match=r"images at messages.1.parts.0"):
+        client.resume_as("s", "crewai")
+    plan = client.resume_as("s", "anthropic")
+    assert [one.kind for one in plan.losses] == ["stray_results"]
+    assert [part.kind for part in plan.messages[0].parts] == ["text", "blob"]
+
+
+def test_a_role_that_others_lack_is_lost_aloud(client):
+    save(client, [USER, {"role": "critic", "content": "Bob asks for too much."}, DONE])
+    plan = client.resume_as("s", "anthropic")
+    assert [(one.kind, one.path) for one in plan.losses] == [("user_names", "messages.1")]
+    save(client, [USER, {**asked(call()), "role": "bot"}, told(), {**DONE, "role": "bot"}])
+    plan = client.resume_as("s", "agent_framework")  # only a model makes calls
+    assert [(one.role, one.author) for one in plan.messages[:2]] == [("user", None), ("assistant", "bot")]
+    assert [one.kind for one in plan.losses] == ["user_names"]
 
 
 def test_hosted_calls_are_refused(client):
@@ -319,6 +446,9 @@ def test_positions_within_a_graph_are_refused_or_left_out(client):
     assert client.resume_as("calls", "crewai", dangling="answer")  # the calls tell what is next
     with pytest.raises(ConversionError, match="in its first turn"):
         client.resume_as("calls", "crewai", at="last_turn")
+    save(client, [{"role": "system", "content": "Pay once."}, *OPEN], "instructed")
+    with pytest.raises(ConversionError, match="in its first turn"):  # the instructions are no turn
+        client.resume_as("instructed", "crewai", at="last_turn")
 
 
 @pytest.mark.parametrize(
@@ -333,6 +463,10 @@ def test_positions_within_a_graph_are_refused_or_left_out(client):
         ({"at": "noon"}, "last_turn"),
         ({"approvals": "never"}, "reask"),
         ({"accept": ["everything"]}, "no kind of loss"),
+        ({"accept": [["text"]]}, "no kind of loss"),
+        ({"accept": [None]}, "no kind of loss"),
+        ({"accept": 7}, "must list kinds of losses"),
+        ({"run": 7}, "must be an open run"),
         ({"carry": {"x": "y"}}, "carry names 'x'.*It has none"),
         ({"carry": {"x": 1}}, "carry is"),
         ({"carry": 7}, "carry is"),
@@ -340,19 +474,22 @@ def test_positions_within_a_graph_are_refused_or_left_out(client):
         ({"tools": {"pay": TargetTool}, "dangling": "execute"}, "open one on a session"),
     ],
 )
-def test_bad_input_is_refused_in_words(client, options, says):
-    save(client, PAID)
-    with pytest.raises(UsageError, match=says):
-        client.resume_as("s", options.pop("framework", "crewai"), **options)
-    assert len(client.sessions()) == 1
+def test_bad_input_is_refused_in_words(options, says):
+    with SyncClient.memory() as client:
+        save(client, PAID)
+        with pytest.raises(UsageError, match=says):
+            client.resume_as("s", **{"framework": "crewai", **options})
+        assert len(client.sessions()) == 1
 
 
 def test_what_is_not_there_or_no_conversation_is_refused(client):
     with pytest.raises(CheckpointNotFoundError):
         client.resume_as("nowhere", "crewai")
     client.save("agent", session_id="n", execution_state={"n": 1})
-    with pytest.raises(UsageError, match="has no conversation"):
-        client.resume_as("n", "crewai")
+    save(client, [{"role": "system", "content": "Pay once."}, {"role": "user", "content": " "}], "silent")
+    for session in ("n", "silent"):
+        with pytest.raises(UsageError, match="has no conversation"):
+            client.resume_as(session, "crewai")
     for state in ({"messages": [{"role": "model", "content": {"parts": 7}}], "turn": None}, {"messages": 3}, [1], "x"):
         id_ = client.save("agent", "google_adk", state, session_id="odd")
         with pytest.raises(HoldfastError):
@@ -374,10 +511,12 @@ def test_the_way_back_continues_the_native_state(client):
     client.save("crew", "crewai", {**state, "messages": [*state["messages"], *more]}, session_id=there)
     back = client.resume_as(there, "langgraph")
     assert back.native_id == source
-    values = client.latest(back.save("g", session_id="home")).execution_state["channel_values"]
+    home = client.latest(back.save("g", session_id="home"))
+    values = home.execution_state["channel_values"]
     assert values["plan"] == ["keep me"]
     assert values["messages"][:4] == native["channel_values"]["messages"]  # as they were, not converted twice
-    assert [one["content"] for one in values["messages"][4:]] == ["and carol", "Carol, too."]
+    # New messages are LangChain's objects where it is imported, else plain data: the transcript reads both.
+    assert [one.parts[0].content for one in to_transcript(home).messages[4:]] == ["and carol", "Carol, too."]
 
 
 def test_the_way_back_from_within_a_tool_call_adds_the_result(client):
@@ -404,3 +543,34 @@ def test_a_native_state_that_does_not_fit_any_more_is_left_behind_and_said(clien
     back = client.resume_as(there, "langgraph")
     assert back.native_id is None and "native_state" in [one.kind for one in back.losses]
     assert [one.text for one in back.messages] == ["summary", "Bob is paid."]
+
+
+def test_a_native_state_before_a_third_framework_is_left_behind_and_said(client):
+    source = client.save("g", "langgraph", graph_state(messages=[USER, DONE]), session_id="lg/t")
+    there = client.resume_as("lg/t", "crewai").save("crew")
+    further = client.resume_as(there, "autogen").save("clerk")
+    back = client.resume_as(further, "langgraph")
+    assert back.native_id is None
+    [loss] = [one for one in back.losses if one.kind == "native_state"]
+    assert loss.path == f"checkpoint {source}"
+    assert client.resume_as(further, "crewai").native_id == client.latest(there).checkpoint_id
+    assert not [one for one in client.resume_as(further, "strands").losses if one.kind == "native_state"]
+
+
+def test_the_way_back_is_found_along_a_line_of_several_pages(client, monkeypatch):
+    monkeypatch.setattr(lineage, "PAGE", 2)
+    source = client.save("g", "langgraph", graph_state(messages=[USER, DONE]), session_id="lg/t")
+    there = client.resume_as("lg/t", "crewai").save("crew")
+    ids = []
+    for number in range(5):
+        state = client.latest(there).execution_state
+        more = {"role": "user", "content": f"and {number}"}
+        told = {**state, "messages": [*state["messages"], more]}
+        ids.append(client.save("crew", "crewai", told, session_id=there))
+        if number == 3:
+            there = client.fork(there, session_id="fork").session_id
+    for id_ in ids[1:3]:
+        client.expire(id_)
+    back = client.resume_as(there, "langgraph")
+    assert back.native_id == source
+    assert [one.text for one in back.messages][-1].split("\n\n") == ["and 0", "and 1", "and 2", "and 3", "and 4"]

@@ -13,7 +13,7 @@ from holdfast.operations.session_cache import SessionTip, TipCache
 
 
 def line(size: int = 0) -> SessionTip:
-    made = SessionTip(tree=b"t" * 16, version=1, head=head.Head(None, 0), head_value=None, tip=None)
+    made = SessionTip(tree=b"t" * 16, version=1, head=head.Head(None, 0), head_value=None, checkpoint=None)
     if size:
         entry = ListEntry(("m",), 1, size, b"d" * 32, False, (), Tail(1, 0, 0, 0))
         made.lists[("m",)] = KnownList(entry, Groups(1, size, (b"x" * size,)), None)
@@ -63,7 +63,7 @@ def test_a_line_larger_than_the_cap_is_not_kept():
 
 
 def test_lines_without_encodings_are_capped_by_what_they_take_themselves(monkeypatch):
-    monkeypatch.setattr(session_cache, "MAX_LINES_BYTES", 3 * session_cache.LINE_BYTES)
+    monkeypatch.setattr(session_cache, "MAX_TIPS_BYTES", 3 * session_cache.TIP_BYTES)
     remembered = small()
     for name in (b"a", b"b", b"c", b"d"):
         remembered.put(name, line())

@@ -19,6 +19,8 @@ from holdfast.model.file_restore_plan import FileAction
 from holdfast.workspace import dirfd
 from holdfast.workspace.restore import apply, writeback
 
+pytestmark = pytest.mark.slow
+
 FILES = 700  # three portions, each worth a thread
 
 

@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-import restore_opening
+import restore_store
 from campaign import share, tally
 from injection import need_strace
 from paths import SUPPORT
@@ -67,15 +67,15 @@ def judge(folder: Path, point: tuple[str, int], way: str) -> list[str]:
     if "done" in said or len(said) < 3:
         return [f"{point}: it was not killed within the restore: {done.stdout} {done.stderr}"]
     root = folder / "root"
-    directory = restore_opening.open_directory(str(folder / "store.db"), root)
+    directory = restore_store.open_directory(str(folder / "store.db"), root)
     try:
-        journal = run_inline(directory.restoring.interrupted())
+        journal = run_inline(directory.restoring.find_interrupted())
         expected = {said[1], said[2]}
         if journal is not None:
             run_inline(getattr(directory.restoring, way)())
             expected = {said[1] if way == "resume" else said[2]}
-        there = restore_opening.entries_of(directory, restore_opening.name(directory.snapshot()))
-        wanted = [restore_opening.entries_of(directory, one) for one in expected]
+        there = restore_store.entries_of(directory, restore_store.name(directory.snapshot()))
+        wanted = [restore_store.entries_of(directory, one) for one in expected]
         wrong = [] if there in wanted else [f"{point} {way}: another tree"]
         return wrong + [f"{point} {way}: left {path!r}" for path in on_disk(root) if b".holdfast-" in path]
     finally:

@@ -17,10 +17,10 @@ import time
 from pathlib import Path
 
 import pytest
-import restore_opening
+import restore_store
 from campaign import SOAK, randomness, tally
 from paths import SUPPORT
-from restore_killing import EDITING, RESTORING
+from restore_process import EDITING, RESTORING
 from restore_trees import on_disk
 
 from holdfast.backends.bridge.step import run_inline
@@ -37,7 +37,7 @@ class Killed:
 
     def __init__(self, store: Path, root: Path, *how: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, str(SUPPORT / "restore_killing.py"), str(store), str(root), *how],
+            [sys.executable, str(SUPPORT / "restore_process.py"), str(store), str(root), *how],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | {"PYTHONPATH": str(SUPPORT)},
@@ -89,9 +89,9 @@ def put_user_file(root: Path, number: int, rng: random.Random) -> Path:
 
 def judge(store: Path, root: Path, said: str, rng: random.Random) -> tuple[bool, list[str]]:
     """Whether the restore was cut off, and what is wrong."""
-    directory = restore_opening.open_directory(str(store), root)
+    directory = restore_store.open_directory(str(store), root)
     try:
-        journal = run_inline(directory.restoring.interrupted())
+        journal = run_inline(directory.restoring.find_interrupted())
         if journal is None:
             if not said.startswith(RESTORING):
                 return False, []
@@ -103,10 +103,10 @@ def judge(store: Path, root: Path, said: str, rng: random.Random) -> tuple[bool,
         else:
             run_inline(directory.restoring.roll_back())
             ends = [journal.safety]
-        there = restore_opening.without_users(
-            restore_opening.entries_of(directory, restore_opening.name(directory.snapshot()))
+        there = restore_store.without_users(
+            restore_store.entries_of(directory, restore_store.name(directory.snapshot()))
         )
-        wanted = [restore_opening.without_users(restore_opening.entries_of(directory, end)) for end in ends]
+        wanted = [restore_store.without_users(restore_store.entries_of(directory, end)) for end in ends]
         wrong = [] if there in wanted else [f"after {said!r} ({'cut off' if journal else 'whole'}): another tree"]
         wrong += [f"left: {path!r}" for path in on_disk(root) if b".holdfast-" in path]
         return journal is not None, wrong
@@ -118,7 +118,7 @@ def lost_for_good(store: Path, root: Path, missing: dict[Path, bytes]) -> list[s
     """Those files of the user that are in no snapshot either. One that came while the worker took
     snapshots may have been in the last of them, and gone with the next restore like the worker's
     own: then it can be had back."""
-    directory = restore_opening.open_directory(str(store), root)
+    directory = restore_store.open_directory(str(store), root)
     try:
         references = {
             point.workspace

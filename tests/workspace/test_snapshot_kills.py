@@ -27,7 +27,7 @@ def test_what_was_acknowledged_is_there_and_the_next_snapshot_is_the_directory(t
     chosen = random.Random(7)
     acknowledged: list[str] = []
     for seed in range(KILLS):
-        command = [sys.executable, str(HERE / "snapshot_killing.py"), str(store), str(root), str(seed)]
+        command = [sys.executable, str(HERE / "snapshot_process.py"), str(store), str(root), str(seed)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=HERE) as process:
             assert process.stdout is not None
             # It has begun once it has acknowledged one; then it is killed wherever it is.
