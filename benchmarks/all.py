@@ -15,7 +15,7 @@ COMPARISON = ROOT / "docs" / "comparison.md"
 
 
 def main() -> None:
-    names = ",".join(one.name for one in BENCHMARKS)
+    names = ",".join(one.name for one in BENCHMARKS if one.command)
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.all", description="Run every benchmark, one after the other."
     )
@@ -41,6 +41,8 @@ def _ran(name: str) -> bool:
     chosen = next((one for one in BENCHMARKS if one.name == name), None)
     if chosen is None:
         sys.exit(f"no benchmark is called {name!r}; there are {', '.join(one.name for one in BENCHMARKS)}")
+    if not chosen.command:
+        sys.exit(f"`make {chosen.target}` runs {name}, in environments of its own; then write the page with --page")
     print(f"\n== {chosen.title}: python -m {' '.join(chosen.command)}", flush=True)
     return subprocess.run([sys.executable, "-m", *chosen.command], cwd=ROOT, check=False).returncode == 0
 

@@ -1,6 +1,6 @@
 """The figures before the fast paths were removed, beside those of now: `results/before/` has the older files.
 
-They were measured at b63b442, on Python 3.11, with what the table of fast paths in ARCHITECTURE.md no longer has.
+They were measured at ancestors of b63b442 with what the table of fast paths in ARCHITECTURE.md no longer has.
 """
 
 import json
@@ -18,10 +18,12 @@ Verdicts = Callable[[dict[str, Any]], list[Verdict]]
 
 def section(benchmarks: list[tuple[str, str, Verdicts]], directory: Path) -> Iterator[str]:
     """Yield a table of every judged figure that both have; those that became worse are marked."""
+    compared = [
+        one for one in benchmarks if all((directory / part / f"{one[1]}.json").exists() for part in ("before", "."))
+    ]
     rows = [
         row
-        for title, stem, verdicts in benchmarks
-        if (directory / "before" / f"{stem}.json").exists() and (directory / f"{stem}.json").exists()
+        for title, stem, verdicts in compared
         for row in _rows(title, *(_judge(directory / part / f"{stem}.json", verdicts) for part in ("before", ".")))
     ]
     if not rows:
@@ -34,8 +36,19 @@ def section(benchmarks: list[tuple[str, str, Verdicts]], directory: Path) -> Ite
         f"what became worse by more than {100 * (NOTICED - 1):.0f} %."
     )
     yield ""
+    yield (
+        f"Before ran on {_machines(compared, directory / 'before')}, after on {_machines(compared, directory)}. So a "
+        "part of a change may be Python's or the machine's."
+    )
+    yield ""
     yield from table(["benchmark", "figure", "goal", "before", "after", ""], rows)
     yield ""
+
+
+def _machines(benchmarks: list[tuple[str, str, Verdicts]], directory: Path) -> str:
+    used = [json.loads((directory / f"{stem}.json").read_text("utf-8"))["environment"] for _, stem, _ in benchmarks]
+    pythons, processors = (" and ".join(sorted({one[what] for one in used})) for what in ("python", "cpu"))
+    return f"Python {pythons} ({processors})"
 
 
 def _judge(file: Path, verdicts: Verdicts) -> dict[str, Verdict]:

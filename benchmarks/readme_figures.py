@@ -6,7 +6,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from benchmarks import goals
+from benchmarks import goals, runs, server_goals
+from benchmarks.langgraph import report as langgraph_report
 from benchmarks.tables import number, table
 
 SHOWN = {
@@ -16,6 +17,33 @@ SHOWN = {
     "checkpnt": "checkpnt",
 }
 LENGTHS = ("1000", "3000")
+# Single figures in the text of the comparison: results, judge, figure, and what stands before and after it.
+QUOTED = (
+    (
+        "langgraph",
+        langgraph_report.verdicts,
+        "bytes after 1,000 turns over SqliteSaver's (goal 1/400)",
+        r"(?<=\| bytes after 1,000 turns \| )\S+(?= of the SQLite saver's)",
+    ),
+    (
+        "results",
+        goals.verdicts,
+        "verified restore at step 1,000 over langgraph-sqlite's (unverified)",
+        r"(?<=\| restore at 1,000 steps \| )\S+(?= times as long, verified)",
+    ),
+    (
+        "runs",
+        runs.verdicts,
+        "CPU of a step over that of DBOS's",
+        r"(?<=holdfast step takes )\S+(?= of the CPU of a DBOS step)",
+    ),
+    (
+        "servers",
+        server_goals.verdicts,
+        "Redis, one writer: median save of a 1 KB state over a raw SET of the same bytes",
+        r"(?<=A save takes )\S+(?= times as long as a raw `SET`)",
+    ),
+)
 _SENTENCE = re.compile(r"^Measured on Python.*?(?=\n\n)", re.DOTALL | re.MULTILINE)
 _SECTION = re.compile(r"(?<=\n## Figures\n\n).*?(?=\n\n## )", re.DOTALL)
 
@@ -27,14 +55,18 @@ def update_readme(text: str, directory: Path) -> str:
 
 
 def update_comparison(text: str, directory: Path) -> str:
-    """Return the comparison page with the section of figures from the results in that directory."""
+    """Return the comparison page with its figures from the results in that directory."""
+    for stem, judge, figure, place in QUOTED:
+        measured = {one.figure: one.measured for one in judge(_load(directory, stem))}
+        text, found = re.subn(place, measured[figure].split()[0], text)
+        assert found == 1, figure
     results = _load(directory)
     section = "\n".join([*_steps(results), "", *_wrap(_conditions(results))])
     return _SECTION.sub(lambda _: section, text, count=1)
 
 
-def _load(directory: Path) -> dict[str, Any]:
-    results: dict[str, Any] = json.loads((directory / "results.json").read_text("utf-8"))
+def _load(directory: Path, stem: str = "results") -> dict[str, Any]:
+    results: dict[str, Any] = json.loads((directory / f"{stem}.json").read_text("utf-8"))
     return results
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from benchmarks import (
     before_after,
     contention,
+    coordination,
     differences,
     fast_paths,
     goals,
@@ -19,7 +20,11 @@ from benchmarks import (
     runs,
     server_goals,
     server_report,
+    ui_page,
+    ui_server,
+    work,
 )
+from benchmarks.frameworks import report as frameworks_report
 from benchmarks.goals import Verdict
 from benchmarks.langgraph import report as langgraph_report
 from benchmarks.tables import table
@@ -35,7 +40,7 @@ class Benchmark:
     target: str
     """Of the Makefile."""
     command: tuple[str, ...]
-    """What `python -m` is given."""
+    """What `python -m` is given; empty for one that needs an environment of its own."""
     stem: str
     """Of its files in results/: the figures as JSON, a page of all of them, a plot if there is one."""
     verdicts: Callable[[Results], list[Verdict]] | None = None
@@ -55,6 +60,7 @@ BENCHMARKS = (
         langgraph_report.verdicts, langgraph_report.command,
     ),
     Benchmark("runs", "Runs", "bench-runs", ("benchmarks.runs",), "runs", runs.verdicts, runs.command),
+    Benchmark("work", "Workers", "bench-work", ("benchmarks.work",), "work", work.verdicts, work.command),
     Benchmark("effects", "Effects carried out twice", "bench-runs", ("benchmarks.effects",), "effects"),
     Benchmark(
         "differences", "Differences", "bench-differences", ("benchmarks.differences",), "differences",
@@ -67,13 +73,29 @@ BENCHMARKS = (
         contention.verdicts, contention.command,
     ),
     Benchmark(
+        "coordination", "Topics", "bench-coordination", ("benchmarks.coordination",), "coordination",
+        coordination.verdicts, coordination.command,
+    ),
+    Benchmark(
         "fast_paths", "Fast paths", "bench-fast-paths", ("benchmarks.fast_paths",), "fast_paths", fast_paths.verdicts,
         fast_paths.command,
     ),
     Benchmark("growth", "Growth", "bench-growth", ("benchmarks.growth",), "growth", growth.verdicts, growth.command),
     Benchmark(
+        "ui-server", "The server of the web page", "bench-ui", ("benchmarks.ui_server",), "ui_server",
+        ui_server.verdicts, ui_server.command,
+    ),
+    Benchmark(
+        "ui-page", "The web page in Chromium", "bench-ui", ("benchmarks.ui_page",), "ui_page", ui_page.verdicts,
+        ui_page.command,
+    ),
+    Benchmark(
         "workspace", "Workspaces", "bench-workspace", ("benchmarks.workspace.run",), "workspace",
         workspace_report.verdicts, workspace_report.command,
+    ),
+    Benchmark(
+        "frameworks", "Agent frameworks", "bench-frameworks", (), "frameworks", frameworks_report.verdicts,
+        frameworks_report.command,
     ),
 )  # fmt: skip
 

@@ -81,14 +81,14 @@ def run_resumable(client: Any) -> Take:
 
     async def take(prompt: str) -> None:
         async def body(turn: FrameworkTurn) -> TurnEnd:
-            if not mirror.has_transcripts(turn.state):
+            if not mirror.has_transcripts(turn):
                 mirror.use_state(turn.state)
             await mirror.set_turn(turn)
             first = len(mirror.entries)
             for batch in make_batches(prompt):
                 await mirror.append(KEY, batch)
             await mirror.set_turn(None)
-            return TurnEnd(None, {"first": first, "end": len(mirror.entries), "result": result}, turn.state)
+            return mirror.end_turn(turn, {"first": first, "end": len(mirror.entries), "result": result})
 
         await session.take_turn("query", prompt, None, body, str)
 

@@ -12,8 +12,11 @@ IS_BLOCKING = True
 
 def crewai_agent() -> Any:
     from crewai import Agent
+    from crewai.events.event_listener import event_listener
     from crewai.tools import tool
     from crewai_model import FunctionModel
+
+    event_listener.formatter.console.quiet = True  # it prints a panel for each call of a tool
 
     def answer(messages: Any) -> Any:
         if messages[-1]["role"] == "tool":

@@ -21,10 +21,22 @@ def openai_agent() -> Any:
                 output = assistant_message(prose(1500))
             return ScriptedModel([ModelStep(output=[output])])
 
-        async def get_response(self, system_instructions: Any, input: Any, *rest: Any, **options: Any) -> Any:  # noqa: A002  # the SDK's name
+        async def get_response(
+            self,
+            system_instructions: Any,
+            input: Any,  # noqa: A002
+            *rest: Any,
+            **options: Any,
+        ) -> Any:
             return await self._script(input).get_response(system_instructions, input, *rest, **options)
 
-        def stream_response(self, system_instructions: Any, input: Any, *rest: Any, **options: Any) -> Any:  # noqa: A002
+        def stream_response(
+            self,
+            system_instructions: Any,
+            input: Any,  # noqa: A002
+            *rest: Any,
+            **options: Any,
+        ) -> Any:
             return self._script(input).stream_response(system_instructions, input, *rest, **options)
 
     return Agent("a", model=Talker(), tools=[function_tool(look)])
@@ -34,9 +46,16 @@ def run_alone(where: Path | None) -> Take:
     """`SQLiteSession`."""
     from agents import Runner, SQLiteSession
 
-    agent = openai_agent()
-    session = SQLiteSession("s", ":memory:" if where is None else where / "session.db")
-    return lambda prompt: Runner.run(agent, prompt, session=session)
+    agent, said = openai_agent(), []
+    if where is not None:
+        session = SQLiteSession("s", where / "session.db")
+        return lambda prompt: Runner.run(agent, prompt, session=session)
+
+    async def take(prompt: str) -> None:
+        result = await Runner.run(agent, [*said, {"role": "user", "content": prompt}])
+        said[:] = result.to_input_list()
+
+    return take
 
 
 def run_resumable(client: Any) -> Take:

@@ -14,7 +14,16 @@ chance = random.Random(7)
 TOOLS = {"look": "read"}
 
 
+_share = [1.0]
+
+
+def shorten(share: float) -> None:
+    """Make all texts shorter: `share` of them is left."""
+    _share[0] = share
+
+
 def prose(length: int) -> str:
+    length = max(1, round(length * _share[0]))
     start = chance.randrange(len(PROSE) - length)
     return PROSE[start : start + length]
 

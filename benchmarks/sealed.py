@@ -1,0 +1,219 @@
+"""Sealed stores beside plain ones: `python -m benchmarks.sealed [--rounds 15] [--saves 100]`.
+
+Both are SQLite files with the durability of production, measured in turn. The times are medians of
+wall clock, and of the CPU of the process, which a busy machine disturbs less. The floor is what no
+implementation gets below: the plain store's CPU, and the calls of AES-GCM alone that the sealed one
+makes.
+"""
+
+import argparse
+import asyncio
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from benchmarks import environment
+from benchmarks.subprocesses import ROOT
+from benchmarks.tables import number, table
+from holdfast import Client, KeyRing, SyncClient
+from holdfast.sealing import store_keys
+
+PACKAGES = ("holdfast", "ormsgpack", "zstandard", "cryptography")
+GOALS = {
+    "save, 1 KB": 1.15,
+    "32 writers, a save each": 1.15,
+    "restore, list of 1 MB": 1.3,
+    "restore, list of 200 appends": 1.3,
+    "restore, 16 small segments": 1.3,
+    "bytes": 1.1,
+}
+STATE = {"messages": [{"role": "user", "content": "x" * 300} for _ in range(3)]}
+SHORT = [{"role": "user", "content": f"{n} " + "abcdefghij" * 12} for n in range(127)]
+LONG = {"messages": [{"role": "user", "content": f"{n} " + "abcdefghij" * 50} for n in range(2000)]}
+Sample = tuple[float, float]  # wall clock, CPU
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=15, help="of each kind")
+    parser.add_argument("--saves", type=int, default=100, help="of a round")
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        results: dict[str, Any] = {"environment": environment.describe(Path(directory), PACKAGES)}
+        results |= {"rounds": given.rounds, "saves": given.saves, **measure(given, Path(directory))}
+    given.results.mkdir(parents=True, exist_ok=True)
+    (given.results / "sealed.json").write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+    page = "\n".join(_page(results)) + "\n"
+    (given.results / "sealed.md").write_text(page, "utf-8")
+    print(page)
+
+
+def measure(given: argparse.Namespace, where: Path) -> dict[str, Any]:
+    ring = KeyRing.new_key(where / "keys.toml")
+
+    def options(is_sealed: bool) -> dict[str, Any]:
+        return {"keys": ring} if is_sealed else {}
+
+    def path(is_sealed: bool) -> Path:
+        return where / ("sealed.db" if is_sealed else "plain.db")
+
+    def save(is_sealed: bool) -> list[Sample]:
+        with SyncClient.sqlite(path(is_sealed), **options(is_sealed)) as client:
+            client.save("a", session_id="s", execution_state=STATE)
+            return [_timed(lambda: client.save("a", session_id="s", execution_state=STATE)) for _ in range(given.saves)]
+
+    def together(is_sealed: bool) -> list[Sample]:
+        async def run() -> list[Sample]:
+            taken = []
+            async with Client.sqlite(path(is_sealed), **options(is_sealed)) as client:
+                for turn in range(max(given.saves // 10, 1) + 1):
+                    began = time.perf_counter(), time.process_time()
+                    saves = (client.save("a", session_id=f"w{n}", execution_state=STATE) for n in range(32))
+                    await asyncio.gather(*saves)
+                    if turn:
+                        taken.append((time.perf_counter() - began[0], time.process_time() - began[1]))
+            return taken
+
+        return asyncio.run(run())
+
+    ids: dict[tuple[bool, str], str] = {}
+
+    def restore(name: str) -> Callable[[bool], list[Sample]]:
+        def turn(is_sealed: bool) -> list[Sample]:
+            with SyncClient.sqlite(path(is_sealed), **options(is_sealed)) as client:
+                client.restore(ids[is_sealed, name])
+                return [_timed(lambda: client.restore(ids[is_sealed, name])) for _ in range(max(given.saves // 10, 1))]
+
+        return turn
+
+    for is_sealed in (False, True):
+        with SyncClient.sqlite(path(is_sealed), **options(is_sealed)) as client:
+            ids[is_sealed, "long"] = client.save("a", session_id="long", execution_state=LONG)
+            for count in range(10, 210):
+                state = {"messages": LONG["messages"][:count]}
+                ids[is_sealed, "appends"] = client.save("a", session_id="appends", execution_state=state)
+            for count in range(112, 128):  # one segment, and as many small ones as a sealed store leaves
+                ids[is_sealed, "small"] = client.save("a", session_id="small", execution_state={"m": SHORT[:count]})
+    found = {
+        "save, 1 KB": _in_turn(given.rounds, save),
+        "32 writers, a save each": _in_turn(given.rounds, together),
+        "restore, list of 1 MB": _in_turn(given.rounds, restore("long")),
+        "restore, list of 200 appends": _in_turn(given.rounds, restore("appends")),
+        "restore, 16 small segments": _in_turn(given.rounds, restore("small")),
+    }
+    for name, turn in (
+        ("save, 1 KB", lambda client: client.save("a", session_id="s", execution_state=STATE)),
+        ("restore, list of 1 MB", lambda client: client.restore(ids[True, "long"])),
+        ("restore, list of 200 appends", lambda client: client.restore(ids[True, "appends"])),
+        ("restore, 16 small segments", lambda client: client.restore(ids[True, "small"])),
+    ):
+        found[name]["bare_ms"] = _bare_calls(path(True), ring, turn)
+    found["32 writers, a save each"]["bare_ms"] = 32 * found["save, 1 KB"]["bare_ms"]
+    for one in found.values():
+        one["floor_ratio"] = 1 + one["bare_ms"] / one["plain_cpu_ms"]
+    sizes = []
+    for is_sealed in (False, True):
+        with SyncClient.sqlite(path(is_sealed), **options(is_sealed)) as client:
+            stats = client.stats()
+            sizes.append(stats.record_bytes + stats.segment_bytes + stats.blob_bytes + stats.row_bytes)
+    return {"times": found, "bytes": {"plain": sizes[0], "sealed": sizes[1], "ratio": sizes[1] / sizes[0]}}
+
+
+class _Recorder:
+    """A cipher that notes its calls."""
+
+    def __init__(self, cipher: AESGCM, calls: list[Callable[[], bytes]]) -> None:
+        self._cipher, self._calls = cipher, calls
+
+    def encrypt(self, nonce: bytes, data: bytes, bound_to: bytes) -> bytes:
+        self._calls.append(partial(self._cipher.encrypt, nonce, data, bound_to))
+        return self._cipher.encrypt(nonce, data, bound_to)
+
+    def decrypt(self, nonce: bytes, data: bytes, bound_to: bytes) -> bytes:
+        self._calls.append(partial(self._cipher.decrypt, nonce, data, bound_to))
+        return self._cipher.decrypt(nonce, data, bound_to)
+
+
+def _bare_calls(path: Path, ring: KeyRing, turn: Callable[[SyncClient], object]) -> float:
+    """Return the milliseconds that the calls of AES-GCM of an operation take, made again alone."""
+    calls: list[Callable[[], bytes]] = []
+    original = store_keys.new_cipher
+    store_keys.new_cipher = lambda key: _Recorder(AESGCM(key), calls)  # type: ignore[assignment,return-value]
+    try:
+        with SyncClient.sqlite(path, keys=ring) as client:
+            turn(client)
+            calls.clear()
+            turn(client)
+    finally:
+        store_keys.new_cipher = original
+
+    def repeat() -> None:
+        for call in calls:
+            call()
+
+    return 1000 * statistics.median(_timed(repeat)[1] for _ in range(200))
+
+
+def _timed(call: Callable[[], Any]) -> Sample:
+    began = time.perf_counter(), time.process_time()
+    call()
+    return time.perf_counter() - began[0], time.process_time() - began[1]
+
+
+def _in_turn(rounds: int, turn: Callable[[bool], list[Sample]]) -> dict[str, float]:
+    """Return medians in milliseconds, and their ratios; minima of rounds beside them."""
+    samples: dict[bool, list[list[Sample]]] = {True: [], False: []}
+    for number_ in range(rounds):
+        for is_sealed in (True, False) if number_ % 2 else (False, True):
+            samples[is_sealed].append(turn(is_sealed))
+    result: dict[str, float] = {}
+    for at, clock in enumerate(("wall", "cpu")):
+        medians, least = [], []
+        for is_sealed in (False, True):
+            of_rounds = [1000 * statistics.median(sample[at] for sample in one) for one in samples[is_sealed]]
+            medians.append(statistics.median(of_rounds))
+            least.append(min(of_rounds))
+        result |= {f"plain_{clock}_ms": medians[0], f"sealed_{clock}_ms": medians[1]}
+        result |= {f"{clock}_ratio": medians[1] / medians[0], f"{clock}_least_ratio": least[1] / least[0]}
+    return result
+
+
+def _page(results: dict[str, Any]) -> list[str]:
+    rows = [
+        [
+            name,
+            f"{number(one['plain_wall_ms'])} ms",
+            f"{number(one['sealed_wall_ms'])} ms",
+            f"{one['wall_ratio']:.2f}",
+            f"{one['wall_least_ratio']:.2f}",
+            f"{one['cpu_ratio']:.2f}",
+            f"{one['floor_ratio']:.2f}",
+            f"{GOALS[name]:.2f}",
+        ]
+        for name, one in results["times"].items()
+    ]
+    size = results["bytes"]
+    rows.append(
+        ["bytes", str(size["plain"]), str(size["sealed"]), f"{size['ratio']:.3f}", "", "", "", f"{GOALS['bytes']:.2f}"]
+    )
+    heads = ["", "plain", "sealed", "ratio", "of the quickest rounds", "of CPU", "floor of CPU", "goal"]
+    return [
+        "# Sealed stores",
+        "",
+        "SQLite, sealed beside plain, in turn: medians. The floor is the CPU of the plain store and of the",
+        "calls of AES-GCM alone.",
+        "",
+        *table(heads, rows),
+    ]
+
+
+if __name__ == "__main__":
+    main()
