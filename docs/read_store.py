@@ -53,6 +53,7 @@ def reader(resolve):
             14: lambda: complex(*struct.unpack(">dd", data)),
             16: lambda: data[1:].decode("utf-8", "surrogatepass"),
             18: lambda: resolve(data[0], int.from_bytes(data[1:], "big")),
+            19: lambda: f"<redacted {read(data)[4].rpartition('.')[2]}>",
         }[code]()
 
     def read(data):
@@ -145,6 +146,13 @@ def grave(store, id_):
 def restore(path, checkpoint_id):
     """(header, execution_state, agent_context) of a checkpoint, checked."""
     store = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    found = restore_from(store, checkpoint_id)
+    store.close()
+    return found
+
+
+def restore_from(store, checkpoint_id):
+    """The same, of a connection, or of what answers these queries as one does (`read_sealed.py`)."""
     id_ = uuid.UUID(checkpoint_id).bytes
     [data] = store.execute("SELECT data FROM record WHERE id = ?", (id_,)).fetchone() or [None]
     assert data is not None, f"there is no such record; its grave: {grave(store, id_)}"
@@ -177,7 +185,6 @@ def restore(path, checkpoint_id):
     for name in ("meta", "tasks"):
         if name in header:
             header[name] = read(header[name])
-    store.close()
     return header, execution_state, agent_context
 
 
