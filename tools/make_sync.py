@@ -52,7 +52,19 @@ class Target(NamedTuple):
 TARGETS = (
     Target(
         package="client",
-        sources=("client", "history", "runs", "team", "undo", "maintenance", "approvals", "transfer"),
+        sources=(
+            "client",
+            "history",
+            "runs",
+            "work",
+            "team",
+            "topics",
+            "undo",
+            "maintenance",
+            "approvals",
+            "transfer",
+            "key_management",
+        ),
         base=("sync_base", "SyncBase"),
         inner="self._client",
         title="The client without `await`.",
@@ -235,7 +247,8 @@ def _format(text: str, file: Path) -> str:
     """The text as `make lint` wants it: imports sorted, lines wrapped."""
     for command in (["check", "--select", "I", "--fix", "--quiet"], ["format", "--quiet"]):
         ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(file), "-"]
-        text = subprocess.run(ruff, input=text, capture_output=True, text=True, check=True, encoding="utf-8").stdout  # noqa: S603 - the linter of this environment
+        done = subprocess.run(ruff, input=text, stdout=subprocess.PIPE, check=True, encoding="utf-8")  # noqa: S603
+        text = done.stdout
     return text
 
 

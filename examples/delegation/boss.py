@@ -19,8 +19,8 @@ TOPICS = ["roots", "stem", "blade"]
 with SyncClient.sqlite() as client, client.run("kelp", agent_id="boss") as run:
     asked = run.delegate("researcher", [Question(topic=topic) for topic in TOPICS], contract=QUESTION, returns=FINDING)
     got = run.join(asked, timeout=300)
-    for one in got.results:
-        print(f"{one.delegation.item.topic}: {one.value.text}")
+    for result in got.results:
+        print(f"{result.delegation.item.topic}: {result.value.text}")
     for failure in got.failed:
         print(f"{failure.delegation.item.topic}: {failure.message}")
     for missing in got.missing:
