@@ -1,20 +1,26 @@
 # The front door. `make demo` and `make test` work on a machine with Python 3.11+, pip and make, and nothing else.
 
 PYTHON ?= python3
+# What is told again on a sealed SQLite store: all but tests that look below the keys, or let a program without keys in.
+SEALED_TOO := tests/state tests/retention tests/coordination tests/runs tests/langgraph tests/checkpoint_store tests/agent_loop
 VENV := .venv
 BIN := $(VENV)/bin
 FRAMEWORKS := .venv-frameworks
 CREWAI := .venv-crewai
+API_CLIENT := .venv-client
+AXE := 4.14.0
+# Where it is set, as in many images of containers, each process of the tests would compile what it imports again.
+unexport PYTHONDONTWRITEBYTECODE
 # pip may come without the module that `python -m venv` needs for its own pip (Debian): so pip fills the venv.
 PIP_INTO := $(PYTHON) -m pip --python $(VENV)/bin/python --disable-pip-version-check install --quiet
 
-.PHONY: demo test check lint fmt docs bench bench-all bench-langgraph bench-servers bench-runs bench-differences bench-cli bench-growth bench-contention bench-fast-paths bench-frameworks bench-workspace soak clean
+.PHONY: demo test check lint fmt docs bench bench-all bench-langgraph bench-servers bench-runs bench-work bench-differences bench-cli bench-growth bench-contention bench-coordination bench-fast-paths bench-sealed bench-ui bench-frameworks bench-workspace soak clean
 
 demo: $(VENV)/installed
 	$(BIN)/holdfast demo
 
 ## Everything: lint, types, layers, all tests (crash and fault tests with small counts). Installs what it needs.
-test: $(VENV)/dev system-tools lint
+test: $(VENV)/dev $(API_CLIENT)/installed system-tools browser-tools lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 	@$(MAKE) --no-print-directory framework-tests
 
@@ -25,17 +31,24 @@ framework-tests: $(FRAMEWORKS)/installed $(CREWAI)/installed
 	$(FRAMEWORKS)/bin/python -m pytest -n 2 --dist loadfile tests/frameworks
 	$(CREWAI)/bin/python -m pytest -n 2 --dist loadfile tests/frameworks
 
-## The quick suite: under two minutes on two cores. It leaves out what takes a second or more, what needs a server, and
-## stories told on files again. Lint goes beside the tests: it is one long thread.
+## The two pictures of the README, from the tests of the page.
+.PHONY: screenshots
+screenshots: $(VENV)/dev browser-tools
+	HOLDFAST_SHOTS=docs/images $(BIN)/python -m pytest -n 0 -q tests/web/test_browser_screens.py -k readme
+
+## The quick suite: at most 90 seconds on two cores. It leaves out what takes long or needs a server, tables of every
+## combination, and stories told on another store than SQLite again. Lint goes beside the tests: it is one long thread. Tests
+## wait for disks and timers, so three workers share two cores.
 check: $(VENV)/dev
 	@$(MAKE) --no-print-directory -j 2 lint quick-tests
 
 .PHONY: quick-tests
 quick-tests: $(VENV)/dev
-	HOLDFAST_EXAMPLES=10 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not servers"
+	HOLDFAST_EXAMPLES=10 $(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow and not servers"
 
 lint: $(VENV)/dev
 	$(BIN)/python tools/make_sync.py --check
+	$(BIN)/python tools/make_tables.py --check
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
@@ -44,6 +57,7 @@ lint: $(VENV)/dev
 ## Formats the code, and writes what is generated from it.
 fmt: $(VENV)/dev
 	$(BIN)/python tools/make_sync.py
+	$(BIN)/python tools/make_tables.py
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
@@ -67,6 +81,10 @@ bench-runs: $(VENV)/bench
 	$(BIN)/python -m benchmarks.runs
 	$(BIN)/python -m benchmarks.effects
 
+## Runs by workers beside DBOS, on SQLite and PostgreSQL: ten minutes.
+bench-work: $(VENV)/bench
+	$(BIN)/python -m benchmarks.work
+
 ## Differences of two checkpoints, beside deepdiff and jsonpatch: two minutes.
 bench-differences: $(VENV)/bench
 	$(BIN)/python -m benchmarks.differences
@@ -83,17 +101,30 @@ bench-growth: $(VENV)/bench
 bench-contention: $(VENV)/bench
 	$(BIN)/python -m benchmarks.contention
 
+## `holdfast ui` on 100,000 checkpoints in one tree and 10,000 sessions: the server, three minutes, then the page in Chromium with ten
+## minutes of live saves. Runs both, and fails if a goal is missed.
+bench-ui: $(VENV)/bench browser-tools
+	$(BIN)/python -m benchmarks.all --only ui-server,ui-page
+
+## Topics beside `SKIP LOCKED` and Redis Streams: five minutes.
+bench-coordination: $(VENV)/bench
+	$(BIN)/python -m benchmarks.coordination
+
 ## Each fast path of ARCHITECTURE.md with its switch on and off: a minute.
 bench-fast-paths: $(VENV)/bench
 	$(BIN)/python -m benchmarks.fast_paths
 
-## Agents of frameworks with `resumable`, beside the framework alone and with its own store: about ten minutes.
-bench-frameworks: $(FRAMEWORKS)/installed $(CREWAI)/installed
-	$(FRAMEWORKS)/bin/python -m benchmarks.frameworks
-	$(CREWAI)/bin/python -m benchmarks.frameworks --only crewai
+## Sealed stores beside plain ones, on SQLite: two minutes.
+bench-sealed: $(VENV)/bench
+	$(BIN)/python -m benchmarks.sealed
 
-## Every benchmark, one after the other, and benchmarks/RESULTS.md from what they found: about an hour on a quiet machine.
-bench-all: $(VENV)/bench bench-tools
+## Agents of frameworks with `resumable`, beside the framework alone and with its own store: about twenty minutes.
+bench-frameworks: $(FRAMEWORKS)/installed $(CREWAI)/installed
+	$(FRAMEWORKS)/bin/python -m benchmarks.frameworks --results benchmarks/results; status=$$?; \
+	$(CREWAI)/bin/python -m benchmarks.frameworks --only crewai --results benchmarks/results && exit $$status
+
+## Every benchmark, one after the other, and benchmarks/RESULTS.md from what they found: about two hours on a quiet machine.
+bench-all: $(VENV)/bench bench-tools browser-tools
 	$(BIN)/python -m benchmarks.all
 
 ## Snapshots of directories beside shadow git, and restic and borg where they are installed: about half an hour, 20 GB of disk.
@@ -103,11 +134,18 @@ bench-workspace: $(VENV)/bench bench-tools
 ## Every test on every kind of store, then the long campaigns: thousands of kills and all crash points. Its last result stands in docs/reliability.md.
 soak: $(VENV)/dev system-tools
 	HOLDFAST_EVERY_STORE=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	HOLDFAST_SEALED=1 $(BIN)/python -m pytest -n 2 --dist worksteal -k sqlite -m "not servers and not slow" $(SEALED_TOO)
 	HOLDFAST_SOAK=1 $(BIN)/python tests/support/soak.py
 	HOLDFAST_SOAK=1 $(MAKE) --no-print-directory framework-tests
 
 clean:
-	rm -rf $(VENV) $(FRAMEWORKS) $(CREWAI) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist docs/_build
+	rm -rf $(VENV) $(FRAMEWORKS) $(CREWAI) $(API_CLIENT) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist docs/_build
+
+# Without it the test that needs it is skipped, and says so; in CI that is a failure.
+$(API_CLIENT)/installed: $(BIN)/uv pyproject.toml
+	$(BIN)/uv venv --quiet --clear --no-python-downloads --python $(BIN)/python $(@D)
+	@$(BIN)/uv pip install --quiet --python $(@D)/bin/python --group api-client && touch $@ \
+	  || { [ -z "$$CI" ] && echo "Schemathesis can't be installed: its test of the HTTP API will be skipped"; }
 
 # strace injects kills and I/O errors into system calls; pgbouncer stands between us and PostgreSQL. Without them (or without root to
 # install them) their tests are skipped, and say so.
@@ -116,6 +154,20 @@ system-tools:
 	@{ command -v strace && { command -v pgbouncer || test -x /usr/sbin/pgbouncer; }; } >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
 	  && apt-get update -qq && apt-get install -qq -y strace pgbouncer e2fsprogs mount >/dev/null; } \
 	  || echo "strace or pgbouncer is not installed and can't be: tests of fault injection, or behind pgbouncer, will be skipped"
+
+# The page is tested in the system's Chromium, which Playwright drives and axe-core examines. Without them its tests are skipped, and
+# say so; with CI=true that is a failure. axe-core is used by tests only.
+.PHONY: browser-tools
+browser-tools: $(VENV)/dev
+	@command -v chromium-headless-shell chromium google-chrome >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	  && apt-get update -qq && { apt-get install -qq -y --no-install-recommends chromium-headless-shell \
+	  || apt-get install -qq -y --no-install-recommends chromium; } >/dev/null; } \
+	  || echo "there is no Chromium and it can't be installed: tests of the page will be skipped"
+	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --only-binary :all: --group browser \
+	  || echo "Playwright can't be installed: tests of the page will be skipped"
+	@test -f $(VENV)/axe-core/axe.min.js || { command -v npm >/dev/null && mkdir -p $(VENV)/axe-core \
+	  && (cd $(VENV)/axe-core && npm pack --silent axe-core@$(AXE) >/dev/null && tar -xzf axe-core-*.tgz --strip-components=1 package/axe.min.js); } \
+	  || echo "npm is not installed or can't fetch axe-core: tests of the page will be skipped"
 
 # What `make bench-workspace` compares with. Without them it says so, and leaves them out.
 .PHONY: bench-tools
