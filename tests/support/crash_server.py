@@ -202,6 +202,8 @@ def end_with(child: int) -> None:
     for kill in (os.killpg, os.kill):  # the second for a child that has no group of its own yet
         with contextlib.suppress(ProcessLookupError):
             kill(child, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):  # it was waited for just before
+        os.waitpid(child, 0)
     os._exit(1)
 
 
