@@ -313,6 +313,34 @@ def test_no_save_is_lost_beside_writers(sealed: Store):
     assert old_items(Raw.of(sealed), 3) == 0
 
 
+@pytest.mark.parametrize("more", [1, 2, 20])
+def test_elements_saved_where_gc_removed_others_are_not_overwritten(sealed: Store, more: int):
+    """A segment is read, to be sealed again; then gc removes it, and a new session appends as many elements."""
+    client = sealed.client()
+    shared = [{"n": n, "text": "text " * 30} for n in range(40)]
+    kept = client.save("a", session_id="s", execution_state={"m": shared})
+    gone = client.save("a", session_id="s", execution_state={"m": [*shared, *({"gone": n} for n in range(more))]})
+    client.expire(gone)
+    rotating, recorder = sealed.recorded()
+    saved: dict[str, Any] = {kept: {"m": shared}}
+
+    def before_commit(commits: Sequence[Commit]) -> None:
+        if len(saved) == 1 and any(commit.delete_segments for commit in commits):
+            state = {"m": [*shared, *({"other": n} for n in range(more))]}
+            other = sealed.client()
+            assert other.gc().segments == 1
+            other.fork(kept, session_id="fork")
+            saved[other.save("a", session_id="fork", execution_state=state)] = state
+
+    recorder.before_commit = before_commit
+    assert rotating.rekey(data=True).old_epochs == (1,)
+    assert len(saved) == 2
+    assert old_items(Raw.of(sealed), 2) == 0
+    fresh = sealed.client()
+    assert {each: fresh.restore(each).execution_state for each in saved} == saved
+    assert fresh.verify().ok
+
+
 def test_a_run_goes_on_over_a_rotation(sealed: Store):
     paid: list[str] = []
     client = sealed.client()

@@ -6,7 +6,10 @@
 3. Every live record marks its references. Every commit made meanwhile has moved a head: the
    sessions whose head is not as listed are read again.
 4. Everything listed in 2 and not marked in 3 is removed, if it is still as listed: a segment that
-   was sealed meanwhile, or a blob that was written again, is left for the next time.
+   was sealed meanwhile, or a blob that was written again, is left for the next time. If the end of
+   a log goes and other elements stay, an *end mark* takes the place of the last element. So a log's
+   tail never moves back, and an element number never gets other content: what another gc or
+   `rekey --data` has listed by its bounds is still the same if the bounds are.
 5. A tree without a live record is removed whole, unless one of its sessions is leased; so is a
    session that was leased and never saved to. In the other trees, final tombstones are packed: they
    stay known, but take few bytes each (format/rows/packed_tombstones.py).
@@ -85,15 +88,18 @@ async def collect(ctx: StoreContext, *, dry_run: bool = False, keep_undoable: bo
     made_from = await snapshot_deltas.find_delta_parts(ctx, marks.blobs, listed_hashes(ctx.backend, blobs))
     marks.add((), [hash_ for hashes in made_from.values() for hash_ in hashes])
 
+    ends = {segment.log: segment.first for segment in segments if segment.log in marks.logs()}
+    end_marks = await _find_end_marks(ctx, [each for each in segments if ends.get(each.log) == each.first], marks)
     deletes: list[SegmentDelete] = []
     freed = trimmed = 0
     for segment in segments:
         live = marks.live_parts(segment)
-        if not live:
-            deletes.append(SegmentDelete(segment.log, segment.first, segment.length))
+        is_end = ends.get(segment.log) == segment.first
+        if not live and segment not in end_marks:
+            deletes.append(pure.delete_segment(segment, mark_end=is_end))
             freed += segment.size
-        elif pure.needs_trimming(segment, live):
-            trim = await _trim(ctx, segment, live)
+        elif live and pure.needs_trimming(segment, live):
+            trim = await _trim(ctx, segment, live, mark_end=is_end)
             if trim is not None:
                 deletes.append(trim)
                 trimmed += 1
@@ -282,11 +288,26 @@ async def _mark_undoable(
         doubtful = changed
 
 
-async def _trim(ctx: StoreContext, segment: SegmentInfo, live: list[tuple[int, int]]) -> SegmentDelete | None:
+async def _find_end_marks(ctx: StoreContext, ends: list[SegmentInfo], marks: pure.MarkSet) -> set[SegmentInfo]:
+    """Return those of the last segments of logs that are end marks of an earlier gc."""
+    asked = [end for end in ends if pure.may_be_end_mark(end) and not marks.live_parts(end)]
+    found: set[SegmentInfo] = set()
+    for start in range(0, len(asked), BATCH):
+        page = asked[start : start + BATCH]
+        spans = [Span(end.log, end.first, end.first + 1) for end in page]
+        for end, segments in zip(page, await ctx.backend.segments(spans), strict=True):
+            if [segment.data for segment in segments] == [pure.END_MARK]:
+                found.add(end)
+    return found
+
+
+async def _trim(
+    ctx: StoreContext, segment: SegmentInfo, live: list[tuple[int, int]], *, mark_end: bool
+) -> SegmentDelete | None:
     [found] = await ctx.backend.segments([Span(segment.log, segment.first, segment.first + segment.length)])
     if len(found) != 1 or (found[0].first, found[0].length) != (segment.first, segment.length):
         return None  # sealed meanwhile
-    return pure.trim_segment(segment.log, found[0], live)
+    return pure.trim_segment(segment.log, found[0], live, mark_end=mark_end)
 
 
 def _was_cancelled_long_ago(ctx: StoreContext, held: rows.LeaseRow) -> bool:

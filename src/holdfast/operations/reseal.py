@@ -200,11 +200,11 @@ class _Pass:
                 await self._reseal_segments_of(tree, batch)
 
     async def _reseal_segments_of(self, tree: bytes, spans: Sequence[Span]) -> None:
-        """Seal segments again, if no head of the tree moves meanwhile.
+        """Seal segments again, each if there is still one of its bounds.
 
-        Else, after gc has removed the end of a log, other elements could be in the same place by now.
+        It has the same elements then, because the tail of a log never moves back (gc.py). Or it is an
+        end mark in place of a single element, which the next gc removes once more.
         """
-        heads = [(key, row.version) for key, row in await self._bridge.scan(head.HEAD, tree=tree)]
         deletes = []
         for span in spans:
             try:
@@ -215,7 +215,7 @@ class _Pass:
             segment = _exact(span, found)
             if segment is not None:
                 deletes.append(SegmentDelete(span.log, segment.first, segment.length, (segment,)))
-        await self._commit(Commit(tree, delete_segments=deletes, require_rows=heads))
+        await self._commit(Commit(tree, delete_segments=deletes))
 
     async def _commit(self, commit: Commit) -> None:
         """Carry out a commit; leave what has changed meanwhile to the next pass."""

@@ -10,6 +10,8 @@ from holdfast.format.state import log_segment
 from holdfast.format.state.manifest import Manifest
 
 TRIM_BELOW = 0.5  # a segment is rewritten without its dead elements once fewer than this share of them is alive
+END_MARK = log_segment.pack([b""], seal=False)  # no element has an empty encoding
+MAX_END_MARK_BYTES = 64  # as stored: a sealed store pads and encrypts it
 
 
 class MarkSet:
@@ -64,11 +66,28 @@ def needs_trimming(segment: SegmentInfo, live: list[tuple[int, int]]) -> bool:
     return alive < TRIM_BELOW * segment.length
 
 
-def trim_segment(log: int, segment: Segment, live: list[tuple[int, int]]) -> SegmentDelete:
-    """Return the change that removes a segment's dead elements."""
+def may_be_end_mark(segment: SegmentInfo) -> bool:
+    """Return whether a segment may be an end mark, by its size. Its bytes tell."""
+    return segment.length == 1 and segment.size <= MAX_END_MARK_BYTES
+
+
+def delete_segment(segment: SegmentInfo, *, mark_end: bool) -> SegmentDelete:
+    """Return the change that removes a segment.
+
+    With `mark_end`, an end mark takes the place of its last element, so the log's tail stays where it is.
+    """
+    end = segment.first + segment.length
+    return SegmentDelete(segment.log, segment.first, segment.length, ((end - 1, 1, END_MARK),) if mark_end else ())
+
+
+def trim_segment(log: int, segment: Segment, live: list[tuple[int, int]], *, mark_end: bool = False) -> SegmentDelete:
+    """Return the change that removes a segment's dead elements; `mark_end` as in `delete_segment`."""
     pieces = []
     for first, end in live:
         elements = log_segment.elements(Span(log, first, end), [segment])
         seal = sum(map(len, elements)) >= log_segment.SEAL_BYTES // 8
         pieces.append((first, end - first, log_segment.pack(elements, seal=seal)))
+    last = segment.first + segment.length - 1
+    if mark_end and live[-1][1] <= last:
+        pieces.append((last, 1, END_MARK))
     return SegmentDelete(log, segment.first, segment.length, tuple(pieces))
