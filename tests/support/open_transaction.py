@@ -12,7 +12,7 @@ from holdfast import SyncClient
 from holdfast.backends.bridge.blocking import run_in_loop
 from holdfast.backends.port import Commit
 from holdfast.backends.postgres import open_url
-from holdfast.backends.postgres.binary_arrays import CONTEXT, bytes_array, ints_array, text_array
+from holdfast.backends.postgres.binary_arrays import CONTEXT, ints_array
 from holdfast.backends.postgres.commit import GeneralCommit, batches
 from holdfast.backends.postgres.schema import quote_name
 
@@ -48,20 +48,9 @@ class OpenTransaction:
     def write(self, commits: Sequence[Commit]) -> None:
         for batch, locks in batches(commits, self._schema):
             program = GeneralCommit(batch)
-            values = [
-                ints_array(locks),
-                ints_array(program.ints),
-                bytes_array(program.bytes),
-                text_array(program.words),
-            ]
-            records = [one for commit in batch for one in (commit.record, *commit.more_records) if one is not None]
-            feeds = {one.id: one.feed for one in records if one.feed is not None}
-            call = "carry_out(%s, %s, %s, %s, false)"
-            if feeds:
-                call = "carry_out_with_feeds(%s, %s, %s, %s, false, %s, %s)"
-                values += [bytes_array([*feeds]), bytes_array([*feeds.values()])]
-            found = self.connection.execute(f"SELECT {quote_name(self._schema)}.{call}".encode(), values).fetchone()
-            assert found == ([0] * len(batch),)
+            values = program.function.adapt(program.arguments(locks, fast=False))
+            call = f"SELECT {quote_name(self._schema)}.carry_out(%s, %s, %s, %s, %s)"
+            assert self.connection.execute(call.encode(), values).fetchone() == ([0] * len(batch),)
 
     def commit(self) -> None:
         self.connection.commit()

@@ -1,7 +1,8 @@
 """Simple commits: one new record, appends to at most two logs and one changed row.
 
-One more row may be put unconditionally. Nearly every commit is simple; stores behind a network
-carry these out by a shorter way than all others.
+Messages, which are more new records, may be published with it, and one more row may be put
+unconditionally. Nearly every commit is simple; stores behind a network carry these out by a shorter
+way than all others.
 """
 
 from __future__ import annotations
@@ -18,7 +19,11 @@ USE_SIMPLE = True
 
 # Any other field makes a commit not simple, including fields that are added later.
 _others = attrgetter(
-    *(field.name for field in fields(Commit) if field.name not in {"tree", "record", "segments", "rows"})
+    *(
+        field.name
+        for field in fields(Commit)
+        if field.name not in {"tree", "record", "more_records", "segments", "rows"}
+    )
 )
 
 
@@ -26,7 +31,7 @@ def is_plain(commit: Commit) -> bool:
     record, segments, rows = commit.record, commit.segments, commit.rows
     if not USE_SIMPLE or record is None or not rows or any(_others(commit)):
         return False
-    if record.replaces is not None or record.feed is not None:
+    if record.replaces is not None or any(write.replaces is not None for write in commit.more_records):
         return False
     row = rows[0]
     if row.value is None or row.expect <= ABSENT or (len(rows) > 1 and not _is_beside(row, rows[1:])):

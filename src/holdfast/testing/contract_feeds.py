@@ -83,6 +83,14 @@ class FeedContract(Harness):
         )
         check_equal((self.feed(), self.feed(OTHER)), ([1, 3], []), "only records that were written are in a feed")
 
+    def test_a_refused_commit_gives_no_feed_to_the_record_that_has_its_id(self) -> None:
+        self.need_feeds()
+        self.put(1, None)
+        taken = Commit(TREE, record(1, b"other")._replace(feed=FEED))
+        [outcome] = self.backend.commit_all([taken])
+        check(isinstance(outcome, CommitConflict), f"the id is taken, and the outcome is {outcome!r}")
+        check_equal(self.feed(), [], "the record was written without a feed")
+
     def test_a_replaced_record_keeps_its_feed(self) -> None:
         self.need_feeds()
         self.put(1)

@@ -13,7 +13,7 @@ from holdfast.backends.port import STORE, Commit, CommitConflict, Labels, RowKey
 from holdfast.backends.postgres import backend as backend_module
 from holdfast.backends.postgres import open_url
 from holdfast.backends.postgres.schema import SCHEMA, quote_name
-from holdfast.backends.postgres.simple_commit import BatchSave, SimpleBatch, SingleSave, way_of
+from holdfast.backends.postgres.simple_commit import BatchSave, MessageSave, SimpleBatch, SingleSave, way_of
 from holdfast.backends.simple_commit import is_plain
 from holdfast.testing.harness import OTHER_TREE, TREE, record
 
@@ -23,6 +23,7 @@ HEAD = RowKey("head", b"one", TREE)
 OTHER_HEAD = RowKey("head", b"two", OTHER_TREE)
 BESIDE, THERE = RowKey("index", b"new", TREE), RowKey("index", b"there", TREE)
 LONG = RowKey("index", b"k" * 3000, TREE)
+FEED = b"topic \x00\xff"
 LABELS = Labels("agent \0 \ud800", "custom", 3, None, None, 17, "")
 
 
@@ -73,6 +74,7 @@ async def carried_out(url: str, batch: list[Commit]) -> tuple[list[object], list
     left = [
         await backend.page_records(None, 99),
         [change.record for change in await backend.changes(0, 99)],
+        [change.record for change in await backend.changes(0, 99, FEED)],
         await backend.segments([Span(5, 0, 9), Span(6, 0, 9)]),
         await backend.scan("head"),
         await backend.scan("index"),
@@ -92,20 +94,20 @@ def test_all_ways_decide_alike_and_leave_the_same_behind(case, neighbours, postg
     assert outcomes == [expected, *(None for _ in neighbours)]
 
 
-def outcomes_of_all_ways(batch, postgres_dsn, tmp_path, monkeypatch):
+def outcomes_of_all_ways(batch, postgres_dsn, tmp_path, monkeypatch, ways=("hopeful", "plain", "general")):
     """Carries a batch out by the hopeful way, the plain one and the general one, and compares what
     they leave behind."""
     from servers.schemas import drop_schemas, schema_name
 
     found = []
-    for way in ("hopeful", "plain", "general"):
+    for way in ways:
         if way == "plain":
             monkeypatch.setattr(backend_module, "way_of", lambda commits, _: SimpleBatch(commits))
         if way == "general":
             monkeypatch.setattr(backend_module, "is_plain", lambda _: False)
         found.append(asyncio.run(carried_out(f"{postgres_dsn}?schema={schema_name(tmp_path / way)}", batch)))
     drop_schemas(postgres_dsn)
-    assert found[0] == found[1] == found[2]
+    assert all(each == found[0] for each in found)
     return found[0][0]
 
 
@@ -138,6 +140,78 @@ def test_commits_that_are_about_the_same_are_decided_one_after_the_other(case, p
     assert outcomes_of_all_ways(batch, postgres_dsn, tmp_path, monkeypatch) == expected
 
 
+MESSAGE = record(7, b"message", session=b"one")._replace(feed=FEED, labels=LABELS, expires_at_us=77)
+PUBLISHED = replace(GOOD, more_records=[MESSAGE])
+LANE = replace(GOOD, record=MESSAGE, segments=[])
+LANE_NEXT = replace(LANE, record=record(8, session=b"one")._replace(feed=FEED), rows=[RowWrite(HEAD, b"3", 2, b"2")])
+LANE_LAST = replace(LANE_NEXT, record=record(9, session=b"one"), rows=[RowWrite(HEAD, b"4", 3), RowWrite(BESIDE, b"!")])
+WITH_MESSAGES = {
+    "a message by itself": ([LANE], None),
+    "a message with a save": ([PUBLISHED], None),
+    "several messages with a save": (
+        [replace(PUBLISHED, more_records=[MESSAGE, LANE_NEXT.record, record(9, session=b"one")])], None,
+    ),
+    "a message beside a save of another tree": ([LANE, NEIGHBOUR], None),
+    "the row's version": ([replace(LANE, rows=[RowWrite(HEAD, b"2", 7)]), NEIGHBOUR], ("row", HEAD)),
+    "the row's value": ([replace(PUBLISHED, rows=[RowWrite(HEAD, b"2", 1, b"?")]), NEIGHBOUR], ("row", HEAD)),
+    "the run's tail": ([replace(PUBLISHED, segments=[run(5, 3)]), NEIGHBOUR], ("segment", 5)),
+    "the message's id": (
+        [replace(PUBLISHED, more_records=[MESSAGE._replace(id=START[0].record.id)]), NEIGHBOUR],
+        ("record", START[0].record.id),
+    ),
+    "the message's number": (
+        [replace(PUBLISHED, more_records=[MESSAGE._replace(sequence=1)]), NEIGHBOUR], ("record", MESSAGE.id),
+    ),
+    "a new session": ([replace(LANE, record=MESSAGE._replace(session=b"new")), NEIGHBOUR], None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WITH_MESSAGES)
+def test_commits_with_messages_are_decided_alike_by_both_ways(case, postgres_dsn, tmp_path, monkeypatch):
+    batch, expected = WITH_MESSAGES[case]
+    assert all(map(is_plain, batch))
+    assert isinstance(way_of(batch, [1, 2]), MessageSave)
+    outcomes = outcomes_of_all_ways(batch, postgres_dsn, tmp_path, monkeypatch, ("hopeful", "general"))
+    assert outcomes == [expected, *(None for _ in batch[1:])]
+
+
+LANE_NEXT_WITH_RUN = replace(NEXT, record=NEXT.record._replace(feed=FEED))
+OF_ONE_SESSION = {
+    "in order": ([LANE, NEIGHBOUR, LANE_NEXT, LANE_LAST], [None] * 4),
+    "with a log that both append to": ([PUBLISHED, LANE_NEXT_WITH_RUN], [None, None]),
+    "the second one first": ([LANE_NEXT, LANE], [("row", HEAD), None]),
+    "both upon the same": ([LANE, replace(LANE_NEXT, rows=LANE.rows)], [None, ("row", HEAD)]),
+    "upon another value": (
+        [LANE, replace(LANE_NEXT, rows=[RowWrite(HEAD, b"3", 2, b"?")])], [None, ("row", HEAD)],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", OF_ONE_SESSION)
+def test_messages_of_one_session_are_decided_one_after_the_other(case, postgres_dsn, tmp_path, monkeypatch):
+    batch, expected = OF_ONE_SESSION[case]
+    assert all(map(is_plain, batch))
+    assert isinstance(way_of(batch, [1, 2]), MessageSave)
+    assert outcomes_of_all_ways(batch, postgres_dsn, tmp_path, monkeypatch, ("hopeful", "general")) == expected
+
+
+@pytest.mark.parametrize("batch", [[LANE], [PUBLISHED], [LANE, NEIGHBOUR, LANE_NEXT, LANE_LAST]])
+def test_messages_take_one_call_of_one_function(batch, postgres_url):
+    """Nothing is asked again, and nothing goes the general way."""
+
+    async def story() -> list[str]:
+        backend = open_url(postgres_url)
+        assert await backend.commit_all(START) == [None, None]
+        called: list[str] = []
+        statement = backend._statement
+        backend._statement = lambda function: called.append(function.name) or statement(function)
+        assert await backend.commit_all(batch) == [None] * len(batch)
+        await backend.close()
+        return called
+
+    assert asyncio.run(story()) == ["save_with_messages"]
+
+
 def test_what_was_hoped_for_in_vain_leaves_its_connection_usable(postgres_url):
     async def story() -> None:
         backend = open_url(postgres_url, max_connections=1)
@@ -157,6 +231,7 @@ def test_what_was_hoped_for_in_vain_leaves_its_connection_usable(postgres_url):
         replace(GOOD, require=[(b"id", b"x")]),
         replace(GOOD, blobs={b"h" * 32: b"blob"}),
         replace(GOOD, record=None),
+        replace(GOOD, more_records=[START[0].record._replace(replaces=b"record 1")]),
         replace(GOOD, segments=[SegmentWrite(5, 0, 4, b"sealed", 2)]),
         replace(GOOD, segments=[run(5, 2), run(5, 4)]),
         replace(GOOD, rows=[RowWrite(HEAD, None, 1)]),
@@ -179,10 +254,12 @@ def test_a_store_of_the_first_schema_is_brought_up_to_date(postgres_url):
     schema = quote_name(schema_of(postgres_url))
     with connected(postgres_url) as connection:
         connection.execute(
-            f"DROP FUNCTION {schema}.save_all, {schema}.save_batch, {schema}.save_one, {schema}.save_many".encode()
+            f"DROP FUNCTION {schema}.save_all, {schema}.save_batch, {schema}.save_one, {schema}.save_many, "
+            f"{schema}.save_with_messages".encode()
         )
         connection.execute(f"DROP FUNCTION {schema}.carry_out_with_feeds".encode())
-        connection.execute(f"DROP TABLE {schema}.feed".encode())
+        connection.execute(f"DROP VIEW {schema}.feed".encode())
+        connection.execute(f"ALTER TABLE {schema}.record DROP COLUMN feed".encode())
         connection.execute(f"DROP INDEX {schema}.record_by_ending, {schema}.rows_of_tree".encode())
         connection.execute(f"CREATE INDEX rows_of_tree ON {schema}.rows (tree, space)".encode())
         connection.execute(f"UPDATE {schema}.store SET version = 1".encode())

@@ -5,7 +5,7 @@ Start with `backend.py`.
 
     backend.py           the verbs of the port
     commit.py            commits as a program of conditions and changes, for `carry_out` in the database
-    simple_commit.py     simple commits, as nearly all are, for `save_batch`: half the time
+    simple_commit.py     simple commits, as nearly all are, for functions of their own: half the time
     queries.py           the SQL of the other verbs
     binary_arrays.py     arrays as PostgreSQL receives them
     connection_port.py   the interface of a connection, for event loops and for threads

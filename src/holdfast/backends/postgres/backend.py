@@ -49,7 +49,7 @@ from holdfast.backends.postgres.errors import CANCELLED, TRY_AGAIN, make_unconfi
 from holdfast.backends.postgres.notify import NotifyListener, ThreadNotifications
 from holdfast.backends.postgres.pool import PostgresPool
 from holdfast.backends.postgres.schema import prepare, quote_name
-from holdfast.backends.postgres.simple_commit import FALLBACK_ERRORS, SimpleBatch, way_of
+from holdfast.backends.postgres.simple_commit import FALLBACK_ERRORS, deciding_way_of, way_of
 from holdfast.backends.postgres.sync_connection import BlockingConnections
 from holdfast.backends.postgres.timeouts import NoAnswerError
 from holdfast.backends.server_clock import StoreClock, since_start_us
@@ -173,7 +173,7 @@ class PostgresBackend:
                 return outcomes
             except psycopg.Error as error:
                 if way.is_hopeful and error.sqlstate in FALLBACK_ERRORS:
-                    way = SimpleBatch(commits)
+                    way = deciding_way_of(commits)
                     continue
                 if error.sqlstate in TRY_AGAIN and attempt + 1 < ATTEMPTS:
                     seconds = random.random() * 0.01 * 2**attempt  # noqa: S311 - who waits how long

@@ -1,4 +1,4 @@
-"""Commits as a program for `carry_out`, the function in the database (migrations/001_initial.sql).
+"""Commits as a program for `carry_out`, the function in the database (migrations/007_feed_as_column.sql).
 
 The program is a list of whole numbers: an operation, then its arguments. Bytes and names of spaces
 are in separate lists; the program refers to them by their number there, from 1 on; 0 is none. All
@@ -38,7 +38,7 @@ from holdfast.backends.postgres.binary_arrays import (
 )
 
 BEGIN, TAIL, BEGINS_WITH, VERSION, FREE, DATA, VALUE = range(7)
-RUN, BLOB, RECORD, REPLACE, PUT_ROW, DROP_ROW = range(10, 16)
+RUN, BLOB, RECORD, REPLACE, PUT_ROW, DROP_ROW, RECORD_OF_FEED = range(10, 17)
 DELETE_RECORD, DELETE_RUN, DELETE_BLOB = range(20, 23)
 
 INDEXED = 1024  # bytes of a row's key that are in the index
@@ -77,12 +77,10 @@ class CommitPlan(Protocol):
     def outcomes(self, answer: bytes) -> list[BaseException | None]: ...
 
 
-_TYPES = (BIGINTS, BIGINTS, BYTEAS, TEXTS, BOOL)
-
-
 class GeneralCommit:
-    """Commits of any kind, for `carry_out`, or `carry_out_with_feeds` if new records have feeds."""
+    """Commits of any kind, decided one after the other."""
 
+    function = Function("carry_out", (BIGINTS, BIGINTS, BYTEAS, TEXTS, BOOL))
     is_hopeful = False
 
     def __init__(self, commits: Sequence[Commit]) -> None:
@@ -91,25 +89,12 @@ class GeneralCommit:
         self.words: list[str] = []
         self._word_numbers: dict[str, int] = {}
         self._conditions: dict[int, tuple[str, object]] = {}  # by their index in the program
-        self._feeds: dict[bytes, bytes] = {}  # by the ids of new records
         for commit in commits:
             self._add(commit)
 
-    @property
-    def function(self) -> Function:
-        if self._feeds:
-            return Function("carry_out_with_feeds", (*_TYPES, BYTEAS, BYTEAS))
-        return Function("carry_out", _TYPES)
-
     def arguments(self, locks: Sequence[int], *, fast: bool) -> list[bytes | None]:
-        return [
-            ints_array(locks),
-            ints_array(self.ints),
-            bytes_array(self.bytes),
-            text_array(self.words),
-            boolean(fast),
-            *((bytes_array([*self._feeds]), bytes_array([*self._feeds.values()])) if self._feeds else ()),
-        ]
+        ints, bytes_, words = ints_array(self.ints), bytes_array(self.bytes), text_array(self.words)
+        return [ints_array(locks), ints, bytes_, words, boolean(fast)]
 
     def outcomes(self, answer: bytes) -> list[BaseException | None]:
         return [CommitConflict(*self._conditions[place]) if place else None for place in integers(answer)]
@@ -125,7 +110,7 @@ class GeneralCommit:
         # Sorted by hash: two commits that write the same blobs don't deadlock.
         for hash_ in sorted(commit.blobs):
             ints += (BLOB, self._byte(hash_), self._byte(commit.blobs[hash_]))
-        for record in _records(commit):
+        for record in list_records(commit):
             self._add_record(record)
         for row in commit.rows:
             self._add_row(row)
@@ -147,7 +132,7 @@ class GeneralCommit:
             self._condition("require", id_, BEGINS_WITH, self._byte(id_), self._byte(prefix))
         for key, version in commit.require_rows:
             self._condition("row", key, VERSION, *self._row_key(key), version)
-        for record in _records(commit):
+        for record in list_records(commit):
             if record.replaces is None:
                 arguments = self._byte(record.id), self._byte(record.session), record.sequence
                 self._condition("record", record.id, FREE, *arguments)
@@ -163,16 +148,17 @@ class GeneralCommit:
         if record.replaces is not None:
             self.ints += (REPLACE, self._byte(record.id), self._byte(record.data))
             return
-        if record.feed is not None:
-            self._feeds[record.id] = record.feed
         expires = NOTHING if record.expires_at_us is None else record.expires_at_us
-        self.ints += (RECORD, self._byte(record.id), self._byte(record.session), record.sequence)
-        self.ints.append(self._byte(record.data))
+        self.ints += (RECORD if record.feed is None else RECORD_OF_FEED, self._byte(record.id))
+        self.ints += (self._byte(record.session), record.sequence, self._byte(record.data))
         labels = record.labels
         if labels is None:
             self.ints += (NOTHING, expires, NOTHING, 0, 0, 0, 0, 0)
-            return
-        self.ints += (labels.created_at_us, expires, labels.step_index, *map(self._byte_or_none, list_columns(labels)))
+        else:
+            columns = map(self._byte_or_none, list_columns(labels))
+            self.ints += (labels.created_at_us, expires, labels.step_index, *columns)
+        if record.feed is not None:
+            self.ints.append(self._byte(record.feed))
 
     def _add_row(self, row: RowWrite) -> None:
         key = self._row_key(row.key)
@@ -283,7 +269,7 @@ def _locks(commit: Commit, schema: str) -> list[int]:
 def _weight(commit: Commit) -> int:
     """Return the bytes of a commit, as far as they may be many."""
     size = 0
-    for record in _records(commit):
+    for record in list_records(commit):
         size += len(record.data)
         if record.replaces is not None:
             size += len(record.replaces)
@@ -296,7 +282,7 @@ def _weight(commit: Commit) -> int:
     return size
 
 
-def _records(commit: Commit) -> Sequence[RecordWrite]:
+def list_records(commit: Commit) -> Sequence[RecordWrite]:
     if commit.record is None:
         return commit.more_records
     return (commit.record, *commit.more_records) if commit.more_records else (commit.record,)

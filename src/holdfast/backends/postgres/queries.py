@@ -32,13 +32,10 @@ CHANGES = (
     "WHERE position > $1 AND position < (SELECT {s}.decided_below()) ORDER BY position LIMIT $2"
 )
 
-# The limit applies to the index of feeds, whose entries are deleted with their records.
+# The index of feeds gives the order, and has no other records.
 CHANGES_OF_FEED = (
-    f"SELECT position, {_COLUMNS} FROM (SELECT position AS place FROM {{s}}.feed "
-    "WHERE feed = $1 AND position > $2 AND position < (SELECT {s}.decided_below()) ORDER BY position LIMIT $3"
-    ") AS entry CROSS JOIN LATERAL (SELECT * FROM {s}.record WHERE position = place OFFSET 0) AS record "
-    "CROSS JOIN LATERAL (SELECT session.id FROM {s}.session WHERE session.n = record.session OFFSET 0) AS session "
-    "ORDER BY position"
+    f"SELECT position, {_COLUMNS} {_RECORDS} WHERE feed = $1 "
+    "AND position > $2 AND position < (SELECT {s}.decided_below()) ORDER BY position LIMIT $3"
 )
 
 RECENT = f"SELECT position, {_COLUMNS} {_RECORDS} WHERE position < $1 ORDER BY position DESC LIMIT $2"

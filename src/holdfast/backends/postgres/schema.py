@@ -14,7 +14,7 @@ from holdfast.backends.postgres.connection_port import PostgresConnection
 from holdfast.errors import NewerVersionError, StoreError
 
 MIGRATIONS = Path(__file__).with_name("migrations")
-SCHEMA = 6
+SCHEMA = 7
 
 
 def quote_name(schema: str) -> str:

@@ -1,9 +1,10 @@
 """Simple commits (`backends/simple_commit.py`), for database functions made for them.
 
 All other commits are a `GeneralCommit`. A single simple commit is `SingleSave`, more are
-`BatchSave`: both are optimistic (migrations/004_hopeful_saves.sql). On a conflict, and where two
-commits of a batch change the same row, they become a `SimpleBatch`
-(003_saves_with_a_row_beside.sql), which is slower and decides about each commit by itself.
+`BatchSave` (migrations/004_hopeful_saves.sql), and commits with messages are `MessageSave`
+(007_feed_as_column.sql). These three are optimistic. On a conflict, and where two commits of a
+batch change the same row, saves become a `SimpleBatch` (003_saves_with_a_row_beside.sql), and
+commits with messages a `GeneralCommit`: both are slower and decide about each commit by itself.
 """
 
 from __future__ import annotations
@@ -12,7 +13,15 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Any
 
-from holdfast.backends.port import MAX_LOG_ELEMENTS, Commit, CommitConflict, RowWrite, SegmentWrite
+from holdfast.backends.port import (
+    MAX_LOG_ELEMENTS,
+    Commit,
+    CommitConflict,
+    RecordWrite,
+    RowKey,
+    RowWrite,
+    SegmentWrite,
+)
 from holdfast.backends.postgres.binary_arrays import (
     BIGINT,
     BIGINTS,
@@ -31,10 +40,12 @@ from holdfast.backends.postgres.commit import (
     NOTHING,
     CommitPlan,
     Function,
+    GeneralCommit,
     boolean,
     integers,
     key_columns,
     list_columns,
+    list_records,
 )
 from holdfast.backends.simple_commit import RUNS
 
@@ -58,11 +69,23 @@ _NO_SEGMENT_IN_BATCH = (NOTHING, 0, 0)
 
 def way_of(commits: Sequence[Commit], locks: Sequence[int]) -> CommitPlan:
     """Return the shortest plan for simple commits with these locks."""
+    if any(map(_has_messages, commits)):
+        return MessageSave(commits)
     if len(commits) == 1:
         return SingleSave(commits[0]) if len(locks) == 1 else BatchSave(commits)
     return (
         BatchSave(commits) if len({commit.rows[0].key for commit in commits}) == len(commits) else SimpleBatch(commits)
     )
+
+
+def deciding_way_of(commits: Sequence[Commit]) -> CommitPlan:
+    """Return a plan that decides about each of these simple commits by itself."""
+    return GeneralCommit(commits) if any(map(_has_messages, commits)) else SimpleBatch(commits)
+
+
+def _has_messages(commit: Commit) -> bool:
+    """Return whether a simple commit has records for `MessageSave`: several, or one with a feed."""
+    return bool(commit.more_records) or (commit.record is not None and commit.record.feed is not None)
 
 
 class SingleSave:
@@ -83,9 +106,7 @@ class SingleSave:
         return [
             _bigint(lock),
             boolean(fast),
-            key.space.encode(),
-            *key_columns(key.key),
-            key.tree,
+            *_key_columns(key),
             _bigint(row.expect),
             row.was,
             row.value,
@@ -134,6 +155,39 @@ class BatchSave:
         return [None] * len(self._commits)
 
 
+class MessageSave:
+    """Commits with messages, each with any number of new records."""
+
+    function = Function("save_with_messages", (BIGINTS, BIGINTS, BYTEAS, TEXTS, BOOL))
+    is_hopeful = True
+
+    def __init__(self, commits: Sequence[Commit]) -> None:
+        self._commits = commits
+
+    def arguments(self, locks: Sequence[int], *, fast: bool) -> list[bytes | None]:
+        ints: list[int] = []
+        data: list[bytes | None] = []
+        words: list[str] = []
+        for commit in self._commits:
+            row, records = commit.rows[0], list_records(commit)
+            beside = commit.rows[1] if len(commit.rows) > 1 else None
+            ints += (len(records), row.expect)
+            data += (*key_columns(row.key.key), row.key.tree, row.value, row.was)
+            _add_segments(commit.segments, ints, data)
+            data += _NO_BESIDE[1:] if beside is None else _list_row_columns(beside)[1:]
+            words += (row.key.space, "" if beside is None else beside.key.space)
+            for record in records:
+                created, expires, step, texts = _labels(record)
+                ints += (record.sequence, created, expires, step)
+                data += (record.id, record.session, record.data, *texts, record.feed)
+        return [ints_array(locks), ints_array(ints), bytes_array(data), text_array(words), boolean(fast)]
+
+    def outcomes(self, answer: bytes) -> list[BaseException | None]:
+        if answer != _DONE:  # there is one, or all would have been rolled back
+            return [CommitConflict("row", commit.rows[0].key) for commit in self._commits]
+        return [None] * len(self._commits)
+
+
 class SimpleBatch:
     """Any simple commits, decided one after the other."""
 
@@ -161,23 +215,12 @@ class SimpleBatch:
     def _add(self, commit: Commit) -> None:
         record, row = commit.record, commit.rows[0]
         assert record is not None
-        labels = record.labels
-        created, step, texts = (
-            (NOTHING, NOTHING, _NO_LABELS)
-            if labels is None
-            else (labels.created_at_us, labels.step_index, list_columns(labels))
-        )
-        expires = NOTHING if record.expires_at_us is None else record.expires_at_us
+        created, expires, step, texts = _labels(record)
         self._ints += (record.sequence, created, expires, step, row.expect)
-        data: list[bytes | None] = [None] * RUNS
-        for number, segment in enumerate(commit.segments):
-            base = segment.log * MAX_LOG_ELEMENTS
-            self._ints += (base + segment.first, base, segment.length)
-            data[number] = segment.data
-        self._ints += _NO_SEGMENT_IN_BATCH * (RUNS - len(commit.segments))
         key = row.key
         self._bytes += (record.id, record.session, record.data, *texts)
-        self._bytes += (*key_columns(key.key), key.tree, row.value, row.was, *data)
+        self._bytes += (*key_columns(key.key), key.tree, row.value, row.was)
+        _add_segments(commit.segments, self._ints, self._bytes)
         self._words.append(key.space)
         if len(commit.rows) == 1:
             self._bytes += (None,) * 5
@@ -198,21 +241,40 @@ def _conflict(commit: Commit, answer: int) -> CommitConflict:
 def _row_and_record(commit: Commit) -> tuple[bytes | int | None, ...]:
     row, record = commit.rows[0], commit.record
     assert record is not None
-    key, labels = row.key, record.labels
-    indexed, rest_hash = key_columns(key.key)
-    expires = NOTHING if record.expires_at_us is None else record.expires_at_us
-    created, step, texts = NOTHING, NOTHING, _NO_LABELS
-    if labels is not None:
-        created, step, texts = labels.created_at_us, labels.step_index, list_columns(labels)
+    created, expires, step, texts = _labels(record)
     return (
-        key.space.encode(), indexed, rest_hash, key.tree, row.expect, row.was, row.value,
+        *_key_columns(row.key), row.expect, row.was, row.value,
         record.id, record.session, record.sequence, record.data, created, expires, step, *texts,
     )  # fmt: skip
+
+
+def _key_columns(key: RowKey) -> tuple[bytes, bytes, bytes, bytes]:
+    return key.space.encode(), *key_columns(key.key), key.tree
+
+
+def _labels(record: RecordWrite) -> tuple[int, int, int, tuple[bytes | None, ...]]:
+    """Return when it was created and expires, its step, and its labels that are texts."""
+    labels = record.labels
+    expires = NOTHING if record.expires_at_us is None else record.expires_at_us
+    if labels is None:
+        return NOTHING, expires, NOTHING, _NO_LABELS
+    return labels.created_at_us, expires, labels.step_index, list_columns(labels)
 
 
 def _run(segment: SegmentWrite) -> tuple[bytes, bytes, bytes, bytes]:
     k, base, length, data = _segment_numbers(segment)
     return _bigint(k), _bigint(base), _bigint(length), data
+
+
+def _add_segments(segments: Sequence[SegmentWrite], ints: list[int], data: list[bytes | None]) -> None:
+    """Add what a function that takes several commits gets for the segments of one."""
+    for segment in segments:
+        *numbers, bytes_ = _segment_numbers(segment)
+        ints += numbers
+        data.append(bytes_)
+    for _ in range(RUNS - len(segments)):
+        ints += _NO_SEGMENT_IN_BATCH
+        data.append(None)
 
 
 def _segment_numbers(segment: SegmentWrite) -> tuple[int, int, int, bytes]:
@@ -221,8 +283,7 @@ def _segment_numbers(segment: SegmentWrite) -> tuple[int, int, int, bytes]:
 
 
 def _list_row_columns(row: RowWrite) -> tuple[bytes | None, ...]:
-    key = row.key
-    return (key.space.encode(), *key_columns(key.key), key.tree, key.key[INDEXED:], row.value)
+    return *_key_columns(row.key), row.key.key[INDEXED:], row.value
 
 
 def _columns(types: Sequence[int], rows: Sequence[tuple[Any, ...]]) -> list[bytes]:
