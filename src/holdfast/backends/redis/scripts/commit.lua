@@ -79,8 +79,11 @@ local function find_taken(records, claims, numbers)
         return { "replace", at }
       end
     else
-      local number = call("HGET", NUMBERS, session)
-      numbers[session] = number
+      local number = numbers[session]
+      if number == nil then
+        number = call("HGET", NUMBERS, session)
+        numbers[session] = number
+      end
       if stored or (number and call("ZCOUNT", SESSION .. number, sequence, sequence) > 0) then
         return { "record", at }
       end
