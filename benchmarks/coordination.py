@@ -2,7 +2,8 @@
 
 - Publishing: a save with a message over the save alone; a message alone, by `SyncClient`, over an insert with a
   commit (SQLite, PostgreSQL) or `XADD` (Valkey), and by `Client` over an awaited `XADD`.
-- The floor on Valkey: one call of a script that writes as many keys and bytes as a message does, and checks one.
+- The floor on Valkey: one call of a script that writes as many keys and bytes as a message does, and checks one; and
+  one of a script that is given as much and does nothing. Their difference is what the server needs to write a message.
 - Consuming: claim, consume and acknowledge, with the consumer's checkpoint, over taking and deleting a row with
   `SKIP LOCKED`, or `XREADGROUP` and `XACK`, one message at a time; and commits per message, where those that go to
   the store together are one transaction, and count once. On Valkey also sixteen at a time, each acknowledged by itself.
@@ -78,7 +79,22 @@ redis.call("ZADD", base .. ":due", position, id)
 redis.call("HSET", base .. ":row", "head", head)
 return 0
 """
+BARE_CALL = "return 0"
 BARE_RECORD, BARE_HEAD = b"r" * 880, b"h" * 80  # with the id and both heads 1,090 bytes, as those of a message
+
+
+class BareArguments:
+    """The keys and the arguments of bare commits, each of which follows the one before."""
+
+    def __init__(self, name: str) -> None:
+        self.keys = [f"{{{name}}}", f"{{{name}}}:-"]
+        self._numbers = count()
+        self._before = b""
+
+    def next(self) -> list[bytes]:
+        number = b"%016d" % next(self._numbers)
+        before, self._before = self._before, BARE_HEAD + number
+        return [pack([number, BARE_RECORD, self._before, before])]
 
 
 @dataclass
@@ -89,6 +105,7 @@ class Plain:
     take: Callable[[], None]
     take_many: Callable[[int], None] | None = None
     bare_commit: Callable[[], None] | None = None
+    bare_call: Callable[[], None] | None = None
     url: str | None = None  # for an awaited client
 
 
@@ -172,15 +189,16 @@ def _plain_redis(url: str) -> Plain:
             for id_, _ in messages:
                 client.xack("queue", "g", id_)
 
-    script, numbers, before = client.register_script(BARE_COMMIT), count(), [b""]
+    def called(source: str, name: str) -> Callable[[], None]:
+        script, arguments = client.register_script(source), BareArguments(name)
 
-    def bare_commit() -> None:
-        number = b"%016d" % next(numbers)
-        asked = pack([number, BARE_RECORD, BARE_HEAD + number, before[0]])
-        assert script(keys=["{bare}", "{bare}:-"], args=[asked]) == 0
-        before[0] = BARE_HEAD + number
+        def call() -> None:
+            assert script(arguments.keys, arguments.next()) == 0
 
-    return Plain(lambda: client.xadd("queue", {"body": PLAIN}) and None, take, take, bare_commit, url)
+        return call
+
+    bare = called(BARE_COMMIT, "bare"), called(BARE_CALL, "idle")
+    return Plain(lambda: client.xadd("queue", {"body": PLAIN}) and None, take, take, *bare, url)
 
 
 def _measured(url: str, plain: Plain, rounds: int, messages: int, records: int) -> dict[str, Any]:
@@ -200,8 +218,9 @@ def _measured(url: str, plain: Plain, rounds: int, messages: int, records: int) 
             "publish": lambda _: client.publish("alone", BODY),
             "plain publish": lambda _: plain.publish(),
         }
-        if plain.bare_commit is not None:
-            acts["bare commit"] = lambda _: plain.bare_commit()
+        for name, act in (("bare commit", plain.bare_commit), ("bare call", plain.bare_call)):
+            if act is not None:
+                acts[name] = lambda _, act=act: act()
         for turn in range(rounds):
             _take_turns(acts, messages, seconds)
             asyncio.run(_publish_awaited(url, plain.url, messages, seconds))
@@ -214,11 +233,18 @@ def _measured(url: str, plain: Plain, rounds: int, messages: int, records: int) 
         quiet = _quiet_topic(client, url, records)
     p50 = {name: statistics.median(of_name) for name, of_name in seconds.items()}
     per_second = {batch: statistics.median(one for _, one in found) for batch, found in consumed.items()}
-    over_awaited = (
-        {"awaited publish over a plain queue": round(p50["awaited publish"] / p50["awaited plain publish"], 2)}
-        if plain.url
-        else {}
-    )
+    over_awaited = {}
+    if plain.url:
+        awaited = p50["awaited plain publish"]
+        with_bare = p50["save"] + p50["bare commit"] - p50["bare call"]
+        over_awaited = {
+            "awaited publish over a plain queue": round(p50["awaited publish"] / awaited, 2),
+            "floors": {
+                "save and publish over save": round(with_bare / p50["save"], 2),
+                "publish over a plain queue": round(p50["bare commit"] / p50["plain publish"], 2),
+                "awaited publish over a plain queue": round(p50["awaited bare commit"] / awaited, 2),
+            },
+        }
     return over_awaited | {
         "p50_ms": {name: round(value * 1000, 3) for name, value in p50.items()},
         "save and publish over save": round(p50["save and publish"] / p50["save"], 2),
@@ -258,6 +284,8 @@ async def _publish_awaited(url: str, plain: str | None, messages: int, seconds: 
 
             queue = redis.asyncio.Redis.from_url(plain, protocol=2)
             acts["awaited plain publish"] = lambda: queue.xadd("awaited", {"body": PLAIN})
+            script, arguments = queue.register_script(BARE_COMMIT), BareArguments(f"awaited {time.monotonic_ns()}")
+            acts["awaited bare commit"] = lambda: script(arguments.keys, arguments.next())
         for act in acts.values():
             await act()  # connects
         for start in range(0, messages, IN_TURN):
@@ -546,8 +574,16 @@ def _page(results: dict[str, Any]) -> Iterator[str]:
     yield from table(["p50 in ms", *names], rows)
     yield ""
     yield "A bare commit is the floor on Redis: one call of a script that writes as many keys and bytes as a message"
-    yield "does, after one comparison. `XADD` writes one key."
+    yield "does, after one comparison. It checks neither rights nor kinds of keys. A bare call is given as much, and"
+    yield "does nothing. `XADD` writes one key."
     yield ""
+    for found in stores.values():
+        if "floors" in found:
+            with_save, alone, awaited = map(number, found["floors"].values())
+            yield f"A bare commit takes {alone} times as long as `XADD`, {awaited} times if both are awaited. A save,"
+            yield f"and what a bare commit takes more than a bare call, take {with_save} times as long as the save: so"
+            yield "much does the server add for a message, before a client encodes it."
+            yield ""
     yield "## Consumers and processes"
     yield ""
     figures = ("published per second", "saved per second", "longest publication ms", "longest save ms")
