@@ -9,6 +9,7 @@ import threading
 import time
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import islice
 
 from holdfast.backends import fork_safety
@@ -66,7 +67,7 @@ class MemoryBackend:
     def renew_fork_lock(self) -> None:
         self._lock = threading.Lock()
 
-    @property
+    @cached_property  # each save asks for them
     def capabilities(self) -> Capabilities:
         return Capabilities(
             name="memory",

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes, urlsplit
@@ -91,7 +91,7 @@ class FilesBackend:
                 raise store_error(self._root, "opened", error) from error
             raise
 
-    @property
+    @cached_property  # each save asks for them
     def capabilities(self) -> Capabilities:
         return Capabilities(
             name="files",

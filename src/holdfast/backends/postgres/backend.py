@@ -11,7 +11,7 @@ import random
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Self
 
 import psycopg
@@ -127,7 +127,7 @@ class PostgresBackend:
                 self._to_close.append(connections)
             return self._without_loop
 
-    @property
+    @cached_property  # each save asks for them
     def capabilities(self) -> Capabilities:
         return Capabilities(
             name="postgres",

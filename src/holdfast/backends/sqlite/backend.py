@@ -17,6 +17,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from threading import get_ident
 from typing import Any, TypeVar
@@ -104,7 +105,7 @@ class SqliteBackend:
             if is_empty:
                 self._get_writing_connection()
 
-    @property
+    @cached_property  # each save asks for them
     def capabilities(self) -> Capabilities:
         return Capabilities(
             name="sqlite",
