@@ -65,6 +65,7 @@ class QuickEncoder:
         "_nesting",
         "_parts",
         "_room",
+        "_rules",
         "_secrets",
         "interruption",
         "nested_bytes",
@@ -82,6 +83,7 @@ class QuickEncoder:
     ) -> None:
         self._by_class = by_class
         self._secrets = secrets
+        self._rules: dict[type[Any], TypeRule | None] = {}  # of the classes met so far
         self._hashed = 0  # sets that are being encoded, one in another
         self._parts = parts
         self._items_left = limits.max_items
@@ -143,7 +145,9 @@ class QuickEncoder:
         kind = type(value)
         try:
             entry = _get(self._by_class, kind)
-            if self._secrets[kind] is not None and (rule := self._secrets.rule(kind, self._by_class)) is not None:
+            if kind not in self._rules:
+                self._rules[kind] = self._secrets.rule(kind, self._by_class)
+            if (rule := self._rules[kind]) is not None:
                 ext = self._encode_secret(rule, value)
             elif entry is not None and not entry.is_plain:
                 ext = self._encode_object(entry, value)
