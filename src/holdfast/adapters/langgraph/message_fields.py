@@ -60,7 +60,7 @@ class MessageKind:
         parts: dict[str, Any] = {}
         for field, usual in self._usual.items():
             value = held[field]
-            if value is not usual and (usual is None or value != usual or type(value) is not type(usual)):
+            if value is not usual and (type(value) is not type(usual) or value != usual):
                 parts[field] = value
         extra, private = message.__pydantic_extra__, message.__pydantic_private__
         were_set = sorted(message.__pydantic_fields_set__)
