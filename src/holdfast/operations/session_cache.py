@@ -86,14 +86,12 @@ class TipCache:
     def put(self, session: bytes, tip: SessionTip) -> None:
         size = tip.buffered_bytes()
         with self._lock:
-            tips = self._tips
-            before = tips.get(session)
-            tips[session] = (tip, size)
-            tips.move_to_end(session)
-            self._bytes += size if before is None else size - before[1]
-            self._tip_bytes += tip.own_bytes() - (0 if before is None else before[0].own_bytes())
-            while tips and (self._bytes > self._max_bytes or self._tip_bytes > MAX_TIPS_BYTES):
-                self._forget(next(iter(tips)))
+            self._forget(session)
+            self._tips[session] = (tip, size)
+            self._bytes += size
+            self._tip_bytes += tip.own_bytes()
+            while self._tips and (self._bytes > self._max_bytes or self._tip_bytes > MAX_TIPS_BYTES):
+                self._forget(next(iter(self._tips)))
 
     def follow(self, session: bytes, before: SessionTip, after: SessionTip) -> bool:
         """Replace a tip without encodings by the next one; return False if another one is cached."""
