@@ -211,92 +211,63 @@ class SealedBridge(WrappingBridge):
         self, keys: StoreKeys, commit: Commit, tree: bytes, key: SealingKey, found: _ConditionValues
     ) -> Commit:
         """Return the commit as the backend gets it."""
-        was, stored, keys_of = found
-        record, more_records = commit.record, commit.more_records
-        count = 1 + len(more_records) + len(commit.segments) + len(commit.blobs) + len(commit.rows)
-        if commit.delete_segments:
-            count += sum(len(delete.pieces) for delete in commit.delete_segments)
-        nonces = _nonces(count)
-        prefix, names = keys.prefix, keys.names
-        of_rows, of_records = prefix + envelope.ROW, prefix + envelope.RECORD
-        rows = [
-            self._seal_row(keys, write, key, next(nonces), of_rows, was.get(at)) for at, write in enumerate(commit.rows)
+        record = commit.record
+        nonces = _nonces(_count_envelopes(commit))
+        made = Commit(tree, delete_blobs=commit.delete_blobs)
+        if record is not None:
+            made.record = self._seal_record(keys, record, key, next(nonces), found.records)
+        if commit.more_records:
+            made.more_records = [
+                self._seal_record(keys, write, key, next(nonces), found.records) for write in commit.more_records
+            ]
+        made.rows = [
+            self._seal_row(keys, write, key, next(nonces), found.was.get(at)) for at, write in enumerate(commit.rows)
         ]
-        made = Commit(
-            tree,
-            None if record is None else self._seal_record(keys, record, key, next(nonces), of_records, stored),
-            more_records and [
-                self._seal_record(keys, write, key, next(nonces), of_records, stored) for write in more_records
-            ],
-            rows=rows,
-            delete_blobs=commit.delete_blobs,
-        )  # fmt: skip
-
-        def segment(log: int, first: int, length: int, data: bytes, own: SealingKey = key) -> bytes:
-            place = envelope.segment_place(log, first, length)
-            return envelope.seal(own.cipher, own.kid, next(nonces), prefix + envelope.SEGMENT, place, b"", data)
-
         if commit.segments:
             made.segments = [
-                SegmentWrite(log, first, length, segment(log, first, length, data), tail)
+                SegmentWrite(log, first, length, _seal_segment(keys, key, next(nonces), log, first, length, data), tail)
                 for log, first, length, data, tail in commit.segments
             ]
         if commit.blobs:
-            epoch, of_blobs = keys.current, prefix + envelope.BLOB
-            blobs = {}
-            for hash_, data in commit.blobs.items():
-                address = keys.address(hash_)
-                of_blob = epoch.blob_cipher(hash_)
-                blobs[address] = envelope.seal(of_blob, epoch.kid, next(nonces), of_blobs, address, b"", data)
-            made.blobs = blobs
+            made.blobs = dict(_seal_blob(keys, hash_, next(nonces), data) for hash_, data in commit.blobs.items())
         if commit.require:
-            made.require = [(id_, self._get_required(id_, prefix, stored)) for id_, prefix in commit.require]
+            made.require = [(id_, self._get_required(id_, prefix, found.records)) for id_, prefix in commit.require]
         if commit.require_rows:
-            made.require_rows = [(names.key(row_key), version) for row_key, version in commit.require_rows]
+            made.require_rows = [(keys.names.key(row_key), version) for row_key, version in commit.require_rows]
         if commit.delete_records:
-            wanted = [(id_, self._as_stored(stored.get(id_), data)) for id_, data in commit.delete_records]
+            wanted = [(id_, self._as_stored(found.records.get(id_), data)) for id_, data in commit.delete_records]
             made.delete_records = [(id_, data) for id_, data in wanted if data is not NEVER]
         if commit.delete_segments:
             made.delete_segments = [
-                SegmentDelete(
-                    log,
-                    first,
-                    length,
-                    tuple(
-                        (at, size, segment(log, at, size, data, keys_of.get((log, first), key)))
-                        for at, size, data in parts
-                    ),
-                )
-                for log, first, length, parts in commit.delete_segments
+                delete._replace(pieces=_seal_pieces(keys, found.keys_of_segments.get(delete[:2], key), nonces, delete))
+                for delete in commit.delete_segments
             ]
         return made
 
-    def _seal_row(
-        self, keys: StoreKeys, write: RowWrite, key: SealingKey, nonce: bytes, scope: bytes, was: bytes | None
-    ) -> RowWrite:
+    def _seal_row(self, keys: StoreKeys, write: RowWrite, key: SealingKey, nonce: bytes, was: bytes | None) -> RowWrite:
         clear, value, expect, _ = write
-        hidden = keys.names.key(clear)
+        hidden, place, name = keys.names.stored(clear)
         if value is None:
             return RowWrite(hidden, None, expect, was)
         kid, cipher = keys.current.rows if clear.tree == STORE else key
-        name = clear.key if hidden.tree == clear.tree else clear.key + clear.tree
-        sealed = envelope.seal(cipher, kid, nonce, scope, envelope.row_place(*hidden), name, value)
+        sealed = envelope.seal(cipher, kid, nonce, keys.row_scope, place, name, value)
         if clear.space == head.HEAD:
             self._store.remember_head(clear, value, sealed)
         return RowWrite(hidden, sealed, expect, was)
 
     def _seal_record(
-        self, keys: StoreKeys, write: RecordWrite, key: SealingKey, nonce: bytes, scope: bytes,
-        stored: Mapping[bytes, Record],
-    ) -> RecordWrite:  # fmt: skip
-        hidden = keys.names.hide("record", write.session)
-        place = envelope.record_place(write.id, hidden, write.sequence)
-        data = envelope.seal_record(key.cipher, key.kid, nonce, scope, place, write.session, write.data)
-        replaces = None if write.replaces is None else self._as_stored(stored.get(write.id), write.replaces)
-        feed = None if write.feed is None else keys.names.hide("feed", write.feed)
-        return RecordWrite(
-            write.id, hidden, write.sequence, data, None, write.expires_at_us, replaces, write.spans, feed
-        )
+        self, keys: StoreKeys, write: RecordWrite, key: SealingKey, nonce: bytes, stored: Mapping[bytes, Record]
+    ) -> RecordWrite:
+        id_, session, sequence, clear, _, expires_at_us, replaces, spans, feed = write
+        hidden = keys.names.hide("record", session)
+        place = envelope.record_place(id_, hidden, sequence)
+        beginning = envelope.clear_head(clear)
+        data = envelope.seal(key.cipher, key.kid, nonce, keys.record_scope, place, session, clear, beginning)
+        if replaces is not None:
+            replaces = self._as_stored(stored.get(id_), replaces)
+        if feed is not None:
+            feed = keys.names.hide("feed", feed)
+        return RecordWrite(id_, hidden, sequence, data, None, expires_at_us, replaces, spans, feed)
 
     def _as_stored(self, found: Record | None, clear: bytes) -> bytes:
         """Return the stored bytes of a record if they say this, else bytes that no record has."""
@@ -392,7 +363,7 @@ class SealedBridge(WrappingBridge):
 
     async def _open_records(self, found: Sequence[Record | None]) -> list[Record | None]:
         store = self._store
-        ciphers, scope = store.ciphers, store.prefix + envelope.RECORD
+        ciphers, scope = store.ciphers, store.known_keys.record_scope
         opened: list[Record | None] = []
         left: list[int] = []
         for item in found:
@@ -421,7 +392,7 @@ class SealedBridge(WrappingBridge):
             kid = envelope.kid_of_record(data, what)
             cipher = store.cipher(kid, what)
             place = envelope.record_place(found.id, found.session, found.sequence)
-            session, content = envelope.unseal_record(cipher, store.prefix + envelope.RECORD, place, data, what)
+            session, content = envelope.unseal_record(cipher, store.known_keys.record_scope, place, data, what)
         except HoldfastError as error:
             return found._replace(data=UnreadableBytes.because(error))
         return Record(found.id, session, found.sequence, content)
@@ -429,7 +400,7 @@ class SealedBridge(WrappingBridge):
     async def _open_segments(self, spans: Sequence[Span], found: Sequence[Sequence[Segment]]) -> list[list[Segment]]:
         store = self._store
         await store.load(self._inner, (envelope.kid(items[0].data) for items in found if items))
-        ciphers, scope = store.ciphers, store.prefix + envelope.SEGMENT
+        ciphers, scope = store.ciphers, store.known_keys.segment_scope
         opened = []
         for span, items in zip(spans, found, strict=True):
             of_span = envelope.try_open_segments(ciphers, scope, span.log, items)
@@ -441,7 +412,7 @@ class SealedBridge(WrappingBridge):
         what = f"the segment {first} of log {log}"
         kid = envelope.kid_of(data, what)
         await self._store.load(self._inner, [kid])
-        scope, place = self._store.prefix + envelope.SEGMENT, envelope.segment_place(log, first, length)
+        scope, place = self._store.known_keys.segment_scope, envelope.segment_place(log, first, length)
         return Segment(first, length, envelope.unseal(self._store.cipher(kid, what), scope, place, data, what)[1])
 
     async def _open_rows_of(self, keys: Sequence[RowKey], found: Sequence[Row | None]) -> list[Row | None]:
@@ -464,7 +435,7 @@ class SealedBridge(WrappingBridge):
     def _open_row(self, hidden: RowKey, row: Row) -> tuple[RowKey, Row]:
         """Return a row, opened, and its clear key; with a value that raises when it is read, if it can't be."""
         store = self._store
-        scope, place = store.prefix + envelope.ROW, envelope.row_place(*hidden)
+        scope, place = store.known_keys.row_scope, envelope.row_place(*hidden)
         opened = envelope.try_open(store.ciphers, scope, place, row.value)
         if opened is None:
             what = f"a {hidden.space} row"
@@ -543,6 +514,33 @@ def _is_clear(prefix: bytes) -> bool:
 
 def _record_writes(commit: Commit) -> list[RecordWrite]:
     return [*(() if commit.record is None else (commit.record,)), *commit.more_records]
+
+
+def _seal_segment(
+    keys: StoreKeys, key: SealingKey, nonce: bytes, log: int, first: int, length: int, data: bytes
+) -> bytes:
+    place = envelope.segment_place(log, first, length)
+    return envelope.seal(key.cipher, key.kid, nonce, keys.segment_scope, place, b"", data)
+
+
+def _seal_pieces(
+    keys: StoreKeys, key: SealingKey, nonces: Iterator[bytes], delete: SegmentDelete
+) -> tuple[tuple[int, int, bytes], ...]:
+    return tuple(
+        (first, length, _seal_segment(keys, key, next(nonces), delete.log, first, length, data))
+        for first, length, data in delete.pieces
+    )
+
+
+def _seal_blob(keys: StoreKeys, hash_: bytes, nonce: bytes, data: bytes) -> tuple[bytes, bytes]:
+    """Return the address of a blob, and its envelope under the key of its content."""
+    epoch, address = keys.current, keys.address(hash_)
+    return address, envelope.seal(epoch.blob_cipher(hash_), epoch.kid, nonce, keys.blob_scope, address, b"", data)
+
+
+def _count_envelopes(commit: Commit) -> int:
+    count = 1 + len(commit.more_records) + len(commit.rows) + len(commit.segments) + len(commit.blobs)
+    return count + sum(len(delete.pieces) for delete in commit.delete_segments) if commit.delete_segments else count
 
 
 def _nonces(count: int) -> Iterator[bytes]:

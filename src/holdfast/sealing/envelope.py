@@ -81,28 +81,20 @@ def row_place(space: str, key: bytes, tree: bytes) -> bytes:
 
 
 def seal(
-    cipher: AESGCM, kid: bytes, nonce: bytes, scope_and_letter: bytes, place: bytes, name: bytes, content: bytes
-) -> bytes:
-    """Return the envelope of a segment, a blob or a row."""
-    head = _HEAD + kid
-    return _close(head + nonce, cipher.encrypt(nonce, _pad(name, content), scope_and_letter + head[1:] + place))
-
-
-def seal_record(
-    cipher: AESGCM, kid: bytes, nonce: bytes, scope_and_letter: bytes, place: bytes, name: bytes, content: bytes
-) -> bytes:
-    """Return the envelope of a record. Its kind stays clear: commits have conditions on it."""
-    clear, of_key = clear_head(content), SUITE + kid
-    bound_to = scope_and_letter + of_key + clear + place
-    return _close(clear + of_key + nonce, cipher.encrypt(nonce, _pad(name, content), bound_to))
-
-
-def _close(head: bytes, encrypted: bytes) -> bytes:
-    return b"".join((head, encrypted, zlib.crc32(encrypted, zlib.crc32(head)).to_bytes(4, "big")))
+    cipher: AESGCM, kid: bytes, nonce: bytes, scope_and_letter: bytes, place: bytes, name: bytes, content: bytes,
+    clear: bytes = b"",
+) -> bytes:  # fmt: skip
+    """Return the envelope of an item. That of a record begins with its `clear_head`."""
+    length = len(name)
+    plain = b"".join((_LENGTHS[length] if length < 128 else leb128(length), name, content, b"\x01"))
+    padded = plain.ljust(padded_size(len(plain)), b"\0")
+    bound_to = b"".join((scope_and_letter, SUITE, kid, clear, place))
+    sealed = b"".join((clear or MAGIC, SUITE, kid, nonce, cipher.encrypt(nonce, padded, bound_to)))
+    return sealed + zlib.crc32(sealed).to_bytes(4, "big")
 
 
 def clear_head(content: bytes) -> bytes:
-    """Return the first bytes of the envelope of a record."""
+    """Return the first bytes of the envelope of a record. Its kind stays clear: commits have conditions on it."""
     kind = content[2:3] if content[:2] == RECORD_MAGIC and len(content) > 2 else NO_KIND
     return RECORD_MAGIC + kind + RECORD_VERSION
 
@@ -110,13 +102,6 @@ def clear_head(content: bytes) -> bytes:
 def is_clear_head(prefix: bytes) -> bool:
     """Return whether a record begins with these bytes if, and only if, its envelope does."""
     return len(prefix) == len(RECORD_MAGIC) + 1 and prefix[:2] == RECORD_MAGIC and prefix[2:] != NO_KIND
-
-
-def _pad(name: bytes, content: bytes) -> bytes:
-    length = len(name)
-    begins = _LENGTHS[length] + name if length < 128 else leb128(length) + name
-    size = len(begins) + len(content) + 1
-    return b"".join((begins, content, b"\x01", bytes(padded_size(size) - size)))
 
 
 @lru_cache(maxsize=4096)  # most items have a few hundred bytes

@@ -40,14 +40,14 @@ class OpenStore:
         self._heads: dict[RowKey, tuple[bytes, bytes]] = {}  # the clear and the stored value that were last seen
 
     @property
-    def prefix(self) -> bytes:
+    def known_keys(self) -> StoreKeys:
+        """Return the keys, once the store is open."""
         assert self.keys is not None
-        return self.keys.prefix
+        return self.keys
 
     @property
     def names(self) -> RowNames:
-        assert self.keys is not None
-        return self.keys.names
+        return self.known_keys.names
 
     # -- opening -----------------------------------------------------------------------------------------------------
 
@@ -196,7 +196,7 @@ class OpenStore:
         cipher = self.keys.blob_cipher(kid, hash_) or (await self.reload(inner)).blob_cipher(kid, hash_)
         if cipher is None:
             raise store_keys.key_missing_error(kid, what)
-        return envelope.unseal(cipher, self.prefix + envelope.BLOB, address, data, what)[1]
+        return envelope.unseal(cipher, self.keys.blob_scope, address, data, what)[1]
 
     # -- heads -------------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from holdfast.backends.port import RowKey
 from holdfast.format.rows import approval, contract, delegation, head, hold, inbox, ledger, operation_log, run, topic
 from holdfast.format.rows import imported_snapshot as imported
 from holdfast.format.rows import restore_journal as restore
+from holdfast.sealing import envelope
 from holdfast.sealing.cipher import keyed_hash
 
 HIDDEN_BYTES = 16
@@ -30,6 +31,14 @@ class BlindKey(bytes):
         made = cls(b"hidden " + hidden.hex().encode())
         made.hidden = hidden
         return made
+
+
+class StoredName(NamedTuple):
+    """The stored form of the key of a row, and what the envelope of the row is bound to and says."""
+
+    key: RowKey
+    place: bytes
+    name: bytes  # the clear one
 
 
 class Part(NamedTuple):
@@ -77,7 +86,7 @@ class RowNames:
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._known: dict[tuple[str, bytes], bytes] = {}
-        self._keys: dict[RowKey, RowKey] = {}
+        self._keys: dict[RowKey, StoredName] = {}
 
     def hide(self, purpose: str, name: bytes) -> bytes:
         """Return what stands for a name."""
@@ -91,11 +100,16 @@ class RowNames:
 
     def key(self, key: RowKey) -> RowKey:
         """Return the key under which a row is stored."""
+        return self.stored(key).key
+
+    def stored(self, key: RowKey) -> StoredName:
+        """Return the stored form of a key."""
         known = self._keys.get(key)
         if known is None:
-            if isinstance(key.key, BlindKey):
-                return key._replace(key=key.key.hidden)  # its tree is the stored one, too
-            known = RowKey(key.space, self.whole(key.space, key.key), self.tree(key.space, key.tree))
+            space, name, tree = key
+            if isinstance(name, BlindKey):  # its tree is the stored one, too
+                return _stored_name(RowKey(space, name.hidden, tree), key)
+            known = _stored_name(RowKey(space, self.whole(space, name), self.tree(space, tree)), key)
             if len(self._keys) >= MAX_KNOWN:
                 self._keys.clear()
             self._keys[key] = known
@@ -168,3 +182,8 @@ class RowNames:
             stored.append(b"\0" + self.hide(space, key[at:end]))
             at = end
         return b"".join(stored), key[at:]
+
+
+def _stored_name(hidden: RowKey, clear: RowKey) -> StoredName:
+    name = clear.key if hidden.tree == clear.tree else clear.key + clear.tree
+    return StoredName(hidden, envelope.row_place(*hidden), name)

@@ -24,7 +24,17 @@ from holdfast.backends.port import STORE, Row, RowKey, RowWrite
 from holdfast.errors import CorruptError, KeyMissingError, NewerVersionError, TamperedError
 from holdfast.format.rows import head
 from holdfast.sealing.cipher import KEY_BYTES, NONCE_BYTES, decrypt, derive_key, keyed_hash, new_cipher
-from holdfast.sealing.envelope import KID_BYTES, SUITE, TREE_KEY, SealScope, tampered_error
+from holdfast.sealing.envelope import (
+    BLOB,
+    KID_BYTES,
+    RECORD,
+    ROW,
+    SEGMENT,
+    SUITE,
+    TREE_KEY,
+    SealScope,
+    tampered_error,
+)
 from holdfast.sealing.row_names import RowNames
 
 if TYPE_CHECKING:
@@ -177,6 +187,8 @@ class StoreKeys:
         self.version = version  # of its row
         self.secrets = secrets
         self.prefix = SealScope(marker.store).prefix
+        self.record_scope, self.row_scope = self.prefix + RECORD, self.prefix + ROW
+        self.segment_scope, self.blob_scope = self.prefix + SEGMENT, self.prefix + BLOB
         self.names = RowNames(derive_key(secrets.names, b"names"))
         self._trees = derive_key(secrets.names, b"trees")
         self._addresses = derive_key(secrets.addresses, b"addresses")
