@@ -1,4 +1,4 @@
-"""Four processes save, fork and expire while a fifth collects without a pause. Nothing that was acknowledged and not
+"""Four processes save, fork and expire while two others collect without a pause. Nothing that was acknowledged and not
 expired is lost, and `verify` finds nothing missing.
 
 Fixed numbers of steps, more of them under HOLDFAST_SOAK=1, and more where the collector has not
@@ -17,7 +17,7 @@ from holdfast import CheckpointExpiredError, CheckpointNotFoundError
 
 pytestmark = pytest.mark.slow
 
-WRITERS = 4
+WRITERS, COLLECTORS = 4, 2
 STEPS = 1500 if SOAK else 40
 
 WRITER = """
@@ -98,8 +98,9 @@ print(json.dumps({"runs": runs, "packed": packed, "removed": removed}))
 @pytest.mark.parametrize("kind", BACKENDS)
 def test_collection_beside_four_writers_loses_nothing(kind: str, tmp_path: Path):
     path, stop, come_to_something = tmp_path / "store", tmp_path / "stop", str(tmp_path / "collected")
-    collector = python_process(COLLECTOR, kind, str(path), str(stop), come_to_something)
-    assert collector.stdout.readline() == "ready\n"
+    collectors = [python_process(COLLECTOR, kind, str(path), str(stop), come_to_something) for _ in range(COLLECTORS)]
+    for collector in collectors:
+        assert collector.stdout.readline() == "ready\n"
     writers = [
         python_process(WRITER, kind, str(path), f"writer {n}", str(STEPS), come_to_something) for n in range(WRITERS)
     ]
@@ -117,11 +118,14 @@ def test_collection_beside_four_writers_loses_nothing(kind: str, tmp_path: Path)
                     expired.add(said["expiring"])
     finally:
         stop.touch()
-        out, err = collector.communicate(timeout=600)
+        outputs = [collector.communicate(timeout=600) for collector in collectors]
         for writer in writers:
             writer.kill()
-    assert collector.returncode == 0, err[-3000:]
-    collected = json.loads(out)
+    for collector, (_, err) in zip(collectors, outputs, strict=True):
+        assert collector.returncode == 0, err[-3000:]
+    each = [json.loads(out) for out, _ in outputs]
+    collected = {name: sum(one[name] for one in each) for name in ("packed", "removed")}
+    collected["runs"] = max(one["runs"] for one in each)
     client = open_client(kind, path)
     try:
         for again in range(2):
