@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from holdfast.adapters.base.digest import digest
 from holdfast.adapters.base.known_tools import KnownTools, check_declared
+from holdfast.adapters.base.recorded_text import NO_TEXTS, RecordedTexts
 from holdfast.adapters.base.state_copy import StateCopy, restored_elements, state_as_restored
 from holdfast.adapters.base.step_function import step_name
 from holdfast.adapters.base.store_access import check_store, client_over, is_client, open_client
@@ -58,11 +59,15 @@ class TurnEnd(NamedTuple):
 
 @dataclass(slots=True)
 class OpenTurn:
-    """A turn between its start and its end; without `turn`, a finished one, whose result is `recorded`."""
+    """A turn between its start and its end; without `turn`, a finished one, whose result is `recorded`.
+
+    A result may have places in `texts` instead of texts that the turn has recorded anyway.
+    """
 
     turn: FrameworkTurn | None = None
     recorded: Any = None
     end: TurnEnd | None = None  # set by the caller
+    texts: RecordedTexts = NO_TEXTS
 
 
 class ResumableSession:
@@ -148,12 +153,15 @@ class ResumableSession:
             key, counted = self._key_of(entry, given, turn)
             async with self._open_run(client) as run:
                 found = run.find_result(step_name(entry), key=key)
+                codec = run._core.ctx.codec
                 if found is not None:
-                    self.state = StateCopy(_state_of_adapter(run), run._core.ctx.codec)
-                    yield OpenTurn(recorded=found.result)
+                    self.state = StateCopy(_state_of_adapter(run), codec)
+                    yield OpenTurn(recorded=found.result, texts=RecordedTexts(run._core.journal, codec))
                 else:
                     begun = await self._begin(run, client, entry, given, key, saves_start)
-                    opened = OpenTurn(turn=begun)
+                    first = run.state[TURN].get("first_record")
+                    texts = RecordedTexts(run._core.journal, codec, first if isinstance(first, int) else 0)
+                    opened = OpenTurn(turn=begun, texts=texts)
                     try:
                         yield opened
                     except BaseException:

@@ -41,6 +41,7 @@ ConvertResult = Callable[[Any], Sequence[MessagePart] | None]
 class RecordedResult(NamedTuple):
     """A result that a run has recorded: of which call, and the digests of an effect's identity."""
 
+    number: int  # of the record
     kind: str
     name: str
     value: Any
@@ -153,11 +154,11 @@ def read_results(checkpoint: Checkpoint, first: int) -> Iterator[RecordedResult]
     if not isinstance(context, dict) or run_journal.KEY not in context:
         return
     _, journal, _ = run_journal.from_context(dict(context), f"checkpoint {checkpoint.checkpoint_id}")
-    for entry in journal.entries[first:]:
+    for number, entry in enumerate(journal.entries[first:], first):
         record = run_journal.JournalRecord(*entry)
         if record.status == OK and record.kind in (STEP, EFFECT):
             is_effect = record.kind == EFFECT
             name = record.about[1] if is_effect else run_journal.name_of(record.place)
             # Also of the call that the model asked for, if a person approved other arguments.
             identities = frozenset((*record.about[2:3], *record.about[4:5]) if is_effect else ())
-            yield RecordedResult(record.kind, name, _CODEC.decode(record.payload), record.place, identities)
+            yield RecordedResult(number, record.kind, name, _CODEC.decode(record.payload), record.place, identities)

@@ -103,7 +103,7 @@ class ResumableLlamaWorkflow:
         async with self._session.open_turn(ENTRY, given, turn, saves_start=False) as opened:
             if opened.turn is None:
                 with self._session.reading_state():
-                    return load_stop(opened.recorded["stop"], self._serializer)
+                    return load_stop(opened.recorded["stop"], self._serializer, opened.texts)
             with self._session.reading_state():
                 _refuse_extracted(opened.turn.state, self._session.session_id)
                 messages = opened.turn.load_list(MESSAGES, self._messages) if _has_values(opened.turn.state) else ()
@@ -111,7 +111,7 @@ class ResumableLlamaWorkflow:
                 context = recorder.make_context()
             stop = await self._run(handler, recorder, opened.turn, event, run_id, context)
             state, appended = recorder.dump_final_state()
-            recorded = {"stop": dump_stop(stop, self._serializer)}
+            recorded = {"stop": dump_stop(stop, self._serializer, opened.texts)}
             if not state.get(MESSAGES) and not appended.get(MESSAGES):  # else the conversation has the input
                 recorded["input"] = given
             opened.end = TurnEnd(stop, recorded, state, appended)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from holdfast.adapters.base.recorded_text import follow
 from holdfast.adapters.base.session import TURN
 from holdfast.adapters.base.session_transcript import build_transcript, read_results
 from holdfast.model.chat_messages import message_of_chat
@@ -62,13 +63,17 @@ def _state_of(state: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _turns(checkpoint: Checkpoint) -> Iterator[TranscriptMessage]:
     """Yield input and result of each finished turn."""
+    values: dict[int, Any] = {}
     for found in read_results(checkpoint, 0):
-        value = found.value
+        value = values[found.number] = found.value
         if isinstance(value, Mapping) and value.keys() - {"input"} == {"stop"}:
             if "input" in value:
                 yield TranscriptMessage(role="user", parts=text_parts(as_text(value["input"])))
             stop = value["stop"] if isinstance(value["stop"], Mapping) else {}
-            result = stop["result"] if "result" in stop else _unwrap(stop.get("event"))
+            if "answer" in stop:  # the place of a text that the model has answered
+                result = follow(values, stop["answer"])
+            else:
+                result = stop["result"] if "result" in stop else _unwrap(stop.get("event"))
             yield TranscriptMessage(role="assistant", parts=text_parts(as_text(result)))
 
 

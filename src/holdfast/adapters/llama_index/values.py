@@ -19,6 +19,7 @@ from workflows.context.state_store import DictState, infer_state_type
 from workflows.events import Event, StopEvent
 from workflows.runtime.types.internal_state import BrokerState
 
+from holdfast.adapters.base.recorded_text import RecordedTexts
 from holdfast.adapters.llama_index.dumped_list import DumpedList
 from holdfast.errors import UsageError
 
@@ -231,16 +232,23 @@ def dump_fields(event: Event) -> dict[str, Any]:
     return {**fields, **undeclared}
 
 
-def dump_stop(stop: StopEvent, serializer: JsonSerializer) -> dict[str, Any]:
-    """Return what ended a run. The result itself is stored with its own types."""
+def dump_stop(stop: StopEvent, serializer: JsonSerializer, texts: RecordedTexts) -> dict[str, Any]:
+    """Return what ended a run. The result itself is stored with its own types.
+
+    Of a text that a model has answered, which most agents return, the place is stored.
+    """
     if type(stop) is StopEvent:
-        return {"result": serializer.serialize_value(stop.result), "fields": stop.to_dict()}
+        answer = texts.find(stop.result)
+        result = {"result": serializer.serialize_value(stop.result)} if answer is None else {"answer": answer}
+        return {**result, "fields": stop.to_dict()}
     return {"event": serializer.serialize_value(stop)}
 
 
-def load_stop(recorded: Mapping[str, Any], serializer: JsonSerializer) -> StopEvent:
+def load_stop(recorded: Mapping[str, Any], serializer: JsonSerializer, texts: RecordedTexts) -> StopEvent:
     if "event" in recorded:
         stop = serializer.deserialize_value(recorded["event"])
         assert isinstance(stop, StopEvent)
         return stop
+    if "answer" in recorded:
+        return StopEvent(result=texts.get(recorded["answer"]), **recorded["fields"])
     return StopEvent(result=serializer.deserialize_value(recorded["result"]), **recorded["fields"])
