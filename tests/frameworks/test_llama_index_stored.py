@@ -1,4 +1,4 @@
-"""What the store has of the turns of a workflow: a text that its model answered, once."""
+"""What the store has of the turns of a workflow: a text that its model answered, and a step that runs alone, once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from framework_environments import require
 require("llama_index")
 
 from llama_index_turns import Flow
-from workflow_parts import Killed, Next, finish, memory, restart
+from workflow_parts import Killed, Next, finish, kill, memory, restart
 from workflows import Context, step
 from workflows.events import StartEvent, StopEvent
 
@@ -95,5 +95,36 @@ def test_a_recorded_text_is_in_the_transcript_of_a_workflow_without_messages():
                 ("user", '{"task": "a"}'),
                 ("assistant", f"a: {LONG}"),
             ]
+
+    asyncio.run(main())
+
+
+# -- work in progress --------------------------------------------------------------------------------------------------
+
+
+def test_the_work_of_a_step_that_runs_alone_is_stored_once():
+    async def main() -> None:
+        async with memory() as client:
+            flow = Teller()
+            flow.is_broken = True
+            await kill(resumable(flow, session_id="s", store=client).run(task="a"))
+            [called, began, *_] = await client.timeline("s")
+            states = [(await client.restore(one.checkpoint_id)).execution_state for one in (began, called)]
+            assert (began.step_name, called.step_name) == ("begin finished", "tell")
+            assert states[0]["broker"] == states[1]["broker"]
+
+    asyncio.run(main())
+
+
+def test_a_step_that_ran_alone_finds_its_call_and_changes_the_state_once():
+    async def main() -> None:
+        async with memory() as client:
+            flow = Teller()
+            office = resumable(flow, session_id="s", store=client)
+            for is_broken in (True, True, False):
+                flow.is_broken = is_broken
+                await (kill if is_broken else finish)(office.run(task="a"))
+            assert flow.done == ["a"]
+            assert (await client.latest("s")).execution_state["state"]["value"]["uses"] == 1
 
     asyncio.run(main())

@@ -97,6 +97,7 @@ class RunRecorder:
         self._dumped: tuple[StateCheckpoint | None, dict[str, Any]] = (None, {})
         self._asking: asyncio.Task[None] | None = None
         self._decided: set[str] = set()  # questions of an earlier life that people have answered since
+        self._is_one_due = False  # whether the saved run has one event to deliver, and nothing else to do
 
     # -- the beginning -------------------------------------------------------------------------------------------------
 
@@ -147,11 +148,13 @@ class RunRecorder:
     async def prepare_call(self, step: StepRun, *, is_tool: bool = False) -> None:
         """Have the step saved as under way together with its first recorded call.
 
-        Its work item has the same number then in the next life, and finds the call. The start of a
-        turn that begins with a tool is saved before the call: an effect belongs to a turn.
+        Its work item has the same number then in the next life, and finds the call. That of a step
+        that runs alone has the same number anyway: the saved run delivers its event, and no other. The
+        start of a turn that begins with a tool is saved before the call: an effect belongs to a turn.
         """
-        if not step.is_saved:
+        if not step.is_saved and not (self._is_one_due and _count_work(self._broker) == 1):
             self._put(self._dump(is_step_ended=False))
+            self._is_one_due = False
         if is_tool and not self.turn.is_start_saved:
             await self.turn.save_state("run started", {})
 
@@ -177,6 +180,7 @@ class RunRecorder:
         """Save the run, unless it has ended: the step that failed runs again, and a result ends the turn."""
         if self._broker.is_running:
             self._put(self._dump(is_step_ended=True))
+            self._is_one_due = len(self._broker.deliveries) == _count_work(self._broker) == 1
             await self.turn.save_state(name, {})
 
     # -- what is saved -------------------------------------------------------------------------------------------------
@@ -283,6 +287,15 @@ class RunRecorder:
                 self._decided.add(id_)
             else:
                 self.events.put_nowait(self.serializer.deserialize_value(value["event"]))
+
+
+def _count_work(broker: BrokerState) -> int:
+    """Return how much a run has to do: events to deliver, steps under way or queued, and what steps wait for."""
+    work = [broker.deliveries, broker.streams]
+    for worker in broker.workers.values():
+        work += [worker.queue, worker.in_progress, worker.collected_waiters]
+        work += [worker.collected_events, worker.static_collect_events]
+    return sum(map(len, work))
 
 
 def _is_from_outside(tick: TickAddEvent) -> bool:
