@@ -271,6 +271,18 @@ def blob_of(mime_type: str, data: Any) -> MessagePart:
         return GenericPart(type="blob", values={"mime_type": mime_type, "data": data})
 
 
+def call_of(id_: Any, name: Any, written: Any, *, hosted: bool = False) -> ToolCallPart:
+    """Return a call whose arguments are as the model wrote them: an object, JSON in a string, or anything."""
+    arguments = transcript.parse_object(written)
+    return ToolCallPart(
+        id=str(id_),
+        name=str(name),
+        arguments=arguments,
+        raw_arguments=str(written) if arguments is None else None,
+        hosted=hosted,
+    )
+
+
 def _calls(message: Mapping[str, Any]) -> Iterator[ToolCallPart]:
     body = message["data"] if isinstance(message.get("data"), Mapping) else message
     given = body.get("tool_calls")

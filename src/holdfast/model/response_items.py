@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.model.chat_lists import image_of, is_web_link
-from holdfast.model.chat_messages import content_parts, data_uri, message_of_chat, reasoning_of
+from holdfast.model.chat_messages import call_of, content_parts, data_uri, message_of_chat, reasoning_of
 from holdfast.model.conversation import (
     BlobPart,
     GenericPart,
@@ -19,7 +19,6 @@ from holdfast.model.conversation import (
     TranscriptMessage,
     UriPart,
 )
-from holdfast.model.transcript import parse_object
 from holdfast.model.transcript_facets import is_image_link
 from holdfast.model.transcript_order import describe_media
 
@@ -63,7 +62,7 @@ def messages_of_items(items: Any) -> Iterator[TranscriptMessage]:
 def _messages_of_mcp(item: Mapping[str, Any]) -> Iterator[TranscriptMessage]:
     """Yield a call that the provider has carried out at an MCP server, and its result."""
     id_, name = str(item.get("id")), str(item.get("name"))
-    yield TranscriptMessage(role="assistant", parts=(_call(id_, name, item.get("arguments")),))
+    yield TranscriptMessage(role="assistant", parts=(call_of(id_, name, item.get("arguments")),))
     error = item.get("error")
     result = ToolResponsePart(
         id=id_, name=name, content=tuple(content_parts(error or item.get("output"))), is_error=bool(error)
@@ -74,7 +73,7 @@ def _messages_of_mcp(item: Mapping[str, Any]) -> Iterator[TranscriptMessage]:
 def _part(item: Mapping[str, Any]) -> MessagePart:
     match item.get("type"):
         case "function_call":
-            return _call(str(item.get("call_id")), str(item.get("name")), item.get("arguments"))
+            return call_of(item.get("call_id"), item.get("name"), item.get("arguments"))
         case "custom_tool_call":
             written = str(item.get("input") or "")
             return ToolCallPart(
@@ -89,13 +88,6 @@ def _part(item: Mapping[str, Any]) -> MessagePart:
             return ToolCallPart(id=str(item.get("id")), name=kind, arguments=arguments, hosted=True)
         case other:
             return GenericPart(type=str(other), values={key: value for key, value in item.items() if key != "type"})
-
-
-def _call(id_: str, name: str, written: Any) -> ToolCallPart:
-    arguments = parse_object(written)
-    return ToolCallPart(
-        id=id_, name=name, arguments=arguments, raw_arguments=str(written) if arguments is None else None
-    )
 
 
 def items_of_messages(messages: Iterable[TranscriptMessage]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.adapters.base.conversion import native_messages, place_messages
 from holdfast.adapters.base.session_transcript import MESSAGES, build_transcript
+from holdfast.model.chat_messages import call_of
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.conversation import (
     BlobPart,
@@ -26,7 +27,6 @@ from holdfast.model.conversation import (
     text_parts,
 )
 from holdfast.model.conversion_target import ConversionOptions, ConvertedState
-from holdfast.model.transcript import parse_object
 from holdfast.model.transcript_repair import as_text
 
 _TYPE = "$type"
@@ -174,15 +174,7 @@ def _response(event: Mapping[str, Any]) -> Iterator[MessagePart]:
 
 
 def _call(call: Mapping[str, Any], *, hosted: bool = False) -> ToolCallPart:
-    written = call.get("arguments", "{}")
-    arguments = parse_object(written)
-    return ToolCallPart(
-        id=str(call.get("id") or ""),
-        name=str(call.get("name") or ""),
-        arguments=arguments,
-        raw_arguments=str(written) if arguments is None else None,
-        hosted=hosted,
-    )
+    return call_of(call.get("id") or "", call.get("name") or "", call.get("arguments", "{}"), hosted=hosted)
 
 
 def _result(event: Mapping[str, Any]) -> ToolResponsePart:

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.adapters.base.session import TURN
 from holdfast.adapters.base.session_transcript import build_transcript
-from holdfast.model.chat_messages import content_parts, data_uri, uri_or_blob
+from holdfast.model.chat_messages import call_of, content_parts, data_uri, uri_or_blob
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.conversation import (
     BlobPart,
@@ -24,7 +24,6 @@ from holdfast.model.conversation import (
     UriPart,
 )
 from holdfast.model.conversion_target import ConversionOptions, ConvertedState
-from holdfast.model.transcript import parse_object
 
 SOURCE = "in_memory"
 """The id of the history provider that an agent has if its program gives none."""
@@ -170,14 +169,7 @@ def _part(content: Mapping[str, Any]) -> MessagePart:
         case "text_reasoning":
             return ReasoningPart(content=str(content.get("text") or ""), encrypted=content.get("protected_data"))
         case "function_call":
-            written = content.get("arguments")
-            arguments = parse_object(written)
-            return ToolCallPart(
-                id=str(content.get("call_id") or ""),
-                name=str(content.get("name") or ""),
-                arguments=arguments,
-                raw_arguments=str(written) if arguments is None else None,
-            )
+            return call_of(content.get("call_id") or "", content.get("name") or "", content.get("arguments"))
         case "function_result":
             items = content.get("items")
             listed = _parts(items) if isinstance(items, list) and items else content_parts(content.get("result"))

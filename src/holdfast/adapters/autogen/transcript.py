@@ -13,7 +13,7 @@ from holdfast.adapters.autogen.shared_messages import restore_shared
 from holdfast.adapters.base.conversion import is_picture, native_messages, place_messages
 from holdfast.adapters.base.session_transcript import build_transcript
 from holdfast.errors import UsageError
-from holdfast.model.chat_messages import blob_of, content_parts
+from holdfast.model.chat_messages import blob_of, call_of, content_parts
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.conversation import (
     BlobPart,
@@ -28,7 +28,6 @@ from holdfast.model.conversation import (
     text_parts,
 )
 from holdfast.model.conversion_target import ConversionOptions, ConvertedState
-from holdfast.model.transcript import parse_object
 
 USER = "user"
 
@@ -207,21 +206,10 @@ def _parts(content: Any) -> Iterator[MessagePart]:
     elif isinstance(content, list):
         for item in content:
             if isinstance(item, Mapping) and "arguments" in item:
-                yield _call(item)
+                yield call_of(item.get("id") or "", item.get("name") or "", item["arguments"])
             elif isinstance(item, Mapping) and "data" in item:
                 yield blob_of("image/png", item["data"])
             else:
                 yield TextPart(content=str(item))
     elif isinstance(content, Mapping):
         yield GenericPart(type="structured", values=content)
-
-
-def _call(call: Mapping[str, Any]) -> ToolCallPart:
-    written = call["arguments"]
-    arguments = parse_object(written)
-    return ToolCallPart(
-        id=str(call.get("id") or ""),
-        name=str(call.get("name") or ""),
-        arguments=arguments,
-        raw_arguments=str(written) if arguments is None else None,
-    )

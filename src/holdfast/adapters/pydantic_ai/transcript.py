@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.adapters.base.conversion import native_messages, place_messages
 from holdfast.adapters.base.session_transcript import build_transcript
+from holdfast.model.chat_messages import call_of
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.conversation import (
     BlobPart,
@@ -24,7 +25,6 @@ from holdfast.model.conversation import (
     text_parts,
 )
 from holdfast.model.conversion_target import ConversionOptions, ConvertedState
-from holdfast.model.transcript import parse_object
 from holdfast.model.transcript_repair import as_text
 
 _ROLES = {"system-prompt": "system", "user-prompt": "user", "tool-return": "tool", "retry-prompt": "tool"}
@@ -152,14 +152,8 @@ def _response_parts(part: Mapping[str, Any]) -> Iterator[MessagePart]:
         case "tool-call" | "builtin-tool-call" | "native-tool-call" as kind:
             yield from _secrets(part)
             written = part.get("args")
-            arguments = {} if written is None else parse_object(written)
-            yield ToolCallPart(
-                id=str(part.get("tool_call_id")),
-                name=str(part.get("tool_name")),
-                arguments=arguments,
-                raw_arguments=str(written) if arguments is None else None,
-                hosted=kind != "tool-call",
-            )
+            arguments = {} if written is None else written
+            yield call_of(part.get("tool_call_id"), part.get("tool_name"), arguments, hosted=kind != "tool-call")
         case "builtin-tool-return" | "native-tool-return":
             content = tuple(_content_parts(part.get("content")))
             yield ToolResponsePart(id=str(part.get("tool_call_id")), name=str(part.get("tool_name")), content=content)
