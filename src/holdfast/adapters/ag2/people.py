@@ -31,7 +31,7 @@ async def ask_person(journal: TurnJournal, agent: str, request: HumanInputReques
         await journal.wait_for_calls()
         raise
     if call is None:
-        return answer.note or (YES if answer.is_approved else NO)
+        return answer.to_text(YES, NO)
     if answer.is_approved and answer.arguments is not None:
         if journal.is_begun(call.id):  # no plain function: the call can't be changed, and must not be made as it was
             return NO

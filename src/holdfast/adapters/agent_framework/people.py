@@ -8,9 +8,6 @@ from typing import Any
 from holdfast.adapters.agent_framework.middleware import TurnRecording
 from holdfast.adapters.agent_framework.values import dump_value
 
-APPROVED = "APPROVE"
-REJECTED = "REJECT"
-
 
 def arguments_of(call: Any) -> dict[str, Any]:
     """Return the arguments of a call; those that the model did not write as an object, by a name of ours."""
@@ -58,7 +55,7 @@ async def answer_requests(recording: TurnRecording, requests: Sequence[Any]) -> 
         if answer.arguments is not None and "response" in answer.arguments:
             responses[event.request_id] = answer.arguments["response"]
         elif event.response_type is str:
-            responses[event.request_id] = answer.note or (APPROVED if answer.is_approved else REJECTED)
+            responses[event.request_id] = answer.to_text()
         else:
             responses[event.request_id] = answer.is_approved
     return responses

@@ -14,9 +14,6 @@ from holdfast.adapters.base.turn import TurnEndedError
 if TYPE_CHECKING:
     from holdfast.adapters.autogen.journal import TeamJournal
 
-APPROVED = "APPROVE"
-REJECTED = "REJECT"
-
 
 def ask_person(journal: TeamJournal, name: str) -> Callable[..., Awaitable[str]]:
     """Return an input function whose question waits in `holdfast approvals`.
@@ -30,7 +27,7 @@ def ask_person(journal: TeamJournal, name: str) -> Callable[..., Awaitable[str]]
             answer = await journal.turn.request_approval(name, {"prompt": prompt}, call_id=name)
         except TurnEndedError as error:
             raise TurnStoppedError(str(error)) from error
-        return answer.note or (APPROVED if answer.is_approved else REJECTED)
+        return answer.to_text()
 
     return ask
 

@@ -81,6 +81,10 @@ class ApprovalAnswer:
     by: str | None = None
     note: str | None = None
 
+    def to_text(self, approved: str = "APPROVE", rejected: str = "REJECT") -> str:
+        """Return the answer to a question that wants a text: the note, or else what was decided."""
+        return self.note or (approved if self.is_approved else rejected)
+
 
 class ModelCall(NamedTuple):
     """A model call that is open: its recorded answer, or None, and what records one."""

@@ -20,9 +20,6 @@ from holdfast.adapters.base.turn import ApprovalAnswer
 from holdfast.adapters.llama_index.values import dump_fields
 from holdfast.errors import UsageError
 
-APPROVED = "APPROVE"
-REJECTED = "REJECT"
-
 
 class OpenQuestions:
     """The questions of a run, in the order they were asked; those that were answered are remembered."""
@@ -77,8 +74,7 @@ def make_response(asked: Mapping[str, Any], answer: ApprovalAnswer, broker: Brok
     given = (answer.arguments or {}).get("answer")
     kind, required = _find_awaited(asked, broker)
     shared = {name: value for name, value in asked["fields"].items() if name in kind.model_fields}
-    text = answer.note or (APPROVED if answer.is_approved else REJECTED)
-    fields = {"response": text, "approved": answer.is_approved, "by": answer.by}
+    fields = {"response": answer.to_text(), "approved": answer.is_approved, "by": answer.by}
     instead = given if isinstance(given, Mapping) else {} if given is None else {"response": given}
     try:
         return kind(**{**shared, **fields, **required, **instead})

@@ -36,7 +36,7 @@ async def answer_interrupts(recording: StrandsRecording, interrupts: Sequence[In
         elif call_id and answer.arguments is not None:
             recording.changed_arguments[call_id] = answer.arguments
     return [
-        {"interruptResponse": {"interruptId": item.id, "response": answer.note or (YES if answer.is_approved else NO)}}
+        {"interruptResponse": {"interruptId": item.id, "response": answer.to_text(YES, NO)}}
         for item, answer in zip(interrupts, answers, strict=True)
     ]
 
