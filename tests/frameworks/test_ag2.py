@@ -472,6 +472,8 @@ def test_what_is_no_reply_is_refused(url):
         checkpoint = await extract(reply, agent_id="a", session_id="s")
         with pytest.raises(UsageError, match="takes an Agent of AG2, not a str"):
             await reconstruct(checkpoint, "agent")  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="takes a Checkpoint, not a str"):
+            await reconstruct("s", Agent("a"))  # type: ignore[arg-type]
 
     run(main)
 

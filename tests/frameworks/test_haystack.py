@@ -509,6 +509,10 @@ def test_a_conversation_saved_by_hand_goes_on_in_another_object(url):
     assert messages == outputs["messages"][1:]
     assert agent.run([*messages, *say("again")])["last_message"].text == "2 heard"
     assert run(resumable(agent, session_id="s", store=url), "again")["last_message"].text == "2 heard"
-    for refused in (lambda: extract("text", agent_id="a", session_id="s"), lambda: reconstruct(saved, echo())):
+    for refused in (
+        lambda: extract("text", agent_id="a", session_id="s"),
+        lambda: reconstruct(saved, echo()),
+        lambda: reconstruct("s", agent),
+    ):
         with pytest.raises(UsageError, match="takes"):
             refused()

@@ -527,3 +527,5 @@ def test_a_state_saved_by_hand_comes_back(url):
     for take in (lambda: extract("x", agent_id="a", session_id="s"), lambda: reconstruct(stored, "x")):
         with pytest.raises(UsageError, match="takes an agent of smolagents"):
             take()
+    with pytest.raises(UsageError, match="takes a Checkpoint, not a str"):
+        reconstruct("s", other)

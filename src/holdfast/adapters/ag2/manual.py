@@ -8,8 +8,7 @@ from ag2 import Agent, AgentReply, MemoryStream
 from ag2.context import Stream
 
 from holdfast.adapters.ag2.conversation import EventLog
-from holdfast.adapters.base.manual import build_checkpoint, read_state
-from holdfast.adapters.base.unreadable import refuse_unreadable
+from holdfast.adapters.base.manual import build_checkpoint, reading_state
 from holdfast.errors import UsageError
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.framework import Framework
@@ -34,7 +33,7 @@ async def reconstruct(checkpoint: Checkpoint, target: Agent[Any]) -> MemoryStrea
     if not isinstance(target, Agent):
         raise UsageError(f"reconstruct() takes an Agent of AG2, not a {type(target).__name__}")
     stream = MemoryStream()
-    with refuse_unreadable(f"checkpoint {checkpoint.checkpoint_id}"):
-        log = EventLog(read_state(checkpoint, Framework.AG2, "messages"))
+    with reading_state(checkpoint, Framework.AG2, "messages") as state:
+        log = EventLog(state)
     await stream.history.replace(log.history)
     return stream

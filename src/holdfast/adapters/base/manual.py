@@ -6,10 +6,12 @@ An adapter extracts the keys that its `resumable` saves, too. So one `to_transcr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from holdfast.adapters.base.session import TURN
+from holdfast.adapters.base.unreadable import refuse_unreadable
 from holdfast.errors import UsageError
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.checkpoint_builder import CheckpointBuilder
@@ -37,6 +39,14 @@ def build_checkpoint(
     if step_name is not None:
         builder = builder._set(step_name=step_name)
     return builder.build()
+
+
+@contextmanager
+def reading_state(checkpoint: Checkpoint, framework: Framework, *keys: str) -> Iterator[dict[str, Any]]:
+    """Give the state that `read_state` returns; raise `CorruptError` for what a framework can't read of it."""
+    state = read_state(checkpoint, framework, *keys)
+    with refuse_unreadable(f"checkpoint {checkpoint.checkpoint_id}"):
+        yield state
 
 
 def read_state(checkpoint: Checkpoint, framework: Framework, *keys: str) -> dict[str, Any]:

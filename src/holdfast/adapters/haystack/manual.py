@@ -9,8 +9,7 @@ from haystack import Pipeline
 from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage, PipelineSnapshot
 
-from holdfast.adapters.base.manual import build_checkpoint, read_state
-from holdfast.adapters.base.unreadable import refuse_unreadable
+from holdfast.adapters.base.manual import build_checkpoint, reading_state
 from holdfast.adapters.haystack.conversation import HaystackConversation
 from holdfast.adapters.haystack.values import dump_messages
 from holdfast.errors import UsageError
@@ -45,14 +44,14 @@ def reconstruct(checkpoint: Checkpoint, target: Any) -> Any:
         raise UsageError(f"reconstruct() takes an Agent or a Pipeline of Haystack, not a {type(target).__name__}")
     if isinstance(target, Pipeline):
         return load_snapshot(checkpoint)
-    with refuse_unreadable(f"checkpoint {checkpoint.checkpoint_id}"):
-        return HaystackConversation.load(read_state(checkpoint, Framework.HAYSTACK, "messages")).history
+    with reading_state(checkpoint, Framework.HAYSTACK, "messages") as state:
+        return HaystackConversation.load(state).history
 
 
 def load_snapshot(checkpoint: Checkpoint) -> PipelineSnapshot:
     """Return the snapshot that `extract` has saved."""
-    with refuse_unreadable(f"checkpoint {checkpoint.checkpoint_id}"):
-        return PipelineSnapshot.from_dict(read_state(checkpoint, Framework.HAYSTACK, "snapshot")["snapshot"])
+    with reading_state(checkpoint, Framework.HAYSTACK, "snapshot") as state:
+        return PipelineSnapshot.from_dict(state["snapshot"])
 
 
 def _extract_state(native: Any) -> dict[str, Any]:

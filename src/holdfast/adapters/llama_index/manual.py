@@ -9,8 +9,7 @@ from typing import Any
 from workflows import Context, Workflow
 from workflows.context.context_types import SerializedContext
 
-from holdfast.adapters.base.manual import build_checkpoint, read_state
-from holdfast.adapters.base.unreadable import refuse_unreadable
+from holdfast.adapters.base.manual import build_checkpoint, reading_state
 from holdfast.adapters.llama_index.values import (
     DeclaredTypes,
     load_broker,
@@ -45,9 +44,8 @@ def reconstruct(checkpoint: Checkpoint, target: Workflow) -> Context[Any]:
     """
     if not isinstance(target, Workflow):
         raise UsageError(f"reconstruct() takes the Workflow that continues, not a {type(target).__name__}")
-    saved = read_state(checkpoint, Framework.LLAMA_INDEX, "state")
     data: Mapping[str, Any] = SerializedContext().model_dump(mode="python")
-    with refuse_unreadable(f"checkpoint {checkpoint.checkpoint_id}"):
+    with reading_state(checkpoint, Framework.LLAMA_INDEX, "state") as saved:
         if "context" in saved:
             data = load_broker(saved["context"], target)
         data = {**data, "state": load_state(saved) or {}}

@@ -6,8 +6,7 @@ from typing import Any
 
 from smolagents.agents import MultiStepAgent
 
-from holdfast.adapters.base.manual import build_checkpoint, read_state
-from holdfast.adapters.base.unreadable import refuse_unreadable
+from holdfast.adapters.base.manual import build_checkpoint, reading_state
 from holdfast.adapters.smolagents.steps import AgentStartState, dump_step, dump_variables
 from holdfast.errors import UsageError
 from holdfast.model.checkpoint import Checkpoint
@@ -27,8 +26,8 @@ def reconstruct(checkpoint: Checkpoint, target: MultiStepAgent) -> MultiStepAgen
     `target.run(task, reset=False)` continues with them.
     """
     _check(target, "reconstruct")
-    with refuse_unreadable(f"checkpoint {checkpoint.checkpoint_id}"):
-        AgentStartState(target).restore(target, read_state(checkpoint, Framework.SMOLAGENTS, "messages"))
+    with reading_state(checkpoint, Framework.SMOLAGENTS, "messages") as state:
+        AgentStartState(target).restore(target, state)
     return target
 
 
