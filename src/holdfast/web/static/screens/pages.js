@@ -17,6 +17,8 @@ export class Pages {
     this.error = null;
     /** The selected row; -1 if it went away: then no key acts until the reader has chosen another one. */
     this.current = 0;
+    /** The selected row that the last answer lacked, and where it was. */
+    this.gone = null;
     this.asked = "";
     this.loads = 0;
     this.control = new AbortController();
@@ -79,6 +81,7 @@ export class Pages {
     const selected = this.keyOf(before);
     const at = before ? rows.findIndex((row) => this.keyOf(row) === selected) : -1;
     const isFirst = this.rows.length === 0;
+    if (before) this.gone = at < 0 ? { key: selected, at: this.current } : null;
     this.rows = rows;
     this.current = at >= 0 ? at : Math.min(isFirst ? 0 : otherwise, rows.length - 1);
   }
@@ -87,7 +90,9 @@ export class Pages {
   settle(row, now) {
     this.loads += 1; // an answer that is on its way is older
     const same = (one) => this.keyOf(one) === this.keyOf(row);
-    this.show(this.rows.flatMap((one) => (same(one) ? now ?? [] : one)), this.current);
+    // The list may have been read again, without the row, before the answer to what was done with it came.
+    const at = this.current < 0 && this.gone?.key === this.keyOf(row) ? this.gone.at : this.current;
+    this.show(this.rows.flatMap((one) => (same(one) ? now ?? [] : one)), at);
     if (!now && this.answer?.total) this.answer = { ...this.answer, total: this.answer.total - 1 };
     this.app.redraw();
     this.app.refresh();
