@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import SyncClient
 from holdfast.model import ids
+from holdfast.web import tree_layout
 from holdfast.web.tree_layout import LEAF, TreeLayout
 
 STEPS = st.lists(st.tuples(st.sampled_from(["save", "fork", "back", "expire"]), st.integers(0, 30)), max_size=25)
@@ -96,20 +96,24 @@ def test_the_lanes_of_a_large_tree_are_those_of_the_command_line():
         _check(layout, client)
 
 
-class SlowLayout(TreeLayout):
-    def _lay_out(self, count: int | None) -> None:
-        time.sleep(0.02)
-        super()._lay_out(count)
+def test_the_first_page_does_not_wait_for_the_whole_layout(monkeypatch):
+    may_end, pauses = threading.Event(), []
 
+    def pause(_: float) -> None:
+        """Between two chunks: all threads but this one wait after some of them."""
+        if threading.current_thread() is not threading.main_thread():
+            pauses.append(1)
+            assert len(pauses) < 3 or may_end.wait(60)
 
-def test_the_first_page_does_not_wait_for_the_whole_layout():
+    monkeypatch.setattr(tree_layout, "sleep", pause)
     with SyncClient.memory() as client:
         made = [client.save("a", execution_state={"n": n}, session_id="main") for n in range(2400)]
-        layout = SlowLayout(client._ctx, ids.from_text(made[0]))
+        layout = TreeLayout(client._ctx, ids.from_text(made[0]))
         rest = threading.Thread(target=layout.line, args=(ids.from_text(made[-1]),))
         rest.start()
         for _ in range(3):
             assert len(layout.page(0, 50)) == 50
             assert not layout._is_done
+        may_end.set()
         rest.join()
         assert layout.total == len(made)
