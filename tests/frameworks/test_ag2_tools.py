@@ -396,10 +396,12 @@ def test_a_task_that_outlives_its_turn_is_as_before(url):
     async def main() -> None:
         helper = Agent("helper", config=FunctionConfig(call_once_each(call("note"))), tools=[tool(_look, name="note")])
         said: list[Any] = []
+        is_turn_over, is_said = asyncio.Event(), asyncio.Event()
 
         async def later() -> None:
-            await asyncio.sleep(0.2)
+            await is_turn_over.wait()
             said.append((await helper.ask("hello")).body)
+            is_said.set()
 
         async def begin(context: Context) -> str:
             context.stream.spawn_background(later())
@@ -409,7 +411,8 @@ def test_a_task_that_outlives_its_turn_is_as_before(url):
         agent = Agent("a", config=config, tools=[begin, helper.as_tool(description="helps")])
         await resumable(agent, session_id="s", store=url).ask("go")
         assert said == []
-        await asyncio.sleep(0.4)
+        is_turn_over.set()
+        await asyncio.wait_for(is_said.wait(), 60)
         assert said == ["done: seen"]
 
     run(main)

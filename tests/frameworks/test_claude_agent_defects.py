@@ -54,7 +54,7 @@ class Shell:
 
     def run(self, how: str) -> str:
         """Run the program to its end; return the last line that it has printed."""
-        assert self.start(how).wait(60) == 0, (self.where / "output").read_text()
+        assert self.start(how).wait(120) == 0, (self.where / "output").read_text()
         return (self.where / "output").read_text().splitlines()[-1]
 
     def kill_when(self, process: subprocess.Popen[bytes], is_time: Callable[[], bool]) -> None:
@@ -71,16 +71,21 @@ class Shell:
                 continue
 
 
-def wait_for(is_true: Callable[[], bool], seconds: float = 30.0) -> None:
+def wait_for(is_true: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not is_true():
         assert time.monotonic() < deadline, "it takes too long"
         time.sleep(0.02)
 
 
+def begin_and_wait(where: Path) -> str:
+    """A command that goes on once there is a file `go`: when the program that began it was killed."""
+    return f"touch {where}/begun; while ! test -e {where}/go; do sleep 0.1; done"
+
+
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[AnthropicServer]:
-    command = f"touch {tmp_path}/begun; sleep 4; touch {tmp_path}/late"
+    command = f"{begin_and_wait(tmp_path)}; touch {tmp_path}/late"
     with AnthropicServer(follow(("Bash", {"command": command, "description": "wait"}), "done")) as started:
         yield started
 
@@ -95,6 +100,7 @@ def shell(server: AnthropicServer, tmp_path: Path) -> Iterator[Shell]:
 def test_alone_the_cli_of_a_killed_program_goes_on(server, shell, tmp_path):
     shell.kill_when(shell.start("alone"), (tmp_path / "begun").exists)
     asked = len(server.requests)
+    (tmp_path / "go").touch()
     wait_for(lambda: (tmp_path / "late").exists() and len(server.requests) > asked)
 
 
@@ -105,6 +111,7 @@ def test_the_next_life_ends_the_cli_of_the_last_one_and_tells_the_model_the_trut
     [orphan] = find_clis(tmp_path)
     assert shell.run("resumable") == "done"
     assert orphan not in find_clis(tmp_path)
+    (tmp_path / "go").touch()
     time.sleep(4)
     assert not (tmp_path / "late").exists()
     [_, told] = read_prompts(server.requests[-1])
@@ -116,12 +123,13 @@ def test_the_next_life_ends_the_cli_of_the_last_one_and_tells_the_model_the_trut
 
 @survives("the tools of that CLI", "it finishes one, and can use no other")
 def test_the_cli_of_a_killed_program_can_use_no_other_tool(tmp_path):
-    commands = [f"touch {tmp_path}/begun; sleep 1", f"touch {tmp_path}/second"]
+    commands = [begin_and_wait(tmp_path), f"touch {tmp_path}/second"]
     plan = [("Bash", {"command": one, "description": "run"}) for one in commands]
     with AnthropicServer(follow(*plan, "done")) as server:
         shell = Shell(server, tmp_path)
         try:
             shell.kill_when(shell.start("resumable"), (tmp_path / "begun").exists)
+            (tmp_path / "go").touch()
             wait_for(lambda: len(server.requests) == 3)  # it has gone on
         finally:
             shell.end()

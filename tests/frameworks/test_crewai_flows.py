@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from crewai_turns import Count, Interrupted, echo, make_agent, make_crew, make_f
 from stored_secrets import assert_secret_is_not_stored
 
 from holdfast import SyncClient
+from holdfast.adapters.base.call_order import CallOrder
 from holdfast.crewai import HoldfastPersistence, resumable
 from holdfast.errors import UsageError
 
@@ -118,29 +121,40 @@ def test_a_flow_goes_on_at_the_method_that_was_cut_off(url):
 
 @survives("methods in parallel", "their results and changes come in the order of the first life")
 @pytest.mark.parametrize("is_async", [False, True])
-def test_methods_in_parallel_end_in_the_same_order_in_the_next_life(url, is_async):
+def test_methods_in_parallel_end_in_the_same_order_in_the_next_life(url, is_async, monkeypatch):
     """`and_` gives its listener the result of the last one; each of them has added to the state."""
     is_away = True
     heard: list[Any] = []
+    ended = {name: threading.Event() for name in ("quick", "slow", "slower", "conclude")}
+    hold = CallOrder.hold
+
+    @asynccontextmanager
+    async def note_end(order: CallOrder, name: str, *more: Any) -> AsyncIterator[None]:
+        async with hold(order, name, *more):
+            yield
+        ended[name].set()
+
+    monkeypatch.setattr(CallOrder, "hold", note_end)
 
     class Office(Flow):
-        def wait(self, name: str, seconds: float) -> str:
-            time.sleep(seconds)
+        def note(self, name: str) -> str:
             self.state["done"] = [*self.state.get("done", ()), name]
             return name
 
         @start()
         def slow(self) -> str:
-            return self.wait("slow", 0.4)
+            assert ended["quick"].wait(60)
+            return self.note("slow")
 
         @start()
         async def slower(self) -> str:
-            await asyncio.sleep(0.8)
-            return self.wait("slower", 0)
+            while not ended["slow"].is_set():  # noqa: ASYNC110 - a thread may set it
+                await asyncio.sleep(0.01)
+            return self.note("slower")
 
         @start()
         def quick(self) -> str:
-            return self.wait("quick", 0)
+            return self.note("quick")
 
         @listen(and_(slower, slow, quick))
         def conclude(self, last: str) -> list[str]:

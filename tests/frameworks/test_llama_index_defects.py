@@ -28,7 +28,7 @@ class Flow(Workflow):
     """A workflow that notes what its steps do."""
 
     def __init__(self) -> None:
-        super().__init__(timeout=20)
+        super().__init__(timeout=120)
         self.done: list[str] = []
         self.is_broken = True
 
@@ -103,6 +103,7 @@ class Parallel(Flow):
     def __init__(self) -> None:
         super().__init__()
         self.is_changed, self.is_quick_done = asyncio.Event(), asyncio.Event()
+        self.is_noted, self.may_die = asyncio.Event(), asyncio.Event()
         self.seen: list[Any] = []
 
     @step
@@ -121,7 +122,7 @@ class Parallel(Flow):
         ctx.send_event(Sent(number=before))
         self.is_changed.set()
         if self.is_broken:
-            await self.is_quick_done.wait()
+            await self.may_die.wait()
             await asyncio.sleep(0.05)
             raise Killed
         return Result(number=before + 1)
@@ -129,12 +130,13 @@ class Parallel(Flow):
     @step
     async def note(self, ev: Sent) -> Result:
         self.done.append(f"sent {ev.number}")
+        self.is_noted.set()
         return Result(number=ev.number)
 
     @step
     async def quick(self, ctx: Context, ev: Next) -> Result:
         await self.is_changed.wait()
-        await asyncio.sleep(0.02)
+        await self.is_noted.wait()
         self.done.append("quick")
         async with ctx.store.edit_state() as state:
             state.number += 100
@@ -149,13 +151,25 @@ class Parallel(Flow):
         return StopEvent(result=[await ctx.store.get("number"), sorted(one.number for one in found)])
 
 
+async def kill_once_quick_is_saved(flow: Parallel, office: Any, client: Client) -> None:
+    async def is_saved() -> bool:
+        return "quick finished" in [one.step_name for one in await client.timeline("s")]
+
+    handler = office.run()
+    async with asyncio.timeout(60):
+        while not await is_saved():  # noqa: ASYNC110 - by a record of the store
+            await asyncio.sleep(0.01)
+    flow.may_die.set()
+    await kill(handler)
+
+
 @survives("what steps under way did to the state, and sent", "done once, also while other steps run")
 def test_a_step_that_runs_again_changes_the_state_and_sends_its_events_once():
     async def main() -> None:
         async with memory() as client:
             flow = Parallel()
             office = resumable(flow, session_id="s", store=client)
-            await kill(office.run())
+            await kill_once_quick_is_saved(flow, office, client)
             flow.is_broken = False
             assert await finish(office.run()) == [111, [0, 10, 11]]
             assert flow.seen == [[10, 11], [10, 11]]  # and it has met the same states
@@ -169,7 +183,7 @@ def test_a_step_that_was_killed_twice_changes_the_state_and_sends_its_events_onc
         async with memory() as client:
             flow = Parallel()
             office = resumable(flow, session_id="s", store=client)
-            await kill(office.run())
+            await kill_once_quick_is_saved(flow, office, client)
             await kill(office.run())
             flow.is_broken = False
             assert await finish(office.run()) == [111, [0, 10, 11]]
@@ -186,7 +200,7 @@ def test_a_step_that_was_killed_before_it_sent_its_events_again_sends_them_once(
         @step
         async def slow(self, ctx: Context, ev: Next) -> Result | Sent:
             if self.is_waiting:
-                await asyncio.sleep(0.1)
+                await self.may_die.wait()
                 raise Killed
             return await super().slow(ctx, ev)
 
@@ -194,10 +208,12 @@ def test_a_step_that_was_killed_before_it_sent_its_events_again_sends_them_once(
         async with memory() as client:
             flow = Later()
             office = resumable(flow, session_id="s", store=client)
-            await kill(office.run())
+            await kill_once_quick_is_saved(flow, office, client)
             flow.is_waiting = True
+            flow.may_die.clear()
             handler = office.run()
             await handler.send_event(Unknown())  # which saves the run, before the step has got that far
+            flow.may_die.set()
             await kill(handler)
             flow.is_waiting = flow.is_broken = False
             assert await finish(office.run()) == [111, [0, 10, 11]]
@@ -211,8 +227,9 @@ def test_the_frameworks_context_repeats_what_a_step_under_way_has_done():
         flow = Parallel()
         handler = flow.run()
         await asyncio.wait_for(flow.is_quick_done.wait(), 10)
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.2)
         data = handler.ctx.to_dict()
+        flow.may_die.set()
         with pytest.raises(Killed):
             await finish(handler)
         flow.is_broken = False

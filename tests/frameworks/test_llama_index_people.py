@@ -34,7 +34,7 @@ class Asking(Workflow):
     """A step returns the question, another one takes the answer."""
 
     def __init__(self) -> None:
-        super().__init__(timeout=20)
+        super().__init__(timeout=120)
         self.done: list[str] = []
 
     @step

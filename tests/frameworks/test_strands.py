@@ -208,13 +208,13 @@ def test_what_resumable_does_not_take_is_refused(url):
 
 
 def test_an_agent_takes_one_turn_at_a_time(url):
-    started = asyncio.Event()
+    started, may_end = asyncio.Event(), asyncio.Event()
 
     @tool
     async def wait() -> str:
         """Wait."""
         started.set()
-        await asyncio.sleep(0.2)
+        await may_end.wait()
         return "waited"
 
     async def main() -> None:
@@ -223,6 +223,7 @@ def test_an_agent_takes_one_turn_at_a_time(url):
         await started.wait()
         with pytest.raises(ConcurrencyException, match="another turn"):
             await resumable(agent, session_id="other", store=url).invoke_async("b")
+        may_end.set()
         assert said(await first) == "done: waited"
 
     asyncio.run(main())

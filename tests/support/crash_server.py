@@ -168,6 +168,7 @@ def live(code: CodeType, life: Life, counted: mmap.mmap) -> None:
     """Run the program in this process, which was forked for it."""
     os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for target, path in ((1, life.output), (2, life.errors)):
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -212,6 +213,7 @@ def serve(code: CodeType, requests: IO[bytes], answers: IO[bytes]) -> None:
     for line in requests:
         life, counted = Life(**json.loads(line)), mmap.mmap(-1, 8)
         began = time.monotonic()
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # until it is known which child ends with us
         child = os.fork()
         if not child:
             requests.close()
@@ -219,6 +221,7 @@ def serve(code: CodeType, requests: IO[bytes], answers: IO[bytes]) -> None:
             live(code, life, counted)
             return
         signal.signal(signal.SIGTERM, lambda *_, child=child: end_with(child))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         status = wait_for(child, life.seconds)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         seconds = time.monotonic() - began

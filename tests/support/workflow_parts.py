@@ -41,9 +41,9 @@ async def memory() -> AsyncIterator[Client]:
 async def kill(handler: Any) -> None:
     """Await a run that is killed in one of its steps; then a new process begins."""
     with pytest.raises(Killed):
-        await asyncio.wait_for(handler, 10)
+        await asyncio.wait_for(handler, 60)
     restart()
 
 
 async def finish(handler: Any) -> Any:
-    return await asyncio.wait_for(handler, 10)
+    return await asyncio.wait_for(handler, 60)
