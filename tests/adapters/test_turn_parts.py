@@ -343,13 +343,15 @@ PAYMENT = {"pay": Effect("irreversible", key="invoice")}
 def test_equal_calls_of_an_effect_in_one_message_carry_it_out_once(tmp_path: Path):
     """Models repeat a call within one message, and frameworks make the calls of a message together."""
     called: list[str] = []
+    is_other_begun = asyncio.Event()
 
     async def pay(invoice: str) -> str:
         called.append(invoice)
-        is_killed = called == ["a"]
-        await asyncio.sleep(0.01)
-        if is_killed:
+        if called == ["a"]:
+            await asyncio.wait_for(is_other_begun.wait(), 60)
             raise Killed
+        is_other_begun.set()
+        await asyncio.sleep(0.01)
         return f"receipt {len(called)}"
 
     async def body(turn: FrameworkTurn) -> TurnEnd:

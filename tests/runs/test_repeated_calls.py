@@ -102,15 +102,19 @@ class TestInTheSameLife:
 
     def test_an_effect_that_took_too_long_is_not_begun_again(self, store: Store):
         begun = []
+        is_begun = asyncio.Event()
 
         async def slowly(to: str) -> None:
             begun.append(to)
+            is_begun.set()
             await asyncio.Event().wait()
 
         async def program() -> None:
             async with store.async_client() as client, client.run("s") as run:
+                paying = asyncio.ensure_future(run.effect("pay", slowly, "bob"))
+                await asyncio.wait_for(is_begun.wait(), 60)
                 with pytest.raises(TimeoutError):
-                    await asyncio.wait_for(run.effect("pay", slowly, "bob"), 0.05)
+                    await asyncio.wait_for(paying, 0.05)
                 with pytest.raises(EffectUnknownError):
                     await run.effect("pay", slowly, "bob")
 

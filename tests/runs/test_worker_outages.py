@@ -55,22 +55,19 @@ class Working:
         assert not self.thread.is_alive()
 
 
-def lock_and_start(client, path):
-    """Start a run that is due in a second, and keep all writers out; return what does so."""
-    client.start("fine", session_id="late", at=datetime.now(UTC) + timedelta(seconds=1))
-    locked = sqlite3.connect(path, isolation_level=None)
-    locked.execute("BEGIN IMMEDIATE")
-    return locked
-
-
 def test_a_worker_outlasts_a_store_that_is_locked_for_a_while(tmp_path, names, caplog):
     caplog.set_level(logging.WARNING, "holdfast.work")
     path = tmp_path / "store.db"
+    ahead_us = 0
     with SyncClient.sqlite(path, timeout=0.1) as client:
+        client._ctx.now_us = client._client._ctx.now_us = lambda: time.time_ns() // 1000 + ahead_us
         worker = Working(client, names)
         client.start("fine", session_id="first")
         wait_until(lambda: is_completed(client, "first"))
-        locked = lock_and_start(client, path)
+        client.start("fine", session_id="late", at=datetime.now(UTC) + timedelta(hours=1))
+        locked = sqlite3.connect(path, isolation_level=None)
+        locked.execute("BEGIN IMMEDIATE")  # keeps all writers out
+        ahead_us = 3_601_000_000  # only now it is due
         wait_until(lambda: len(failures(caplog)) >= 2)
         locked.close()
         wait_until(lambda: is_completed(client, "late"))

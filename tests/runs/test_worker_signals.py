@@ -14,33 +14,42 @@ from holdfast import Client, Runnables, SyncClient, runnable
 pytestmark = pytest.mark.slow
 PROGRAM = """
 import pathlib, time, holdfast
+from holdfast.runs.worker import Worker
 
 def note(word):
     with pathlib.Path("log").open("a") as log:
         log.write(word + "\\n")
 
-def rest(name, seconds):
+def rest(name):
     note(f"begin {name}")
-    time.sleep(seconds)
+    while not pathlib.Path("go").exists():
+        time.sleep(0.01)
     note(f"end {name}")
 
 @holdfast.runnable("steps")
-def steps(run, seconds):
+def steps(run):
     for name in ("one", "two"):
-        run.step(name, rest, name, seconds)
+        run.step(name, rest, name)
     return "done"
+
+def note_and_stop(worker):
+    is_first, _ = not worker._is_stopping, stop(worker)
+    if is_first:
+        note("stopping")
+
+stop, Worker.stop = Worker.stop, note_and_stop
 """
 
 
 @pytest.fixture
 def work(tmp_path):
-    """Starts `holdfast work` in a process, once a step of run `s` is at work."""
+    """Starts `holdfast work` in a process; its first step ends once there is a file `go`."""
     (tmp_path / "worked.py").write_text(PROGRAM)
     started = []
 
-    def start(seconds):
+    def start():
         client = SyncClient.sqlite(tmp_path / "store.db")
-        client.start("steps", seconds, session_id="s")
+        client.start("steps", session_id="s")
         command = [sys.executable, "-m", "holdfast", "work", "worked", "--store", str(tmp_path / "store.db")]
         process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
         started.append(process)
@@ -67,27 +76,28 @@ def wait_until(is_so):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_lets_the_step_end_hands_the_run_back_and_exits_with_0(work, tmp_path, number):
-    client, process = work(1.0)
+    client, process = work()
     process.send_signal(number)
+    wait_until(lambda: "stopping" in lines(tmp_path))
+    (tmp_path / "go").touch()
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
-    assert lines(tmp_path) == ["begin one", "end one"]
+    assert lines(tmp_path) == ["begin one", "stopping", "end one"]
     found = client.run_status("s")
     assert (found.status, found.waits[0].kind, found.attempts, found.saves) == ("waiting", "worker", 0, 1)
     assert "carried out 1 lives" in errors
 
 
 def test_a_second_signal_does_not_wait_for_the_step(work, tmp_path):
-    client, process = work(60.0)
-    began = time.monotonic()
+    client, process = work()
     process.send_signal(signal.SIGTERM)
+    wait_until(lambda: "stopping" in lines(tmp_path))
     time.sleep(1.0)
     assert process.poll() is None
     process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
-    assert time.monotonic() - began < 20
-    assert lines(tmp_path) == ["begin one"]
+    assert lines(tmp_path) == ["begin one", "stopping"]
     assert client.run_status("s").status == "interrupted"  # the next worker takes it at once
 
 

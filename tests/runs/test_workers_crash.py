@@ -250,7 +250,7 @@ def test_a_paused_worker_is_replaced_and_can_write_nothing_afterwards(shared_sto
     client = shared_store.client()
     client.start("paused", session_id="s")
     with Crew(shared_store.url, tmp_path) as crew:
-        first = crew.hire(lease_seconds=3.0)
+        first = crew.hire(lease_seconds=10.0)
         wait_for(lambda: any(words[0] == "slow" for words in lines(tmp_path, "s")), crew)
         os.kill(first.pid, signal.SIGSTOP)
         wait_for(lambda: client.run_status("s").status == "interrupted", crew)

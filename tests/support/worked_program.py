@@ -85,7 +85,7 @@ def poison(run):
 def bomb(run, victims):
     """Kills its process once it carries out these runs, too, or some of them are not begun for a while."""
     note(run.session_id, "begin")
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + 6
     while time.monotonic() < deadline and not all(is_begun_here(name) for name in victims):
         time.sleep(0.01)
     os._exit(66)
@@ -94,7 +94,7 @@ def bomb(run, victims):
 @holdfast.runnable("victim", registry=NAMES, retry=Retry(attempts=3, seconds=0.01))
 def victim(run):
     note(run.session_id, "begin")
-    run.step("slow", time.sleep, 1)
+    run.step("slow", time.sleep, 4)
     return "done"
 
 
