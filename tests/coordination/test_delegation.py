@@ -385,10 +385,11 @@ def shown_groups(client):
 def test_a_team_has_the_group_of_a_topic_that_it_waits_for(store):
     client, person = store.client(), store.client()
     with client.run("s", "a") as run:
-        thread = threading.Thread(target=lambda: list(run.receive("t", "g", timeout=5)))
+        thread = threading.Thread(target=lambda: next(run.receive("t", "g", timeout=120)))
         thread.start()
         [group] = wait_for(lambda: person.team("s").groups)
         assert (group.topic, group.group, group.waiting) == ("t", "g", 0)
+        person.publish("t", "the end of the wait")
         thread.join()
 
 

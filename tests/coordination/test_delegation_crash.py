@@ -140,7 +140,14 @@ def test_the_boss_makes_so_many_commits_that_every_one_was_tried(store, tmp_path
     lives = Lives(store)
     client, mortal = lives.client()
     other, _ = lives.client()
-    thread = threading.Thread(target=lambda: [time.sleep(0.2), [work(other, tmp_path) for _ in range(5)]])
+
+    def serve() -> None:
+        time.sleep(0.2)
+        done, deadline = 0, time.monotonic() + PATIENCE
+        while done < len(ITEMS) and time.monotonic() < deadline:
+            done += work(other, tmp_path)
+
+    thread = threading.Thread(target=serve)
     thread.start()
     began = time.monotonic()
     lead(client)

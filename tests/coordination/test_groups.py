@@ -157,11 +157,13 @@ def test_a_subscription_settles_by_hand(store):
 
 
 def test_a_message_without_an_ack_is_delivered_again_and_a_late_ack_is_refused(store):
-    client, other = store.client(), store.client()
+    client, other, ahead_us = store.client(), store.client(), 0
+    for one in (client, other):
+        one._ctx.now_us = lambda now=one._ctx.now_us: now() + ahead_us
     publish(client, 1)
-    slow = next(client.subscribe("t", "g", seconds=0.2))
+    slow = next(client.subscribe("t", "g", seconds=15))
     assert list(other.subscribe("t", "g", timeout=0)) == []
-    time.sleep(0.3)
+    ahead_us = 16_000_000
     fast = next(other.subscribe("t", "g", timeout=5))
     assert (fast.value, fast.attempts) == (0, 1)
     assert not slow.ack()
@@ -289,9 +291,10 @@ def test_the_same_session_goes_on_with_the_message_of_its_last_life(store):
 
 
 @pytest.mark.slow
-def test_a_key_waits_for_its_message_that_is_tried_again(store, monkeypatch):
-    monkeypatch.setattr(group_state, "FIRST_BACKOFF_US", 300_000)
+def test_a_key_waits_for_its_message_that_is_tried_again(store, clock, monkeypatch):
+    monkeypatch.setattr(group_state, "FIRST_BACKOFF_US", 5_000_000)
     client = store.client()
+    clock.rules(client)
     for value, key in ((0, "a"), (1, "a"), (2, "b")):
         client.publish("t", value, key=key)
     order = []
@@ -300,8 +303,10 @@ def test_a_key_waits_for_its_message_that_is_tried_again(store, monkeypatch):
         order.append(message.value)
         if message.value == 0 and not message.attempts:
             message.fail("again")
+        elif message.value == 2:
+            clock.forward(6)
 
-    consume(client, "s", timeout=2, handle=handle)
+    consume(client, "s", handle=handle)
     assert order == [0, 2, 0, 1]
 
 

@@ -50,12 +50,17 @@ def at_once(*acts: Callable[[], Any]) -> None:
         raise failures[0]
 
 
-def consume(client: SyncClient, session: str, *, timeout: float = 1.0, **options: Any) -> None:
-    """Add up what comes in the state of a session."""
+def consume(
+    client: SyncClient, session: str, *, timeout: float = 1.0, over: threading.Event | None = None, **options: Any
+) -> None:
+    """Add up what comes in the state of a session, until nothing has come for a while after publishing is over."""
     with client.run(session, agent_id="a") as run:
         run.state.setdefault("seen", [])
-        for message in run.receive("t", "g", timeout=timeout, **options):
-            run.state["seen"].append(message.value)
+        is_last = False
+        while not is_last:
+            is_last = over is None or over.is_set()
+            for message in run.receive("t", "g", timeout=timeout, **options):
+                run.state["seen"].append(message.value)
 
 
 def seen(client: SyncClient, sessions: Iterable[str]) -> list[Any]:
@@ -135,20 +140,28 @@ def test_messages_of_a_key_are_delivered_one_at_a_time_in_order(store):
 def test_a_group_that_begins_while_others_publish_misses_nothing(store):
     client = store.client()
     client.publish("t", "before")
-    begun = threading.Event()
+    begun, ended = threading.Event(), []
     after: list[int] = []
 
     def publish(first: int) -> None:
-        own = store.client()
-        for n in range(first, first + 30):
-            is_after = begun.is_set()
-            own.publish("t", n)
-            if is_after:
-                after.append(n)
+        try:
+            own = store.client()
+            for n in range(first, first + 30):
+                is_after = begun.is_set()
+                own.publish("t", n)
+                if is_after:
+                    after.append(n)
+        finally:
+            ended.append(first)
 
     def read(group: str, from_: str) -> list[Any]:
-        with store.client().subscribe("t", group, from_=from_, timeout=1) as messages:
-            return [one.value for one in messages if one.ack()]
+        """All that comes until nothing has come for a while after both publishers have ended."""
+        own, found, is_last = store.client(), [], False
+        while not is_last:
+            is_last = len(ended) == 2
+            with own.subscribe("t", group, from_=from_, timeout=1) as messages:
+                found += [one.value for one in messages if one.ack()]
+        return found
 
     got: dict[str, list[Any]] = {}
 
@@ -179,23 +192,34 @@ def collect_beside(store: Store, seconds: float = 0.05) -> int:
     """Publish, consume, die and collect at once; return how many of 40 messages took effect."""
     client = store.client()
     consume(client, "s0", timeout=0)  # the group is there: it keeps what it needs
-    is_over = threading.Event()
+    is_published, is_collected, is_over = threading.Event(), threading.Event(), threading.Event()
+    published: list[int] = []
 
     def publish() -> None:
-        own = store.client()
-        for n in range(40):
-            own.publish("t", n, ttl=seconds)
-            time.sleep(0.005)
+        try:
+            own = store.client()
+            for n in range(40):
+                own.publish("t", n, ttl=seconds)
+                published.append(n)
+                time.sleep(0.005)
+        finally:
+            is_published.set()
 
     def collect() -> None:
         own = store.client()
         while not is_over.is_set():
+            is_worth_it = len(published) >= 10
             own.gc()
+            if is_worth_it:
+                is_collected.set()
 
     def work() -> None:
         try:
-            time.sleep(0.1)
-            at_once(*(lambda name=f"s{n}": consume(store.client(), name, batch=4) for n in range(3)))
+            assert is_collected.wait(240)
+            consumers = [
+                lambda name=f"s{n}": consume(store.client(), name, over=is_published, batch=4) for n in range(3)
+            ]
+            at_once(*consumers)
         finally:
             is_over.set()
 
@@ -252,11 +276,15 @@ def test_without_hints_polling_finds_the_same(shared_store, monkeypatch, hints):
         monkeypatch.setattr(RedisBackend, "wait_for_notify", never)
     client = shared_store.client()
     got: list[int] = []
+    is_published = threading.Event()
 
     def publish() -> None:
-        for n in range(12):
-            client.publish("t", n)
-            time.sleep(0.02)
+        try:
+            for n in range(12):
+                client.publish("t", n)
+                time.sleep(0.02)
+        finally:
+            is_published.set()
 
     def follow() -> None:
         for one in shared_store.client().messages("t", follow=True, poll_seconds=0.05):
@@ -269,7 +297,8 @@ def test_without_hints_polling_finds_the_same(shared_store, monkeypatch, hints):
             assert run.wait_for("t", where=lambda one: one.value == 11, after="start", timeout=60).value == 11
 
     names = [f"s{n}" for n in range(2)]
-    at_once(publish, follow, wait, *(lambda name=name: consume(shared_store.client(), name) for name in names))
+    consumers = [lambda name=name: consume(shared_store.client(), name, over=is_published) for name in names]
+    at_once(publish, follow, wait, *consumers)
     assert got == list(range(12))
     assert seen(client, names) == list(range(12))
 

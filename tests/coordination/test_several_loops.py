@@ -71,7 +71,9 @@ def test_a_loop_in_another_task_is_refused_and_loses_nothing(store, when):
             is_in_turn, go_on = asyncio.Event(), asyncio.Event()
 
             async def receive() -> None:
-                async for message in run.receive("t", "g", timeout=0.5):
+                async for message in run.receive("t", "g", timeout=120):
+                    if message.value == "the end":
+                        return
                     is_in_turn.set()
                     await go_on.wait()
                     run.state["seen"].append(message.value)
@@ -81,6 +83,7 @@ def test_a_loop_in_another_task_is_refused_and_loses_nothing(store, when):
             with pytest.raises(UsageError, match="session of its own"):
                 await anext(aiter(run.receive("u", "g", timeout=0)))
             go_on.set()
+            await client.publish("t", "the end")
             await first
         return (await client.latest("s")).execution_state["seen"]
 

@@ -150,11 +150,20 @@ def test_wait_for_begins_where_an_earlier_life_began(store):
     client.publish("t", "before")
     with pytest.raises(KeyError), client.run("s", agent_id="a") as run:
         client_where = {}
-        threading.Timer(0.3, lambda: client.publish("t", "first")).start()
+        threading.Thread(target=lambda: (wait_until_it_waits(client, "s"), client.publish("t", "first"))).start()
         run.wait_for("t", where=lambda one: client_where["fails"], timeout=30)
     client.publish("t", "second")
     with client.run("s", agent_id="a") as run:
         assert run.wait_for("t", timeout=30).value == "first"
+
+
+def wait_until_it_waits(client, session):
+    """What a run waits for, once it does."""
+    deadline = time.monotonic() + 60
+    while not (waits := client.team(session).waits):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return waits
 
 
 @pytest.mark.slow
@@ -163,15 +172,11 @@ def test_a_wait_for_a_message_is_shown(store):
     seen = []
 
     def look():
-        for _ in range(600):
-            seen.extend((one.kind, one.targets) for one in client.team("s").members[0].waits)
-            if seen:
-                break
-            time.sleep(0.1)
+        seen.extend((one.kind, one.targets) for one in wait_until_it_waits(client, "s"))
         client.publish("news", 1)
 
-    threading.Timer(0.5, look).start()
     with client.run("s", agent_id="a") as run:
+        threading.Thread(target=look).start()
         assert run.wait_for("news", timeout=100).value == 1
     assert seen == [("message", ("news",))]
     assert client.team("s").members[0].waits == ()
