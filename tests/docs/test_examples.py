@@ -146,7 +146,7 @@ def test_the_boss_and_two_researchers_at_once(tmp_path):
         "roots: it holds fast by its roots",
         "stem: stipe is the word",
     ]
-    researchers = [_start("delegation/researcher.py", tmp_path, "5") for _ in range(2)]
+    researchers = [_start("delegation/researcher.py", tmp_path, "20") for _ in range(2)]
     assert _lines(_start("delegation/boss.py", tmp_path)) == answer
     assert _lines(*researchers) == ["researched blade", "researched roots"]  # each by exactly one
     assert _lines(_start("delegation/boss.py", tmp_path)) == answer
@@ -170,7 +170,7 @@ def test_the_two_processes_of_the_page_work_together(tmp_path):
 @pytest.mark.slow
 def test_two_reviewers_of_a_topic_at_once(tmp_path):
     answer = ["blade: 8 words", "roots: 8 words", "stem: 8 words"]
-    reviewers = [_start("topics/reviewer.py", tmp_path, f"reviewer-{number}", "8") for number in range(2)]
+    reviewers = [_start("topics/reviewer.py", tmp_path, f"reviewer-{number}", "20") for number in range(2)]
     assert _lines(_start("topics/writer.py", tmp_path)) == answer
     assert _lines(*reviewers) == ["reviewed blade", "reviewed roots", "reviewed stem"]  # each by exactly one
     assert _lines(_start("topics/writer.py", tmp_path)) == answer

@@ -234,7 +234,7 @@ def test_a_save_that_no_replica_confirmed_is_an_error_that_says_so(valkey: Valke
             return [entry.checkpoint_id for entry in past.timeline(session_id="s")]
 
     first_replica = replica()
-    with SyncClient.redis(valkey.url, durability="replicated", wait_ms=2000) as client:
+    with SyncClient.redis(valkey.url, durability="replicated", wait_ms=5000) as client:
         first = client.save("a", session_id="s", execution_state={"n": 0})  # the control: it is confirmed
         second = client.save("a", session_id="s", execution_state={"n": 1})
         first_replica.stop()

@@ -201,6 +201,9 @@ class TestSharing:
         while writer.poll() is None and rounds < 200:
             client.retain(keep_last=2, dry_run=False)
             rounds += 1
+            if rounds == 2:  # now it may go on beyond its middle
+                writer.stdin.write("go on\n")
+                writer.stdin.flush()
         out, err = writer.communicate(timeout=240)
         assert writer.returncode == 0, err
         assert rounds >= 2
@@ -218,6 +221,8 @@ WRITER = """
     with SyncClient.open(sys.argv[1], durability="fast") as client:
         print("ready", flush=True)
         for i in range(120):
+            if i == 60:
+                sys.stdin.readline()
             state = {"m": messages(12 + i)}
             saved = client.save("a", session_id="s", execution_state=state)
             found = client.latest(session_id="s")

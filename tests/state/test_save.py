@@ -47,7 +47,7 @@ def test_everything_that_was_given_comes_back(client: SyncClient):
     assert restored.schema_version == "1.0"
     assert restored.sequence == 2
     assert restored.tree_id == root
-    at_most = timedelta(seconds=1)  # that a server's clock may be off, as it is known here
+    at_most = timedelta(seconds=60)  # that a server's clock may be off, as a slow answer makes it known here
     assert before - at_most <= restored.created_at <= datetime.now(UTC) + at_most
     assert len(restored.checksum) == 64
     assert (restored.handoff_target, restored.handoff_schema, restored.workspace) == (None, None, None)

@@ -185,7 +185,9 @@ def test_a_second_cancellation_leaves_it_to_be_finished(tmp_path: Path, root: Pa
                 put_file(self, action, data)
                 done.append(action.path)
                 if len(done) in (10, 40):  # of the restore, and of putting back
-                    loop.call_soon_threadsafe(restore.cancel)
+                    is_cancelled = threading.Event()
+                    loop.call_soon_threadsafe(lambda: (restore.cancel(), loop.call_soon(is_cancelled.set)))
+                    assert is_cancelled.wait(60)
                     threading.Event().wait(0.1)
 
             with monkeypatch.context() as patched:

@@ -139,7 +139,7 @@ def of_kind(backend: PostgresBackend, kind: str) -> tuple[PostgresBackend, Calla
 
 @pytest.mark.parametrize("kind", ["thread", "loop"])
 def test_who_waits_too_long_for_a_connection_is_told(postgres_url, kind):
-    backend, run = of_kind(open_url(postgres_url, max_connections=1, timeout=1), kind)
+    backend, run = of_kind(open_url(postgres_url, max_connections=1, timeout=3), kind)
 
     async def use() -> None:
         await backend.setup()

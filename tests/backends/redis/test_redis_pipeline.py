@@ -104,7 +104,7 @@ def test_a_server_that_says_nothing_any_more_is_noticed(valkey):
 @pytest.mark.slow
 def test_every_call_to_a_stopped_server_ends_by_its_timeout(valkey):
     """A read is repeated after a cut connection, not after a silence."""
-    with SyncClient.open(f"{valkey.url}?prefix=silent", timeout=4) as client:
+    with SyncClient.open(f"{valkey.url}?prefix=silent", timeout=8) as client:
         saved = client.save("a", session_id="s")
         os.kill(valkey.server.pid, signal.SIGSTOP)
         try:
@@ -112,7 +112,7 @@ def test_every_call_to_a_stopped_server_ends_by_its_timeout(valkey):
                 began = time.monotonic()
                 with pytest.raises(StoreError):
                     call()
-                assert 3.5 < time.monotonic() - began < 7.5
+                assert 7.5 < time.monotonic() - began < 15.5  # asked twice it would be 16
         finally:
             os.kill(valkey.server.pid, signal.SIGCONT)
         assert client.restore(saved)

@@ -83,7 +83,7 @@ def test_threads_have_no_more_connections_than_allowed(valkey):
 
 
 def test_a_thread_waits_for_a_connection_no_longer_than_the_timeout(valkey):
-    ask = Asked(valkey, limit=1, timeout=0.2)
+    ask = Asked(valkey, limit=1, timeout=2)
     ask(("PING",))
     assert ask.pool._places.take(1)  # as a thread that is in the middle of a request
     with pytest.raises(StoreBusyError, match="1 connections were in use"):
@@ -93,7 +93,7 @@ def test_a_thread_waits_for_a_connection_no_longer_than_the_timeout(valkey):
 
 
 def test_a_silent_server_is_lost_and_the_next_request_has_another_connection(valkey):
-    ask = Asked(valkey, timeout=0.3)
+    ask = Asked(valkey, timeout=2)
     ask(("PING",))
     os.kill(valkey.server.pid, signal.SIGSTOP)
     try:
@@ -101,7 +101,7 @@ def test_a_silent_server_is_lost_and_the_next_request_has_another_connection(val
     finally:
         os.kill(valkey.server.pid, signal.SIGCONT)
     assert isinstance(lost, LostError)
-    assert "no answer within 0.3 s" in str(lost)
+    assert "no answer within 2 s" in str(lost)
     deadline = time.monotonic() + 120
     while isinstance(ask(("PING",))[0], LostError) and time.monotonic() < deadline:  # until it has woken up
         pass
@@ -128,9 +128,9 @@ def test_an_interrupted_request_leaves_its_reply_to_no_other(valkey):
 
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
         with pytest.raises(InterruptedTestError):
-            ask(("BLPOP", "nothing", "1"), ("ECHO", "late"))
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            ask(("BLPOP", "nothing", "60"), ("ECHO", "late"))
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

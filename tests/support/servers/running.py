@@ -117,6 +117,6 @@ class Server:
 def _is_alive(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the second, if it ends while we read
         return not Path("/proc/self").exists()  # no /proc: take it for alive, the deadline will tell
     return state != "Z"
