@@ -26,11 +26,15 @@ MESSAGES = 40
 def test_each_message_takes_effect_once_across_nodes(redis_cluster, tmp_path):
     url = f"{redis_cluster.url}?prefix={prefix_name(tmp_path)}"
     failures = []
+    is_published = threading.Event()
 
     def work(session):
         try:
             with SyncClient.open(url) as own:
-                consume(own, session, batch=2, timeout=3)
+                is_last = False
+                while not is_last:
+                    is_last = is_published.is_set()
+                    consume(own, session, batch=2, timeout=2)
         except BaseException as error:
             failures.append(error)
 
@@ -38,7 +42,10 @@ def test_each_message_takes_effect_once_across_nodes(redis_cluster, tmp_path):
     for one in threads:
         one.start()
     with SyncClient.open(url) as client:
-        publish(client, "publisher", MESSAGES)
+        try:
+            publish(client, "publisher", MESSAGES)
+        finally:
+            is_published.set()
         for one in threads:
             one.join()
         assert not failures
