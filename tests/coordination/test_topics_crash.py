@@ -177,7 +177,7 @@ def test_consumers_are_killed_at_random_and_each_message_takes_effect_once(share
     client = shared_store.client()
     sessions = ["a", "b"]
     consumers = {one: start_consumer(shared_store, one) for one in sessions}
-    published = killed = 0
+    published = killed = number = 0
 
     def revive() -> bool:
         """Start those again that ended because nothing came for a while: a message may wait to be tried again."""
@@ -189,11 +189,13 @@ def test_consumers_are_killed_at_random_and_each_message_takes_effect_once(share
         return True
 
     try:
-        for number in range(1, KILLS + 1):
+        while number < KILLS or killed <= KILLS // 2:  # one that comes after the work proves nothing
+            number += 1
+            assert number <= 5 * KILLS, f"{killed} of {number} were killed at work: this proves nothing"
             before = {one: len(seen(client, one)) for one in sessions}
-            for value in range(published, number * MESSAGES // KILLS):
+            for value in range(published, published + MESSAGES // KILLS):
                 client.publish(TOPIC, value)
-            published = number * MESSAGES // KILLS
+            published += MESSAGES // KILLS
             until(lambda before=before: revive() and any(len(seen(client, one)) > before[one] for one in sessions))
             victim = max(sessions, key=lambda one: len(seen(client, one)) - before[one])
             time.sleep(chance.uniform(0, 0.05))
@@ -201,7 +203,7 @@ def test_consumers_are_killed_at_random_and_each_message_takes_effect_once(share
             killed += len(results(client)) < published
             consumers[victim].communicate()
             consumers[victim] = start_consumer(shared_store, victim)
-        until(lambda: revive() and len(results(client)) == MESSAGES)
+        until(lambda: revive() and len(results(client)) == published)
         for process in consumers.values():
             _, errors = process.communicate(timeout=240)
             assert process.returncode == 0, errors
@@ -209,11 +211,10 @@ def test_consumers_are_killed_at_random_and_each_message_takes_effect_once(share
         for process in consumers.values():
             process.kill()
             process.communicate()
-    assert seen(client, *sessions) == list(range(MESSAGES))
-    assert results(client) == list(range(MESSAGES))
+    assert seen(client, *sessions) == list(range(published))
+    assert results(client) == list(range(published))
     assert client.dead_messages(TOPIC) == []
-    tally(f"messages, consumers killed, {shared_store.kind}", done=MESSAGES, kills=killed)
-    assert killed > KILLS // 2, "most were killed after their work: this proves nothing"
+    tally(f"messages, consumers killed, {shared_store.kind}", done=published, kills=killed)
 
 
 @pytest.mark.slow

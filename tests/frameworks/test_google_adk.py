@@ -424,7 +424,7 @@ def decide(store: str, session: str, decision: str, *options: str) -> None:
     with SyncClient.open(store) as client:
         [asked] = client.approvals(session)
     words = [sys.executable, "-m", "holdfast", "--store", store, decision, asked.short_id, "--by", "ann", *options]
-    subprocess.run(words, check=True, capture_output=True, timeout=60)
+    subprocess.run(words, check=True, capture_output=True, timeout=240)
 
 
 @survives("questions to a person", "wait, and keep their answer")

@@ -244,7 +244,7 @@ def test_an_approval_is_decided_by_another_process(store, decision):
         [asked] = client.approvals("s")
     words = [sys.executable, "-m", "holdfast", "--store", store, decision, asked.short_id, "--by", "ann"]
     words += ["--yes"] if decision == "approve" else []
-    subprocess.run(words, check=True, capture_output=True, timeout=60)
+    subprocess.run(words, check=True, capture_output=True, timeout=240)
     restart()
     agent = resumable(clerk(called, assistant_message("done")), session_id="s", store=store)
     assert agent.run_sync("archive it").final_output == "done"
