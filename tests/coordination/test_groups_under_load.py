@@ -85,24 +85,27 @@ def test_sixteen_consumers_of_a_group_all_make_progress(shared_store):
     for n in range(64):
         client.publish("t", n)
     longest_wait = max(LONGEST_WAIT, 10 * 16 * alone(client))  # a slow machine is no starvation
-    begins, waits, counts = threading.Barrier(16), [], []
+    begins, waits, claims, counts = threading.Barrier(16), [], [], Counter[int]()
 
     def work() -> None:
-        own, count = shared_store.client(), 0
-        begins.wait()
+        own, me = shared_store.client(), begins.wait()
         ends = time.monotonic() + LONGEST_WAIT
         with own.subscribe("t", "g", timeout=60) as messages:
-            before = time.monotonic()
-            while before < ends:
+            before, earlier = time.monotonic(), len(claims)
+            # On a slow machine they go on until each has had its turn, or clearly has none.
+            while before < ends or (min(counts[n] for n in range(16)) < 2 and len(claims) < 200 * 16):
                 one = next(messages)
-                waits.append(time.monotonic() - before)
+                waits.append((time.monotonic() - before, len(claims) - earlier))
+                claims.append(one.value)
                 one.release()
-                before, count = time.monotonic(), count + 1
-        counts.append(count)
+                before, earlier = time.monotonic(), len(claims)
+                counts[me] += 1
 
     at_once(*[work] * 16)
-    assert max(waits) < longest_wait, sorted(waits)[-5:]
-    assert min(counts) > 1, counts
+    # If the others stood still meanwhile, too, the machine did.
+    starved = [(seconds, others) for seconds, others in waits if seconds >= longest_wait and others > 5 * 16]
+    assert not starved, sorted(starved)[-5:]
+    assert min(counts[n] for n in range(16)) > 1, counts
     with client.subscribe("t", "g", timeout=0, batch=64) as messages:
         got = [(one.value, one.attempts) for one in messages if one.ack()]
     assert sorted(got) == [(n, 0) for n in range(64)]

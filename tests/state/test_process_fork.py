@@ -96,9 +96,9 @@ def test_a_store_that_another_thread_opens_meanwhile(tmp_path, monkeypatch):
 
     def use_stores() -> str:
         """A fork in the child waits for all stores that it knows."""
-        return forked(lambda: str(in_use.rows([RowKey("", b"")])), 5)
+        return forked(lambda: str(in_use.rows([RowKey("", b"")])), 40)
 
-    said = forked(use_stores, 10)
+    said = forked(use_stores, 90)
     is_over.set()
     for thread in threads:
         thread.join(20)
