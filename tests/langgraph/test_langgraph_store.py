@@ -84,7 +84,7 @@ def test_put_get_and_delete(memories: Callable[..., Any]) -> None:
     item = memory.get(("users", "1"), "prefs")
     assert (item.namespace, item.key) == (("users", "1"), "prefs")
     assert item.value == {"theme": "dark", "said": HumanMessage("hi", id="1")}
-    assert before.timestamp() - 1 < item.created_at.timestamp() <= item.updated_at.timestamp()
+    assert before.timestamp() - 60 < item.created_at.timestamp() <= item.updated_at.timestamp()
     memory.put(("users", "1"), "prefs", {"theme": "light"})
     again = memory.get(("users", "1"), "prefs")
     assert again.value == {"theme": "light"}
