@@ -12,6 +12,7 @@ from holdfast import SyncClient
 from holdfast.backends.port import STORE, Commit, CommitConflict, Labels, RowKey, RowWrite, SegmentWrite, Span
 from holdfast.backends.postgres import backend as backend_module
 from holdfast.backends.postgres import open_url
+from holdfast.backends.postgres.commit import GeneralCommit
 from holdfast.backends.postgres.schema import SCHEMA, quote_name
 from holdfast.backends.postgres.simple_commit import BatchSave, MessageSave, SimpleBatch, SingleSave, way_of
 from holdfast.backends.simple_commit import is_plain
@@ -177,21 +178,26 @@ def test_commits_with_messages_are_decided_alike_by_both_ways(case, postgres_dsn
 
 LANE_NEXT_WITH_RUN = replace(NEXT, record=NEXT.record._replace(feed=FEED))
 OF_ONE_SESSION = {
-    "in order": ([LANE, NEIGHBOUR, LANE_NEXT, LANE_LAST], [None] * 4),
-    "with a log that both append to": ([PUBLISHED, LANE_NEXT_WITH_RUN], [None, None]),
-    "the second one first": ([LANE_NEXT, LANE], [("row", HEAD), None]),
-    "both upon the same": ([LANE, replace(LANE_NEXT, rows=LANE.rows)], [None, ("row", HEAD)]),
+    "in order": ([LANE, NEIGHBOUR, LANE_NEXT, LANE_LAST], MessageSave, [None] * 4),
+    "with a log that both append to": ([PUBLISHED, LANE_NEXT_WITH_RUN], MessageSave, [None, None]),
+    "upon a row that is not as expected": (
+        [replace(LANE, rows=[RowWrite(HEAD, b"2", 7)]), replace(LANE_NEXT, rows=[RowWrite(HEAD, b"3", 8)])],
+        MessageSave,
+        [("row", HEAD), ("row", HEAD)],
+    ),
+    "the second one first": ([LANE_NEXT, LANE], GeneralCommit, [("row", HEAD), None]),
+    "both upon the same": ([LANE, replace(LANE_NEXT, rows=LANE.rows)], GeneralCommit, [None, ("row", HEAD)]),
     "upon another value": (
-        [LANE, replace(LANE_NEXT, rows=[RowWrite(HEAD, b"3", 2, b"?")])], [None, ("row", HEAD)],
+        [LANE, replace(LANE_NEXT, rows=[RowWrite(HEAD, b"3", 2, b"?")])], GeneralCommit, [None, ("row", HEAD)],
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", OF_ONE_SESSION)
 def test_messages_of_one_session_are_decided_one_after_the_other(case, postgres_dsn, tmp_path, monkeypatch):
-    batch, expected = OF_ONE_SESSION[case]
+    batch, way, expected = OF_ONE_SESSION[case]
     assert all(map(is_plain, batch))
-    assert isinstance(way_of(batch, [1, 2]), MessageSave)
+    assert isinstance(way_of(batch, [1, 2]), way)
     assert outcomes_of_all_ways(batch, postgres_dsn, tmp_path, monkeypatch, ("hopeful", "general")) == expected
 
 
@@ -209,7 +215,7 @@ def test_messages_take_one_call_of_one_function(batch, postgres_url):
         await backend.close()
         return called
 
-    assert asyncio.run(story()) == ["save_with_messages"]
+    assert asyncio.run(story()) == ["save_messages"]
 
 
 def test_what_was_hoped_for_in_vain_leaves_its_connection_usable(postgres_url):
@@ -255,7 +261,7 @@ def test_a_store_of_the_first_schema_is_brought_up_to_date(postgres_url):
     with connected(postgres_url) as connection:
         connection.execute(
             f"DROP FUNCTION {schema}.save_all, {schema}.save_batch, {schema}.save_one, {schema}.save_many, "
-            f"{schema}.save_with_messages".encode()
+            f"{schema}.save_messages".encode()
         )
         connection.execute(f"DROP FUNCTION {schema}.carry_out_with_feeds".encode())
         connection.execute(f"DROP VIEW {schema}.feed".encode())

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.backends.port import (
     MAX_LOG_ELEMENTS,
@@ -70,7 +70,8 @@ _NO_SEGMENT_IN_BATCH = (NOTHING, 0, 0)
 def way_of(commits: Sequence[Commit], locks: Sequence[int]) -> CommitPlan:
     """Return the shortest plan for simple commits with these locks."""
     if any(map(_has_messages, commits)):
-        return MessageSave(commits)
+        changes = _row_changes(commits)
+        return GeneralCommit(commits) if changes is None else MessageSave(commits, changes)
     if len(commits) == 1:
         return SingleSave(commits[0]) if len(locks) == 1 else BatchSave(commits)
     return (
@@ -86,6 +87,22 @@ def deciding_way_of(commits: Sequence[Commit]) -> CommitPlan:
 def _has_messages(commit: Commit) -> bool:
     """Return whether a simple commit has records for `MessageSave`: several, or one with a feed."""
     return bool(commit.more_records) or (commit.record is not None and commit.record.feed is not None)
+
+
+def _row_changes(commits: Sequence[Commit]) -> list[RowChange] | None:
+    """Return the changes of rows, one for each row; None if two commits of a row don't follow each other."""
+    changes: dict[RowKey, RowChange] = {}
+    for commit in commits:
+        row = commit.rows[0]
+        before = changes.get(row.key)
+        if before is None:
+            changes[row.key] = RowChange(row, row.value, 1)
+            continue
+        first, value, writes = before
+        if row.expect != first.expect + writes or row.was not in (None, value):
+            return None
+        changes[row.key] = RowChange(first, row.value, writes + 1)
+    return list(changes.values())
 
 
 class SingleSave:
@@ -155,31 +172,44 @@ class BatchSave:
         return [None] * len(self._commits)
 
 
+class RowChange(NamedTuple):
+    """A row that commits of a batch change one after the other: the first write, the last value, how many."""
+
+    first: RowWrite
+    value: bytes | None
+    writes: int
+
+
 class MessageSave:
     """Commits with messages, each with any number of new records."""
 
-    function = Function("save_with_messages", (BIGINTS, BIGINTS, BYTEAS, TEXTS, BOOL))
+    function = Function("save_messages", (BIGINTS, BIGINTS, BYTEAS, TEXTS, BOOL))
     is_hopeful = True
 
-    def __init__(self, commits: Sequence[Commit]) -> None:
+    def __init__(self, commits: Sequence[Commit], changes: Sequence[RowChange]) -> None:
         self._commits = commits
+        self._changes = changes
 
     def arguments(self, locks: Sequence[int], *, fast: bool) -> list[bytes | None]:
-        ints: list[int] = []
+        commits = self._commits
+        records = [record for commit in commits for record in list_records(commit)]
+        segments = [_segment_numbers(segment) for commit in commits for segment in commit.segments]
+        besides = [commit.rows[1] for commit in commits if len(commit.rows) > 1]
+        ints = [len(self._changes), len(records), len(segments), len(besides)]
         data: list[bytes | None] = []
-        words: list[str] = []
-        for commit in self._commits:
-            row, records = commit.rows[0], list_records(commit)
-            beside = commit.rows[1] if len(commit.rows) > 1 else None
-            ints += (len(records), row.expect)
-            data += (*key_columns(row.key.key), row.key.tree, row.value, row.was)
-            _add_segments(commit.segments, ints, data)
-            data += _NO_BESIDE[1:] if beside is None else _list_row_columns(beside)[1:]
-            words += (row.key.space, "" if beside is None else beside.key.space)
-            for record in records:
-                created, expires, step, texts = _labels(record)
-                ints += (record.sequence, created, expires, step)
-                data += (record.id, record.session, record.data, *texts, record.feed)
+        for (key, _, expect, was), value, writes in self._changes:
+            ints += (expect, writes)
+            data += (*key_columns(key.key), key.tree, was, value)
+        for record in records:
+            created, expires, step, texts = _labels(record)
+            ints += (record.sequence, created, expires, step)
+            data += (record.id, record.session, record.data, *texts, record.feed)
+        for *numbers, bytes_ in segments:
+            ints += numbers
+            data.append(bytes_)
+        for row in besides:
+            data += _list_row_columns(row)[1:]
+        words = [change.first.key.space for change in self._changes] + [row.key.space for row in besides]
         return [ints_array(locks), ints_array(ints), bytes_array(data), text_array(words), boolean(fast)]
 
     def outcomes(self, answer: bytes) -> list[BaseException | None]:
@@ -217,10 +247,14 @@ class SimpleBatch:
         assert record is not None
         created, expires, step, texts = _labels(record)
         self._ints += (record.sequence, created, expires, step, row.expect)
+        data: list[bytes | None] = [None] * RUNS
+        for number, segment in enumerate(commit.segments):
+            *numbers, data[number] = _segment_numbers(segment)
+            self._ints += numbers
+        self._ints += _NO_SEGMENT_IN_BATCH * (RUNS - len(commit.segments))
         key = row.key
         self._bytes += (record.id, record.session, record.data, *texts)
-        self._bytes += (*key_columns(key.key), key.tree, row.value, row.was)
-        _add_segments(commit.segments, self._ints, self._bytes)
+        self._bytes += (*key_columns(key.key), key.tree, row.value, row.was, *data)
         self._words.append(key.space)
         if len(commit.rows) == 1:
             self._bytes += (None,) * 5
@@ -264,17 +298,6 @@ def _labels(record: RecordWrite) -> tuple[int, int, int, tuple[bytes | None, ...
 def _run(segment: SegmentWrite) -> tuple[bytes, bytes, bytes, bytes]:
     k, base, length, data = _segment_numbers(segment)
     return _bigint(k), _bigint(base), _bigint(length), data
-
-
-def _add_segments(segments: Sequence[SegmentWrite], ints: list[int], data: list[bytes | None]) -> None:
-    """Add what a function that takes several commits gets for the segments of one."""
-    for segment in segments:
-        *numbers, bytes_ = _segment_numbers(segment)
-        ints += numbers
-        data.append(bytes_)
-    for _ in range(RUNS - len(segments)):
-        ints += _NO_SEGMENT_IN_BATCH
-        data.append(None)
 
 
 def _segment_numbers(segment: SegmentWrite) -> tuple[int, int, int, bytes]:

@@ -23,25 +23,24 @@ END
 $$;
 
 -- Saves with messages: commits as `save_one` takes them (004_hopeful_saves.sql), one or many, each with any number of new
--- records, of which some have a feed. They are carried out one after the other, all of them or none, so that each may
--- follow the one before it. Conditions are part of the changes: where one does not hold, everything is rolled back by
--- HF003, or by the error of a unique index, and the client asks `carry_out`, which decides about each commit.
+-- records, of which some have a feed. All of them are carried out, or none: conditions are part of the changes, and where
+-- one does not hold, everything is rolled back by HF003, or by the error of a unique index, and the client asks
+-- `carry_out`, which decides about each commit.
 --
--- A commit has 8 of `ints`, 12 of `bytes` and two of `words`, then for each of its records 4 of `ints` and 9 of `bytes`,
--- in the order of simple_commit.py. Returns 0; or 4 if there is one commit, whose row is not as expected.
+-- `ints` begin with the numbers of rows that change, of records, of runs, and of rows beside. Then each row has 2 of
+-- `ints`, 5 of `bytes` and one of `words`, each record 4 and 9, each run 3 and 1, each row beside 5 of `bytes` and one of
+-- `words`, in the order of simple_commit.py. A row that several commits change, one after the other, changes once, and its
+-- version by their number. Returns 0; or 4 if the row of the only commit is not as expected.
 --
 -- A message needs no lock but that of its commit's tree: the records of a feed are in the order of their positions, which
 -- come with the transaction's number. So publishers to one topic never wait for each other.
-CREATE FUNCTION {schema}.save_with_messages(locks bigint[], ints bigint[], bytes bytea[], words text[], fast boolean)
+CREATE FUNCTION {schema}.save_messages(locks bigint[], ints bigint[], bytes bytea[], words text[], fast boolean)
 RETURNS integer LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    total integer := cardinality(words) / 2;
-    i integer := 0;  -- before the commit's own numbers, or those of its record
-    b integer := 0;  -- before their bytes
-    c integer;  -- before the bytes of the commit
-    records integer;
-    given integer := 0;
+    i integer := 4;  -- before the numbers of what is written next
+    b integer := 0;  -- before its bytes
+    w integer := 0;  -- before its word
     lock bigint;
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -59,66 +58,57 @@ BEGIN
         END IF;
     END LOOP;
 
-    FOR number IN 1..total LOOP
-        UPDATE {schema}.rows SET version = version + 1, value = bytes[b + 4]
-        WHERE space = words[2 * number - 1] AND key = bytes[b + 1] AND rest_hash = bytes[b + 2] AND tree = bytes[b + 3]
-            AND version = ints[i + 2] AND (bytes[b + 5] IS NULL OR value = bytes[b + 5]);
+    FOR number IN 1..ints[1] LOOP
+        UPDATE {schema}.rows SET version = version + ints[i + 2], value = bytes[b + 5]
+        WHERE space = words[w + 1] AND key = bytes[b + 1] AND rest_hash = bytes[b + 2] AND tree = bytes[b + 3]
+            AND version = ints[i + 1] AND (bytes[b + 4] IS NULL OR value = bytes[b + 4]);
         IF NOT FOUND THEN
-            IF total = 1 THEN
+            IF ints[1] = 1 AND ints[i + 2] = 1 THEN
                 RETURN 4;
             END IF;
             RAISE EXCEPTION 'holdfast goes another way: a row is not as expected' USING ERRCODE = 'HF003';
         END IF;
-        IF ints[i + 3] >= 0 THEN
-            INSERT INTO {schema}.run SELECT ints[i + 3], ints[i + 5], bytes[b + 6] WHERE ints[i + 3] = coalesce((
-                SELECT k + length FROM {schema}.run WHERE k >= ints[i + 4] AND k < ints[i + 4] + 268435456
-                ORDER BY k DESC LIMIT 1
-            ), ints[i + 4]);
-            IF NOT FOUND THEN
-                RAISE EXCEPTION 'holdfast goes another way: a log ends elsewhere' USING ERRCODE = 'HF003';
-            END IF;
+        i := i + 2;
+        b := b + 5;
+        w := w + 1;
+    END LOOP;
+    FOR given IN 0..ints[2] - 1 LOOP
+        INSERT INTO {schema}.record (
+            position, id, session, sequence, data, created_at_us, expires_at_us, step_index, parent, agent_id, framework,
+            step_name, handoff_target, feed
+        ) SELECT
+            first.position + given, bytes[b + 1], session.n, ints[i + 1], bytes[b + 3], nullif(ints[i + 2], -1),
+            nullif(ints[i + 3], -1), nullif(ints[i + 4], -1), bytes[b + 4], bytes[b + 5], bytes[b + 6], bytes[b + 7],
+            bytes[b + 8], bytes[b + 9]
+        FROM (
+            SELECT base_position + ((pg_current_xact_id()::text::bigint - base_transaction) << 20) AS position
+            FROM {schema}.store WHERE is_one
+        ) AS first, {schema}.session
+        WHERE sha256(session.id) = sha256(bytes[b + 2]) AND first.position > 0 AND given < 1048576;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'holdfast goes another way: the session is new, or there is no position'
+                USING ERRCODE = 'HF003';
         END IF;
-        IF ints[i + 6] >= 0 THEN
-            INSERT INTO {schema}.run SELECT ints[i + 6], ints[i + 8], bytes[b + 7] WHERE ints[i + 6] = coalesce((
-                SELECT k + length FROM {schema}.run WHERE k >= ints[i + 7] AND k < ints[i + 7] + 268435456
-                ORDER BY k DESC LIMIT 1
-            ), ints[i + 7]);
-            IF NOT FOUND THEN
-                RAISE EXCEPTION 'holdfast goes another way: a log ends elsewhere' USING ERRCODE = 'HF003';
-            END IF;
+        i := i + 4;
+        b := b + 9;
+    END LOOP;
+    FOR number IN 1..ints[3] LOOP
+        INSERT INTO {schema}.run SELECT ints[i + 1], ints[i + 3], bytes[b + 1] WHERE ints[i + 1] = coalesce((
+            SELECT k + length FROM {schema}.run WHERE k >= ints[i + 2] AND k < ints[i + 2] + 268435456
+            ORDER BY k DESC LIMIT 1
+        ), ints[i + 2]);
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'holdfast goes another way: a log ends elsewhere' USING ERRCODE = 'HF003';
         END IF;
-        c := b;
-        records := ints[i + 1];
-        i := i + 8;
-        b := b + 12;
-        FOR record IN 1..records LOOP
-            INSERT INTO {schema}.record (
-                position, id, session, sequence, data, created_at_us, expires_at_us, step_index, parent, agent_id,
-                framework, step_name, handoff_target, feed
-            ) SELECT
-                first.position + given, bytes[b + 1], session.n, ints[i + 1], bytes[b + 3], nullif(ints[i + 2], -1),
-                nullif(ints[i + 3], -1), nullif(ints[i + 4], -1), bytes[b + 4], bytes[b + 5], bytes[b + 6],
-                bytes[b + 7], bytes[b + 8], bytes[b + 9]
-            FROM (
-                SELECT base_position + ((pg_current_xact_id()::text::bigint - base_transaction) << 20) AS position
-                FROM {schema}.store WHERE is_one
-            ) AS first, {schema}.session
-            WHERE sha256(session.id) = sha256(bytes[b + 2]) AND first.position > 0 AND given < 1048576;
-            IF NOT FOUND THEN
-                RAISE EXCEPTION 'holdfast goes another way: the session is new, or there is no position'
-                    USING ERRCODE = 'HF003';
-            END IF;
-            given := given + 1;
-            i := i + 4;
-            b := b + 9;
-        END LOOP;
-        IF bytes[c + 12] IS NOT NULL THEN
-            INSERT INTO {schema}.rows AS rows (space, key, rest_hash, tree, rest, value, version)
-            VALUES (
-                words[2 * number], bytes[c + 8], bytes[c + 9], bytes[c + 10], bytes[c + 11], bytes[c + 12], 1
-            )
-            ON CONFLICT (space, key, rest_hash, tree) DO UPDATE SET value = excluded.value, version = rows.version + 1;
-        END IF;
+        i := i + 3;
+        b := b + 1;
+    END LOOP;
+    FOR number IN 1..ints[4] LOOP
+        INSERT INTO {schema}.rows AS rows (space, key, rest_hash, tree, rest, value, version)
+        VALUES (words[w + 1], bytes[b + 1], bytes[b + 2], bytes[b + 3], bytes[b + 4], bytes[b + 5], 1)
+        ON CONFLICT (space, key, rest_hash, tree) DO UPDATE SET value = excluded.value, version = rows.version + 1;
+        b := b + 5;
+        w := w + 1;
     END LOOP;
     RETURN 0;
 END
