@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from framework_environments import require
 from paths import ROOT
+from prose import PAGE
 from survives import survives
 
 require("ag2")
@@ -483,7 +484,7 @@ def test_a_long_conversation_is_stored_once(tmp_path):
     """After 300 turns of seven kilobytes, at most one and a half times the conversation."""
 
     async def story() -> tuple[int, int]:
-        words, chance = (ROOT / "docs" / "format.md").read_text("utf-8").split(), random.Random(7)
+        words, chance = PAGE.split(), random.Random(7)
         config = FunctionConfig(lambda _: " ".join(chance.choices(words, k=600)))
         said = 0
         async with Client.sqlite(tmp_path / "long.db", durability="fast") as client:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from campaign import SOAK
 from framework_environments import require
+from prose import PROSE
 from survives import survives
 
 require("agent_framework")
@@ -25,13 +26,11 @@ from agent_framework import (
     tool,
 )
 from agent_framework_model import FunctionClient, call, results_since_user
-from paths import ROOT
 
 from holdfast import Client
 from holdfast.agent_framework import HoldfastCheckpointStorage, resumable
 
 TURNS = 300 if SOAK else 60
-PROSE = "\n".join(page.read_text("utf-8") for page in sorted((ROOT / "docs").glob("*.md")))
 
 
 def make_agent(client: FunctionClient, calls: list[str], **options: Any) -> Agent:

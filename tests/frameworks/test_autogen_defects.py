@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from framework_environments import require
+from prose import PAGE
 from survives import survives
 
 require("autogen")
@@ -20,13 +21,11 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_agentchat.tools import AgentTool
 from autogen_core.models import FunctionExecutionResultMessage
 from autogen_model import FunctionModel, call
-from paths import ROOT
 
 from holdfast import Client
 from holdfast.autogen import resumable
 
 TURNS = 300
-PROSE = (ROOT / "docs" / "format.md").read_text("utf-8")  # as in benchmarks/frameworks
 
 
 def make_team(*, is_broken: bool) -> RoundRobinGroupChat:
@@ -139,5 +138,5 @@ def test_a_long_conversation_is_stored_once(tmp_path: Path):
 
 def make_text(chance: random.Random, length: int) -> str:
     """Return English prose, as people and models write it."""
-    start = chance.randrange(len(PROSE) - length)
-    return PROSE[start : start + length]
+    start = chance.randrange(len(PAGE) - length)
+    return PAGE[start : start + length]

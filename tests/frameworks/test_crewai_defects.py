@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from framework_environments import require
+from prose import PROSE
 
 require("crewai")
 
@@ -20,7 +21,6 @@ from crewai.flow.persistence import SQLiteFlowPersistence, persist
 from crewai.state import CheckpointConfig
 from crewai.tools import BaseTool
 from crewai_model import FunctionModel, answer_once_called, call  # before CrewAI: no telemetry
-from paths import ROOT
 from stored_secrets import assert_secret_is_not_stored
 
 from holdfast import SyncClient
@@ -28,7 +28,6 @@ from holdfast.crewai import resumable
 
 TURNS = 300
 API_KEY = "sk-control-0123456789"
-PROSE = "\n".join(page.read_text("utf-8") for page in sorted((ROOT / "docs").glob("*.md")))
 
 
 class Interrupted(BaseException):

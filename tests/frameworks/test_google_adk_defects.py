@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from framework_environments import require
-from paths import ROOT
+from prose import PAGE
 
 require("google_adk")
 
@@ -79,7 +79,7 @@ def test_a_tool_that_was_under_way_runs_again_with_adks_own_resume_only(store):
 
 def test_a_long_conversation_is_stored_once(tmp_path):
     """After 300 turns of seven kilobytes, at most one and a half times the conversation."""
-    turns, words, chance = 300, (ROOT / "docs" / "format.md").read_text("utf-8").split(), random.Random(7)
+    turns, words, chance = 300, PAGE.split(), random.Random(7)
 
     def text() -> str:
         return " ".join(chance.choices(words, k=600))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from crash_kit import SETTINGS
 from framework_environments import require
-from paths import ROOT
+from prose import PROSE
 from survives import survives
 
 require("haystack")
@@ -29,7 +29,6 @@ from holdfast import SyncClient
 from holdfast.haystack import resumable
 
 TURNS = 300
-PROSE = "\n".join(page.read_text("utf-8") for page in sorted((ROOT / "docs").glob("*.md")))
 KILLED_PIPELINE = """
 import os, signal, sys
 from haystack import Pipeline, component

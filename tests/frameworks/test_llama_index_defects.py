@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from framework_environments import require
+from prose import PROSE
 from survives import survives
 
 require("llama_index")
@@ -415,7 +416,6 @@ class Talking(Flow):
         return StopEvent(result=answer["content"][:20])
 
 
-PROSE = "\n".join(page.read_text("utf-8") for page in sorted(Path(__file__).parents[2].glob("docs/*.md")))
 TURNS = 100
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from framework_environments import require
-from paths import ROOT
+from prose import PAGE
 from survives import survives
 
 require("openai_agents")
@@ -466,7 +466,7 @@ def test_a_long_conversation_is_stored_once(tmp_path):
     """After 300 turns of seven kilobytes, at most one and a half times the conversation."""
 
     async def story() -> tuple[int, int]:
-        turns, words, chance = 300, (ROOT / "docs" / "format.md").read_text("utf-8").split(), random.Random(7)
+        turns, words, chance = 300, PAGE.split(), random.Random(7)
         answers = [assistant_message(" ".join(chance.choices(words, k=600))) for _ in range(turns)]
         async with Client.sqlite(tmp_path / "long.db", durability="fast") as client:
             agent = resumable(Agent("talker", model=scripted(*answers)), session_id="s", store=client)

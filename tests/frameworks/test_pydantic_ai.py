@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from framework_environments import require
-from paths import ROOT
+from prose import PAGE
 from survives import survives
 
 require("pydantic_ai")
@@ -364,7 +364,7 @@ def test_what_was_extracted_is_continued_by_a_resumable_agent_and_by_hand(url):
 
 
 def test_300_turns_take_little_more_than_their_transcript(tmp_path):
-    words, chance = (ROOT / "docs" / "format.md").read_text("utf-8").split(), random.Random(7)
+    words, chance = PAGE.split(), random.Random(7)
 
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         return ModelResponse([TextPart(" ".join(chance.choices(words, k=600)))], usage=RequestUsage(input_tokens=1))

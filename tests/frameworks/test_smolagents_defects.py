@@ -13,10 +13,10 @@ from typing import Any
 import PIL.Image
 import pytest
 from framework_environments import require
+from prose import PROSE
 
 require("smolagents")
 
-from paths import ROOT
 from rich.console import Console
 from smolagents import AgentLogger, CodeAgent, LogLevel, Tool, ToolCallingAgent
 from smolagents.memory import TaskStep
@@ -27,7 +27,6 @@ from holdfast import Effect, SyncClient
 from holdfast.smolagents import extract, reconstruct, resumable
 
 TURNS = 120
-PROSE = "\n".join(page.read_text("utf-8") for page in sorted((ROOT / "docs").glob("*.md")))
 
 
 class Interrupted(BaseException):

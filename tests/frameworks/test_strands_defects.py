@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from crash_kit import Finished, run_until_done
 from framework_environments import require
+from prose import PAGE
 from survives import survives
 
 require("strands")
 
-from paths import ROOT
 from strands import Agent, tool
 from strands.agent.conversation_manager import NullConversationManager
 from strands_model import FunctionModel, call, results_since_user
@@ -25,7 +25,6 @@ from holdfast import Client
 from holdfast.strands import resumable
 
 TURNS = 300
-PROSE = (ROOT / "docs" / "format.md").read_text("utf-8")  # as in benchmarks/frameworks
 
 
 def take(places: Any, way: str) -> Finished:
@@ -92,5 +91,5 @@ def test_a_long_conversation_is_stored_once(tmp_path: Path):
 
 def make_text(chance: random.Random, length: int) -> str:
     """Return English prose, as people and models write it."""
-    start = chance.randrange(len(PROSE) - length)
-    return PROSE[start : start + length]
+    start = chance.randrange(len(PAGE) - length)
+    return PAGE[start : start + length]
