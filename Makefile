@@ -1,7 +1,8 @@
-# The front door. `make demo` and `make test` work on a machine with Python 3.11+, pip and make, and nothing else.
+# Targets for users and developers. `make demo` and `make test` need Python 3.11+, pip and make only.
 
 PYTHON ?= python3
-# What is told again on a sealed SQLite store: all but tests that look below the keys, or let a program without keys in.
+# Tests that `make soak` repeats on a sealed SQLite store. Left out: tests that read stored rows directly, and those of
+# programs without keys.
 SEALED_TOO := tests/state tests/retention tests/coordination tests/runs tests/langgraph tests/checkpoint_store tests/agent_loop
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,9 +10,9 @@ FRAMEWORKS := .venv-frameworks
 CREWAI := .venv-crewai
 API_CLIENT := .venv-client
 AXE := 4.14.0
-# Where it is set, as in many images of containers, each process of the tests would compile what it imports again.
+# Many container images set it: then each test process would compile its imports again.
 unexport PYTHONDONTWRITEBYTECODE
-# pip may come without the module that `python -m venv` needs for its own pip (Debian): so pip fills the venv.
+# Debian may lack the module that `python -m venv` needs to install pip, so the system's pip fills the venv.
 PIP_INTO := $(PYTHON) -m pip --python $(VENV)/bin/python --disable-pip-version-check install --quiet
 
 .PHONY: demo test check lint fmt docs bench bench-all bench-langgraph bench-servers bench-runs bench-work bench-differences bench-cli bench-growth bench-contention bench-coordination bench-fast-paths bench-sealed bench-ui bench-frameworks bench-workspace soak clean
@@ -19,26 +20,26 @@ PIP_INTO := $(PYTHON) -m pip --python $(VENV)/bin/python --disable-pip-version-c
 demo: $(VENV)/installed
 	$(BIN)/holdfast demo
 
-## Everything: lint, types, layers, all tests (crash and fault tests with small counts). Installs what it needs.
+## Run lint, types, layers and all tests (crash and fault tests with small counts). Installs missing tools.
 test: $(VENV)/dev $(API_CLIENT)/installed system-tools browser-tools lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 	@$(MAKE) --no-print-directory framework-tests
 
-## Adapters for agent frameworks, each beside the real framework: two environments, because not all of them go together.
-## A file's tests share a process that has imported the framework, so they stay on one worker.
+## Test the adapters with the real agent frameworks, in two environments: some frameworks exclude each other.
+## The tests of a file share a process that has imported the framework, so they stay on one worker.
 .PHONY: framework-tests
 framework-tests: $(FRAMEWORKS)/installed $(CREWAI)/installed
 	$(FRAMEWORKS)/bin/python -m pytest -n 2 --dist loadfile tests/frameworks
 	$(CREWAI)/bin/python -m pytest -n 2 --dist loadfile tests/frameworks
 
-## The two pictures of the README, from the tests of the page.
+## Take the two screenshots of the README, with the tests of the page.
 .PHONY: screenshots
 screenshots: $(VENV)/dev browser-tools
 	HOLDFAST_SHOTS=docs/images $(BIN)/python -m pytest -n 0 -q tests/web/test_browser_screens.py -k readme
 
-## The quick suite: at most 90 seconds on two cores. It leaves out what takes long or needs a server, tables of every
-## combination, and stories told on another store than SQLite again. Lint goes beside the tests: it is one long thread. Tests
-## wait for disks and timers, so three workers share two cores.
+## Run the quick suite: at most 90 seconds on two cores. It leaves out slow tests, tests that need a server, tables of
+## every combination, and repetitions on stores other than SQLite. Lint is one long thread, so it runs in parallel with
+## the tests. Tests wait for disks and timers, so three workers share two cores.
 check: $(VENV)/dev
 	@$(MAKE) --no-print-directory -j 2 lint quick-tests
 
@@ -54,84 +55,86 @@ lint: $(VENV)/dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-## Formats the code, and writes what is generated from it.
+## Format the code, and write the generated files.
 fmt: $(VENV)/dev
 	$(BIN)/python tools/make_sync.py
 	$(BIN)/python tools/make_tables.py
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-## The documentation as a site, in docs/_build/html. A warning is an error.
+## Build the documentation as a site, in docs/_build/html. A warning is an error.
 docs: $(VENV)/dev
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
-## Side by side with the peers; writes benchmarks/results/.
+## Compare with the peers; writes benchmarks/results/.
 bench: $(VENV)/bench
 	$(BIN)/python -m benchmarks.run
 
-## The LangGraph saver beside the official ones, on SQLite and PostgreSQL: ten minutes, 7 GB of disk for a while.
+## Compare the LangGraph saver with the official ones, on SQLite and PostgreSQL: ten minutes, 7 GB of temporary files.
 bench-langgraph: $(VENV)/bench
 	$(BIN)/python -m benchmarks.langgraph.run
 
-## The same for Redis and PostgreSQL, on servers that it brings along: about six minutes.
+## Compare on Redis and PostgreSQL, with servers that it starts: about six minutes.
 bench-servers: $(VENV)/bench
 	$(BIN)/python -m benchmarks.servers
 
+## Measure steps and effects of runs.
 bench-runs: $(VENV)/bench
 	$(BIN)/python -m benchmarks.runs
 	$(BIN)/python -m benchmarks.effects
 
-## Runs by workers beside DBOS, on SQLite and PostgreSQL: ten minutes.
+## Compare workers with DBOS, on SQLite and PostgreSQL: ten minutes.
 bench-work: $(VENV)/bench
 	$(BIN)/python -m benchmarks.work
 
-## Differences of two checkpoints, beside deepdiff and jsonpatch: two minutes.
+## Compare diffs of two checkpoints with deepdiff and jsonpatch: two minutes.
 bench-differences: $(VENV)/bench
 	$(BIN)/python -m benchmarks.differences
 
-## Commands on a store of 100,000 checkpoints in 1,000 sessions: two minutes.
+## Measure commands on a store of 100,000 checkpoints in 1,000 sessions: two minutes.
 bench-cli: $(VENV)/bench
 	$(BIN)/python -m benchmarks.large_store
 
-## How the work of each operation grows with the store, in counts: three minutes. Fails if one grows faster than it may.
+## Count how the work of each operation grows with the store: three minutes. Fails if one exceeds its bound.
 bench-growth: $(VENV)/bench
 	$(BIN)/python -m benchmarks.growth
 
-## 1, 8 and 64 tasks, threads and processes that save to one session, on every store: about ten minutes.
+## Measure 1, 8 and 64 tasks, threads and processes that save to one session, on every store: about ten minutes.
 bench-contention: $(VENV)/bench
 	$(BIN)/python -m benchmarks.contention
 
-## `holdfast ui` on 100,000 checkpoints in one tree and 10,000 sessions: the server, three minutes, then the page in Chromium with ten
-## minutes of live saves. Runs both, and fails if a goal is missed.
+## Measure `holdfast ui` on 100,000 checkpoints in one tree and 10,000 sessions: three minutes for the server, then the
+## page in Chromium with ten minutes of live saves. Fails if a goal is missed.
 bench-ui: $(VENV)/bench browser-tools
 	$(BIN)/python -m benchmarks.all --only ui-server,ui-page
 
-## Topics beside `SKIP LOCKED` and Redis Streams: five minutes.
+## Compare topics with `SKIP LOCKED` and Redis Streams: five minutes.
 bench-coordination: $(VENV)/bench
 	$(BIN)/python -m benchmarks.coordination
 
-## Each fast path of ARCHITECTURE.md with its switch on and off: a minute.
+## Measure each fast path of ARCHITECTURE.md with its switch on and off: a minute.
 bench-fast-paths: $(VENV)/bench
 	$(BIN)/python -m benchmarks.fast_paths
 
-## Sealed stores beside plain ones, on SQLite: two minutes.
+## Compare sealed stores with plain ones, on SQLite: two minutes.
 bench-sealed: $(VENV)/bench
 	$(BIN)/python -m benchmarks.sealed
 
-## Agents of frameworks with `resumable`, beside the framework alone and with its own store: about twenty minutes.
+## Compare `resumable` agents with the framework alone and with its own store: about twenty minutes.
 bench-frameworks: $(FRAMEWORKS)/installed $(CREWAI)/installed
 	$(FRAMEWORKS)/bin/python -m benchmarks.frameworks --results benchmarks/results; status=$$?; \
 	$(CREWAI)/bin/python -m benchmarks.frameworks --only crewai --results benchmarks/results && exit $$status
 
-## Every benchmark, one after the other, and benchmarks/RESULTS.md from what they found: about two hours on a quiet machine.
+## Run every benchmark in sequence, and write benchmarks/RESULTS.md: about two hours on a quiet machine.
 bench-all: $(VENV)/bench bench-tools browser-tools
 	$(BIN)/python -m benchmarks.all
 
-## Snapshots of directories beside shadow git, and restic and borg where they are installed: about half an hour, 20 GB of disk.
+## Compare snapshots with shadow git, and with restic and borg if installed: about half an hour, 20 GB of disk.
 bench-workspace: $(VENV)/bench bench-tools
 	$(BIN)/python -m benchmarks.workspace.run
 
-## Every test on every kind of store, then the long campaigns: thousands of kills and all crash points. Its last result stands in docs/reliability.md.
+## Run every test on every kind of store, then the long campaigns: thousands of kills and all crash points.
+## docs/reliability.md has the last result.
 soak: $(VENV)/dev system-tools
 	HOLDFAST_EVERY_STORE=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 	HOLDFAST_SEALED=1 $(BIN)/python -m pytest -n 2 --dist worksteal -k sqlite -m "not servers and not slow" $(SEALED_TOO)
@@ -141,22 +144,22 @@ soak: $(VENV)/dev system-tools
 clean:
 	rm -rf $(VENV) $(FRAMEWORKS) $(CREWAI) $(API_CLIENT) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist docs/_build
 
-# Without it the test that needs it is skipped, and says so; in CI that is a failure.
+# If it can't be installed, its test is skipped with a message; in CI that is a failure.
 $(API_CLIENT)/installed: $(BIN)/uv pyproject.toml
 	$(BIN)/uv venv --quiet --clear --no-python-downloads --python $(BIN)/python $(@D)
 	@$(BIN)/uv pip install --quiet --python $(@D)/bin/python --group api-client && touch $@ \
 	  || { [ -z "$$CI" ] && echo "Schemathesis can't be installed: its test of the HTTP API will be skipped"; }
 
-# strace injects kills and I/O errors into system calls; pgbouncer stands between us and PostgreSQL. Without them (or without root to
-# install them) their tests are skipped, and say so.
+# strace injects kills and I/O errors into system calls; pgbouncer is a proxy of PostgreSQL. If they are missing and can't
+# be installed, their tests are skipped with a message.
 .PHONY: system-tools
 system-tools:
 	@{ command -v strace && { command -v pgbouncer || test -x /usr/sbin/pgbouncer; }; } >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
 	  && apt-get update -qq && apt-get install -qq -y strace pgbouncer e2fsprogs mount >/dev/null; } \
 	  || echo "strace or pgbouncer is not installed and can't be: tests of fault injection, or behind pgbouncer, will be skipped"
 
-# The page is tested in the system's Chromium, which Playwright drives and axe-core examines. Without them its tests are skipped, and
-# say so; with CI=true that is a failure. axe-core is used by tests only.
+# Playwright drives the system's Chromium, and axe-core checks the page. If they are missing, the tests of the page are
+# skipped with a message; with CI=true that is a failure. Only tests use axe-core.
 .PHONY: browser-tools
 browser-tools: $(VENV)/dev
 	@command -v chromium-headless-shell chromium google-chrome >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
@@ -169,7 +172,7 @@ browser-tools: $(VENV)/dev
 	  && (cd $(VENV)/axe-core && npm pack --silent axe-core@$(AXE) >/dev/null && tar -xzf axe-core-*.tgz --strip-components=1 package/axe.min.js); } \
 	  || echo "npm is not installed or can't fetch axe-core: tests of the page will be skipped"
 
-# What `make bench-workspace` compares with. Without them it says so, and leaves them out.
+# The peers of `make bench-workspace`. It reports missing ones and leaves them out.
 .PHONY: bench-tools
 bench-tools:
 	@{ command -v restic && command -v borg && command -v mkfs.xfs; } >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
@@ -202,7 +205,7 @@ $(BIN)/uv: $(VENV)/bin/python
 
 $(FRAMEWORKS)/installed: GROUP := frameworks
 $(CREWAI)/installed: GROUP := crewai
-# Where a framework can't be installed, its tests are skipped, and say so; in CI that is a failure.
+# If a framework can't be installed, its tests are skipped with a message; in CI that is a failure.
 $(FRAMEWORKS)/installed $(CREWAI)/installed: $(BIN)/uv pyproject.toml
 	$(BIN)/uv venv --quiet --clear --no-python-downloads --python $(BIN)/python $(@D)
 	@$(BIN)/uv pip install --quiet --python $(@D)/bin/python --editable . --group $(GROUP) && touch $@ \

@@ -1,4 +1,4 @@
-"""Generator of classes without `await`, from the source of the async ones: client and workspace.
+"""Generator of the sync classes, from the source of the async ones: client and workspace.
 
     python tools/make_sync.py            write client/sync.py and workspace/sync.py in src/holdfast
     python tools/make_sync.py --check    fail if a file is not what would be written
@@ -139,7 +139,7 @@ def methods_by_hand(target: Target) -> set[str]:
 
 
 def _imports(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
-    """The imports of a module, with those under `if TYPE_CHECKING`."""
+    """Return the imports of a module, with those under `if TYPE_CHECKING`."""
     for node in body:
         if isinstance(node, ast.If):
             yield from _imports(node.body)
@@ -168,7 +168,7 @@ def convert(source: Source, method: Function, *, is_overloaded: bool) -> Method:
 
 
 def _result(source: Source, method: Function, *, is_overloaded: bool) -> tuple[str, list[str]]:
-    """The return type and the body of the sync method."""
+    """Return the return type and the body of the sync method."""
     assert method.returns is not None, f"{source.name}.{method.name} has no return type"
     returns = ast.unparse(method.returns)
     inner = f'cast("Any", {source.inner})' if is_overloaded else source.inner
@@ -186,7 +186,7 @@ def _result(source: Source, method: Function, *, is_overloaded: bool) -> tuple[s
 
 
 def _arguments(args: ast.arguments) -> str:
-    """The parameters of a method as the arguments of a call."""
+    """Return the parameters of a method as the arguments of a call."""
     given = [one.arg for one in (*args.posonlyargs, *args.args)[1:]]
     given += [f"*{args.vararg.arg}"] if args.vararg else []
     given += [f"{one.arg}={one.arg}" for one in args.kwonlyargs]
@@ -200,7 +200,7 @@ def _parameters(args: ast.arguments) -> list[ast.arg]:
 
 
 def _docstring(source: Source, method: Function) -> list[str]:
-    """The docstring as it is written in the source, without `await`."""
+    """Return the docstring as in the source, without `await`."""
     first = method.body[0]
     if ast.get_docstring(method) is None:
         return []
@@ -216,7 +216,7 @@ def _without_async(text: str) -> str:
 
 
 def _names(*nodes: ast.AST) -> set[str]:
-    """The names that expressions use, with those in string annotations left out."""
+    """Return the names in expressions, without those in string annotations."""
     return {node.id for one in nodes for node in ast.walk(one) if isinstance(node, ast.Name)}
 
 
@@ -244,10 +244,12 @@ def generate(target: Target) -> str:
 
 
 def _format(text: str, file: Path) -> str:
-    """The text as `make lint` wants it: imports sorted, lines wrapped."""
+    """Return the text formatted for `make lint`: imports sorted, lines wrapped."""
     for command in (["check", "--select", "I", "--fix", "--quiet"], ["format", "--quiet"]):
         ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(file), "-"]
-        done = subprocess.run(ruff, input=text, stdout=subprocess.PIPE, check=True, encoding="utf-8")  # noqa: S603
+        done = subprocess.run(  # noqa: S603 - ruff of this environment
+            ruff, input=text, stdout=subprocess.PIPE, check=True, encoding="utf-8"
+        )
         text = done.stdout
     return text
 

@@ -1,4 +1,4 @@
-"""Make the tables "What survives a crash" of docs/frameworks from the tests that are marked `@survives(...)`.
+"""Generator of the tables "What survives a crash" in docs/frameworks, from the marks of tests.
 
 `python tools/make_tables.py` writes them; with `--check` it fails if one is out of date. A page without
 the comment below is left alone. Rows that are marked on several tests name all of them.
@@ -16,7 +16,7 @@ HEAD = ["| What | After the next start | Test |", "|---|---|---|"]
 
 
 def read_rows(framework: str) -> Iterator[tuple[tuple[str, str], str]]:
-    """Yield what is marked in the tests of a framework, and the tests: crash tests first."""
+    """Yield the marked rows of a framework, and their tests: crash tests first."""
     files = sorted(TESTS.glob(f"test_{framework}*.py"), key=lambda file: (not file.stem.endswith("_crash"), file.name))
     for file in files:
         for test in ast.walk(ast.parse(file.read_text("utf-8"))):
@@ -36,7 +36,7 @@ def make_table(framework: str) -> list[str]:
 
 
 def make_page(framework: str, text: str) -> str:
-    """Return a page with its table; itself if it has none of ours."""
+    """Return a page with its table; the same page if it has no generated table."""
     before, comment, after = text.partition(f"{COMMENT}\n\n")
     _, blank, rest = after.partition("\n\n")
     return before + comment + "\n".join(make_table(framework)) + blank + rest if comment else text

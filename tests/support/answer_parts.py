@@ -1,5 +1,6 @@
-"""Which parts of a small store an answer was made of. What is never read can't change an answer, so
-a change of one bit needs to be followed only by the questions that read the part where it is.
+"""Parts of a small store that each question reads, found by strace.
+
+A change of one bit needs only the questions that read the changed part: no other answer depends on it.
 
     python answer_parts.py KIND PATH QUESTIONS
 

@@ -1,4 +1,4 @@
-"""Anthropic's Messages API on this machine, for the CLI of the Claude Agent SDK: answers are a function's.
+"""Fake of Anthropic's Messages API on this machine, for the CLI of the Claude Agent SDK.
 
 The function gets a request, and returns content blocks: `text(...)` and `call(...)`. The answer is streamed as
 server-sent events.

@@ -1,4 +1,4 @@
-"""The outside world of the tests of effects, and programs that pay there."""
+"""A bank for the tests of effects, and programs that pay with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kills a batch at random moments, and lets it go on: each life is a process of its own.
+"""Driver that kills a batch at random moments and restarts it: each life is a process.
 
     python batch_worker.py <store url> <directory> <kills> <seed>
 

@@ -1,4 +1,4 @@
-"""Writers and backends that are broken on purpose: what they do must be found, or the tests that pass prove nothing."""
+"""Writers and backends with deliberate faults: controls, which the crash tests must fail."""
 
 import os
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Stores with something of everything in them, and what two stores must have in common."""
+"""Stores with every kind of content, and the comparison of two stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program to be killed did outside: one line per call of its model or of a tool, in a file for each name.
+"""Log of a killed program's calls: one line per call of its model or of a tool, one file per name.
 
 A program calls `log_call` at the beginning of each call, before the call has any effect. No store, rollback or
 kill takes a line back: a call that was made twice has two lines.

@@ -1,4 +1,4 @@
-"""How much is done: small counts in `make test`, all of it with HOLDFAST_SOAK=1; and what was done, for `soak.py`."""
+"""Size of the campaigns: small counts in `make test`, all with HOLDFAST_SOAK=1; totals for `soak.py`."""
 
 import json
 import os

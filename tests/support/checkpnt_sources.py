@@ -1,4 +1,4 @@
-"""Databases that the real checkpnt made, and ways to look at them and to damage them."""
+"""Databases that the real checkpnt wrote, and functions that inspect and damage them."""
 
 from __future__ import annotations
 

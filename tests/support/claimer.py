@@ -1,4 +1,4 @@
-"""An agent process that takes what it can get: claims handoffs to `reviewer`, goes on from each, until none is left.
+"""Agent process that claims handoffs to `reviewer` and saves on top of each, until none is left.
 
     python claimer.py URL NAME [naive|after-you]
 

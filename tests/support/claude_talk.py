@@ -1,4 +1,4 @@
-"""Conversations with the CLI of the Claude Agent SDK: an API that follows a plan, and a bank as MCP server."""
+"""Conversations with the CLI of the Claude Agent SDK: a scripted API, and a bank as MCP server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configurations of directories, as a stranger may have written them, and what commands make of them."""
+"""Hostile configurations of directories, and the results of commands that read them."""
 
 from __future__ import annotations
 

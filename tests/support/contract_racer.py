@@ -1,4 +1,4 @@
-"""A program that registers a version of a contract with a schema of its own, at once with another one.
+"""Program that registers a version of a contract in a race with another process.
 
     python contract_racer.py URL TYPE [before|after]
 

@@ -1,4 +1,4 @@
-"""Runs a program with an agent, kills it where a test says, and starts it again until it ends.
+"""Driver of an agent program: kills it at given points, and restarts it until it ends.
 
 A program is a script, `python PROGRAM STORE DIRECTORY`. It builds an agent with a scripted model, notes each call of
 the model and of a tool by `call_log.log_call`, and prints its outcome as JSON on its last line. After a kill the

@@ -1,4 +1,4 @@
-"""A process that imports a program once, and forks a child for each life: `crash_server.py PROGRAM REPORT`.
+"""Fork server for crash tests: imports a program once, forks a child for each life.
 
 Importing a framework takes seconds, a fork takes none. Each life is a process of its own, killed by a real SIGKILL.
 A line of JSON on standard input asks for a life (`Life`), one on standard output says how it ended. REPORT names a file

@@ -1,4 +1,4 @@
-"""Kills a program with an effect at every point, and lets it go on: each life is a process of its own.
+"""Driver that kills a program with an effect at every point: each life is a process.
 
     python crash_worker.py <store url> <directory> <how: json>
 

@@ -1,4 +1,6 @@
-"""A model for CrewAI that is a function of its messages. Import it before CrewAI: it turns telemetry off."""
+"""A model for CrewAI: a function of its messages.
+
+Import it before CrewAI: it turns telemetry off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model for deep agents that is a function of its messages: it writes a file in each turn, then says so."""
+"""A model for deep agents, a function of its messages: it writes a file in each turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A boss that delegates items and joins their answers, and workers that do each of them once: for tests that kill.
+"""A boss that delegates items and joins the answers, and its workers: programs for crash tests.
 
     python delegation_team.py URL boss|worker DIRECTORY [before|after NUMBER]
 

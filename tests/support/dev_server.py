@@ -1,4 +1,4 @@
-"""The real `langgraph dev`, in a directory of its own, on a port of the loopback that is free.
+"""The real `langgraph dev`, in its own directory, on a free port of the loopback interface.
 Nothing leaves the machine."""
 
 from __future__ import annotations

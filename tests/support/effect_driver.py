@@ -1,4 +1,4 @@
-"""Kills programs with effects at random moments and starts them again until they have finished.
+"""Driver that kills programs with effects at random moments and restarts them until they end.
 
     python effect_driver.py <fulfilment | payments> <store url> <directory> <kills> <seed> [--control]
 

@@ -1,4 +1,4 @@
-"""The outside world of the kill campaigns: a file of lines, each one a thing that was really done.
+"""Log of the effects that the programs of the kill campaigns carried out: one line each.
 
 Nothing of holdfast is in it, and no rollback reaches it. A line is one write and one sync: whole or
 absent, whenever the process is killed. Every call takes a little time before and after its line, so

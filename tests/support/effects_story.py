@@ -1,5 +1,4 @@
-"""Effects as the first version of the ledger's rows to have places wrote them: `python
-effects_story.py <bundle>`, once.
+"""Effects in the ledger rows of the first version with call sites: `python effects_story.py BUNDLE`.
 
 Their identities were made of all arguments, defaults included, even where a key was given.
 """

@@ -1,5 +1,4 @@
-"""Saves to a SQLite store until it fails or standard input is closed; prints what was acknowledged,
-and when it was begun.
+"""Writer process that saves to a SQLite store until a save fails or standard input is closed.
 
     python endless_saves.py PATH SESSION
 

@@ -1,4 +1,4 @@
-"""A writer process that goes on until it is killed, or left alone, on a store that others write to as well.
+"""Writer process that saves until it is killed, on a store shared with other writers.
 
     python endless_writer.py sqlite|files PATH NAME full|fast [HOW IT IS BROKEN]
 

@@ -1,4 +1,4 @@
-"""How many examples Hypothesis draws: `make check` asks for fewer than `make test`, so that people run it."""
+"""Number of examples that Hypothesis draws: fewer in `make check` than in `make test`."""
 
 import os
 

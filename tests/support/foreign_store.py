@@ -1,4 +1,4 @@
-"""What somebody does with a bundle or a store that a stranger has made; prints what came of it, as JSON.
+"""Commands on a hostile bundle or store; prints their results as JSON.
 
 foreign_store.py STORE (import BUNDLE | fork REF DIR | restore REF DIR | plan REF DIR | verify)...
 """

@@ -1,5 +1,7 @@
-"""The worked example of docs/format.md, made by the library itself. `python
-tests/support/format_example.py` writes it."""
+"""The worked example of docs/format.md, made by the library itself.
+
+`python tests/support/format_example.py` writes it.
+"""
 
 import sqlite3
 import tempfile

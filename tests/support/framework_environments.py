@@ -1,4 +1,4 @@
-"""Which agent frameworks are tested in which environment, and what becomes of tests whose framework is missing."""
+"""The environments of the agent frameworks; tests of a missing framework are skipped, or fail in CI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fulfilment agent to be killed: orders in parallel tasks, with keys, sub-agents, approvals and retries."""
+"""A fulfilment agent for crash tests: parallel tasks with keys, sub-agents, approvals and retries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes up hostile trees, values and databases, with right hashes, and does with them what a victim would.
+"""Fuzzer: generates hostile trees, values and databases with valid hashes, and opens them.
 
     fuzz.py (trees | values | databases) COUNT SEED FOLDER
 

@@ -1,4 +1,4 @@
-"""Imports a database or a directory that a stranger has made, into a store in memory; prints the report as JSON."""
+"""Importer of a hostile database or directory into a store in memory; prints the report as JSON."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Values that expand when they are rebuilt: in LangGraph's format, and in our own. Prints what
-became of each, as JSON."""
+"""Values that expand when they are decoded, in LangGraph's format and our own; prints results as JSON."""
 
 from __future__ import annotations
 

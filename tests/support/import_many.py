@@ -1,4 +1,4 @@
-"""Imports each of some LangGraph databases into a store of its own; prints all reports as JSON."""
+"""Importer of LangGraph databases, each into its own store; prints all reports as JSON."""
 
 from __future__ import annotations
 

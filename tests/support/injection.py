@@ -1,4 +1,4 @@
-"""Faults in system calls, by strace: a kill or an error at exactly the n-th call of a kind."""
+"""Faults in system calls, injected by strace: a kill or an error at the n-th call of a kind."""
 
 import functools
 import re

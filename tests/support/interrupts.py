@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment: signals from another process, each of which may come between any two instructions."""
+"""Ctrl-C at random moments: SIGINT from another process, between any two instructions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Classes as a program has them at the top of its modules."""
+"""Classes at the top of a module, as a program defines them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the LangGraph tests share: savers on the stores of the other tests, checkpoints, and small graphs."""
+"""Helpers of the LangGraph tests: savers on every kind of store, checkpoints, and small graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leases that are renewed in the background, on a machine that may be busy."""
+"""Leases with background renewal, for tests on a busy machine."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Runs what may hang or take all memory in a child process with limits: a regression fails, and the machine goes on."""
+"""Child process with limits of time and memory, for code that may hang or exhaust memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A writer process that may not write files beyond a size, and later may.
+"""Writer process with a limit on the size of files, which is lifted later.
 
 python limited_writer.py sqlite|files PATH
 """

@@ -1,4 +1,7 @@
-"""The table of losses in docs/changing-frameworks.md, as measured: `python tests/support/loss_table.py` writes it."""
+"""The measured table of losses in docs/changing-frameworks.md.
+
+`python tests/support/loss_table.py` writes it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A state machine that drives a store through two clients, beside a model that is only dictionaries.
+"""State machine that drives a store through two clients, and compares it with a model of dictionaries.
 
 The model (`machine_model.py`) keeps every checkpoint that was ever saved with all that it must come
 back with, where each session stands, who holds which lease, what became of each handoff, and the
@@ -117,7 +117,7 @@ class StoreMachine(Saves, Handoffs, Retention, Events):
         }  # fmt: skip
         places = {entry.checkpoint_id: place for place, entry in enumerate(tree.entries)}
         for id_, parent in tree.parents.items():
-            nearest = self.model.nearest_live(self.model.kept[id_].parent)
+            nearest = self.model.find_nearest_live(self.model.kept[id_].parent)
             assert parent == (nearest.id if nearest else None)
             assert parent is None or places[id_] < places[parent]
 

@@ -1,4 +1,4 @@
-"""What all parts of the machine share: the clients, the model, and how something is attempted."""
+"""Base of the state machine: the clients, the model, and the attempt of an operation."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Base(RuleBasedStateMachine):
         self.steps += 1
 
     def check_everything(self) -> None:
-        raise NotImplementedError
+        raise NotImplementedError  # each machine has its own
 
     def new_id(self) -> str:
         self.counter += 1

@@ -1,4 +1,4 @@
-"""Events: one reader that stops and goes on from its cursor, over the whole run."""
+"""Events: one reader that stops and continues at its cursor, over the whole run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handoffs: offered, listed, claimed, given back, taken up, passed on."""
+"""Handoffs: offer, list, claim, release, continue, and hand off again."""
 
 from __future__ import annotations
 

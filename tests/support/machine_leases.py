@@ -1,4 +1,4 @@
-"""Leases: whoever has none, or a lost one, is refused; whoever has the living one never is."""
+"""Leases: a save without one, or with a lost one, is refused; one with the live lease never is."""
 
 from __future__ import annotations
 

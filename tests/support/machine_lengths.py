@@ -1,4 +1,4 @@
-"""How long the machine runs: `HOLDFAST_SOAK=1` makes the long runs much longer."""
+"""Length of the machine's runs: `HOLDFAST_SOAK=1` makes the long ones much longer."""
 
 from __future__ import annotations
 

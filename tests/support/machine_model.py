@@ -1,4 +1,4 @@
-"""The model: what a store must say, kept in dictionaries.
+"""The model: the expected answers of a store, in dictionaries.
 
 It predicts. The machine asks it first who may do what (`refusal`, `why_not`), then does it, then
 tells it what was done. It takes over from the store only what nobody can know before: ids, and the
@@ -126,7 +126,7 @@ class Model:
             return CheckpointNotFoundError
         return None if self.is_live(kept) else CheckpointExpiredError
 
-    def nearest_live(self, id_: str | None) -> Kept | None:
+    def find_nearest_live(self, id_: str | None) -> Kept | None:
         while id_ is not None:
             kept = self.kept[id_]
             if self.is_live(kept):
@@ -136,7 +136,7 @@ class Model:
 
     def head(self, session: str) -> Kept | None:
         line = self.lines.get(session)
-        return self.nearest_live(line.head) if line else None
+        return self.find_nearest_live(line.head) if line else None
 
     def live(self) -> list[Kept]:
         return [kept for kept in self.kept.values() if self.is_live(kept)]
@@ -182,7 +182,7 @@ class Model:
         kept.buried = True
         for line in self.lines.values():
             if line.head == kept.id:
-                nearest = self.nearest_live(kept.id)
+                nearest = self.find_nearest_live(kept.id)
                 line.head = nearest.id if nearest else None
 
     # -- leases -------------------------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ class Model:
                 kept.buried, kept.undoable, kept.entry = True, False, None
             kept.undoable = False
         for line in self.lines.values():
-            nearest = self.nearest_live(line.head)
+            nearest = self.find_nearest_live(line.head)
             line.head = nearest.id if nearest else None
         staying = {kept.tree for kept in self.live()}
         staying |= {line.tree for session, line in self.lines.items() if self.is_leased(session) and line.tree}

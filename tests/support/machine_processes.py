@@ -1,5 +1,7 @@
-"""The same machine with a real process as the second client: it leases, claims, pins, expires and collects over there,
-between the steps of the first one; and it may be killed, with leases in its hands."""
+"""The state machine with a real process as the second client.
+
+The process leases, claims, pins, expires and runs gc between the steps of the first client; it may be killed while
+it holds leases."""
 
 from __future__ import annotations
 

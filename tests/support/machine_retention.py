@@ -1,4 +1,4 @@
-"""Pins and tags, and what lets go: expiry, policies, time, collection."""
+"""Retention: pins, tags, expiry, policies, time to live, and gc."""
 
 from __future__ import annotations
 

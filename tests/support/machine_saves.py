@@ -1,4 +1,4 @@
-"""Saving, and going other ways: forks, rollbacks."""
+"""Saves, forks and rollbacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What agents save, and what they do to their states between two saves."""
+"""States of agents, and edits of a state between two saves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lists and states are made of where runs of many steps matter more than odd values."""
+"""Plain values of lists and states, for runs of many steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model's endpoint of our own: it answers as it is told, and remembers what it was asked."""
+"""A fake endpoint of a model: scripted answers, and a record of the requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents of each framework that continue a session which another framework began.
+"""Agents of each framework that continue a session of another framework.
 
 Each function takes a store's URL, a session and the office, and returns what the agent said at the end. The model of
 an `Office` is a function of what it reads: it pays invoice 7 if it sees no receipt, and then reports.
@@ -110,7 +110,7 @@ def continue_openai_agents(store: str, session: str, office: Office) -> str:
             return ModelResponse(output=output, usage=Usage(), response_id=None)
 
         def stream_response(self, *args: Any, **kwargs: Any) -> Any:
-            raise NotImplementedError
+            raise NotImplementedError  # nothing streams here
 
     agent = Agent(name="clerk", model=OfficeModel(), tools=[function_tool(office.pay, name_override="pay")])
     agent = resumable(agent, session_id=session, store=store, tools={"pay": office.effect})

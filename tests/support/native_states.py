@@ -1,4 +1,4 @@
-"""States with a rich conversation in each framework's own form, written by hand: as the framework stores it."""
+"""States with a rich conversation, by hand, in the form that each framework stores."""
 
 from __future__ import annotations
 

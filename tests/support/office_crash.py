@@ -1,4 +1,4 @@
-"""What the crash tests of all frameworks check of an office: agents with tools, of which one pays.
+"""Checks of the crash tests of all frameworks: an office of agents with tools, one of which pays.
 
 A framework's test file declares its `Office`; each of its tests is one check. The programs are killed and started
 again by `crash_kit`.

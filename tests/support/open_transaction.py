@@ -1,4 +1,4 @@
-"""A transaction that a test holds open: what a slow worker does, step by step. And clients of either kind."""
+"""A transaction that a test holds open, step by step, and clients of either kind."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""An agent loop to be killed: a scripted model pays invoices, asks a sub-agent to pay others, and
-runs the tests in between.
+"""An agent loop for crash tests: a scripted model pays invoices, and delegates some to a sub-agent.
 
 The model is a function of the conversation alone, as real ones are after a crash. It reads what its
 tools answer: what was refused it asks for again; what is unknown it asks for again once the user

@@ -1,5 +1,4 @@
-"""A directory whose snapshots are taken in the plainest way: every file is read each time. For
-tests of restores, that they don't depend on how changes are found."""
+"""A directory with full-read snapshots, for tests that restores don't depend on change detection."""
 
 from __future__ import annotations
 
@@ -81,7 +80,7 @@ class PlainDirectory:
         return None
 
     async def move_head(self, session_id: str, to: str) -> None:
-        raise NotImplementedError
+        raise NotImplementedError  # restores of these tests move no head
 
 
 def _entry(path: bytes, content: Content, blobs: dict[bytes, bytes]) -> FileEntry:

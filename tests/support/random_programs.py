@@ -1,4 +1,4 @@
-"""Random programs with effects, killed at random moments and started again until they have finished.
+"""Random programs with effects, killed at random moments and restarted until they end.
 
     python random_programs.py <directory> <first seed> <number of programs>
 

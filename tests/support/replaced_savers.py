@@ -1,4 +1,4 @@
-"""A plugin for LangGraph's own core tests: runs those that take a saver from a fixture, on `HoldfastSaver`."""
+"""Plugin for LangGraph's own core tests: those that take a saver from a fixture use `HoldfastSaver`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plugin for LangGraph's own tests of its stores: what they call `InMemoryStore` is `HoldfastStore` here."""
+"""Plugin for LangGraph's own tests of its stores: `InMemoryStore` is `HoldfastStore`."""
 
 from __future__ import annotations
 

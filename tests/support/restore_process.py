@@ -1,4 +1,4 @@
-"""A process that edits a directory, takes snapshots and restores them, until it is killed.
+"""Process that edits a directory, takes snapshots and restores them until it is killed.
 
     python restore_process.py STORE ROOT [careless]
 

@@ -1,4 +1,4 @@
-"""How the processes that are killed open their directory, and how what they left is opened and judged."""
+"""The store of the killed restore processes: how it is opened, and the checks of its state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A restore that is always the same, for being killed at each of its system calls.
+"""A fixed restore, which tests kill at each of its system calls.
 
     python restore_story.py STORE ROOT
 

@@ -1,4 +1,4 @@
-"""The documented recipe: catch `StoreError`, and repeat the save with the id that it carries."""
+"""The documented retry: catch `StoreError`, and repeat the save with its checkpoint id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs the snippets of a page as one program: `python run_page.py PAGE [PRELUDE]`.
+"""Runner of a page's snippets as one program: `python run_page.py PAGE [PRELUDE]`.
 
 Python snippets share their names, so that a page says each thing once. A line `holdfast ...` of a `sh` snippet is run
 where it stands. The prelude runs first: it gives the framework a model that needs no network.

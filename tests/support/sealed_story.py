@@ -1,4 +1,4 @@
-"""A story with a canary in every field, and what an attacker who writes to the store can do to it."""
+"""A store with a canary in every field, and the changes that an attacker with write access can make."""
 
 from __future__ import annotations
 

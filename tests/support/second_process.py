@@ -1,4 +1,4 @@
-"""A client in a process of its own, to be used like one of this process.
+"""A client in another process, with the interface of a local one.
 
 Each call is sent there, with the time that it is to be there, and its result or error comes back. Of a lease comes back
 what its holder has in hand; whoever renews or releases it does so over there.

@@ -1,4 +1,4 @@
-"""Servers that a test may kill, and proxies that lose what passes through them."""
+"""Servers that a test may kill, and proxies that drop traffic."""
 
 from __future__ import annotations
 

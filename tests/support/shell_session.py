@@ -1,4 +1,4 @@
-"""Shell sessions in the docstrings of examples: commands, and what they print.
+"""Shell sessions in the docstrings of examples: commands and their output.
 
     $ python examples/frameworks/crewai_agent.py
     paying invoice 7

@@ -1,4 +1,4 @@
-"""A small store that has one of everything, what is known of it, and the question whether a store still agrees."""
+"""A small store with one of everything, its expected content, and a check of a store against it."""
 
 import os
 import shutil

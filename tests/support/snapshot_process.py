@@ -1,4 +1,4 @@
-"""A process that edits a directory and takes snapshots of it until it is killed. It says what was acknowledged."""
+"""Process that edits a directory and takes snapshots until it is killed; prints the acknowledged ones."""
 
 import random
 import sys

@@ -1,6 +1,4 @@
-"""The whole campaign: every crash point, a thousand kills, power cuts, failing calls, every bit of
-a small store, faults of servers, made-up trees, values and databases, and the state machine for a
-long time.
+"""The soak campaign: all crash points, a thousand kills, power cuts, bit flips, fuzzing, long runs.
 
     python tests/support/soak.py [--kills 1000] [--jobs 2] [--only tests/durability] [PYTEST ARGUMENTS]
 

@@ -1,4 +1,4 @@
-"""SQLite files as a stranger might make them: a store, changed by other means than holdfast."""
+"""Hostile SQLite files: a store that was changed by other means than holdfast."""
 
 from __future__ import annotations
 

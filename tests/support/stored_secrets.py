@@ -1,4 +1,4 @@
-"""Looks for a secret in everything that a store holds: its raw bytes, what they decompress to, and what they mean."""
+"""Search for a secret in a store: raw bytes, decompressed bytes, and decoded values."""
 
 from __future__ import annotations
 

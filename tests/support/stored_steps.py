@@ -1,4 +1,4 @@
-"""Waits for what a program, or another thread, saves in a store."""
+"""Waits for the saves of another process or thread."""
 
 from __future__ import annotations
 

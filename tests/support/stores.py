@@ -1,5 +1,4 @@
-"""What the behaviour tests share: stores that can be opened again, a backend that writes down what it is asked, a clock
-to turn, and child processes."""
+"""Helpers of the behaviour tests: reopened stores, a recording backend, a fake clock, child processes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""A store with some of everything, and what must be found in it. `python tests/support/story.py 0.1` writes the golden
-files of a version: run it once, when the version is released; a golden file is never written again."""
+"""A store with some of everything, and its expected content.
+
+`python tests/support/story.py 0.1` writes the golden files of a version. Run it once, when the version is
+released: a golden file is never written again."""
 
 from __future__ import annotations
 

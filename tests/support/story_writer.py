@@ -1,4 +1,4 @@
-"""A writer process that does everything a store can be asked to do, once, and says so.
+"""Writer process that carries out every operation of a store once, and reports each.
 
     python story_writer.py sqlite|files PATH [HOW IT IS BROKEN]
 

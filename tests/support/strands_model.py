@@ -29,7 +29,7 @@ class FunctionModel(Model):
         return {"context_window_limit": 1_000_000}
 
     async def structured_output(self, *_: Any, **__: Any) -> AsyncIterator[Any]:
-        raise NotImplementedError
+        raise NotImplementedError  # no test asks for structured output
         yield
 
     async def stream(

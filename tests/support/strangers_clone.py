@@ -1,4 +1,4 @@
-"""A clone of a stranger's repository, with a store in it."""
+"""A clone of a foreign repository, with a hostile store in it."""
 
 from __future__ import annotations
 

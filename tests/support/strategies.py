@@ -1,4 +1,4 @@
-"""Hypothesis strategies for what an agent's state may hold, and equality that tells all of it apart.
+"""Hypothesis strategies for states of agents, and an equality that tells types apart.
 
 Each is made once: what Hypothesis finds out about a strategy before the first example takes longer
 than a few examples do.

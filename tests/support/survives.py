@@ -1,4 +1,4 @@
-"""A mark for tests: `@survives("finished model calls", "are replayed")` is a row of a framework's page.
+"""The mark `@survives("finished model calls", "are replayed")`: a row of a framework's page.
 
 `tools/make_tables.py` makes the table "What survives a crash" of the marks.
 """

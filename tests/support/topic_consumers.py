@@ -1,4 +1,4 @@
-"""Publishers and consumers of a topic, for tests that kill them.
+"""Publishers and consumers of a topic, for crash tests.
 
     python topic_consumers.py URL publish SESSION COUNT | consume SESSION PAUSE
     python topic_consumers.py URL burst NAME COUNT [one-lane] | slow SESSION | slow-subscriber NAME

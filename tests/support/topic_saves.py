@@ -1,4 +1,4 @@
-"""Saves with a message each, for tests that kill the process at a system call.
+"""Saves with one message each, for tests that kill the process at a system call.
 
     python topic_saves.py sqlite|files PATH together|apart
 

@@ -1,4 +1,4 @@
-"""Directories on disk as plain values, and edits to them: what snapshots are compared with."""
+"""Directories on disk as plain values, and edits of them: the reference for snapshots."""
 
 from __future__ import annotations
 

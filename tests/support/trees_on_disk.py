@@ -1,4 +1,4 @@
-"""Everything about a directory tree that a write would change."""
+"""Fingerprint of a directory tree: everything that a write would change."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""An agent that calls the tools of a plan, for tests of turns."""
+"""An agent with a fixed plan of tool calls, for tests of turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""File systems made for a test: ext4 on a loop device that loses its power, and disks that are too small."""
+"""File systems for tests: ext4 on a loop device with power cuts, and full disks."""
 
 import fcntl
 import os

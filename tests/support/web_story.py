@@ -1,4 +1,4 @@
-"""A store with something for every screen of the page: a graph, a run, files, forks, approvals and damage."""
+"""A store with data for every screen of the page: graph, run, files, forks, approvals, damage."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""What a process says that may be killed at any moment: a whole line, or nothing. (`print` is
-several writes where Python is told not to buffer.)"""
+"""Atomic output of a process that may be killed: a whole line, or nothing.
+
+`print` makes several writes if Python does not buffer.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker process of the crash campaign, and the functions that it carries out.
+"""A worker process of the crash campaign, and the functions that it runs.
 
     python worked_program.py URL DIRECTORY [LEASE_SECONDS]
 

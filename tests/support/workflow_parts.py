@@ -1,4 +1,4 @@
-"""What tests of LlamaIndex workflows share: the end of a process, and events."""
+"""Helpers of the tests of LlamaIndex workflows: events, and the end of a process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store that has something of everything, for the tests of all commands."""
+"""A store with every kind of content, for the tests of all commands."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""A writer on a host of its own: `python writer.py URL HOST NAME`. Saves until it is killed.
+"""Writer process with its own host name, until it is killed: `python writer.py URL HOST NAME`.
 
 Says a line for each save that returned, in one `write`, and another one for each that failed. What
 fails is repeated with its id until it is done. It writes to sessions of its own and to one that all

@@ -1,4 +1,4 @@
-"""Several writer processes on one store, and what they said."""
+"""Several writer processes on one store, and the lines that they print."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A process that saves when it is told to, and a thread that follows: for hints of what others have saved."""
+"""A process that saves on command, and a thread that follows its events: for tests of hints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs a server for as long as the process that asked for it lives: `keeper.py DIRECTORY USER COMMAND…`.
+"""Supervisor of a server, which ends with its owner: `keeper.py DIRECTORY USER COMMAND…`.
 
 The one who asks holds the other end of this process's standard input. When that end is closed, by the one who asked or
 by the kernel after a `kill -9` of it, the server is stopped and its directory removed; after the word `keep` the

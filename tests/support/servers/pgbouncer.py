@@ -1,4 +1,4 @@
-"""A real pgbouncer in transaction mode, if one is installed: each transaction may be on another connection."""
+"""A real pgbouncer in transaction mode: each transaction may use another server connection."""
 
 from __future__ import annotations
 

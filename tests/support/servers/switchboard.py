@@ -1,4 +1,4 @@
-"""A network between hosts, of which each is an address of the loopback interface: it can be cut, as by a broken switch.
+"""A network of hosts, each an address of the loopback interface, which tests can partition.
 
 Everything goes through ports of this process. Who calls is told by its address; whom, by the port that is called.
 """

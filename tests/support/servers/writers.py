@@ -1,5 +1,4 @@
-"""Many writers in one event loop, or in a thread each, on a server that may go away under them; and
-waiting for what comes."""
+"""Many writers, in one event loop or a thread each, on a server that may fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writer processes, and what they said: a line for each save, `[id, session, step]` or `[null, session, why]`."""
+"""Writer processes and their output: a line per save, `[id, session, step]` or `[null, session, why]`."""
 
 from __future__ import annotations
 
