@@ -150,11 +150,11 @@ def _counted_sqlite() -> Iterator[Counts]:
             return 0
 
     plain = sqlite3.connect
-    sqlite3.connect = lambda *args, **kwargs: plain(*args, factory=Counted, **kwargs)  # type: ignore[assignment,misc]
+    sqlite3.connect = lambda *args, **kwargs: plain(*args, factory=Counted, **kwargs)
     try:
         yield counts
     finally:
-        sqlite3.connect = plain  # type: ignore[misc]
+        sqlite3.connect = plain
 
 
 def sqlite_store(directory: Path, sessions: int, checkpoints: int) -> Store:

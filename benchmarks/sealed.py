@@ -159,7 +159,7 @@ def _bare_calls(path: Path, ring: KeyRing, turn: Callable[[SyncClient], object])
     """Return the milliseconds that the calls of AES-GCM of an operation take, made again alone."""
     calls: list[Callable[[], bytes]] = []
     original = store_keys.new_cipher
-    store_keys.new_cipher = lambda key: _Recorder(AESGCM(key), calls)  # type: ignore[assignment,return-value]
+    store_keys.new_cipher = lambda key: _Recorder(AESGCM(key), calls)
     try:
         with SyncClient.sqlite(path, keys=ring) as client:
             turn(client)

@@ -205,7 +205,7 @@ def dbos_queued(place: str, runs: int) -> dict[str, float]:
 
 def dbos_started(place: str, runs: int) -> dict[str, float]:
     """Starts without a queue: each in a thread of the process that starts it, as many as its pool has."""
-    DBOS, bench, _ = dbos_launch(place)  # noqa: N806
+    DBOS, bench, _ = dbos_launch(place)  # noqa: N806 - its name
     DBOS.launch()
     return dbos_throughput(DBOS, bench, DBOS.start_workflow, runs, place)
 
@@ -249,7 +249,7 @@ def dbos_completed(connection: Any) -> int:
 def dbos_starts(place: str, runs: int) -> dict[str, float]:
     from dbos import DBOSClient
 
-    DBOS, _, _ = dbos_launch(place)  # noqa: N806
+    DBOS, _, _ = dbos_launch(place)  # noqa: N806 - its name
     DBOS.launch()  # it makes the tables
     DBOS.destroy()
     client = DBOSClient(system_database_engine=dbos_engine(place))
@@ -259,7 +259,7 @@ def dbos_starts(place: str, runs: int) -> dict[str, float]:
 
 
 def dbos_victim(place: str) -> None:
-    DBOS, _, slow = dbos_launch(place)  # noqa: N806
+    DBOS, _, slow = dbos_launch(place)  # noqa: N806 - its name
     from dbos import SetWorkflowID
 
     DBOS.launch()
@@ -268,7 +268,7 @@ def dbos_victim(place: str) -> None:
 
 
 def dbos_rescue(place: str) -> None:
-    DBOS, _, _ = dbos_launch(place)  # noqa: N806
+    DBOS, _, _ = dbos_launch(place)  # noqa: N806 - its name
     DBOS.launch()
     assert DBOS.retrieve_workflow("slow").get_result() == 1
     os._exit(0)

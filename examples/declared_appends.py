@@ -22,7 +22,7 @@ with SyncClient.sqlite(".holdfast/appends.db") as client:
     state: dict[str, object] = {"topic": "tides", "messages": []}
     whole_session = client.get(client.save(agent_id="chat", execution_state=state)).session_id
     for turn in range(TURNS):
-        state["messages"] = [*state["messages"], message(turn)]  # type: ignore[misc]
+        state["messages"] = [*state["messages"], message(turn)]
         client.save(agent_id="chat", session_id=whole_session, execution_state=state)
     whole_seconds = time.perf_counter() - started
 

@@ -29,13 +29,13 @@ class WithoutLoop(OnPostgres):
     def save_now(self, session: str, step: Step) -> None: ...
 
     async def save(self, session: str, step: Step) -> str:
-        raise NotImplementedError
+        raise NotImplementedError  # only saves are measured
 
     async def restore(self, session: str, checkpoint_id: str) -> State:
-        raise NotImplementedError
+        raise NotImplementedError  # only saves are measured
 
     async def timeline(self, session: str, limit: int) -> int:
-        raise NotImplementedError
+        raise NotImplementedError  # only saves are measured
 
 
 class HoldfastPostgresSync(WithoutLoop):

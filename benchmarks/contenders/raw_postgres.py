@@ -29,7 +29,7 @@ class RawPostgres(OnPostgres):
         return session
 
     async def restore(self, session: str, checkpoint_id: str) -> State:
-        raise NotImplementedError
+        raise NotImplementedError  # only saves are measured
 
     async def timeline(self, session: str, limit: int) -> int:
-        raise NotImplementedError
+        raise NotImplementedError  # only saves are measured

@@ -31,7 +31,7 @@ class RawRedis(OnRedis):
         return key
 
     async def restore(self, session: str, checkpoint_id: str) -> State:
-        raise NotImplementedError
+        raise NotImplementedError  # only saves are measured
 
     async def timeline(self, session: str, limit: int) -> int:
-        raise NotImplementedError
+        raise NotImplementedError  # only saves are measured

@@ -24,7 +24,7 @@ def openai_agent() -> Any:
         async def get_response(
             self,
             system_instructions: Any,
-            input: Any,  # noqa: A002
+            input: Any,  # noqa: A002 - the SDK's name
             *rest: Any,
             **options: Any,
         ) -> Any:
@@ -33,7 +33,7 @@ def openai_agent() -> Any:
         def stream_response(
             self,
             system_instructions: Any,
-            input: Any,  # noqa: A002
+            input: Any,  # noqa: A002 - the SDK's name
             *rest: Any,
             **options: Any,
         ) -> Any:

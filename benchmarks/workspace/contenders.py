@@ -58,13 +58,13 @@ class Contender:
     def open(self) -> None: ...
 
     def snapshot(self) -> str:
-        raise NotImplementedError
+        raise NotImplementedError  # each contender has its own
 
     def restore(self, snapshot: str) -> None:
-        raise NotImplementedError
+        raise NotImplementedError  # each contender has its own
 
     def restore_into(self, snapshot: str, directory: Path) -> None:
-        raise NotImplementedError
+        raise NotImplementedError  # each contender has its own
 
     def close(self) -> None: ...
 

@@ -109,7 +109,7 @@ def tools() -> dict[str, str]:
             found[tool] = said.splitlines()[0] if said else "?"
         else:
             found[tool] = "not installed"
-    return {"tools": found}  # type: ignore[dict-item]  # a table within the table
+    return {"tools": found}
 
 
 def tree(root: Path, stores: Path, rounds: int, *, full_restores: bool = False) -> dict[str, Any]:
@@ -185,7 +185,7 @@ def in_place(contenders: list[Contender], costs: Costs, edited: list[Path], roun
                 path.with_name(f"{path.name}.new").write_bytes(b"new\n")
             contender.snapshot()
             costs[contender.name].setdefault("restore of 100", []).append(
-                measured(lambda contender=contender, base=base: contender.restore(base))  # type: ignore[misc]
+                measured(lambda contender=contender, base=base: contender.restore(base))
             )
             assert all(path.read_bytes() == data for path, data in was.items()), f"{contender.name}: not as it was"
 
@@ -269,7 +269,7 @@ async def lateness(root: Path, store: Path) -> dict[str, Any]:
             start = time.perf_counter()
             beside.append(await _late(workspace.snapshot, 10))
             took = time.perf_counter() - start
-            alone.append(await _late(lambda took=took: asyncio.sleep(took), 1))  # type: ignore[misc]  # as above
+            alone.append(await _late(lambda took=took: asyncio.sleep(took), 1))
     found: dict[str, Any] = _medians(beside)
     return found | {"alone": _medians(alone)}
 

@@ -66,7 +66,7 @@ def run_agent() -> None:
             return ModelResponse(output=[output], usage=Usage(), response_id=None)
 
         def stream_response(self, *_, **__):
-            raise NotImplementedError
+            raise NotImplementedError  # this example streams nothing
 
     with SyncClient.sqlite() as client:
         plan = client.resume_as("loop", "openai_agents")

@@ -51,7 +51,7 @@ class FakeModel(Model):
         return ModelResponse(output=[PLAN[done]], usage=Usage(), response_id=None)
 
     def stream_response(self, *_, **__):
-        raise NotImplementedError
+        raise NotImplementedError  # this example streams nothing
 
 
 @function_tool

@@ -47,7 +47,7 @@ class ScriptedModel(Model):
         return {}
 
     def structured_output(self, *args, **options):
-        raise NotImplementedError
+        raise NotImplementedError  # this example asks for text only
 
     async def stream(self, messages, *args, **options):
         step = 1 + sum("toolResult" in block for message in messages for block in message["content"])

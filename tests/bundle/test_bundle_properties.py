@@ -15,7 +15,7 @@ from strategies import same
 from holdfast import SyncClient
 from holdfast.backends.port import Span
 from holdfast.format.bundle import sections
-from holdfast.format.bundle.renumber import ElementRanges, Numbering, Placement, Ranks, tails
+from holdfast.format.bundle.renumber import ElementRanges, Numbering, Placement, Ranks, list_tails
 from holdfast.format.state.manifest import ListEntry, Manifest, Skeleton, Tail
 
 stretches = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 10)), max_size=12)
@@ -126,7 +126,7 @@ def test_what_was_placed_in_an_empty_store_is_numbered_as_it_was(found: list[Man
     placement = Placement()
     for log, length in enumerate(numbering.lengths):
         placement.put(log, 0, length, 100 + log, 0)
-    for tail in (tail for manifest in moved for tail in tails(manifest)):
+    for tail in (tail for manifest in moved for tail in list_tails(manifest)):
         if not placement.has_tail(tail):
             placement.open(tail.log, 200 + tail.log)
     back = [placement.move(manifest) for manifest in moved]

@@ -106,7 +106,7 @@ def make_store(root: Path, kind: str) -> dict[str, str]:
         (root / "project" / "b.txt").write_text("since\n")
         if kind == "files":
             # The last commit was cut off while it was carried out: one file of it is at its place, the others are not.
-            client._ctx.backend.backend._journal.reached = cut_off  # type: ignore[attr-defined]
+            client._ctx.backend.backend._journal.reached = cut_off
             with pytest.raises(Crash):
                 client.save("worker", session_id="pending", execution_state={"step": 2}, step_name="the last")
             assert (place / "journal").exists()

@@ -177,4 +177,4 @@ def test_an_async_client_does_the_same(store: Store) -> None:
 
 def test_another_word_than_the_two_is_refused() -> None:
     with pytest.raises(UsageError, match="'raise' or 'plain'"):
-        SyncClient.memory(on_unknown_type="ignore")  # type: ignore[arg-type]
+        SyncClient.memory(on_unknown_type="ignore")

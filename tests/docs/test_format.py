@@ -23,7 +23,7 @@ from holdfast.codec.registry import TypeRegistry
 
 DOCS = Path(__file__).parents[2] / "docs"
 sys.path.insert(0, str(DOCS))
-import read_store  # noqa: E402
+import read_store  # noqa: E402 - found by the path above
 
 VALUES = {
     "plain": [None, True, -1, 2**63, 1.5, float("inf"), "text", b"bytes", [], {}],

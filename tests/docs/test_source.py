@@ -47,6 +47,18 @@ OPAQUE = re.compile(
     "|suspecting|taking|tasking|telling|tidying|travelling|undoing|vantages|walking|watching|witness"
 )
 
+# Classes of the first versions whose names said nothing, and no class is to have again.
+OPAQUE_CLASSES = re.compile(
+    "_?(?:Aftermath|Apart|Base|Copies|Core|Direct|Doubt|Ear|FilesGoBack|Grave|Graveyard|Here|Hints|Inline|Keeper|Line"
+    "|LineMemory|Live|LoopBridge|Many|Marks|Offload|One|Options|Places|Program|Reach|Restorable|Restores|Room"
+    "|RunInfo|RunWrite|Services|Shelf|StoreKeeper|Stretch|Survey|Taker|Trail|Vantages?|Way|Wishes|Witness)"
+)
+# Pronouns, adverbs and words for speech, where a variable or parameter needs the noun of the thing.
+OPAQUE_VARIABLES = re.compile(
+    "_*(?:anyone|beside|hear|here|its?|look|met|news|of_one|of_whom|one|said|tell|there|things?|told|what|who|whom)",
+    re.IGNORECASE,
+)
+
 
 @cache
 def modules() -> dict[str, str]:
@@ -54,10 +66,15 @@ def modules() -> dict[str, str]:
 
 
 class Names(NamedTuple):
-    """The names that a module defines: its classes, with whether each is at the top; and its functions."""
+    """The names that a module defines.
+
+    Classes have whether each is at the top. Variables include parameters and attributes, but no fields of a class,
+    which may be public or stored.
+    """
 
     classes: list[tuple[str, bool]]
     functions: set[str]
+    variables: set[str]
 
 
 @cache
@@ -68,7 +85,7 @@ def names() -> dict[str, Names]:
 
 def names_of(tree: ast.Module) -> Names:
     classes = [(node.name, node in tree.body) for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-    return Names(classes, functions_of(tree))
+    return Names(classes, functions_of(tree), variables_of(tree))
 
 
 def test_no_two_public_classes_have_one_name():
@@ -92,6 +109,25 @@ def functions_of(tree: ast.Module) -> set[str]:
         if (holder is tree or node.name.startswith("_"))
         and not any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
     }
+
+
+def variables_of(tree: ast.Module) -> set[str]:
+    """Return the names of variables, parameters and attributes that a module assigns, without fields of classes."""
+    fields = {
+        statement.target
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for statement in node.body
+        if isinstance(statement, ast.AnnAssign)
+    }
+    found = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) if node not in fields:
+                found.add(name)
+            case ast.arg(arg=name) | ast.MatchAs(name=str(name)) | ast.ExceptHandler(name=str(name)):
+                found.add(name)
+    return found
 
 
 def has_no_verb(function: str) -> bool:
@@ -120,6 +156,27 @@ def test_a_function_without_a_verb_is_found():
         assert has_no_verb(name)
     for name in ("find_given", "_feed", "with_tag", "left_fields", "list_left_out"):
         assert not has_no_verb(name)
+
+
+def test_no_class_has_an_opaque_name():
+    classes = {name for found in names().values() for name, _ in found.classes}
+    assert {name for name in classes if OPAQUE_CLASSES.fullmatch(name)} == set()
+
+
+def test_no_variable_or_parameter_has_an_opaque_name():
+    assert {
+        f"{name}: {variable}"
+        for name, found in names().items()
+        for variable in found.variables
+        if OPAQUE_VARIABLES.fullmatch(variable)
+    } == set()
+
+
+def test_an_opaque_variable_is_found_unless_it_is_a_field():
+    text = "class A:\n    what: str\n    def f(self, told):\n        self._met = [one for one in told]\n"
+    found = variables_of(ast.parse(f"{text}match 1:\n    case said:\n        pass\n"))
+    assert {name for name in found if OPAQUE_VARIABLES.fullmatch(name)} == {"told", "_met", "one", "said"}
+    assert not any(map(OPAQUE_VARIABLES.fullmatch, ("listed", "owner", "seller", "within", "themes")))
 
 
 def test_no_module_has_an_opaque_name():

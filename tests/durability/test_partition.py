@@ -16,9 +16,9 @@ import pytest
 from campaign import SOAK, tally
 from paths import SUPPORT
 from servers.running import ServerUnavailable
-from servers.said import WriterProcess
 from servers.switchboard import Switchboard
 from servers.valkey import ValkeyCluster
+from servers.writer_process import WriterProcess
 from servers.writers import until
 
 from holdfast import SyncClient

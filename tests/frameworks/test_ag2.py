@@ -127,7 +127,7 @@ def test_a_model_that_is_tried_again_is_recorded_once(url):
 
 def test_what_is_no_agent_is_refused():
     with pytest.raises(UsageError, match="takes an Agent of AG2, not a str"):
-        resumable("clerk", session_id="s")  # type: ignore[arg-type]
+        resumable("clerk", session_id="s")
 
 
 def test_several_messages_and_media_are_one_input(url):
@@ -316,7 +316,7 @@ def test_a_stream_of_the_users_own_gets_the_conversation(url):
         class Elsewhere:
             pass
 
-        stream.history.storage = Elsewhere()  # type: ignore[assignment]
+        stream.history.storage = Elsewhere()
         with pytest.raises(UsageError, match="has a Elsewhere, but the session stores"):
             await agent.ask("c", stream=stream)
 
@@ -471,9 +471,9 @@ def test_what_is_no_reply_is_refused(url):
         reply = await Agent("a", config=FunctionConfig(count_requests)).ask("a")
         checkpoint = await extract(reply, agent_id="a", session_id="s")
         with pytest.raises(UsageError, match="takes an Agent of AG2, not a str"):
-            await reconstruct(checkpoint, "agent")  # type: ignore[arg-type]
+            await reconstruct(checkpoint, "agent")
         with pytest.raises(UsageError, match="takes a Checkpoint, not a str"):
-            await reconstruct("s", Agent("a"))  # type: ignore[arg-type]
+            await reconstruct("s", Agent("a"))
 
     run(main)
 

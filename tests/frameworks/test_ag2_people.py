@@ -232,7 +232,7 @@ def test_a_hook_of_the_users_own_is_asked_once(url):
 
     async def life(**options: Any) -> str | None:
         agent = Agent("clerk", config=make_model(call("pay")), tools=[pay])
-        agent = resumable(agent, session_id="s", store=url, tools={"pay": "idempotent"})  # type: ignore[assignment]
+        agent = resumable(agent, session_id="s", store=url, tools={"pay": "idempotent"})
         return (await agent.ask("go", turn="1", **options)).body
 
     with pytest.raises(Killed):

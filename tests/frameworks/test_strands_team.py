@@ -200,7 +200,7 @@ def test_nodes_side_by_side_get_their_own_answers(url):
             agent.add_hook(delay, BeforeModelCallEvent)
             builder.add_node(agent, name)
         builder.add_node(make_agent("last", after), "last")
-        both = lambda state: len(state.completed_nodes) >= 2  # noqa: E731
+        both = lambda state: len(state.completed_nodes) >= 2  # noqa: E731 - short
         builder.add_edge("left", "last", condition=both)
         builder.add_edge("right", "last", condition=both)
         return builder.set_execution_timeout(60) and builder.build()
@@ -235,7 +235,7 @@ def test_a_node_that_reads_nodes_side_by_side_is_not_asked_again(url):
             builder.add_node(make_agent(name, says(name)), name)
         builder.nodes["first"].executor.add_hook(wait, BeforeModelCallEvent)
         builder.add_node(make_agent("last", answer, seal), "last")
-        both = lambda state: len(state.completed_nodes) >= 2  # noqa: E731
+        both = lambda state: len(state.completed_nodes) >= 2  # noqa: E731 - short
         for name in ("first", "second"):
             builder.add_edge(name, "last", condition=both)
         return builder.set_execution_timeout(120) and builder.build()

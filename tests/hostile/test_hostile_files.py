@@ -34,7 +34,7 @@ def brought(client: SyncClient, forge: Forge) -> None:
 def names(place: Path) -> set[bytes]:
     walked = os.walk(os.fsencode(place))
     found = [(where, name) for where, folders, files in walked for name in (*folders, *files)]
-    paths = [os.path.join(where, name) for where, name in found]  # noqa: PTH118
+    paths = [os.path.join(where, name) for where, name in found]  # noqa: PTH118 - bytes
     return {os.path.relpath(path, os.fsencode(place)) for path in paths}
 
 

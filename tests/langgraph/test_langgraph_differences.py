@@ -117,7 +117,7 @@ def test_a_secret_that_only_ours_leaves_out(store: Store, official: BaseCheckpoi
 def test_serializers_of_the_documentation_are_refused(tmp_path: Any) -> None:
     for serde in (JsonPlusSerializer(pickle_fallback=True), EncryptedSerializer(Any)):
         with pytest.raises(UsageError, match="takes no serializer"):
-            HoldfastSaver(sqlite3.connect(tmp_path / "checkpoint.db"), serde=serde)  # type: ignore[arg-type]
+            HoldfastSaver(sqlite3.connect(tmp_path / "checkpoint.db"), serde=serde)
         with pytest.raises(UsageError, match="takes no serializer"):
             HoldfastSaver.from_conn_string(str(tmp_path / "checkpoint.db"), serde=serde)
 
@@ -147,7 +147,7 @@ def test_filters_take_keys_as_they_are_and_tuples_as_lists(store: Store, officia
         assert listed(saver, wanted) == [0, 0]
         assert listed(official, wanted) == [0]
     assert listed(saver, {"nested.x": [1]}) == [0, 0]
-    assert saver.get_tuple(config()).metadata["pair"] == (1, (2, 3))  # type: ignore[union-attr, typeddict-item]
+    assert saver.get_tuple(config()).metadata["pair"] == (1, (2, 3))
 
 
 def test_a_config_without_an_id_as_before_leaves_nothing_out(store: Store, official: BaseCheckpointSaver[Any]) -> None:

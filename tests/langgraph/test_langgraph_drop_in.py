@@ -80,7 +80,7 @@ def test_a_list_of_parameters_is_postgresql_and_a_file_may_be_called_anything(tm
     with HoldfastSaver.from_conn_string("host=127.0.0.1 port=1 dbname=nowhere") as saver:
         assert saver._blocking_services.backend.capabilities.name == "postgres"
     with pytest.raises(UsageError, match="text"):
-        HoldfastSaver.from_conn_string(7)  # type: ignore[arg-type]
+        HoldfastSaver.from_conn_string(7)
 
 
 def test_a_file_of_langgraphs_own_saver_names_the_import(tmp_path: Path, thread: Any) -> None:
@@ -108,7 +108,7 @@ def test_a_connection_of_sqlite3(tmp_path: Path, thread: Any) -> None:
 def connections(postgres_dsn: str) -> Iterator[dict[str, Any]]:
     with (
         ConnectionPool(postgres_dsn, max_size=3, min_size=1, kwargs=SETTINGS) as pool,
-        psycopg.Connection.connect(postgres_dsn, **SETTINGS) as connection,  # type: ignore[arg-type]
+        psycopg.Connection.connect(postgres_dsn, **SETTINGS) as connection,
     ):
         yield {"pool": pool, "connection": connection}
 
@@ -138,7 +138,7 @@ def test_a_pool_or_a_connection_that_is_awaited(postgres_dsn: str, thread: Any) 
             await checkpointer.setup()
             assert await atalk(checkpointer, thread) == ["hi! I'm bob", "reply 1"]
         async with (
-            await psycopg.AsyncConnection.connect(postgres_dsn, **SETTINGS) as connection,  # type: ignore[arg-type]
+            await psycopg.AsyncConnection.connect(postgres_dsn, **SETTINGS) as connection,
             HoldfastSaver(connection) as checkpointer,
         ):
             assert len(await atalk(checkpointer, thread)) == 4
@@ -155,7 +155,7 @@ def test_parameters_of_a_pool_that_are_not_in_its_address(postgres_dsn: str, thr
         assert checkpointer.get_tuple(thread) is None
     with ConnectionPool(kwargs=given, min_size=0, max_size=2) as pool, HoldfastSaver(pool) as checkpointer:
         assert talk(checkpointer, thread) == ["hi! I'm bob", "reply 1"]
-    asked = ConnectionPool(lambda: postgres_dsn, min_size=0, max_size=2, open=False)  # type: ignore[arg-type]
+    asked = ConnectionPool(lambda: postgres_dsn, min_size=0, max_size=2, open=False)
     with pytest.raises(UsageError, match="from_postgres"):
         HoldfastSaver(asked)
 

@@ -106,7 +106,7 @@ def test_a_page_costs_a_few_reads(store: Store, monkeypatch: pytest.MonkeyPatch)
     saver = saver_on(store)
     filled(saver)
     spans: list[Any] = []
-    backend: Any = saver._here.ctx.backend
+    backend: Any = saver._threads.ctx.backend
     read = backend.segments
 
     def counted(wanted: Any) -> Any:
@@ -122,7 +122,7 @@ def test_a_page_costs_a_few_reads(store: Store, monkeypatch: pytest.MonkeyPatch)
 def test_a_damaged_element_is_noticed_in_every_checkpoint_that_has_it() -> None:
     saver = HoldfastSaver.memory()
     filled(saver)
-    backend: Any = saver._here.ctx.backend
+    backend: Any = saver._threads.ctx.backend
     damaged = 0
     for runs in backend.backend._segments.values():
         for number, run in enumerate(runs):

@@ -72,7 +72,7 @@ def test_a_subclass_with_nothing_of_its_own_is_kept_as_its_plain_value(
 @settings(deadline=None)
 @given(st.text(), st.integers(), st.floats(allow_nan=False), st.binary())
 def test_the_bytes_are_those_of_the_plain_value(text: str, number: int, real: float, data: bytes) -> None:
-    codec = HoldfastSaver.memory()._here.ctx.codec
+    codec = HoldfastSaver.memory()._threads.ctx.codec
     value = OwnDict(a=OwnList([Own(text), OwnInt(number)]), b=OwnTuple((OwnFloat(real), OwnBytes(data))))
     plain = {"a": [text, number], "b": (real, data)}
     assert codec.encode(value) == codec.encode(plain)

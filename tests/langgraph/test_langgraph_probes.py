@@ -146,7 +146,7 @@ def test_a_number_names_the_same_thread_as_its_text(saver: HoldfastSaver) -> Non
     where = put(saver, config(1), x=1)
     assert values_of(saver, config("1")) == values_of(saver, config(1)) == {"x": 1}
     assert where["configurable"]["thread_id"] == "1"
-    saver.delete_thread(1)  # type: ignore[arg-type]
+    saver.delete_thread(1)
     assert values_of(saver, config("1")) is None
 
 

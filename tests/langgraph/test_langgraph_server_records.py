@@ -39,7 +39,7 @@ class Server:
     def __init__(self, store: Store, lists: dict[str, list[dict[str, Any]]] | None = None) -> None:
         self.lists = empty() if lists is None else lists
         self.saver = HoldfastSaver(store.client())
-        self.records = ServerRecords(self.saver._here.ctx, self.lists)
+        self.records = ServerRecords(self.saver._threads.ctx, self.lists)
         self.do(self.records.restore())
         self.copy()
 
@@ -50,7 +50,7 @@ class Server:
         self.do(self.records.copy_changes())
 
     def rows(self) -> int:
-        return len(self.do(self.saver._here.ctx.backend.scan(SPACE)))
+        return len(self.do(self.saver._threads.ctx.backend.scan(SPACE)))
 
 
 def test_what_was_lost_comes_back(shared_store: Store) -> None:
@@ -179,12 +179,12 @@ def test_it_watches_until_it_is_cancelled(sqlite_store: Store) -> None:
     async def scenario() -> int:
         lists = empty()
         saver = HoldfastSaver(sqlite_store.async_client())
-        records = ServerRecords(saver._there.ctx, lists)
+        records = ServerRecords(saver._awaited_threads.ctx, lists)
         watching = asyncio.ensure_future(records.watch())
         lists["threads"].append(a_thread())
         found: list[Any] = []
         for _ in range(1000):  # until it has looked
-            found = found or await saver._there.ctx.backend.scan(SPACE)
+            found = found or await saver._awaited_threads.ctx.backend.scan(SPACE)
             await asyncio.sleep(0.01 if not found else 0)
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)

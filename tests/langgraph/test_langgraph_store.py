@@ -121,7 +121,7 @@ def test_names_are_data(memories: Callable[..., Any]) -> None:
     for wrong in ((), ("a", ""), ("a.b",), ("langgraph", "x"), ("a", 7)):
         with pytest.raises(InvalidNamespaceError):
             memory.put(wrong, "k", {})
-    for op in (GetOp(("a.b",), "k"), PutOp(("a", ""), "k", {}), SearchOp(("a", 7))):  # type: ignore[arg-type]
+    for op in (GetOp(("a.b",), "k"), PutOp(("a", ""), "k", {}), SearchOp(("a", 7))):
         with pytest.raises(InvalidNamespaceError):
             memory.batch([op])
 
@@ -197,7 +197,7 @@ def test_a_batch_reads_before_it_writes(memories: Callable[..., Any]) -> None:
 def turned(store: Store, clock: Clock, **options: Any) -> HoldfastStore:
     """A store that goes by a clock of the test's."""
     memory = opened(store, **options)
-    for items in (memory._here, memory._there):
+    for items in (memory._items, memory._awaited_items):
         items.ctx.now_us = lambda: clock.us
     return memory
 

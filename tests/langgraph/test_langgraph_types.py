@@ -247,7 +247,7 @@ def test_what_was_registered_with_holdfast_is_kept(memory_store: Store, monkeypa
         def __eq__(self, other: object) -> bool:
             return isinstance(other, Custom)
 
-        __hash__ = None  # type: ignore[assignment]
+        __hash__ = None
 
     types = holdfast.TypeRegistry()
     types.register(Custom, "my-custom", encode=lambda _: None, decode=lambda _: Custom())
@@ -262,10 +262,10 @@ def test_what_is_taken_along_by_register_is_stored_under_the_same_name_as_withou
     types = holdfast.TypeRegistry()
     types.register(models.Plan, "plan")
     assert models.Note in types.by_class
-    codec = saver_on(memory_store)._here.ctx.codec
+    codec = saver_on(memory_store)._threads.ctx.codec
     before = codec.encode(models.Note("n"))
     monkeypatch.setattr("holdfast.adapters.langgraph.allowed_types.default_types", types)
-    codec = saver_on(memory_store)._here.ctx.codec
+    codec = saver_on(memory_store)._threads.ctx.codec
     assert codec.encode(models.Note("n")) == before
     assert codec.decode(before) == models.Note("n")
 
@@ -396,7 +396,7 @@ def test_a_module_that_imports_when_it_is_asked_is_not_asked(
             raise AttributeError(name)
 
     monkeypatch.setitem(sys.modules, "lazy_module", Lazy("lazy_module"))
-    codec = saver_on(memory_store, on_unknown_type="raise")._here.ctx.codec
+    codec = saver_on(memory_store, on_unknown_type="raise")._threads.ctx.codec
     with pytest.raises(UnknownTypeError):
         codec.decode(_object("lazy_module:Thing", {}))
     assert asked == []

@@ -99,7 +99,7 @@ def test_what_is_stored_is_the_same_as_without_memory() -> None:
     where = [config(), config()]
     for step in range(12):
         for number, saver in enumerate((remembering, forgetful)):
-            forgetful._here.ctx.memory.clear()
+            forgetful._threads.ctx.memory.clear()
             messages = given[number]
             if step % 4 == 3:
                 messages[step].content = f"changed at {step}"
@@ -117,10 +117,10 @@ def test_what_is_stored_is_the_same_as_without_memory() -> None:
 def stored_of(saver: HoldfastSaver) -> list[Any]:
     """Of each checkpoint the digest of its content, its manifest, and the runs that this leads to."""
     found = []
-    bridge = saver._here.ctx.backend
-    for entry in saver._run(saver._here.entries(b"")):
+    bridge = saver._threads.ctx.backend
+    for entry in saver._run(saver._threads.entries(b"")):
         [kept] = saver._run(bridge.records([entry.checkpoint]))
-        stored = record.unpack(saver._here.ctx.codec, kept.data, expected_id=entry.checkpoint)
+        stored = record.unpack(saver._threads.ctx.codec, kept.data, expected_id=entry.checkpoint)
         manifest = stored.manifest()
         found.append((entry.id, stored.root, manifest, saver._run(bridge.segments(manifest.spans()))))
     return found

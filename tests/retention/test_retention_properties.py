@@ -182,7 +182,7 @@ def test_the_more_is_marked_the_more_is_left(store):
     assert before == 0
     for of_owner in marks:
         for log in of_owner.logs():
-            together.add([Span(log, first, end) for first, end in of_owner.stretches(log)], [])
+            together.add([Span(log, first, end) for first, end in of_owner.merged_spans(log)], [])
         together.add([], of_owner.blobs)
         left = estimate_remaining(runs, blobs, together)
         assert before <= left <= stored

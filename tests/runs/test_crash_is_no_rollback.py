@@ -43,7 +43,7 @@ def by_subagents(run: SyncRun, bank: Bank) -> list[str]:
     told = []
     for to in "abc":
         with run.subagent("payer", subagent_id=to) as payer:
-            told.append(told_of(lambda payer=payer: payer.effect("pay", bank.pay, "bob", 5)))  # type: ignore[misc]
+            told.append(told_of(lambda payer=payer: payer.effect("pay", bank.pay, "bob", 5)))
     return told
 
 
@@ -78,7 +78,7 @@ def test_in_the_same_life_the_others_are_carried_out(client: SyncClient, program
             raise ConnectionError("no answer")
         return receipt
 
-    bank.pay = pay  # type: ignore[method-assign, assignment]
+    bank.pay = pay
     with client.run("s") as run:
         assert program(run, bank) == ["ConnectionError", "receipt 2", "receipt 3"]
     assert len(bank.paid) == 3

@@ -408,7 +408,7 @@ def test_a_hint_that_may_be_ahead_of_its_commit_is_looked_at_again(client, names
     splits = ctx.backend.capabilities.splits
     hint = DueRow(ctx.now_us(), b"s", ctx.new_id(None), "late", "")
     run_inline(ctx.backend.commit(Commit(tree=STORE, rows=[hint.write()])))
-    monkeypatch.setattr(due, "LOOK_AGAIN_US", (1_000, 1_000))
+    monkeypatch.setattr(due, "RETRY_US", (1_000, 1_000))
     looks = []
     drop = due.drop
 

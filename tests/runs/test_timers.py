@@ -161,7 +161,7 @@ def test_a_start_wakes_a_worker_of_the_same_process_at_once(tmp_path, names, mon
             task = asyncio.create_task(client.work(runnables=names))
             await asyncio.sleep(1)
             await client.start("now", session_id="s")
-            while (await client.run_status("s")).status != "completed":  # noqa: ASYNC110
+            while (await client.run_status("s")).status != "completed":  # noqa: ASYNC110 - a worker ends it
                 await asyncio.sleep(0.01)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

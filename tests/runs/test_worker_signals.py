@@ -184,7 +184,7 @@ def test_a_cancelled_worker_hands_its_runs_back_first(tmp_path):
         async with Client.sqlite(tmp_path / "store.db") as client:
             await client.start("long", session_id="s")
             task = asyncio.create_task(client.work(runnables=names))
-            while len(steps) < 3:  # noqa: ASYNC110
+            while len(steps) < 3:  # noqa: ASYNC110 - a thread of the worker adds them
                 await asyncio.sleep(0.01)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):

@@ -362,7 +362,7 @@ def test_an_old_key_opens_nothing_and_after_destroy_old_forges_nothing(memory_st
     memory_store.is_sealed = True
     client, raw = memory_store.client(), Raw.of(memory_store)
     saved = fill(client)
-    stolen = client._ctx.backend.store.keys  # type: ignore[attr-defined]
+    stolen = client._ctx.backend.store.keys
     victim = next(iter(saved))
     tree = client._ctx.backend.store.keys and ids.from_text(victim)
     kid = stolen.kid(tree, 1)

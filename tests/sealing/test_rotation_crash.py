@@ -46,7 +46,7 @@ def die_at(path: Path, commit: int, is_done: bool, work: Callable[[SyncClient], 
                 count += 1
                 if count == commit:
                     if is_done:
-                        recorder.inner.commit_all(commits)  # type: ignore[arg-type]
+                        recorder.inner.commit_all(commits)
                     os._exit(DIED)
 
             recorder.before_commit = before

@@ -20,7 +20,7 @@ from holdfast.codec.codec import Codec
 from holdfast.codec.registry import TypeRegistry
 from holdfast.format.state.diff import Differ
 from holdfast.format.state.list_alignment import find_changed
-from holdfast.format.state.span_match import cut, gaps
+from holdfast.format.state.span_match import cut, find_gaps
 from holdfast.model.diff import patch
 
 slow_data = settings(suppress_health_check=list(HealthCheck), max_examples=examples(30))
@@ -212,14 +212,14 @@ def places(listed: list[Span]) -> list[tuple[int, int]]:
 def test_what_is_not_in_a_gap_is_shared(old: list[Span], new: list[Span]) -> None:
     a, b = places(old), places(new)
     rebuilt, place = [], 0
-    for gap in gaps(old, new):
+    for gap in find_gaps(old, new):
         rebuilt += a[place : gap.old_first]
         assert len(rebuilt) == gap.new_first
         assert places(cut(old, gap.old_first, gap.old_end)) == a[gap.old_first : gap.old_end]
         rebuilt += places(cut(new, gap.new_first, gap.new_end))
         place = gap.old_end
     assert rebuilt + a[place:] == b
-    assert bool(gaps(old, new)) == (a != b)
+    assert bool(find_gaps(old, new)) == (a != b)
 
 
 @given(spans, st.data())
@@ -228,5 +228,5 @@ def test_what_was_put_between_stored_elements_is_the_gap(old: list[Span], data: 
     length = len(places(unique))
     at = data.draw(st.integers(0, length))
     new = [Span(99, 0, 1), *cut(unique, 0, at), Span(99, 1, 3), *cut(unique, at, length), Span(99, 3, 4)]
-    assert sum(gap.new_end - gap.new_first for gap in gaps(unique, new)) == 4
-    assert sum(gap.old_end - gap.old_first for gap in gaps(unique, new)) == 0
+    assert sum(gap.new_end - gap.new_first for gap in find_gaps(unique, new)) == 4
+    assert sum(gap.old_end - gap.old_first for gap in find_gaps(unique, new)) == 0

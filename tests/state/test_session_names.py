@@ -11,7 +11,7 @@ import pytest
 from stores import Store
 
 from holdfast import Client, SyncClient
-from holdfast.operations.session_names import free_number, stem
+from holdfast.operations.session_names import find_stem, free_number
 
 pytestmark = pytest.mark.every_store
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.every_store
     ],
 )
 def test_what_a_name_begins_with(session: str, begin: str) -> None:
-    assert stem(session) == begin
+    assert find_stem(session) == begin
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 7, 8, 1000])

@@ -21,7 +21,7 @@ def test_an_async_client_is_served(tmp_path):
         async with Client.sqlite(tmp_path / "store.db") as client:
             id_ = await client.save("a", execution_state={"n": 1}, session_id="s")
             with serve(app(client)) as server:
-                site = Site(client, server)  # type: ignore[arg-type]
+                site = Site(client, server)
                 assert (await asyncio.to_thread(site.get, "/sessions/s"))["head"]["checkpoint_id"] == id_
                 await asyncio.to_thread(site.post, f"/checkpoints/{id_}/tag", {"name": "v"})
                 site.http.close()

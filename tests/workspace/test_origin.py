@@ -142,7 +142,7 @@ def test_checkpoints_that_do_not_say_it_are_restored_as_before(
     from holdfast.operations import new_checkpoint
 
     fields_of = new_checkpoint.header_fields
-    older = lambda *given: {name: one for name, one in fields_of(*given).items() if name != "dir"}  # noqa: E731
+    older = lambda *given: {name: one for name, one in fields_of(*given).items() if name != "dir"}  # noqa: E731 - short
     write(root, b"a", b"1")
     monkeypatch.setattr("holdfast.operations.save.header_fields", older)
     taken = quick.workspace(root).snapshot()

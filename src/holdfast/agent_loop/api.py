@@ -113,7 +113,7 @@ class _Agent:
     async def _load(self) -> AgentState | None:
         if isinstance(self._checkpoints, (Client, SyncClient)):
             found = self._checkpoints.latest(session_id=self.session_id)
-            checkpoint: Any = found if self._is_sync else await found  # type: ignore[misc]
+            checkpoint: Any = found if self._is_sync else await found  # type: ignore[misc]  # Client
             return None if checkpoint is None else AgentState.from_json(checkpoint.execution_state)
         return await PlainAgentStore(self._checkpoints, self.session_id, self._loop.invoke).load()
 

@@ -33,7 +33,7 @@ class ModelDecision:
     doubted: Sequence[ModelDecision] = ()
 
     @property
-    def doubted_beside(self) -> list[ModelDecision]:
+    def doubted_with(self) -> list[ModelDecision]:
         return [decision for decision in self.doubted if not decision.is_earlier]
 
     def within(self, key: str) -> ModelDecision:
@@ -77,4 +77,4 @@ def _key(state: AgentState, index: int, call: ToolCall) -> str:
 def _is_doubted(state: AgentState, index: int, tool: Tool, call: ToolCall) -> bool:
     """Return whether a call was answered with an unknown outcome, and the tool still accepts it."""
     is_unknown = state.messages[index].get("metadata", {}).get("fate") in DOUBTED
-    return is_unknown and call.arguments is not None and tool.complaint(call.arguments) is None
+    return is_unknown and call.arguments is not None and tool.find_argument_error(call.arguments) is None

@@ -131,9 +131,9 @@ class HttpEndpoint(ABC):
                     if response.status == http.client.OK:
                         yield response
                         return
-                    told = response.read(LARGEST_ERROR).decode("utf-8", "replace")
+                    answer = response.read(LARGEST_ERROR).decode("utf-8", "replace")
                     if response.status not in RETRIED or attempt >= self._retries:
-                        raise self._make_refusal(response.status, told, attempt)
+                        raise self._make_refusal(response.status, answer, attempt)
                     wait = _choose_wait(response.headers.get("Retry-After"), attempt)
             finally:
                 connection.close()
@@ -188,17 +188,17 @@ class HttpEndpoint(ABC):
         port = "" if self._port is None else f":{self._port}"
         return f"the model at {self._host}{port}{self._path}"
 
-    def _make_refusal(self, status: int, told: str, attempt: int) -> ModelError:
+    def _make_refusal(self, status: int, answer: str, attempt: int) -> ModelError:
         again = f" {attempt + 1} times" if attempt else ""
         hint = {401: ": is the api_key right?", 403: ": is the api_key right?", 404: ": are base_url and model right?"}
-        return ModelError(f"{self._where} refused{again}, with status {status}{hint.get(status, '')} {told}", status)
+        return ModelError(f"{self._where} refused{again}, with status {status}{hint.get(status, '')} {answer}", status)
 
     def _make_nonsense_error(self, data: str | bytes) -> ModelError:
         return ModelError(f"{self._where} answered with what is no {self._answer_kind}: {data[:200]!r}", 200)
 
     def _cut(self, error: Exception) -> ModelError:
-        told = f"nothing was heard for {self._timeout:g} s" if isinstance(error, TimeoutError) else repr(error)
-        return ModelError(f"{self._where} can't be reached, or broke off: {told}", None)
+        cause = f"nothing was heard for {self._timeout:g} s" if isinstance(error, TimeoutError) else repr(error)
+        return ModelError(f"{self._where} can't be reached, or broke off: {cause}", None)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.model!r:.60} at {self._host}>"

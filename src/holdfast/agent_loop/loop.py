@@ -113,9 +113,9 @@ class AgentLoop:
                 raise ModelError("the model's stream ended without a word: it must yield text, or a message at its end")
             place.state = _add_answer(place.state, reply or reply_of(spoken))  # text alone is the model's answer
             await keeper.save(place.state, "model")
-            said = place.state.messages[-1]
-            yield AgentEvent(kind="message", text=str(said.get("content") or ""), message=said, state=place.state)
-            calls = transcript.list_calls(said)
+            answer = place.state.messages[-1]
+            yield AgentEvent(kind="message", text=str(answer.get("content") or ""), message=answer, state=place.state)
+            calls = transcript.list_calls(answer)
             if not calls:
                 yield AgentEvent(kind="end", text=place.state.text, state=place.state, stop="end")
                 return
@@ -197,11 +197,11 @@ class AgentLoop:
     ) -> AsyncGenerator[AgentEvent]:
         yield AgentEvent(kind="tool_call", call=call, state=place.state)
         tool, began = self.tools.get(call.name), get_now()
-        told: list[Outcome] = []
+        outcomes: list[Outcome] = []
         before = place.state
 
         def finish(outcome: Outcome) -> AgentState:
-            told.append(outcome)
+            outcomes.append(outcome)
             return self._with_answer(before, call, began, outcome)
 
         refused = self._refusal(tool, call)
@@ -212,10 +212,10 @@ class AgentLoop:
             place.state = finish(refused)
             await keeper.save(place.state, call.name[:LONGEST_NAME])
         elif tool.subagent is not None:
-            place.state = await self._delegate(keeper, tool, call, place, told)
+            place.state = await self._delegate(keeper, tool, call, place, outcomes)
         else:
             place.state = await keeper.carry_out(decision_of(before, tool, call), before, finish)
-        outcome = told[-1]
+        outcome = outcomes[-1]
         yield AgentEvent(kind="tool_result", text=outcome.text(), call=call, outcome=outcome, state=place.state)
 
     def _refusal(self, tool: Tool | None, call: ToolCall) -> Outcome | None:
@@ -226,7 +226,7 @@ class AgentLoop:
             )
         if call.arguments is None:
             return Outcome(CallOutcome.FAILED, words=NO_OBJECT)
-        complaint = tool.complaint(call.arguments)
+        complaint = tool.find_argument_error(call.arguments)
         return None if complaint is None else Outcome(CallOutcome.FAILED, words=f"it can't be called so: {complaint}")
 
     def _with_answer(self, state: AgentState, call: ToolCall, began: str, outcome: Outcome) -> AgentState:
@@ -248,7 +248,7 @@ class AgentLoop:
         return any(tool.kind != "read" for name, tool in self.tools.items() if name in asked)
 
     async def _delegate(
-        self, keeper: AgentStore, tool: Tool, call: ToolCall, place: _Place, told: list[Outcome]
+        self, keeper: AgentStore, tool: Tool, call: ToolCall, place: _Place, outcomes: list[Outcome]
     ) -> AgentState:
         """Run a sub-agent's turn, from its start or from where it stopped; add its trace to the state."""
         loop: AgentLoop = replace(tool.subagent, invoke=self.invoke)  # awaited or not, as its caller
@@ -274,7 +274,7 @@ class AgentLoop:
         else:
             assert end is not None
             outcome = Outcome(CallOutcome.FINISHED, end.text)
-        told.append(outcome)
+        outcomes.append(outcome)
         trace = _trace(tool, call, state, outcome)
         after = _without_child(child.state, key)
         after = self._with_answer(after, call, str(state.metadata["began"]), outcome).with_subagent_trace(trace)

@@ -47,8 +47,8 @@ class OpenAICompatible(HttpEndpoint):
         )
 
     def _request(self, messages: Messages, tools: Messages, *, stream: bool) -> Mapping[str, Any]:
-        told = [{key: value for key, value in message.items() if key != ANTHROPIC_CONTENT} for message in messages]
-        body: dict[str, Any] = {"model": self.model, "messages": told, **self._options}
+        sent = [{key: value for key, value in message.items() if key != ANTHROPIC_CONTENT} for message in messages]
+        body: dict[str, Any] = {"model": self.model, "messages": sent, **self._options}
         if tools:
             body["tools"] = list(tools)
         if stream:

@@ -78,16 +78,16 @@ class AgentStore(Protocol):
 
 def failure(tool: Tool, error: Exception) -> Outcome:
     """Return the outcome after an exception of a tool: mostly unknown."""
-    said = f"{type(error).__name__}: {error}"
+    text = f"{type(error).__name__}: {error}"
     was_not_done = tool.kind == "read" or isinstance(error, (EffectNotDoneError, *tool.not_done))
-    return Outcome(CallOutcome.FAILED, words=said) if was_not_done else doubtful_outcome(tool, said)
+    return Outcome(CallOutcome.FAILED, words=text) if was_not_done else doubtful_outcome(tool, text)
 
 
-def doubtful_outcome(tool: Tool, said: str | None = None) -> Outcome:
+def doubtful_outcome(tool: Tool, text: str | None = None) -> Outcome:
     """Return the outcome of a call that was started and whose end is unknown."""
     if tool.is_declared:
-        return replace(MAY_BE_REPEATED if tool.kind in REPEATABLE else UNKNOWN, words=said)
-    return replace(UNKNOWN, words="; ".join(filter(None, (said, NEW_CALL))))
+        return replace(MAY_BE_REPEATED if tool.kind in REPEATABLE else UNKNOWN, words=text)
+    return replace(UNKNOWN, words="; ".join(filter(None, (text, NEW_CALL))))
 
 
 def unrecorded_outcome(tool: Tool) -> Outcome:
@@ -338,7 +338,7 @@ class RunAgentStore:
         Meanwhile these hold their ledger entries, as if they were running.
         """
         core, held = self._run._core, {}
-        for item in decision.doubted_beside if decision.tool.is_declared else ():
+        for item in decision.doubted_with if decision.tool.is_declared else ():
             other = self._ask_people(item, item.tool.fn)
             if isinstance(other, StepCall):
                 continue

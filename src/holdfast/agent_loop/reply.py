@@ -89,8 +89,8 @@ def for_model(messages: Sequence[Mapping[str, Any]], system: str | None) -> list
     """Return the conversation for a model: copies, without our own fields, after the system message."""
     from holdfast.model.frozen import thaw
 
-    told = [{key: thaw(value) for key, value in message.items() if key not in OURS} for message in messages]
-    return told if system is None else [{"role": "system", "content": system}, *told]
+    prepared = [{key: thaw(value) for key, value in message.items() if key not in OURS} for message in messages]
+    return prepared if system is None else [{"role": "system", "content": system}, *prepared]
 
 
 def added_usage(before: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:

@@ -71,14 +71,14 @@ class Tool:
         self._refuse_wrong_options()
 
     def _refuse_wrong_options(self) -> None:
-        what, given = f"tool {self.name!r:.60}", {option: getattr(self, option) for option in OF_EFFECTS}
-        effect_options.refuse_wrong_values(what, given)
+        subject, given = f"tool {self.name!r:.60}", {option: getattr(self, option) for option in OF_EFFECTS}
+        effect_options.refuse_wrong_values(subject, given)
         if self.is_step:
             effect_options.refuse_options_of_effects(
-                what, f"the kind {self.kind!r}, whose calls may be repeated", given, IN_LEDGER
+                subject, f"the kind {self.kind!r}, whose calls may be repeated", given, IN_LEDGER
             )
         else:
-            effect_options.refuse_contradictions(what, self.kind, None, given)
+            effect_options.refuse_contradictions(subject, self.kind, None, given)
 
     @property
     def is_declared(self) -> bool:
@@ -107,7 +107,7 @@ class Tool:
             facts["parameters"] = json.dumps(self.parameters, sort_keys=True, default=str)
         return call_binding.schema_hash(self.fn, **facts)
 
-    def complaint(self, arguments: Mapping[str, Any]) -> str | None:
+    def find_argument_error(self, arguments: Mapping[str, Any]) -> str | None:
         """Why the function can't be called with these arguments; None if it can."""
         try:
             signature = inspect.signature(self.fn)

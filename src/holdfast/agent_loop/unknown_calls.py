@@ -73,8 +73,8 @@ def repeated_by(state: AgentState, decision: ModelDecision, asked: UnknownCall) 
         for unknown_call in read_calls(state)
         if (unknown_call.tool, unknown_call.identity) == (asked.tool, asked.identity)
     ]
-    met = sum(make_unknown_call(item).identity == asked.identity for item in decision.doubted_beside)
-    return next(iter(same[met:]), None)
+    count = sum(make_unknown_call(item).identity == asked.identity for item in decision.doubted_with)
+    return next(iter(same[count:]), None)
 
 
 def is_repetition(decision: ModelDecision) -> bool:

@@ -55,13 +55,13 @@ def hold_while_forking(owner: LockOwner) -> None:
     _guarded[key] = ref(owner, lambda _: _guarded.pop(key, None))
 
 
-def leave_to_parent(*things: object) -> None:
+def leave_to_parent(*objects: object) -> None:
     """Keep objects of the parent from being finalised in a child.
 
     A finalised loop or task would clean up and remove its sockets from a selector that both
     processes share.
     """
-    _left_to_parent.extend(things)
+    _left_to_parent.extend(objects)
 
 
 def _hold_locks() -> None:

@@ -74,13 +74,13 @@ def open_directory(root: int, path: bytes, flags: int = DIRECTORY) -> int:
 @functools.cache
 def _openat2_works() -> bool:
     """Return whether the kernel has it (Linux 5.6), and no filter of system calls forbids it."""
-    here = os.open(b"/", DIRECTORY)
+    root = os.open(b"/", DIRECTORY)
     try:
-        os.close(openat2(here, b".", DIRECTORY))
+        os.close(openat2(root, b".", DIRECTORY))
     except OSError:
         return False
     finally:
-        os.close(here)
+        os.close(root)
     return True
 
 

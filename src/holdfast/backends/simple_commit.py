@@ -34,7 +34,7 @@ def is_plain(commit: Commit) -> bool:
     if record.replaces is not None or any(write.replaces is not None for write in commit.more_records):
         return False
     row = rows[0]
-    if row.value is None or row.expect <= ABSENT or (len(rows) > 1 and not _is_beside(row, rows[1:])):
+    if row.value is None or row.expect <= ABSENT or (len(rows) > 1 and not _is_unconditional_put(row, rows[1:])):
         return False
     return not segments or (
         len(segments) <= RUNS
@@ -42,7 +42,7 @@ def is_plain(commit: Commit) -> bool:
     )
 
 
-def _is_beside(row: RowWrite, more: Sequence[RowWrite]) -> bool:
+def _is_unconditional_put(row: RowWrite, more: Sequence[RowWrite]) -> bool:
     """Return whether `more` is one other row that is put unconditionally."""
     if len(more) != 1:
         return False

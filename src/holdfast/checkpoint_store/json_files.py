@@ -284,7 +284,7 @@ class _Files:
     def load_metadata(self, session_id: str) -> CheckpointMetadata | None:
         with self._translate_errors("read"):
             folder = self._folder(session_id)
-            stored = self._metadata_beside(folder, session_id)
+            stored = self._own_metadata(folder, session_id)
             head = self._head(folder)
             if stored is not None and head is not None and f'"checkpoint_id": "{stored.checkpoint_id}"' in head:
                 return stored
@@ -317,7 +317,7 @@ class _Files:
             if foreign is None:
                 return None
             folder = foreign
-        beside_is_ours = self._has_our_metadata(folder)  # looked at first: it is written last
+        has_our_metadata = self._has_our_metadata(folder)  # looked at first: it is written last
         found = self._read_data(folder)
         if found is None:
             return None
@@ -325,10 +325,10 @@ class _Files:
             if found.metadata.session_id != session_id:
                 raise _make_damage_error(self._disk.resolve(f"{folder}/{DATA}"), "it belongs to another session")
             return found
-        if beside_is_ours:
+        if has_our_metadata:
             raise _make_damage_error(self._disk.resolve(f"{folder}/{DATA}"), "it does not begin as one")
-        said = self._foreign_said(folder)
-        return _StoredState(self._foreign_metadata(folder, session_id, found.state, said), found.state)
+        fields = self._read_foreign_fields(folder)
+        return _StoredState(self._foreign_metadata(folder, session_id, found.state, fields), found.state)
 
     def _is_of(self, folder: str, session_id: str) -> bool:
         """Return whether the folder holds this session: another program's folder may have the same name."""
@@ -346,12 +346,12 @@ class _Files:
         head = self._head(session_id) if self._disk.is_folder(session_id) else None
         return session_id if head is not None and not _is_ours(head) else None
 
-    def _foreign_said(self, folder: str) -> dict[str, Any]:
+    def _read_foreign_fields(self, folder: str) -> dict[str, Any]:
         """Return the content of another program's `metadata.json`; empty if there is none."""
-        said = self._read_json(f"{folder}/{METADATA}")
-        return said if isinstance(said, dict) else {}
+        fields = self._read_json(f"{folder}/{METADATA}")
+        return fields if isinstance(fields, dict) else {}
 
-    def _foreign_metadata(self, folder: str, session_id: str, state: Any, said: dict[str, Any]) -> CheckpointMetadata:
+    def _foreign_metadata(self, folder: str, session_id: str, state: Any, fields: dict[str, Any]) -> CheckpointMetadata:
         """Return the session's foreign metadata, completed from the state."""
         found = self._disk.info(f"{folder}/{DATA}")
         written = (
@@ -361,10 +361,10 @@ class _Files:
         )
         return CheckpointMetadata(
             session_id=session_id,
-            checkpoint_id=str(said.get("checkpointId", "")),
-            timestamp=str(said.get("timestamp", written)),
-            step=step_of(said) or step_of(state) or 0,
-            agent_id=str(said.get("agentId", agent_of(state, "unknown"))),
+            checkpoint_id=str(fields.get("checkpointId", "")),
+            timestamp=str(fields.get("timestamp", written)),
+            step=step_of(fields) or step_of(state) or 0,
+            agent_id=str(fields.get("agentId", agent_of(state, "unknown"))),
         )
 
     def _read_data(self, folder: str) -> _StoredState | None:
@@ -385,18 +385,18 @@ class _Files:
             raise _make_damage_error(self._disk.resolve(path), "its sha256 is another")
         return _StoredState(metadata, content["state"])
 
-    def _metadata_beside(self, folder: str, session_id: str) -> CheckpointMetadata | None:
+    def _own_metadata(self, folder: str, session_id: str) -> CheckpointMetadata | None:
         """Return our own `metadata.json`; None if there is none or it is another program's."""
         path = f"{folder}/{METADATA}"
-        said = self._read_json(path)
-        if not isinstance(said, dict) or "session_id" not in said or said["session_id"] != session_id:
+        fields = self._read_json(path)
+        if not isinstance(fields, dict) or "session_id" not in fields or fields["session_id"] != session_id:
             return None
-        digest = said.pop("sha256", None)
+        digest = fields.pop("sha256", None)
         try:
-            metadata = CheckpointMetadata(**said)
+            metadata = CheckpointMetadata(**fields)
         except TypeError as error:
             raise _make_damage_error(self._disk.resolve(path), "a part of it is missing") from error
-        if digest != _digest(said):
+        if digest != _digest(fields):
             raise _make_damage_error(self._disk.resolve(path), "its sha256 is another")
         return metadata
 

@@ -27,7 +27,7 @@ class _Name(click.types.StringParamType):
     """Text like any other, that the store may complete."""
 
     def names(self, client: SyncClient, incomplete: str) -> Iterator[str]:
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of name has its own
 
     def shell_complete(self, ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         import logging

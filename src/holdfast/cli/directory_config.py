@@ -84,8 +84,8 @@ def format_want(want: Want) -> str:
 
 def find_configuration() -> Configuration | None:
     """Return the configuration of the nearest directory from here upward that has one, or None."""
-    here = Path.cwd()
-    found = (read_configuration(directory) for directory in (here, *here.parents))
+    cwd = Path.cwd()
+    found = (read_configuration(directory) for directory in (cwd, *cwd.parents))
     return next((configuration for configuration in found if configuration.files or configuration.wants), None)
 
 
@@ -127,12 +127,12 @@ def _digest(files: tuple[ConfigFile, ...], wants: tuple[Want, ...], facts: Facts
     outside = [
         str(place) for place in (*facts.places, *facts.found_places) if not place.is_relative_to(facts.directory)
     ]
-    said = {
+    fields = {
         "files": {file.path.name: hashlib.sha256(file.content).hexdigest() for file in files},
         "wants": [[want.scope, want.setting, want.value] for want in wants],
         "outside": outside,
     }
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode("ascii")).hexdigest()
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode("ascii")).hexdigest()
 
 
 def _named_store(file: ConfigFile, directory: Path) -> tuple[str, Path | None]:

@@ -19,9 +19,9 @@ def import_module(module: str, param: str = "--import") -> None:
     """Imports what the user has named on the command line; nothing that is stored names a module."""
     if not all(part.isidentifier() for part in module.split(".")):
         raise _make_module_error(module, param)
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    cwd = str(Path.cwd())
+    if cwd not in sys.path:
+        sys.path.insert(0, cwd)
     try:
         importlib.import_module(module)
     except (Exception, SystemExit) as error:

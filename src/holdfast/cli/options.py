@@ -111,7 +111,7 @@ def find_by_id(found: Iterable[Row], id_of: Callable[[Row], str], ref: str, kind
     return like[0]
 
 
-def session_not_found(session: str) -> CheckpointNotFoundError:
+def make_not_found_error(session: str) -> CheckpointNotFoundError:
     """Return the error for a session that the store does not have."""
     return CheckpointNotFoundError(
         f"there is no session {escape(session, 200)!r} here. `holdfast sessions` lists what is there"

@@ -34,8 +34,10 @@ def directory_option(command: Command) -> Command:
 
 def admission_options(command: Command) -> Command:
     """Add the options that include the parts of imported files that are left out by default."""
-    for name, what in (("set-id", "Set set-id and sticky bits"), ("git", "Write repositories (.git and the like)")):
-        command = click.option(f"--include-{name}", is_flag=True, help=f"{what}, also of imported snapshots.")(command)
+    for name, action in (("set-id", "Set set-id and sticky bits"), ("git", "Write repositories (.git and the like)")):
+        command = click.option(f"--include-{name}", is_flag=True, help=f"{action}, also of imported snapshots.")(
+            command
+        )
     return command
 
 
@@ -43,8 +45,8 @@ def find_directory(given: str | None) -> Path:
     """Return the directory to work on: the one that has the store in it, as with git, or names it."""
     if given is not None:
         return Path(given)
-    here = Path.cwd()
-    found = next((parent for parent in (here, *here.parents) if _has_a_store(parent)), here)
+    cwd = Path.cwd()
+    found = next((parent for parent in (cwd, *cwd.parents) if _has_a_store(parent)), cwd)
     require_own_directory(found)
     return found
 

@@ -141,10 +141,10 @@ def make_store(named: str | None) -> tuple[StoreLocation, bool | None]:
         _require_own_store(Path.cwd())
     found: StoreLocation | None = None
     with contextlib.suppress(StoreNotFoundError):
-        found = _locate_here() if named is None else locate(named)
+        found = _locate_from_here() if named is None else locate(named)
     text = str(Path.cwd() / DIRECTORY / SQLITE_NAME) if named is None else named
-    here = Path.cwd() if named is None else None
-    with open_or_make_store(text, directory=here) if found is None else found.open(make=True) as client:
+    cwd = Path.cwd() if named is None else None
+    with open_or_make_store(text, directory=cwd) if found is None else found.open(make=True) as client:
         client.session_ids(limit=1)  # the first call makes a missing store
     if found is None:
         return locate(text), True
@@ -162,14 +162,14 @@ def locate(named: str | None) -> StoreLocation:
         except (OSError, ValueError) as error:  # too long, not allowed, with a NUL in it
             why = getattr(error, "strerror", None) or error
             raise StoreNotFoundError(f"there can be no store at {escape(text, 200)} ({how}): {why}") from error
-    here = Path.cwd()
-    for directory in (here, *here.parents):
-        found = _locate_within(directory / DIRECTORY, f"found from {here} upward")
+    cwd = Path.cwd()
+    for directory in (cwd, *cwd.parents):
+        found = _locate_within(directory / DIRECTORY, f"found from {cwd} upward")
         if found is not None:
             _require_own_store(directory)
             return replace(found, directory=directory)
     raise StoreNotFoundError(
-        f"no store found: there is no {DIRECTORY}/ in {here} or above it, no holdfast.toml that names "
+        f"no store found: there is no {DIRECTORY}/ in {cwd} or above it, no holdfast.toml that names "
         f"one, {VARIABLE} is not set, and no --store was given.\n\n{BEGIN}"
     )
 
@@ -180,7 +180,7 @@ def _require_own_store(directory: Path) -> None:
     require_own_store(directory)
 
 
-def _locate_here() -> StoreLocation | None:
+def _locate_from_here() -> StoreLocation | None:
     found = _locate_within(Path.cwd() / DIRECTORY, "here")
     return None if found is None else replace(found, directory=Path.cwd())
 
@@ -200,8 +200,8 @@ def _find_name(named: str | None) -> tuple[str | None, str, Path | None]:
     from holdfast.cli.config import get_stated_store
     from holdfast.cli.fork_records import find_fork_record
 
-    here = Path.cwd()
-    for directory in (here, *here.parents):
+    cwd = Path.cwd()
+    for directory in (cwd, *cwd.parents):
         has_own = _locate_within(directory / DIRECTORY, "") is not None
         recorded = None if has_own else find_fork_record(directory)
         if recorded is not None:  # the user's own record: the files of a fork describe the directory they came from

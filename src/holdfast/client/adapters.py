@@ -41,5 +41,5 @@ def load_transcripts(framework: Framework) -> TranscriptModule:
     `custom` is a loop of one's own, and stands for frameworks without an adapter.
     """
     name = f"holdfast.adapters.{framework.value}"
-    is_there = find_spec(name) is not None and find_spec(f"{name}.transcript") is not None
-    return cast("TranscriptModule", import_module(f"{name if is_there else 'holdfast.adapters.custom'}.transcript"))
+    is_built_in = find_spec(name) is not None and find_spec(f"{name}.transcript") is not None
+    return cast("TranscriptModule", import_module(f"{name if is_built_in else 'holdfast.adapters.custom'}.transcript"))

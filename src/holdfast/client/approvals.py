@@ -168,9 +168,11 @@ def call_of(tool: Any, arguments: Any, identity: Any, kind: Any) -> Call:
     )
 
 
-def _name_argument(what: str, value: Any) -> dict[str, Any]:
+def _name_argument(parameter: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
-        raise UsageError(f"{what} is a {type(value).__name__}: it must map names to values, such as {{'amount': 500}}")
+        raise UsageError(
+            f"{parameter} is a {type(value).__name__}: it must map names to values, such as {{'amount': 500}}"
+        )
     return dict(value)
 
 

@@ -34,7 +34,7 @@ async def write(backend: Backend, target: Place, export: Callable[[], Export]) -
             with stream:
                 return await _write(backend, stream, export())
     with _report_errors(path, "written"):
-        part = await backend.run_on_store_thread(lambda: _open_beside(path))
+        part = await backend.run_on_store_thread(lambda: _open_temporary(path))
         try:
             with part:
                 for attempt in range(1, ATTEMPTS + 1):
@@ -105,7 +105,7 @@ async def _source(backend: Backend, file: BinaryIO) -> BundleReader:
     return BundleReader(lambda offset, count: backend.run_on_store_thread(lambda: read_reported(offset, count)), size)
 
 
-def _open_beside(path: Path) -> BinaryIO:
+def _open_temporary(path: Path) -> BinaryIO:
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     os.close(descriptor)
     return Path(name).open("w+b")

@@ -172,7 +172,7 @@ class Client(
         if state_version is not None:
             request.state_version = validate.state_version(state_version)
         if tag is not None or pin is not False or move_tag is not False:
-            request.holding = validate.holding(tag, pin=pin, move_tag=move_tag, origin=self._origin())
+            request.labels = validate.labels(tag, pin=pin, move_tag=move_tag, origin=self._origin())
         if publish:
             request.publish = await self._prepare_messages(publish)
         if workspace is not None:

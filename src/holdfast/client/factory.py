@@ -160,11 +160,11 @@ class ClientBase:
         return made
 
     def _bridge(self, backend: AnyBackend) -> Bridge:
-        raise NotImplementedError
+        raise NotImplementedError  # Client and SyncClient each have their own
 
     def _tidy(self) -> None:
         """Run gc in the background when the store says that it is due: see background_gc.py."""
-        raise NotImplementedError
+        raise NotImplementedError  # Client and SyncClient each have their own
 
     def _origin(self, by: str | None = None) -> Origin:
         """Return the origin of an operation for the operation log: a named user, or this process."""

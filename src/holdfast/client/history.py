@@ -289,7 +289,7 @@ def _edits(given: Any) -> list[Edits]:
     return list(ways)
 
 
-def _spread_over_forks(what: str, given: Any, count: int, *, is_many: bool) -> list[Any]:
+def _spread_over_forks(parameter: str, given: Any, count: int, *, is_many: bool) -> list[Any]:
     """Return each fork's value; a single name becomes numbered names if there are several forks."""
     if given is None:
         return [None] * count
@@ -300,5 +300,7 @@ def _spread_over_forks(what: str, given: Any, count: int, *, is_many: bool) -> l
         return [f"{name}-{number}" for number in range(1, count + 1)]
     listed = list(given) if is_many and isinstance(given, Sequence) else None
     if listed is None or len(listed) != count:
-        raise UsageError(f"{what} is {given!r:.80}: it must be one, or a list with one for each of the {count} forks")
+        raise UsageError(
+            f"{parameter} is {given!r:.80}: it must be one, or a list with one for each of the {count} forks"
+        )
     return listed

@@ -136,7 +136,7 @@ class ClientMaintenance(ClientBase):
         """Estimates the bytes that `gc` would free more if these checkpoints expired. Changes nothing."""
         from holdfast.operations import retain as retaining
 
-        return await retaining.freed_by(
+        return await retaining.estimate_freed(
             self._ctx, [await resolve_target.id_of(self._ctx, ref) for ref in checkpoint_ids]
         )
 

@@ -134,7 +134,7 @@ async def _replay_run(
 
     ctx = client._ctx
     last = await restoring.load_checkpoint(
-        ctx, await lookup.live_record(ctx, ids.from_text(head.checkpoint_id)), migrate=False
+        ctx, await lookup.load_live_record(ctx, ids.from_text(head.checkpoint_id)), migrate=False
     )
     again = replaying.Replay(
         mode=request.mode,
@@ -143,7 +143,7 @@ async def _replay_run(
         on_repeat=request.on_repeat,
         from_start=request.from_ is None,
     )
-    like = f"{session_names.stem(request.session_id)}-replay-"
+    like = f"{session_names.find_stem(request.session_id)}-replay-"
     forked = await client._fork(
         start.checkpoint_id, request.name, set=request.edits, workspace=request.workspace, name_like=like
     )

@@ -48,7 +48,7 @@ def entry_of(cls: type[Any]) -> RegisteredType | None:
     return None
 
 
-def entry_named(name: str) -> RegisteredType | None:
+def find_entry(name: str) -> RegisteredType | None:
     build = {_ARRAY: _array, _SCALAR: _scalar, _TIMESTAMP: _timestamp, _NAT: _nat}.get(name)
     # The class is of no use to a reader, and its library may be missing.
     return None if build is None else standard_type(object, name, lambda value: value, build)

@@ -214,7 +214,7 @@ ATOMS = frozenset({type(None), bool, int, float, str, bytes})
 BUILTIN_TYPES = frozenset(ENCODERS) | CONTAINERS | ATOMS
 
 
-def hashes_are_spread(members: Collection[Any]) -> bool:
+def has_spread_hashes(members: Collection[Any]) -> bool:
     """Return whether a dict or set of `members` is built in reasonable time. They must be hashable."""
     if len(members) <= _MAX_SAME_HASH:
         return True

@@ -54,10 +54,10 @@ def kind_of(cls: type[Any], name: str) -> Kind:
     )
 
 
-def make_change_error(name: str, what: str) -> UnknownTypeError:
+def make_change_error(name: str, change: str) -> UnknownTypeError:
     """Return the error for a class registered as `name` that no longer fits its stored object."""
     return UnknownTypeError(
-        f"The class registered as {name!r} has changed since the data was saved: {what}. "
+        f"The class registered as {name!r} has changed since the data was saved: {change}. "
         "Restore with the class as it was, or register a class that still fits under this name"
     )
 

@@ -216,9 +216,9 @@ class Codec:
         """
         decoder = self._decoder(resolve)
         value = decoder.decode(data)
-        if decoder.met and path is not None and self._warns:
+        if decoder.unknown and path is not None and self._warns:
             places = [LocatedValue(value, path)] if isinstance(path, str) else map(LocatedValue, value, path)
-            warn_of(decoder.met, places, self.take_apart, path_text)
+            warn_of(decoder.unknown, places, self.take_apart, path_text)
         return value
 
     def decode_joined(self, pieces: Sequence[Joined], path: str = "value", start: int = 0) -> list[Any]:
@@ -228,9 +228,9 @@ class Codec:
         """
         decoder = self._decoder(None)
         values = decoder.decode_joined(pieces)
-        if decoder.met and self._warns:
+        if decoder.unknown and self._warns:
             places = [LocatedValue(value, path, (number,)) for number, value in enumerate(values, start)]
-            warn_of(decoder.met, places, self.take_apart, path_text)
+            warn_of(decoder.unknown, places, self.take_apart, path_text)
         return values
 
     def _decoder(self, resolve: Resolve | None) -> Decoder:
@@ -263,8 +263,8 @@ class Codec:
         """Return the object of a name and parts that `take_apart` gave. Raises and warns as `decode` does."""
         decoder = self._decoder(None)
         value = decoder.rebuild(name, parts)
-        if decoder.met and self._warns:
-            warn_of(decoder.met, [LocatedValue(value, path)], self.take_apart, path_text)
+        if decoder.unknown and self._warns:
+            warn_of(decoder.unknown, [LocatedValue(value, path)], self.take_apart, path_text)
         return value
 
     def _encode_exactly(self, value: Any, path: str, *, parts: bool = False) -> bytes:

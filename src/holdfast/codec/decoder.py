@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import ormsgpack
 
 from holdfast.codec import ext_codes
-from holdfast.codec.builtin_types import DECODERS, hashes_are_spread
+from holdfast.codec.builtin_types import DECODERS, has_spread_hashes
 from holdfast.codec.class_kinds import make_change_error
 from holdfast.codec.structure_check import STRUCTURE_DEPTH, check_structure
 from holdfast.codec.unknown_types import UnknownOccurrence, UnknownValue, unknown_value
@@ -54,7 +54,7 @@ class Decoder:
         "_nesting",
         "_resolve",
         "_types",
-        "met",
+        "unknown",
     )
 
     def __init__(
@@ -62,7 +62,7 @@ class Decoder:
     ) -> None:
         self._types = types
         self._keeps_unknown = keep_unknown
-        self.met: list[UnknownOccurrence] = []  # objects of unknown types, which came back as plain data
+        self.unknown: list[UnknownOccurrence] = []  # objects of unknown types, which came back as plain data
         self._limits = limits
         self._resolve = resolve
         self._nesting = 0
@@ -197,7 +197,7 @@ class Decoder:
         value = unknown_value(name, parts) if self._keeps_unknown else None
         if value is None:
             raise error
-        self.met.append(UnknownOccurrence(value, error))
+        self.unknown.append(UnknownOccurrence(value, error))
         return value
 
     def _resolve_type(self, payload: bytes) -> object:
@@ -210,7 +210,7 @@ class Decoder:
 
 def _map_of(items: list[Any]) -> dict[Any, Any]:
     keys = items[0::2]
-    if len(items) % 2 or not hashes_are_spread(keys):
+    if len(items) % 2 or not has_spread_hashes(keys):
         raise CorruptError("The data is damaged: a dict's keys and values don't match up")
     result = dict(zip(keys, items[1::2], strict=True))
     if len(result) != len(keys):
@@ -219,7 +219,7 @@ def _map_of(items: list[Any]) -> dict[Any, Any]:
 
 
 def _set_of(items: list[Any], code: int) -> set[Any] | frozenset[Any]:
-    if not hashes_are_spread(items):
+    if not has_spread_hashes(items):
         raise CorruptError("The data is damaged: a set's members can't be told apart")
     result = set(items)
     if len(result) != len(items):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import ormsgpack
 
 from holdfast.codec import ext_codes, standard_types
-from holdfast.codec.builtin_types import ENCODERS, encode_int, encode_surrogates, hashes_are_spread, path_encoder
+from holdfast.codec.builtin_types import ENCODERS, encode_int, encode_surrogates, has_spread_hashes, path_encoder
 from holdfast.codec.fast_encoder import encode_ref
 from holdfast.codec.placeholders import RedactedObject, Ref, TypedObject
 from holdfast.codec.redacted import encode_redacted, is_redacted
@@ -205,13 +205,13 @@ class ExactEncoder:
             _refuse_equals([_pack(key) for key in keys], "keys")
         if plain:
             return dict(zip(keys, values, strict=True))
-        if not hashes_are_spread(value):
+        if not has_spread_hashes(value):
             raise _same_hash()
         flat = [part for pair in zip(keys, values, strict=True) for part in pair]
         return self._ext(ext_codes.MAP, _pack(flat))
 
     def _rewritten_set(self, value: set[Any] | frozenset[Any], code: int) -> ormsgpack.Ext | list[Any]:
-        if not hashes_are_spread(value):
+        if not has_spread_hashes(value):
             raise _same_hash()
         before = len(self._steps), len(self._open), self._items, self._hashed
         self._steps.append(_MEMBER)
@@ -303,10 +303,10 @@ def _same_hash() -> Refusal:
     return Refusal("hundreds of its members have one and the same hash", "Store them in a list")
 
 
-def _refuse_equals(encoded: list[bytes], what: str) -> None:
+def _refuse_equals(encoded: list[bytes], members: str) -> None:
     """Raise if two encoded members are equal: objects that differ only by class may be equal as data."""
     if len(set(encoded)) != len(encoded):
         raise Refusal(
-            f"two of its {what} are the same once they are plain data, and one of them would be lost",
+            f"two of its {members} are the same once they are plain data, and one of them would be lost",
             "Store them in a list",
         )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import ormsgpack
 
 from holdfast.codec import ext_codes, standard_types
-from holdfast.codec.builtin_types import ATOMS, ENCODERS, hashes_are_spread, path_encoder
+from holdfast.codec.builtin_types import ATOMS, ENCODERS, has_spread_hashes, path_encoder
 from holdfast.codec.placeholders import RedactedObject, Ref, TypedObject
 from holdfast.codec.redacted import encode_redacted, is_redacted
 from holdfast.codec.registry import RegisteredType, object_header
@@ -119,16 +119,16 @@ class QuickEncoder:
             if room < 0:
                 raise NotSureError
             inside: list[Collection[Any]] = []
-            for of_one in level:
+            for container in level:
                 # This also stops a small value that unfolds to a huge one: it holds the same list many times.
-                size = len(of_one)
+                size = len(container)
                 left -= size
                 if left < 0:
                     raise NotSureError
                 # In C: most containers without nested ones hold atoms only. The setup costs more than a few values.
-                if size > _FEW and ATOMS.issuperset(map(type, of_one)):
+                if size > _FEW and ATOMS.issuperset(map(type, container)):
                     continue
-                for value in of_one:
+                for value in container:
                     kind = type(value)
                     if kind is str or kind is int:
                         continue
@@ -186,7 +186,7 @@ class QuickEncoder:
         if kind is tuple:
             code, payload = ext_codes.TUPLE, self.encode(list(value))
         elif kind is set or kind is frozenset:
-            if not hashes_are_spread(value):
+            if not has_spread_hashes(value):
                 raise NotSureError
             self._hashed += 1
             members = sorted([self.encode(member) for member in value])

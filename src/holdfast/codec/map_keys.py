@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ormsgpack
 
-from holdfast.codec.builtin_types import hashes_are_spread
+from holdfast.codec.builtin_types import has_spread_hashes
 from holdfast.codec.structure_check import ARRAY, BYTES, EXT, LAYOUTS, MAP
 
 _FEW = 15  # keys of a map without a length field: too few to matter
@@ -31,7 +31,7 @@ def keys_are_spread(data: bytes) -> bool:
         if keys is not None and began >= 0:
             keys.append(data[began:at])
         if not left:
-            if keys and not hashes_are_spread([_key(key) for key in keys]):
+            if keys and not has_spread_hashes([_key(key) for key in keys]):
                 return False
             continue
         if at >= end:

@@ -11,7 +11,7 @@ from holdfast.codec.class_kinds import cached_properties, check_fields, make_cha
 from holdfast.codec.unsupported import Refusal
 
 # No field can have this name. It holds everything of a model except its fields.
-_BESIDE = ""
+_NOT_FIELDS = ""
 _EXTRA = "__pydantic_extra__"
 _PRIVATE = "__pydantic_private__"
 
@@ -35,7 +35,7 @@ class PydanticKind:
                 f"its attribute {min(unknown)!r} is no field of {self._cls.__qualname__} and would be lost",
                 "Declare it as a field or a PrivateAttr",
             )
-        parts[_BESIDE] = [
+        parts[_NOT_FIELDS] = [
             sorted(value.__pydantic_fields_set__),
             value.__pydantic_extra__,
             value.__pydantic_private__,
@@ -44,8 +44,8 @@ class PydanticKind:
 
     def rebuild(self, parts: Any) -> Any:
         fields = _model_fields(self._cls)
-        check_fields(self._name, parts, {*fields, _BESIDE})
-        stored = parts.get(_BESIDE)
+        check_fields(self._name, parts, {*fields, _NOT_FIELDS})
+        stored = parts.get(_NOT_FIELDS)
         if type(stored) is not list or len(stored) != 3 or not _are_names(stored[0]):
             raise make_change_error(self._name, "it was stored as another kind of class")
         were_set, extra, private = stored

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from holdfast.codec.codec import Codec
 
 _JOURNAL = f"agent_context.{JOURNAL_KEY}"  # of a run: its values are encoded one by one, and redacted then
-_BESIDE = ""  # as in `pydantic_kind.py`: the rest of a model
+_NOT_FIELDS = ""  # as in `pydantic_kind.py`: the rest of a model
 _MOST_VISITED = 100_000_000
 _NUMBERS = frozenset({bool, int, float})
 _OPEN_DICTS = (OrderedDict, defaultdict)  # their stored parts are pairs: a path would not lead through them
@@ -201,15 +201,15 @@ class Redactor:
 
     def _redact_parts(self, parts: Any, states: States) -> Any:
         """Return an object's stored parts; its attributes besides the fields have paths like fields."""
-        stored = parts.get(_BESIDE) if type(parts) is dict else None
+        stored = parts.get(_NOT_FIELDS) if type(parts) is dict else None
         if type(stored) is not list:
             return self._visit(parts, states)
-        fields = {name: part for name, part in parts.items() if name != _BESIDE}
+        fields = {name: part for name, part in parts.items() if name != _NOT_FIELDS}
         changed = self._redact_dict(fields, states)
         others = [self._redact_dict(item, states) if type(item) is dict else item for item in stored]
         if changed is fields and all(map(_is, others, stored)):
             return parts
-        return {**changed, _BESIDE: others}
+        return {**changed, _NOT_FIELDS: others}
 
     def _redact_below(self, item: Any, states: States, step: Step) -> Any:
         self._steps.append(step)
@@ -251,5 +251,5 @@ def _text_of(value: Any, kind: type[Any]) -> str | None:
     return str(value) if path_encoder(kind) is not None else None
 
 
-def _is(one: Any, other: Any) -> bool:
-    return one is other
+def _is(value: Any, other: Any) -> bool:
+    return value is other

@@ -23,7 +23,7 @@ from holdfast.errors import UsageError
 Step = str | int
 
 _STEP = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
-_ANY_NUMBER, _ANY_ONE = "**", "*"
+_ANY_NUMBER, _ANY_STEP = "**", "*"
 
 
 class PathRule(RedactionRule):
@@ -192,8 +192,8 @@ def parse_pattern(path: str) -> tuple[str, ...]:
     """Return the steps of a path with wildcards."""
     if not isinstance(path, str) or not path or _STEP.sub("", path).strip("."):
         raise UsageError(f'a path is written like "**.api_key" or "execution_state.users[*].token", not {path!r:.60}')
-    steps = tuple((index or name).strip("\"'") or _ANY_ONE for index, name in _STEP.findall(path))
-    if all(step in (_ANY_ONE, _ANY_NUMBER) for step in steps):
+    steps = tuple((index or name).strip("\"'") or _ANY_STEP for index, name in _STEP.findall(path))
+    if all(step in (_ANY_STEP, _ANY_NUMBER) for step in steps):
         raise UsageError(f"the path {path!r} names everything: no state would be left")
     return steps
 
@@ -253,7 +253,7 @@ class PathMatcher:
             steps = self._rules[number].steps
             if at == len(steps) or steps[at] == _ANY_NUMBER:  # met above: so is everything below
                 found.add((number, at))
-            elif steps[at] == _ANY_ONE or (step != "[]" and fnmatchcase(step, steps[at])):
+            elif steps[at] == _ANY_STEP or (step != "[]" and fnmatchcase(step, steps[at])):
                 found.add((number, at + 1))
         return self._close_states(found)
 

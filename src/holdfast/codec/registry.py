@@ -178,7 +178,7 @@ class TypeRegistry:
 def _standard_entry(name: str) -> RegisteredType | None:
     from holdfast.codec import standard_types  # which makes entries of this module's class
 
-    return standard_types.entry_named(name)
+    return standard_types.find_entry(name)
 
 
 def _check_name(name: object) -> None:

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from holdfast.codec.builtin_types import hashes_are_spread
+from holdfast.codec.builtin_types import has_spread_hashes
 from holdfast.codec.registry import RegisteredType
 from holdfast.codec.unsupported import Refusal
 from holdfast.errors import HoldfastError, UnknownTypeError
@@ -53,7 +53,7 @@ def short_text(value: Any) -> str:
 
 def members_of(value: Any) -> Any:
     """Return the members of a set, or the keys of a dict, that is to be built."""
-    if not hashes_are_spread(expect(value, list, tuple)):
+    if not has_spread_hashes(expect(value, list, tuple)):
         raise ValueError("its members can't be told apart")
     return value
 
@@ -148,7 +148,9 @@ def address_builder(cls: type[Any]) -> Build:
 
 # -- finding them ------------------------------------------------------------------------------------------------------
 
-_ADDRESSES = tuple(f"{version}{what}" for version in ("IPv4", "IPv6") for what in ("Address", "Interface", "Network"))
+_ADDRESSES = tuple(
+    f"{version}{family}" for version in ("IPv4", "IPv6") for family in ("Address", "Interface", "Network")
+)
 
 # By the class's module and name: how a value is taken apart, and how it is rebuilt.
 _STORED: dict[tuple[str, str], tuple[Take, Build]] = {
@@ -199,7 +201,7 @@ def entry_of(cls: type[Any]) -> RegisteredType | None:
     return known
 
 
-def entry_named(name: str) -> RegisteredType | None:
+def find_entry(name: str) -> RegisteredType | None:
     """Return the entry of one of holdfast's own names; None if it is none of these."""
     known = _by_name.get(name)
     if known is not None:
@@ -211,7 +213,7 @@ def entry_named(name: str) -> RegisteredType | None:
     elif library in _LIBRARIES:
         from holdfast.codec import array_types
 
-        known = array_types.entry_named(name)
+        known = array_types.find_entry(name)
     if known is not None:
         _by_name[name] = known
     return known

@@ -60,5 +60,5 @@ def put_together(codec: Codec, value: Any, path: str) -> Any:
     return value
 
 
-def _is(one: Any, other: Any) -> bool:
-    return one is other
+def _is(value: Any, other: Any) -> bool:
+    return value is other

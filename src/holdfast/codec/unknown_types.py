@@ -19,7 +19,7 @@ from holdfast.errors import HoldfastWarning, UnknownTypeError, UsageError
 
 OnUnknownType = Literal["raise", "plain"]
 
-_BESIDE: Final = ""  # as in `pydantic_kind.py`: no field has this name; it holds the rest of a model
+_NOT_FIELDS: Final = ""  # as in `pydantic_kind.py`: no field has this name; it holds the rest of a model
 KEY_STEP, MEMBER_STEP = "<key>", "<member>"  # steps of a path to a key of a dict, or to a member of a set
 _MAX_NAME = 200
 _SIMPLE = (str, bytes, int, float, type(None))
@@ -38,7 +38,7 @@ class UnknownValue:
     @property
     def plain(self) -> Any:
         """Return the data, without the name."""
-        raise NotImplementedError
+        raise NotImplementedError  # each of the four kinds has its own
 
     @property
     def parts(self) -> Any:
@@ -51,7 +51,7 @@ class UnknownValue:
         made: UnknownValue = cls(parts)
         made.type_name = self.type_name
         if isinstance(made, UnknownDict) and isinstance(self, UnknownDict):
-            made._beside = self._beside
+            made._rest = self._rest
         return made
 
     def _parts(self) -> Any:
@@ -68,14 +68,14 @@ class UnknownDict(UnknownValue, dict[Any, Any]):
     Also the dict that a registered class's `encode` returned.
     """
 
-    _beside: tuple[Any, ...] = ()  # pydantic's data besides the fields
+    _rest: tuple[Any, ...] = ()  # pydantic's data besides the fields
 
     @property
     def plain(self) -> dict[Any, Any]:
         return dict(self)
 
     def _parts(self) -> dict[Any, Any]:
-        return {**self, _BESIDE: self._beside[0]} if self._beside else dict(self)
+        return {**self, _NOT_FIELDS: self._rest[0]} if self._rest else dict(self)
 
     def __eq__(self, other: object) -> bool:
         return self._is(other) and dict.__eq__(self, other)
@@ -84,7 +84,7 @@ class UnknownDict(UnknownValue, dict[Any, Any]):
         return not self == other
 
     # Objects are members of sets and keys, and so must their substitutes be.
-    def __hash__(self) -> int:  # type: ignore[override]
+    def __hash__(self) -> int:  # type: ignore[override]  # dict and list have None
         return _hash_of(self.items())
 
     def __repr__(self) -> str:
@@ -104,7 +104,7 @@ class UnknownList(UnknownValue, list[Any]):
     def __ne__(self, other: object) -> bool:
         return not self == other
 
-    def __hash__(self) -> int:  # type: ignore[override]
+    def __hash__(self) -> int:  # type: ignore[override]  # dict and list have None
         return _hash_of(self)
 
     def __repr__(self) -> str:
@@ -159,10 +159,10 @@ def unknown_value(name: str, parts: Any) -> UnknownValue | None:
     if not 0 < len(name) <= _MAX_NAME or not name.isprintable():
         return None
     make: Callable[[Any], UnknownValue] = _BY_PARTS.get(type(parts), UnknownObject)
-    if type(parts) is dict and next(reversed(parts), None) == _BESIDE:
-        stored = parts.pop(_BESIDE)
+    if type(parts) is dict and next(reversed(parts), None) == _NOT_FIELDS:
+        stored = parts.pop(_NOT_FIELDS)
         value = make(parts)
-        value._beside = (stored,)  # type: ignore[attr-defined]  # it is an UnknownDict
+        value._rest = (stored,)  # type: ignore[attr-defined]  # it is an UnknownDict
     else:
         value = make(parts)
     value.type_name = name
@@ -209,14 +209,14 @@ class LocatedValue(NamedTuple):
 
 
 def warn_of(
-    met: list[UnknownOccurrence],
+    occurrences: list[UnknownOccurrence],
     places: Iterable[LocatedValue],
     take_apart: Callable[[Any], Any],
     text: Callable[[str, list[Any]], str],
 ) -> None:
     """Warn once for each type that was found, with the path of its first object."""
     first: dict[str, UnknownOccurrence] = {}
-    for occurrence in met:
+    for occurrence in occurrences:
         first.setdefault(occurrence.value.type_name, occurrence)
     wanted = {id(occurrence.value): occurrence for occurrence in first.values()}
     paths: dict[int, str] = {}
@@ -252,8 +252,8 @@ def _contents(value: Any, take_apart: Callable[[Any], Any]) -> list[tuple[Any, A
     """Return the direct contents of a value, with the steps that lead there."""
     if isinstance(value, UnknownObject):
         return [("plain", value.plain)]
-    if type(value) is UnknownDict and value._beside:
-        return [*_attributes(value._beside[0]), *value.items()]
+    if type(value) is UnknownDict and value._rest:
+        return [*_attributes(value._rest[0]), *value.items()]
     if isinstance(value, dict):
         return [
             *((KEY_STEP, key) for key in value if not isinstance(key, _SIMPLE) or type(key) in UNKNOWN),
@@ -271,7 +271,7 @@ def _contents(value: Any, take_apart: Callable[[Any], Any]) -> list[tuple[Any, A
         return []
     fields = taken.fields if type(taken) is TypedObject else taken
     if type(fields) is dict:
-        return [*_attributes(fields.get(_BESIDE)), *(item for item in fields.items() if item[0] != _BESIDE)]
+        return [*_attributes(fields.get(_NOT_FIELDS)), *(item for item in fields.items() if item[0] != _NOT_FIELDS)]
     return _contents(fields, take_apart) if type(fields) is list else []
 
 

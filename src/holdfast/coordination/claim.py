@@ -212,7 +212,7 @@ async def _claim(
     async def take(id_: bytes) -> claiming.GrantedClaim:
         nonlocal delivery
         if asked.contract is not None:  # before the claim: what can't be read stays open for others
-            delivery = await contract_use.read_handoff(ctx, await lookup.live_record(ctx, id_), asked.contract)
+            delivery = await contract_use.read_handoff(ctx, await lookup.load_live_record(ctx, id_), asked.contract)
         return await claiming.claim(
             ctx,
             id_,

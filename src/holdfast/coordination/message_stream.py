@@ -108,8 +108,12 @@ def check_message(given: Message) -> Message:
     check_topic(given.topic)
     check_contract(given.contract)
     validate.optional_name("key", given.key)
-    for what, seconds, least in (("ttl", given.ttl, 0.001), ("max_ttl", given.max_ttl, 0.001), ("wait", given.wait, 0)):
-        validate.seconds(what, seconds, least=least)
+    for option, seconds, least in (
+        ("ttl", given.ttl, 0.001),
+        ("max_ttl", given.max_ttl, 0.001),
+        ("wait", given.wait, 0),
+    ):
+        validate.seconds(option, seconds, least=least)
     if given.max_ttl < given.ttl:
         raise UsageError(f"max_ttl is {given.max_ttl:g} s: it must be at least ttl, {given.ttl:g} s")
     if isinstance(given.max_waiting, bool) or not isinstance(given.max_waiting, int) or given.max_waiting < 1:

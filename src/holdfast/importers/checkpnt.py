@@ -105,10 +105,12 @@ class _Import:
             self.target.expired += 1
             return
         try:
-            said = checkpnt_state.unpack(self._database.payload(place.rowid))
-            _check(said, place)
-            judged = checkpnt_state.judge(Content(said["execution_state"], said["agent_context"]), said.get("checksum"))
-            created_at_us = _created_at(said["created_at"])
+            payload = checkpnt_state.unpack(self._database.payload(place.rowid))
+            _check(payload, place)
+            judged = checkpnt_state.judge(
+                Content(payload["execution_state"], payload["agent_context"]), payload.get("checksum")
+            )
+            created_at_us = _created_at(payload["created_at"])
         except (ValueError, sqlite3.DatabaseError) as error:
             self.target.skip(where, id_, str(error))
             return
@@ -116,8 +118,8 @@ class _Import:
             self.target.skip(where, id_, "its state is nested too deeply")
             return
         remarks: list[str] = []
-        metadata = dict(said.get("metadata") or {})
-        fields = _fields(said, place, metadata, remarks)
+        metadata = dict(payload.get("metadata") or {})
+        fields = _fields(payload, place, metadata, remarks)
         ttl = fields.get("ttl_seconds")
         if ttl is not None and self.target.now_us() >= created_at_us + ttl * 1_000_000:
             self.target.expired += 1
@@ -207,10 +209,10 @@ def _parents_first(order: list[RowLocation], places: dict[str, RowLocation]) -> 
     done: set[str] = set()
     for place in order:
         line = [place]
-        on_it = {place.checkpoint_id}
-        while (above := line[-1].parent_id) in places and above not in done and above not in on_it:
+        in_chain = {place.checkpoint_id}
+        while (above := line[-1].parent_id) in places and above not in done and above not in in_chain:
             line.append(places[above])
-            on_it.add(above)
+            in_chain.add(above)
         for row_location in reversed(line):
             if row_location.checkpoint_id not in done:
                 done.add(row_location.checkpoint_id)
@@ -231,29 +233,31 @@ def _find_problem(place: RowLocation) -> str | None:
     return None
 
 
-def _check(said: dict[Any, Any], place: RowLocation) -> None:
+def _check(payload: dict[Any, Any], place: RowLocation) -> None:
     """Raise `ValueError` unless the payload is a whole checkpoint, and the one that its row names."""
-    version = said.get("schema_version", SCHEMA_VERSION)
+    version = payload.get("schema_version", SCHEMA_VERSION)
     if version != SCHEMA_VERSION:
         raise ValueError(f"its schema_version is {version!r:.40}: only {SCHEMA_VERSION} is known")
-    missing = [name for name in _FIELDS if name not in said]
+    missing = [name for name in _FIELDS if name not in payload]
     if missing:
         raise ValueError(f"its payload has no {', '.join(missing)}")
-    if said.get("checkpoint_id") != place.checkpoint_id:
-        raise ValueError(f"its payload is that of another checkpoint, {said.get('checkpoint_id')!r:.60}")
-    if not isinstance(said.get("metadata") or {}, dict):
+    if payload.get("checkpoint_id") != place.checkpoint_id:
+        raise ValueError(f"its payload is that of another checkpoint, {payload.get('checkpoint_id')!r:.60}")
+    if not isinstance(payload.get("metadata") or {}, dict):
         raise ValueError("its metadata is no map")  # noqa: TRY004 - one error for all that is wrong with a payload
 
 
-def _created_at(said: Any) -> int:
+def _created_at(text: Any) -> int:
     try:
-        moment = datetime.fromisoformat(said)
+        moment = datetime.fromisoformat(text)
     except (TypeError, ValueError):
-        raise ValueError(f"its created_at is {said!r:.60}, not a date") from None
+        raise ValueError(f"its created_at is {text!r:.60}, not a date") from None
     return microseconds(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
 
 
-def _fields(said: dict[Any, Any], place: RowLocation, metadata: dict[str, Any], remarks: list[str]) -> dict[str, Any]:
+def _fields(
+    payload: dict[Any, Any], place: RowLocation, metadata: dict[str, Any], remarks: list[str]
+) -> dict[str, Any]:
     """Return the fields of a checkpoint that have the same name here.
 
     A value that is not allowed here goes to the metadata.
@@ -269,14 +273,14 @@ def _fields(said: dict[Any, Any], place: RowLocation, metadata: dict[str, Any], 
     fields = {}
     for name, check in checks.items():
         try:
-            fields[name] = check(said.get(name))
+            fields[name] = check(payload.get(name))
         except UsageError:
-            metadata[f"checkpnt_{name}"] = said.get(name)
-            remarks.append(f"its {name} is {said.get(name)!r:.60}, which can't be kept: it is in the metadata")
+            metadata[f"checkpnt_{name}"] = payload.get(name)
+            remarks.append(f"its {name} is {payload.get(name)!r:.60}, which can't be kept: it is in the metadata")
     for name in ("agent_id", "session_id", "parent_id"):
         column = getattr(place, name)
-        if said.get(name) != column:
-            remarks.append(f"its row says {name} {column!r:.60}, its payload {said.get(name)!r:.60}: the row counts")
+        if payload.get(name) != column:
+            remarks.append(f"its row says {name} {column!r:.60}, its payload {payload.get(name)!r:.60}: the row counts")
     if ids.to_text(our_id(place)) != place.checkpoint_id:
         metadata["checkpnt_id"] = place.checkpoint_id
     return fields

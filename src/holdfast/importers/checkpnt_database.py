@@ -84,5 +84,5 @@ def _check_schema(path: Path, connection: sqlite3.Connection) -> None:
     found_columns = columns(connection, TABLE)
     missing = sorted(_NEEDED - found_columns)
     if missing:
-        what = f"no table `{TABLE}`" if not found_columns else f"no {', '.join(missing)} in its table `{TABLE}`"
-        raise UsageError(f"{path} is no database of checkpnt 0.1: it has {what}")
+        fault = f"no table `{TABLE}`" if not found_columns else f"no {', '.join(missing)} in its table `{TABLE}`"
+        raise UsageError(f"{path} is no database of checkpnt 0.1: it has {fault}")

@@ -114,31 +114,31 @@ class _Import:
             return found.metadata, found.state, ids.from_text(found.metadata.checkpoint_id)
         if not isinstance(found.state, dict):
             raise ValueError(f"its {DATA} holds a {type(found.state).__name__}, not a state")  # noqa: TRY004 - as above
-        said = self._read_metadata(folder, found.state, remarks)
-        metadata = self._files._foreign_metadata(folder, folder, found.state, said)
-        return metadata, found.state, _our_id(metadata, found.state, said.get("timestamp"))
+        fields = self._read_metadata(folder, found.state, remarks)
+        metadata = self._files._foreign_metadata(folder, folder, found.state, fields)
+        return metadata, found.state, _our_id(metadata, found.state, fields.get("timestamp"))
 
     def _read_metadata(self, folder: str, state: dict[str, Any], remarks: list[str]) -> dict[str, Any]:
         """Return the metadata of this state; nothing, with a remark, if `metadata.json` is unreliable."""
         instead = f"date, step and agent are taken from {DATA}"
         try:
-            said = self._files._foreign_said(folder)
+            fields = self._files._read_foreign_fields(folder)
         except CorruptError:
             remarks.append(f"its {METADATA} can't be read: {instead}")
             return {}
-        if not said:
+        if not fields:
             remarks.append(f"it has no {METADATA}: {instead}")
             return {}
-        named = said.get("sessionId", folder)
+        named = fields.get("sessionId", folder)
         if named != folder:
             raise ValueError(f"its {METADATA} belongs to session {named!r:.60}: the two files may be of two sessions")
-        is_whole = _is_moment(said.get("timestamp")) and "session_id" not in said
+        is_whole = _is_moment(fields.get("timestamp")) and "session_id" not in fields
         # The program copies these from the state.
-        is_of_it = said.get("step") == step_of(state) and said.get("agentId") == agent_of(state, "unknown")
-        if not is_whole or not is_of_it:
+        is_of_state = fields.get("step") == step_of(state) and fields.get("agentId") == agent_of(state, "unknown")
+        if not is_whole or not is_of_state:
             remarks.append(f"its {METADATA} was not written with this {DATA}: {instead}")
             return {}
-        return said
+        return fields
 
 
 def _folders(root: Path) -> Iterator[str]:

@@ -71,9 +71,9 @@ def columns(connection: sqlite3.Connection, table: str) -> set[str]:
     named = "SELECT type, sql FROM sqlite_schema WHERE name = ? COLLATE NOCASE"  # as SQLite finds it
     for kind, statement in connection.execute(named, (table,)):
         if kind != "table" or str(statement).lower().startswith("create virtual"):
-            what = "virtual table" if kind == "table" else kind
+            actual = "virtual table" if kind == "table" else kind
             raise UsageError(
-                f"its `{table}` is a {what}, not a table: nothing was read. It is no database of the program"
+                f"its `{table}` is a {actual}, not a table: nothing was read. It is no database of the program"
             )
     return {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")}
 

@@ -46,34 +46,34 @@ def _typed_edit(path: str, given: dict[str, Any]) -> Any:
     return Replacement(meant) if name in _REPLACEMENTS else meant
 
 
-def parse_value(text: str, what: str) -> Any:
+def parse_value(text: str, parameter: str) -> Any:
     try:
         given = json.loads(text)
     except ValueError as error:
         if text[:1] in ("{", "[", '"'):
-            raise UsageError(f"the value of {what!r:.60} begins like JSON, and is none: {error}") from None
+            raise UsageError(f"the value of {parameter!r:.60} begins like JSON, and is none: {error}") from None
         return text
-    return read_value(given, what)
+    return read_value(given, parameter)
 
 
-def read_value(given: Any, what: str) -> Any:
+def read_value(given: Any, parameter: str) -> Any:
     """Return the value of parsed JSON; errors name it `what`."""
     if isinstance(given, list):
-        return [read_value(item, what) for item in given]
+        return [read_value(item, parameter) for item in given]
     if not isinstance(given, dict):
         return given
     if given.keys() != {TYPE, "value"}:
-        return {key: read_value(item, what) for key, item in given.items()}
+        return {key: read_value(item, parameter) for key, item in given.items()}
     name, value = given[TYPE], given["value"]
     if not isinstance(name, str) or name not in _MEANT:
         known = ", ".join(_MEANT)
         raise UsageError(
-            f"the value of {what!r:.60} has the type {name!r:.60}, which can't be given here. Known are {known}"
+            f"the value of {parameter!r:.60} has the type {name!r:.60}, which can't be given here. Known are {known}"
         )
     try:
-        return _MEANT[name](value if isinstance(value, str) else read_value(value, what))
+        return _MEANT[name](value if isinstance(value, str) else read_value(value, parameter))
     except (ValueError, TypeError, ArithmeticError) as error:
-        raise UsageError(f"the value of {what!r:.60} is no {name}: {error}") from None
+        raise UsageError(f"the value of {parameter!r:.60} is no {name}: {error}") from None
 
 
 _MEANT: dict[str, Callable[[Any], Any]] = {

@@ -27,11 +27,11 @@ class UnregisteredObject:
         return type(self)(self.name, parts)
 
     def __repr__(self) -> str:
-        from holdfast.model.diff import BESIDE
+        from holdfast.model.diff import NOT_FIELDS
 
         if type(self.parts) is not dict or not all(type(field) is str for field in self.parts):
             return f"{self.name}({self.parts!r})"
-        fields = (f"{field}={value!r}" for field, value in self.parts.items() if field != BESIDE)
+        fields = (f"{field}={value!r}" for field, value in self.parts.items() if field != NOT_FIELDS)
         return f"{self.name}({', '.join(fields)})"
 
 

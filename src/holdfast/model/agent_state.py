@@ -200,7 +200,7 @@ def _message(message: Mapping[str, Any]) -> FrozenDict:
         raise UsageError(f"{message!r:.80} is no message: it must be a dict with a role, such as "
                          "{'role': 'user', 'content': 'hello'}")  # fmt: skip
     own = {"id": str(uuid.uuid4()), "timestamp": get_now(), **message}
-    return freeze(own)  # type: ignore[no-any-return]
+    return freeze(own)  # type: ignore[no-any-return]  # of a dict it is a FrozenDict
 
 
 def get_now() -> str:

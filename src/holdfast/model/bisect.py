@@ -43,7 +43,7 @@ class Bisection:
         return f"{self.session_id}: went bad at {_name_checkpoint(self.first_bad)}, {before} ({looked})"
 
     def _repr_html_(self) -> str:
-        names = [(html.escape(_name_checkpoint(look.checkpoint)), look.is_good) for look in self.looks]
+        names = [(html.escape(_name_checkpoint(step.checkpoint)), step.is_good) for step in self.looks]
         rows = "".join(f"<tr><td>{'good' if is_good else 'bad'}</td><td>{name}</td></tr>" for name, is_good in names)
         return f"<div>{html.escape(self.text())}</div><table>{rows}</table>"
 
@@ -57,7 +57,7 @@ class Search:
     """A binary search for the first bad checkpoint of a line, given oldest first.
 
     The newest is tested first: if it is good, there is nothing to find. `next` returns the one to
-    test, None at the end; `tell` takes the outcome.
+    test, None at the end; `record` takes the outcome.
     """
 
     def __init__(self, line: Sequence[Checkpoint]) -> None:
@@ -69,7 +69,7 @@ class Search:
     def next(self) -> Checkpoint | None:
         return None if self._is_over() else self._line[self._place()]
 
-    def tell(self, *, is_good: bool) -> None:
+    def record(self, *, is_good: bool) -> None:
         place = self._place()
         self.looks.append(BisectStep(self._line[place], is_good))
         if is_good:

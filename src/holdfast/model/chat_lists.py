@@ -93,8 +93,10 @@ def append_anthropic(before: Sequence[Any], made: Sequence[dict[str, Any]]) -> l
     last = before[-1] if before else None
     if not (isinstance(last, Mapping) and made and last.get("role") == made[0]["role"] == "user"):
         return [*before, *made]
-    said = last.get("content")
-    blocks = list(said) if isinstance(said, list | tuple) else [{"type": "text", "text": said}] if said else []
+    content = last.get("content")
+    blocks = (
+        list(content) if isinstance(content, list | tuple) else [{"type": "text", "text": content}] if content else []
+    )
     return [*before[:-1], {**last, "content": [*blocks, *made[0]["content"]]}, *made[1:]]
 
 

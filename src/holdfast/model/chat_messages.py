@@ -73,8 +73,8 @@ def message_of_chat(message: Mapping[str, Any]) -> TranscriptMessage:
     else:
         blocks = list(content_parts(body.get("content", body.get("parts", body.get("text")))))
         in_blocks = {part.id for part in blocks if isinstance(part, ToolCallPart)}
-        said = () if role != "assistant" else (*text_parts(body.get("refusal")), *_spoken(body.get("audio")))
-        parts = [*_reasoning(body), *blocks, *said, *(call for call in _calls(message) if call.id not in in_blocks)]
+        spoken = () if role != "assistant" else (*text_parts(body.get("refusal")), *_spoken(body.get("audio")))
+        parts = [*_reasoning(body), *blocks, *spoken, *(call for call in _calls(message) if call.id not in in_blocks)]
         if any(isinstance(part, ToolResponsePart) for part in parts):
             role = "tool"  # Anthropic answers calls in the user's name
         elif (named is None or role not in ROLES) and any(isinstance(part, ToolCallPart) for part in parts):

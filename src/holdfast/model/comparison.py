@@ -43,8 +43,8 @@ class Side:
     @property
     def outcome(self) -> str | None:
         """The `outcome` in the metadata of its head, else the name of its last step."""
-        said = self.head.metadata.get("outcome")
-        return str(said) if said is not None else self.head.step_name
+        recorded = self.head.metadata.get("outcome")
+        return str(recorded) if recorded is not None else self.head.step_name
 
 
 class PathStat(NamedTuple):
@@ -128,9 +128,15 @@ class Comparison:
         lines = [
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
         ]
-        told = self.diff.text().split("\n")
-        more = [f"… and {len(told) - LINES_SHOWN} more: `diff.text()` has all"] if len(told) > LINES_SHOWN else []
-        return "\n".join([parted, "", *lines, "", *(told[:LINES_SHOWN] if told != [""] else ["the same state"]), *more])
+        difference = self.diff.text().split("\n")
+        more = (
+            [f"… and {len(difference) - LINES_SHOWN} more: `diff.text()` has all"]
+            if len(difference) > LINES_SHOWN
+            else []
+        )
+        return "\n".join(
+            [parted, "", *lines, "", *(difference[:LINES_SHOWN] if difference != [""] else ["the same state"]), *more]
+        )
 
     def _repr_html_(self) -> str:
         cells = [("", self.a.session_id, self.b.session_id), *self.rows()]

@@ -100,10 +100,10 @@ class _Work:
         self._checks: dict[tuple[int, bool], tuple[Check, Schema]] = {}  # by the part's id, which the value keeps alive
         self._left = {"pairs": MOST_COMPARED, "values": MOST_CHECKED, "size": MOST_MADE}
 
-    def spend(self, what: str, amount: int = 1) -> None:
+    def spend(self, budget: str, amount: int = 1) -> None:
         """Count work of a kind: alternatives within alternatives double it at each level."""
-        self._left[what] -= amount
-        if self._left[what] < 0:
+        self._left[budget] -= amount
+        if self._left[budget] < 0:
             raise _TooLargeError
 
     def is_sent(self, part: Schema, definitions: Schema, value: Any) -> bool:
@@ -285,7 +285,7 @@ class _Comparison:
             for item in self.breaks(ours, theirs, f"{path}[{'' if place == fixed else place}]"):
                 yield from self._wrap_break(
                     item,
-                    lambda value, at=place: self._array(writer, at + 1, {at: value}),  # type: ignore[misc]
+                    lambda value, at=place: self._array(writer, at + 1, {at: value}),  # type: ignore[misc]  # a default
                 )
 
     # -- objects -------------------------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ class _Comparison:
             if name not in writer.get("required", ()) and not has_default(mine.get(name)):
                 yield from self._build_or_give_up(
                     path,
-                    lambda name=name: [  # type: ignore[misc]
+                    lambda name=name: [  # type: ignore[misc]  # a default
                         SchemaBreak(f"{path}.{name}", "it is required and may be missing", self._object(writer, {}))
                     ],
                 )
@@ -308,7 +308,7 @@ class _Comparison:
             for item in self.breaks(mine.get(name, rest_mine), theirs.get(name, rest_theirs), f"{path}.{name}"):
                 yield from self._wrap_break(
                     item,
-                    lambda value, name=name: self._object(writer, {name: value}),  # type: ignore[misc]
+                    lambda value, name=name: self._object(writer, {name: value}),  # type: ignore[misc]  # a default
                 )
         if rest_theirs is not False:
             for item in self.breaks(rest_mine, rest_theirs, f"{path}.*"):

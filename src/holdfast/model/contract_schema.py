@@ -31,12 +31,12 @@ ANNOTATIONS = frozenset(
 NUMBERS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
 SIZES = frozenset({"minLength", "maxLength", "minItems", "maxItems"})
 BOUNDS = NUMBERS | SIZES | {"uniqueItems", "pattern"}
-_ONE = frozenset({"items", "additionalProperties"})  # keywords that hold a schema
+_SCHEMAS = frozenset({"items", "additionalProperties"})  # keywords that hold a schema
 _LISTS = frozenset({"prefixItems", "anyOf", "oneOf"})
 _MAPS = frozenset({"properties", "$defs"})
 _TEXTS = frozenset({"pattern", "format", "contentEncoding"})
 _DEFINITION_NAME = re.compile(r"[A-Za-z0-9._-]+")  # in a reference, any other character could be escaped
-KEYWORDS = ANNOTATIONS | BOUNDS | _ONE | _LISTS | _MAPS | {"type", "required", "enum", "const", "$ref"}
+KEYWORDS = ANNOTATIONS | BOUNDS | _SCHEMAS | _LISTS | _MAPS | {"type", "required", "enum", "const", "$ref"}
 
 Schema = Mapping[str, Any]
 
@@ -74,7 +74,7 @@ def walk_schema(schema: Any, path: str = "$", depth: int = 0) -> Iterator[tuple[
         return
     for keyword in schema:
         inner = schema[keyword]
-        if keyword in _ONE:
+        if keyword in _SCHEMAS:
             yield from walk_schema(inner, f"{path}.{keyword}", depth + 1)
         elif keyword in _LISTS and isinstance(inner, list):
             for number, item in enumerate(inner):
@@ -236,7 +236,7 @@ def _without_prose(part: Any) -> Any:
     for keyword, inner in part.items():
         if keyword in ("title", "description", "examples", "deprecated", "$schema"):
             continue
-        if keyword in _ONE:
+        if keyword in _SCHEMAS:
             kept[keyword] = _without_prose(inner)
         elif keyword in _LISTS:
             kept[keyword] = [_without_prose(item) for item in inner]

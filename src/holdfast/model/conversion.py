@@ -90,10 +90,10 @@ def convert(old: Any, new: Any, path: str) -> Any:
         raise
     except (_InexactError, ValueError, TypeError, ArithmeticError) as error:
         shown = value if text is None else text
-        said = str(error) if isinstance(error, _InexactError) else _hint(old)
+        problem = str(error) if isinstance(error, _InexactError) else _hint(old)
         raise UsageError(
             f"{path!r:.120} has the type {_type_name(old)}, and {shown!r:.80} is no value of it: "
-            f"{said}. Nothing was changed"
+            f"{problem}. Nothing was changed"
         ) from None
 
 

@@ -24,7 +24,7 @@ JOURNAL = ("agent_context", JOURNAL_KEY)
 PARTS = ("execution_state", "agent_context", "metadata", "tasks")
 SHOWN = 120
 _BETWEEN = " · "
-BESIDE = ""  # no field has this name: it stands for a pydantic model's attributes that are not fields
+NOT_FIELDS = ""  # no field has this name: it stands for a pydantic model's attributes that are not fields
 
 Path = tuple[Any, ...]
 
@@ -185,10 +185,10 @@ class Diff:
         """
         if not raw and self.view is not None and (summary := self.view.summary(self)):
             yield "@", summary
-        told = Counter[Path]()
+        counts = Counter[Path]()
         for edit in sorted(self.shown_edits(raw=raw), key=_place):
-            told[_counted_path(edit)] += 1
-            if each is None or told[_counted_path(edit)] <= each:
+            counts[_counted_path(edit)] += 1
+            if each is None or counts[_counted_path(edit)] <= each:
                 yield from describe(edit)
         for call in self.recorded:
             yield "+" if call.came else "-", call.text
@@ -227,7 +227,7 @@ class Diff:
 def _counted_path(edit: Edit) -> Path:
     """Return the path of an edit, cut after the first list that it leads through."""
     for place, key in enumerate(edit.path):
-        if type(key) is At and not _is_beside(edit.path[place - 1]):
+        if type(key) is At and not _is_rest_of_model(edit.path[place - 1]):
             return edit.path[:place]
     return edit.path
 
@@ -247,7 +247,7 @@ def patch(value: Any, edits: Sequence[Edit], objects: Objects | None = None) -> 
 
     The given value is not changed: each container on the way to an edit is copied once.
     """
-    copies = _Copies(objects)
+    copies = _TreeCopier(objects)
     holder = copies.hold({"": value})
     for edit in edits:
         if isinstance(edit, (Splice, Reorder)):
@@ -266,7 +266,7 @@ def patch(value: Any, edits: Sequence[Edit], objects: Objects | None = None) -> 
     return copies.finish(holder)[""]
 
 
-class _Copies:
+class _TreeCopier:
     """Copies of the containers on the way to an edit; objects there are taken apart."""
 
     def __init__(self, objects: Objects | None) -> None:
@@ -332,20 +332,20 @@ def path_text(path: Path) -> str:
     """Return a path as text: `execution_state.messages[3].content`."""
     text = str(path[0])
     for key, before in zip(path[1:], path, strict=False):
-        if _is_beside(key) or _is_beside(before):
+        if _is_rest_of_model(key) or _is_rest_of_model(before):
             continue  # an attribute of a model that is not a field: its name follows
         text += f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{safe_repr(key)}]"
     return text
 
 
-def _is_beside(key: Any) -> bool:
-    return type(key) is Field and key == BESIDE
+def _is_rest_of_model(key: Any) -> bool:
+    return type(key) is Field and key == NOT_FIELDS
 
 
 def _find_set_fields(edit: Edit) -> Path | None:
     """Return the path of a model if the edit only says that other fields were set; otherwise None."""
     for place, key in enumerate(edit.path):
-        if _is_beside(key):
+        if _is_rest_of_model(key):
             return edit.path[:place] if edit.path[place + 1 : place + 2] in ((), (0,)) else None
     return None
 
@@ -353,7 +353,7 @@ def _find_set_fields(edit: Edit) -> Path | None:
 def _without_repetitions(edits: Sequence[Edit]) -> Iterator[Edit]:
     """Yield the edits, without changes to a model's set fields where another edit is about the model."""
     about_sets = [_find_set_fields(edit) for edit in edits]
-    told = {
+    named = {
         edit.path[:length]
         for edit, model in zip(edits, about_sets, strict=True)
         if model is None and Field in map(type, edit.path)
@@ -362,8 +362,8 @@ def _without_repetitions(edits: Sequence[Edit]) -> Iterator[Edit]:
     for edit, model in zip(edits, about_sets, strict=True):
         if model is None:
             yield edit
-        elif model not in told:
-            told.add(model)
+        elif model not in named:
+            named.add(model)
             yield edit
 
 
@@ -371,7 +371,9 @@ def _place(edit: Edit) -> tuple[tuple[int, str, int], ...]:
     """Return the sort key of an edit: by parts, then by numbers and names."""
     path = (*edit.path, At(edit.at)) if isinstance(edit, Splice) else edit.path
     path = tuple(
-        key for key, before in zip(path, (None, *path), strict=False) if not _is_beside(key) and not _is_beside(before)
+        key
+        for key, before in zip(path, (None, *path), strict=False)
+        if not _is_rest_of_model(key) and not _is_rest_of_model(before)
     )
     first = (PARTS.index(path[0]) if path[0] in PARTS else len(PARTS), str(path[0]), 0)
     return (first, *((1, "", key) if isinstance(key, int) else (0, safe_repr(key), 0) for key in path[1:]))

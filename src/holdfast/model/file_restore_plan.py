@@ -210,11 +210,11 @@ def _leave(wanted: dict[bytes, FileChange], conflicts: Iterable[bytes], standing
     for path, change in list(wanted.items()) if kept else ():
         if change.after is None:
             continue
-        above_it = [(above, kept[above]) for above in list_parents(path) if above in kept]
+        parents = [(above, kept[above]) for above in list_parents(path) if above in kept]
         leaf = next(
             (
                 above
-                for above, file_change in above_it
+                for above, file_change in parents
                 if file_change.before is not None and file_change.before.kind != "dir"
             ),
             None,
@@ -223,7 +223,7 @@ def _leave(wanted: dict[bytes, FileChange], conflicts: Iterable[bytes], standing
             wanted.pop(path, None)
             left.append(LeftPath(path, f"{_format_path(leaf)} above it is no directory, and stays"))
             continue
-        for above, file_change in above_it:
+        for above, file_change in parents:
             if file_change.before is None and file_change.after is not None and file_change.after.kind == "dir":
                 wanted[above] = kept.pop(above)
     return left

@@ -21,7 +21,7 @@ class FrozenDict(dict[Any, Any]):
         return dict(self)
 
     def __deepcopy__(self, _memo: Any) -> dict[Any, Any]:
-        return thaw(self)  # type: ignore[no-any-return]
+        return thaw(self)  # type: ignore[no-any-return]  # of the kind that `self` is
 
     def __reduce__(self) -> Any:
         return freeze, (thaw(self),)
@@ -36,7 +36,7 @@ class FrozenList(list[Any]):
         return list(self)
 
     def __deepcopy__(self, _memo: Any) -> list[Any]:
-        return thaw(self)  # type: ignore[no-any-return]
+        return thaw(self)  # type: ignore[no-any-return]  # of the kind that `self` is
 
     def __reduce__(self) -> Any:
         return freeze, (thaw(self),)

@@ -43,7 +43,7 @@ def to_text(raw: bytes) -> str:
 
 
 def from_text(
-    text: str, what: str = "a checkpoint id", listed: str = "`save` returns it, `timeline` lists it"
+    text: str, expected: str = "a checkpoint id", listed: str = "`save` returns it, `timeline` lists it"
 ) -> bytes:
     """Return the 16 bytes of an id given in any form that `uuid.UUID` reads.
 
@@ -55,7 +55,7 @@ def from_text(
         return uuid.UUID(text).bytes
     except (ValueError, AttributeError, TypeError) as error:
         raise UsageError(
-            f"{text!r:.80} is not {what}: an id is a UUID such as '01939c5e-7c1b-7000-8a2f-0c4c1d9be2f1'; {listed}"
+            f"{text!r:.80} is not {expected}: an id is a UUID such as '01939c5e-7c1b-7000-8a2f-0c4c1d9be2f1'; {listed}"
         ) from error
 
 

@@ -86,7 +86,7 @@ DECIDED: dict[str, LossKind] = {
 KINDS: dict[str, LossKind] = {**MEASURED, **DECIDED}
 
 
-def make_loss(kind: str, path: str, what: str = "") -> Loss:
+def make_loss(kind: str, path: str, detail: str = "") -> Loss:
     """Return a loss of a known kind; `what` names the thing."""
     known = KINDS[kind]
-    return Loss(kind=kind, path=path, what=f"{what}: {known.what}" if what else known.what, severity=known.severity)
+    return Loss(kind=kind, path=path, what=f"{detail}: {known.what}" if detail else known.what, severity=known.severity)

@@ -96,10 +96,11 @@ class TopicStatus:
     groups: tuple[GroupStatus, ...]
 
 
-def check_topic(topic: Any, what: str = "topic") -> str:
+def check_topic(topic: Any, parameter: str = "topic") -> str:
     """Return the name of a topic or a group, if it can be one."""
     if not isinstance(topic, str) or not topic or len(topic) > MAX_TOPIC or not topic.isprintable():
         raise UsageError(
-            f"{what} is {topic!r:.80}: it must be a printable text of at most {MAX_TOPIC} characters, such as 'drafts'"
+            f"{parameter} is {topic!r:.80}: it must be a printable text of at most {MAX_TOPIC} characters, such as "
+            "'drafts'"
         )
     return topic

@@ -78,9 +78,9 @@ class Operation:
 
     def text(self) -> str:
         """Return the operation in a line."""
-        told = "; ".join(change.text() for change in self.changes[:3])
+        changes = "; ".join(change.text() for change in self.changes[:3])
         more = f"; and {len(self.changes) - 3} more" if len(self.changes) > 3 else ""
-        return f"{told}{more}"
+        return f"{changes}{more}"
 
 
 def _short(id_: str | None) -> str:

@@ -35,12 +35,12 @@ class ReplayedStep:
     note: str | None = None
 
     def text(self) -> str:
-        told = f"{self.source:<9}{self.kind} {self.name}"
+        line = f"{self.source:<9}{self.kind} {self.name}"
         if self.failed:
-            told += " (failed)"
+            line += " (failed)"
         if self.same is not None and self.source == "live":
-            told += ": the same result" if self.same else ": another result"
-        return f"{told}: {self.note.partition('. ')[0]}" if self.note else told
+            line += ": the same result" if self.same else ": another result"
+        return f"{line}: {self.note.partition('. ')[0]}" if self.note else line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

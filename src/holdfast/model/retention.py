@@ -47,10 +47,10 @@ class Retention:
             )
 
 
-def _check_number(what: str, value: Any, least: int) -> None:
+def _check_number(rule: str, value: Any, least: int) -> None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
         raise UsageError(
-            f"{what} is {value!r}: it must be a whole number from {least} on. Leave it out for no such rule"
+            f"{rule} is {value!r}: it must be a whole number from {least} on. Leave it out for no such rule"
         )
 
 

@@ -73,7 +73,7 @@ def flags_of(entries: Iterable[FileEntry], staying: Iterable[bytes] = ()) -> tup
     flags = [
         Flag("escapes", path, content)
         for path, kind, _, _, content in entries
-        if kind == "symlink" and escapes(path, content)
+        if kind == "symlink" and is_outside(path, content)
     ]
     for start in range(0, len(paths), TOGETHER):
         some = paths[start : start + TOGETHER]
@@ -106,7 +106,7 @@ def _collisions(paths: Sequence[bytes], staying: Sequence[bytes]) -> list[Flag]:
     return flags
 
 
-def escapes(path: bytes, target: bytes) -> bool:
+def is_outside(path: bytes, target: bytes) -> bool:
     """Return whether a link at `path` names a path outside the root, by its text alone."""
     if target.startswith(b"/"):
         return True

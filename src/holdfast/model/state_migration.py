@@ -108,7 +108,7 @@ class Migrations:
         newest = self._newest
         return max(newest.get(agent_id, 0), newest.get(EVERY_AGENT, 0)) or None if newest else None
 
-    def steps(self, agent_id: str, version: int, what: str = "the state") -> tuple[MigrationStep, ...]:
+    def steps(self, agent_id: str, version: int, subject: str = "the state") -> tuple[MigrationStep, ...]:
         """Return the migrations from that version to the newest one, in order.
 
         Empty if it is the newest, or if no migration is registered for the agent.
@@ -118,7 +118,7 @@ class Migrations:
             return ()
         if version > newest:
             raise NewerStateError(
-                f"{what} has state version {version}, and this program knows version {newest} of agent "
+                f"{subject} has state version {version}, and this program knows version {newest} of agent "
                 f"{agent_id!r:.60}: a newer program has saved it. Run that one (or import its "
                 "migrations); nothing was changed"
             )
@@ -127,8 +127,8 @@ class Migrations:
         if way is None:
             last, first = find_gap(steps, version, newest)
             raise MissingMigrationError(
-                f"{what} has state version {version}, and no migration leads from version {last} on to {newest}, the "
-                f"newest that this program knows of agent {agent_id!r:.60}. Import the module that has "
+                f"{subject} has state version {version}, and no migration leads from version {last} on to {newest}, "
+                f"the newest that this program knows of agent {agent_id!r:.60}. Import the module that has "
                 "it, or write it: "
                 f"@holdfast.migration({agent_id!r:.60}, from_version={last}, to_version={first}). Nothing was changed"
             )
@@ -180,9 +180,9 @@ def find_gap(edges: Iterable[Edge], start: int, goal: int) -> Edge:
     return last, min(version for version in _steps_left(onward, goal) if version > last)
 
 
-def check_version(what: str, value: Any) -> int:
+def check_version(parameter: str, value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not FIRST_VERSION <= value <= LAST_VERSION:
-        raise UsageError(f"{what} is {value!r:.60}: versions of states are whole numbers from {FIRST_VERSION} on")
+        raise UsageError(f"{parameter} is {value!r:.60}: versions of states are whole numbers from {FIRST_VERSION} on")
     return value
 
 

@@ -115,9 +115,9 @@ class Agenda:
             self._in_progress.add(id_)
         if status in (TaskStatus.FAILED, TaskStatus.SKIPPED):
             self._lost.append(id_)
-        met = (status is TaskStatus.COMPLETED) - (before is TaskStatus.COMPLETED)
-        for dependent in self._dependents.get(id_, ()) if met else ():
-            self._unmet[dependent] -= met
+        delta = (status is TaskStatus.COMPLETED) - (before is TaskStatus.COMPLETED)
+        for dependent in self._dependents.get(id_, ()) if delta else ():
+            self._unmet[dependent] -= delta
             self._offer(dependent)
         self._offer(id_)
 

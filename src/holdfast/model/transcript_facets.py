@@ -35,7 +35,7 @@ ERROR = "Error: "
 
 _USER = ("user", "human")  # names that say no more than the role
 
-BESIDE_CALLS = "text_with_calls"
+TEXT_WITH_CALLS = "text_with_calls"
 """The kind of texts beside calls. Whether a text is beside calls may change: it is compared as any text."""
 
 
@@ -74,7 +74,7 @@ def list_facets(transcript: Transcript) -> dict[str, list[FacetItem]]:
     found: dict[str, list[FacetItem]] = {kind: [] for kind in MEASURED}
     calls: dict[str, None] = {}
     results: dict[str, tuple[ToolResponsePart, str]] = {}
-    said = 0  # messages of the model
+    model_messages = 0  # messages of the model
     for number, message in enumerate(transcript):
         for name, value in _data_of(message):
             own = "" if is_about(name) else OTHER_FIELDS
@@ -85,11 +85,11 @@ def list_facets(transcript: Transcript) -> dict[str, list[FacetItem]]:
             found["parallel_calls"].append(FacetItem(len(message.tool_calls), f"messages.{number}"))
     for grouped in group_messages(transcript.messages):
         message = grouped.message
-        is_beside = message.role == "assistant" and bool(message.tool_calls)
+        has_calls = message.role == "assistant" and bool(message.tool_calls)
         if message.role == "assistant":
-            said += 1
+            model_messages += 1
             if message.author is not None and grouped.paths:
-                found["authors"].append(FacetItem([said, message.author], f"messages.{grouped.paths[0][0]}"))
+                found["authors"].append(FacetItem([model_messages, message.author], f"messages.{grouped.paths[0][0]}"))
         for part, (number, place) in zip(message.parts, grouped.paths, strict=True):
             path = f"messages.{number}.parts.{place}"
             if isinstance(part, ToolResponsePart):
@@ -101,7 +101,7 @@ def list_facets(transcript: Transcript) -> dict[str, list[FacetItem]]:
             if isinstance(part, ToolCallPart):
                 calls[part.id] = None
             for kind, value in _values(message, part):
-                own = BESIDE_CALLS if kind == "text" and is_beside else ""
+                own = TEXT_WITH_CALLS if kind == "text" and has_calls else ""
                 found[kind].append(FacetItem(value, path, own))
     for part, path in [results[id_] for id_ in calls if id_ in results]:
         for kind, value in _result_values(part):
@@ -120,9 +120,9 @@ def _data_of(message: TranscriptMessage) -> Iterator[tuple[str, Any]]:
 def _values(message: TranscriptMessage, part: MessagePart) -> Iterator[tuple[str, Any]]:
     match part:
         case TextPart():
-            who = "user" if message.role == "tool" else message.role  # in Anthropic's shape, beside results
+            role = "user" if message.role == "tool" else message.role  # in Anthropic's shape, beside results
             for line in _lines(part.content):
-                yield "instructions" if message.role == "system" else "text", [who, line]
+                yield "instructions" if message.role == "system" else "text", [role, line]
         case ReasoningPart():
             for line in _lines(part.content):
                 yield "reasoning", line

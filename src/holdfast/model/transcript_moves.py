@@ -164,9 +164,9 @@ def close_calls(messages: Messages, policy: str, outcome_of: Callable[[ToolCallP
 
 
 def _refusal(calls: Sequence[ToolCallPart]) -> OpenToolCallError:
-    told = ", ".join(f"{call.name!r:.60} ({call.id:.60})" for call in calls)
+    listed = ", ".join(f"{call.name!r:.60} ({call.id:.60})" for call in calls)
     return OpenToolCallError(
-        f"the conversation ends in the middle of tool calls whose results are not recorded: {told}. Nothing was "
+        f"the conversation ends in the middle of tool calls whose results are not recorded: {listed}. Nothing was "
         "changed. Continue the source until they have results, or choose what becomes of them: dangling='answer' "
         "(the model reads that the outcome is unknown), 'drop', or 'execute' within a run; or at='last_turn'",
         tuple(call.id for call in calls),
@@ -190,7 +190,7 @@ def refuse_hosted(messages: Messages) -> None:
 
 
 def fold_handoffs(messages: Messages, tools: ToolMap, effects: Collection[str] = ()) -> MoveResult:
-    """Replace the calls that hand the conversation to another agent by notes, with what they told it.
+    """Replace the calls that hand the conversation to another agent by notes with their details.
 
     A tool with other arguments is no handoff, whatever its name is, and neither is one that has
     effects: `effects` has the names of these.
@@ -203,8 +203,8 @@ def fold_handoffs(messages: Messages, tools: ToolMap, effects: Collection[str] =
             target = None if tools.find(call.name) is not None or call.name in effects else _handoff_target(call)
             if target is None:
                 continue
-            told = {name: value for name, value in (call.arguments or {}).items() if name not in _TARGETS}
-            notes[call.id] = f"[handed over to {target}{f', with {quote_object(told)}' if told else ''}]"
+            details = {name: value for name, value in (call.arguments or {}).items() if name not in _TARGETS}
+            notes[call.id] = f"[handed over to {target}{f', with {quote_object(details)}' if details else ''}]"
             if call.id in answered and _is_acknowledgement(answered[call.id], target):
                 acknowledged.add(call.id)
     return _replace_calls(messages, notes, "handoffs", without_result=acknowledged)
@@ -223,8 +223,8 @@ def _is_acknowledgement(result: ToolResponsePart, target: str) -> bool:
     """Return whether a result says no more than that the conversation was handed over."""
     if result.is_error or not all(isinstance(part, TextPart) for part in result.content):
         return False
-    said = " ".join(part.content for part in result.content if isinstance(part, TextPart))
-    return {*_words(said)} <= _ACKNOWLEDGED | {*_words(target)}
+    text = " ".join(part.content for part in result.content if isinstance(part, TextPart))
+    return {*_words(text)} <= _ACKNOWLEDGED | {*_words(target)}
 
 
 def _words(text: str) -> list[str]:

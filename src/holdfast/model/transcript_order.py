@@ -188,16 +188,16 @@ def describe_media(part: MessagePart) -> TextPart:
     match part:
         case BlobPart():
             size = "" if part.data is None else f", {len(part.data):,} bytes"
-            what = f"{part.mime_type or 'data'}{size}"
+            description = f"{part.mime_type or 'data'}{size}"
         case UriPart():
-            what = f"link: {part.uri:.200}"
+            description = f"link: {part.uri:.200}"
         case FilePart():
-            what = f"file {part.file_id:.80} at {part.provider or 'a provider'}"
+            description = f"file {part.file_id:.80} at {part.provider or 'a provider'}"
         case GenericPart():
-            what = f"part of type {part.type:.60}"
+            description = f"part of type {part.type:.60}"
         case _:
-            what = f"part of type {part.kind}"
-    return TextPart(content=f"[not carried over: {what}]")
+            description = f"part of type {part.kind}"
+    return TextPart(content=f"[not carried over: {description}]")
 
 
 def find_disorder(messages: Sequence[TranscriptMessage], follows: str | None = None) -> str | None:

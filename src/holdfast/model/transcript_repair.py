@@ -99,9 +99,9 @@ def refuse(outcomes: Sequence[tuple[ToolCall, Outcome]]) -> None:
     """Raise `OpenToolCallError` if one of the calls has not finished."""
     unfinished = [(call, outcome) for call, outcome in outcomes if outcome.is_error]
     if unfinished:
-        told = ", ".join(f"{call.name!r:.60} ({call.id:.60}): {outcome.fate}" for call, outcome in unfinished)
+        listed = ", ".join(f"{call.name!r:.60} ({call.id:.60}): {outcome.fate}" for call, outcome in unfinished)
         raise OpenToolCallError(
-            f"the conversation was cut off in the middle of its tool calls: {told}. Nothing was changed. Answer them "
+            f"the conversation was cut off in the middle of its tool calls: {listed}. Nothing was changed. Answer them "
             "yourself, or repair with the policy 'execute' or 'error'",
             tuple(call.id for call, _ in unfinished),
         )

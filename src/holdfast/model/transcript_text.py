@@ -15,10 +15,10 @@ def write_text(messages: Iterable[TranscriptMessage]) -> str:
 
 def _paragraphs(messages: Iterable[TranscriptMessage]) -> Iterator[str]:
     for message in messages:
-        said = [text for part in message.parts for text in _texts(part)]
-        who = message.author or message.role
-        if said:
-            yield f"{who}: {' '.join(said)}" if message.role != "tool" else " ".join(said)
+        texts = [text for part in message.parts for text in _texts(part)]
+        author = message.author or message.role
+        if texts:
+            yield f"{author}: {' '.join(texts)}" if message.role != "tool" else " ".join(texts)
 
 
 def _texts(part: object) -> Iterator[str]:

@@ -112,8 +112,8 @@ class _KnownTexts:
         self._left = _LONGEST_SEARCH
         for message in transcript.messages:
             self._add(message)
-        for beside in (transcript.state, transcript.interrupts, transcript.cursor, transcript.tools):
-            self._add(beside)
+        for value in (transcript.state, transcript.interrupts, transcript.cursor, transcript.tools):
+            self._add(value)
 
     def has(self, value: str | bytes, *, is_exact: bool) -> bool:
         """Return whether a value is in the transcript: as it is, decoded, or as a part of a text."""

@@ -97,17 +97,17 @@ def lanes(parents: Mapping[Id, Id | None], newest_first: Sequence[Id]) -> list[L
     waiting: list[Id | None] = []  # per lane, the node it leads to
     rows = []
     for node in newest_first:
-        leading_here = [lane for lane, target in enumerate(waiting) if target == node]
-        if leading_here:
-            lane, joins = leading_here[0], tuple(leading_here[1:])
+        own_lanes = [lane for lane, target in enumerate(waiting) if target == node]
+        if own_lanes:
+            lane, joins = own_lanes[0], tuple(own_lanes[1:])
         else:
             lane, joins = next((i for i, target in enumerate(waiting) if target is None), len(waiting)), ()
             if lane == len(waiting):
                 waiting.append(None)
         through = tuple(
-            i for i, target in enumerate(waiting) if target is not None and i != lane and i not in leading_here
+            i for i, target in enumerate(waiting) if target is not None and i != lane and i not in own_lanes
         )
-        rows.append(LaneRow(node=node, lane=lane, through=through, joins=joins, is_leaf=not leading_here))
+        rows.append(LaneRow(node=node, lane=lane, through=through, joins=joins, is_leaf=not own_lanes))
         for join in joins:
             waiting[join] = None
         parent = parents.get(node)

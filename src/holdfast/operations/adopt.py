@@ -54,7 +54,7 @@ async def adopt(
         try:
             await ctx.backend.commit(commit)
         except CommitConflict:
-            fork = await lookup.live_record(ctx, fork.id)
+            fork = await lookup.load_live_record(ctx, fork.id)
         else:
             return stored, fork
     raise ConflictError(f"session {parent!r:.60} is being written by too many at once: try again")
@@ -79,7 +79,7 @@ async def fork_point(
     The former is the first one up from the fork's head that is not its own, None if it is gone.
     """
     first = head
-    above = await lookup.nearest_live(ctx, head.parent, head.tree)
+    above = await lookup.find_nearest_live(ctx, head.parent, head.tree)
     while above is not None and above.session == fork_session:
-        first, above = above, await lookup.nearest_live(ctx, above.parent, above.tree)
+        first, above = above, await lookup.find_nearest_live(ctx, above.parent, above.tree)
     return above, first

@@ -59,23 +59,23 @@ async def request(ctx: StoreContext, terms: ApprovalRequest) -> ApprovalRow:
         raise CheckpointNotFoundError(
             f"there is no session {terms.session_id!r:.200} that could ask: save to it first, or take its `lease`"
         )
-    tree, here = tip.tree, tip.checkpoint.id if tip.checkpoint else None
+    tree, current = tip.tree, tip.checkpoint.id if tip.checkpoint else None
     call = terms.call
     digest = entries.call_digest(ctx.codec, call.tool, call.identity, call.arguments, call.schema)
     for _ in range(MAX_ATTEMPTS):
         extra_rows: list[RowWrite] = []
         async for id_, held in _scan_occasion(ctx, tree, terms, digest):
             if held is None:
-                write = entries.write_request(ctx.codec, tree, id_, terms, here, digest, ctx.now_us())
+                write = entries.write_request(ctx.codec, tree, id_, terms, current, digest, ctx.now_us())
                 with suppress(CommitConflict):  # another caller has made the request, or has decided
                     await ctx.backend.commit(Commit(tree=tree, rows=[write, *extra_rows]))
                 break  # read again
             approval = held.approval
             is_same = approval.digest == digest or (terms.by_identity and approval.call.schema == call.schema)
             if is_same and approval.status in (*entries.OPEN, ApprovalStatus.REJECTED):
-                is_here = approval.checkpoint_id == (here and ids.to_text(here))
+                is_current = approval.checkpoint_id == (current and ids.to_text(current))
                 is_occasion = bool(terms.request_key) or approval.status is not ApprovalStatus.REJECTED
-                if is_here or (is_occasion and await _is_on_path(ctx, held, here)):
+                if is_current or (is_occasion and await _is_on_path(ctx, held, current)):
                     return held
             if approval.status in entries.OPEN:
                 extra_rows = entries.write_void(ctx.codec, held, ctx.now_us())
@@ -193,7 +193,7 @@ async def decide(
             may_run = entries.call_digest(codec, call.tool, identity_with(call, arguments), arguments, call.schema)
         rows = [
             *entries.write_decision(codec, held, decision, may_run),
-            *await due.hint(ctx, held.tree, approval.session_id),
+            *await due.make_hint(ctx, held.tree, approval.session_id),
         ]
         try:
             await ctx.backend.commit(Commit(tree=held.tree, rows=rows))

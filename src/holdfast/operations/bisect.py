@@ -31,7 +31,7 @@ async def bisect(
         else:
             async with make_directory(ctx, id_) as directory:
                 is_good = await _answer(predicate(checkpoint, directory))
-        search.tell(is_good=is_good)
+        search.record(is_good=is_good)
     return search.found(session_id)
 
 

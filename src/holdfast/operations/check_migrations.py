@@ -166,13 +166,13 @@ async def _checkpoints(ctx: StoreContext, only: bytes | None) -> Candidates:
 
 
 async def _get_live(ctx: StoreContext, found: Record) -> StoredRecord | None:
-    stored = lookup.listed_record(ctx, found)
+    stored = lookup.unpack_listed(ctx, found)
     return None if await lookup.is_expired(ctx, stored) else stored
 
 
-async def _attempt_read(reading_it: Coroutine[Any, Any, StoredRecord | None]) -> StoredRecord | HoldfastError | None:
+async def _attempt_read(load: Coroutine[Any, Any, StoredRecord | None]) -> StoredRecord | HoldfastError | None:
     try:
-        return await reading_it
+        return await load
     except StoreError:
         raise
     except HoldfastError as error:

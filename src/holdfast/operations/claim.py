@@ -52,7 +52,7 @@ async def claim(
     while that claim lives, renews it and returns it: so a claim with an unclear outcome can be
     repeated. A delegation's head stays where it is: the next worker continues after the last one.
     """
-    handoff = await lookup.live_record(ctx, id_)
+    handoff = await lookup.load_live_record(ctx, id_)
     target = handoff.header.get("to")
     if target is None:
         raise UsageError(
@@ -86,7 +86,7 @@ async def claim(
         if is_done:
             expires_at_us = head.lease.expires_at_us
             return GrantedClaim(handoff=handoff, token=token, expires_at_us=expires_at_us, moved_from=moved_from)
-        handoff = await lookup.live_record(ctx, id_)
+        handoff = await lookup.load_live_record(ctx, id_)
     raise leasing.make_overtaken_error(handoff.session)
 
 
@@ -107,7 +107,7 @@ async def _wait_until_free(
         is_claimed = entry is not None and _is_in_force(ctx, tip.head, entry)
         if leasing.allows(ctx, tip.head, None) or (is_claimed and entry is not None and entry.claim_id == claim_id):
             return tip, entry, version
-        if not await leasing.look_again(ctx, deadline):
+        if not await leasing.wait_to_retry(ctx, deadline):
             if is_claimed and entry is not None:
                 raise _make_claimed_error(handoff, entry, tip.head)
             leasing.refuse(ctx, handoff.session, tip.head, None)

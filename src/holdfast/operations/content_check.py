@@ -30,7 +30,7 @@ class ContentCheck:
         self._hashed: dict[int, Prefix] = {}
         self._blobs: set[bytes] = set()
         self._files: set[bytes] = set()
-        self._reach = SnapshotReachability(snapshot_read.loader(ctx))
+        self._reach = SnapshotReachability(snapshot_read.make_loader(ctx))
         self._ahead: dict[Span, Sequence[Segment]] = {}
 
     async def read_ahead(self, checkpoints: Iterable[StoredRecord]) -> None:

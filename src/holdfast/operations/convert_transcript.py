@@ -118,12 +118,12 @@ def refuse_losses(losses: Sequence[Loss], accept: Collection[str]) -> None:
     """Raise for losses of meaning that are not accepted."""
     refused = [loss for loss in losses if loss.severity is Severity.MEANING and loss.kind not in accept]
     if refused:
-        told = "; ".join(f"{item.kind} at {item.path} ({item.what:.120})" for item in refused[:5])
+        listed = "; ".join(f"{item.kind} at {item.path} ({item.what:.120})" for item in refused[:5])
         more = f"; and {len(refused) - 5} more" if len(refused) > 5 else ""
         kinds = sorted({item.kind for item in refused})
         raise ConversionError(
-            f"the conversation would lose what later messages may refer to: {told}{more}. Nothing was changed. Accept "
-            f"it: accept={kinds!r}; or choose a target that keeps it (docs/changing-frameworks.md)",
+            f"the conversation would lose what later messages may refer to: {listed}{more}. Nothing was changed. "
+            f"Accept it: accept={kinds!r}; or choose a target that keeps it (docs/changing-frameworks.md)",
             tuple(refused),
         )
 

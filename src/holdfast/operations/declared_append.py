@@ -121,7 +121,7 @@ class _NamedOnly:
         self._name = name
 
     def take_apart(self, value: Any) -> Any:
-        raise NotImplementedError
+        raise NotImplementedError  # it is looked up, and stores nothing
 
     def rebuild(self, _parts: object) -> _NamedObject:
         return _NamedObject(self._name)
@@ -201,18 +201,18 @@ def _put(state: Any, path: Path, value: Any, *, replace: bool = False) -> Any:
             f"{type(state).__name__}"
         )
     copy = dict(state)
-    here = copy
+    container = copy
     for key in path[1:-1]:
-        below = here.get(key, {})
+        below = container.get(key, {})
         if type(below) is not dict:
             raise UsageError(f"append to {path_text(path)}: {key!r} is a {type(below).__name__}, not a dict")
         below = dict(below)
-        here[key] = below
-        here = below
-    if path[-1] in here and not replace:
+        container[key] = below
+        container = below
+    if path[-1] in container and not replace:
         raise UsageError(
             f"{path_text(path)} is in execution_state and in append. Leave it out of execution_state: "
             "with append, the list is the parent's and the new elements"
         )
-    here[path[-1]] = value
+    container[path[-1]] = value
     return copy

@@ -114,7 +114,7 @@ async def wake_joiner(ctx: StoreContext, offered: StoredRecord) -> Sequence[RowW
     if origin is None:
         return ()
     tree = await lookup.find_tree(ctx, head.session_key(origin[0]))
-    return () if tree is None else await due.hint(ctx, tree, origin[0])
+    return () if tree is None else await due.make_hint(ctx, tree, origin[0])
 
 
 async def declare(
@@ -124,7 +124,7 @@ async def declare(
     session = head.session_key(lease.session_id)
     keys = [rows.delegation_key(item.child, tree) for item in wanted]
     for _ in range(leasing.MAX_ATTEMPTS):
-        tip = await leasing.held_tip(ctx, lease)
+        tip = await leasing.load_held_tip(ctx, lease)
         found = await ctx.backend.rows(keys)
         known = [
             None if row is None else rows.unpack_delegation(key, row) for key, row in zip(keys, found, strict=True)
@@ -246,7 +246,7 @@ async def load_answer(ctx: StoreContext, ended: FollowUp) -> DelegationAnswer:
     by = head.session_name(ended.by)
     if not ended.next:
         return DelegationAnswer(CANCELLED, error=("RunCancelledError", f"cancelled by {by}"))
-    stored = await lookup.live_record(ctx, ended.next)
+    stored = await lookup.load_live_record(ctx, ended.next)
     checkpoint = await restoring.load_checkpoint(ctx, stored, migrate=False)
     match stored.header.get("answer"), checkpoint.execution_state:
         case ["done", str() | None as label], state:

@@ -24,7 +24,7 @@ from holdfast.format.state.diff import (
 )
 from holdfast.format.state.manifest import Manifest
 from holdfast.format.state.record import StoredRecord
-from holdfast.format.state.span_match import cut, gaps
+from holdfast.format.state.span_match import cut, find_gaps
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.diff import PARTS, Diff, Drop, Edit, Field, Put, RecordedCall, Splice
 from holdfast.model.framework import Framework
@@ -39,7 +39,7 @@ async def diff(ctx: StoreContext, a: bytes, b: bytes) -> Diff:
 
     States are compared as they are stored, not migrated.
     """
-    records = [await lookup.live_record(ctx, id_) for id_ in (a, b)]
+    records = [await lookup.load_live_record(ctx, id_) for id_ in (a, b)]
     shown = [record.checkpoint(ctx.codec, stored) for stored in records]
     states = await _States.read(ctx, records)
     old, new = (
@@ -95,9 +95,14 @@ async def _find_recorded(ctx: StoreContext, edits: Sequence[Edit], trees: Sequen
     return tuple(found)
 
 
-def _is_same(one: run_journal.JournalRecord, other: run_journal.JournalRecord) -> bool:
+def _is_same(record: run_journal.JournalRecord, other: run_journal.JournalRecord) -> bool:
     """Return whether two records are equal, apart from their times."""
-    return (one.kind, one.status, one.payload, one.about) == (other.kind, other.status, other.payload, other.about)
+    return (record.kind, record.status, record.payload, record.about) == (
+        other.kind,
+        other.status,
+        other.payload,
+        other.about,
+    )
 
 
 def _entries(value: Any) -> Sequence[Any]:
@@ -159,7 +164,7 @@ class _States:
 
     async def _middles_of(self, pair: tuple[Part, Part]) -> list[Middle]:
         old, new = (self._lists[digest].spans for digest, _ in pair)
-        between = gaps(old, new)
+        between = find_gaps(old, new)
         wanted = [
             spans
             for gap in between

@@ -24,8 +24,8 @@ from holdfast.operations.context import StoreContext
 
 PAGE = 64
 _log = logging.getLogger("holdfast")
-LOOK = "look"  # in place of a process: the hint was looked at before, as often as its pid says
-LOOK_AGAIN_US = (2_000_000, 60_000_000)  # a commit that takes longer may be lost with its process
+CHECKED = "look"  # in place of a process: the hint was looked at before, as often as its pid says
+RETRY_US = (2_000_000, 60_000_000)  # a commit that takes longer may be lost with its process
 
 
 async def page(ctx: StoreContext, after: bytes | None, limit: int = PAGE) -> tuple[list[DueRow], bytes | None]:
@@ -42,7 +42,7 @@ async def page(ctx: StoreContext, after: bytes | None, limit: int = PAGE) -> tup
     return due, found[-1][0].key if found else None
 
 
-async def hint(ctx: StoreContext, tree: bytes, session_id: str) -> Sequence[RowWrite]:
+async def make_hint(ctx: StoreContext, tree: bytes, session_id: str) -> Sequence[RowWrite]:
     """Return what a decision about a run adds to its commit, so that a worker looks at the run at once."""
     session = heads.session_key(session_id)
     key = rows.run_key(session, tree)
@@ -75,33 +75,33 @@ async def hints_of_topic(ctx: StoreContext, topic: str) -> list[RowWrite]:
 
 async def drop(ctx: StoreContext, due: DueRow, *, extra_rows: Sequence[RowWrite] = ()) -> None:
     """Remove a hint that is wrong, unless it may be ahead of its commit."""
-    looks = _looks(ctx, due)
-    if looks is None or looks >= len(LOOK_AGAIN_US):
+    checks = _count_checks(ctx, due)
+    if checks is None or checks >= len(RETRY_US):
         await move(ctx, due, None, extra_rows=extra_rows)
     else:
-        again = due._replace(process=Process(LOOK, looks + 1, 0))
-        await move(ctx, again, ctx.now_us() + LOOK_AGAIN_US[looks])
+        again = due._replace(process=Process(CHECKED, checks + 1, 0))
+        await move(ctx, again, ctx.now_us() + RETRY_US[checks])
 
 
 async def postpone(ctx: StoreContext, due: DueRow, at_us: int, holder: Process | None = None) -> None:
     """Move a hint to a later time, with who holds the lease; one ahead of its commit to a sooner one."""
-    looks, process = _looks(ctx, due), holder or due.process
-    if looks is not None and (looks == 0 or holder is None):
-        process = Process(LOOK, len(LOOK_AGAIN_US), 0)
-    if looks == 0:
-        again = LOOK_AGAIN_US[0]
+    checks, process = _count_checks(ctx, due), holder or due.process
+    if checks is not None and (checks == 0 or holder is None):
+        process = Process(CHECKED, len(RETRY_US), 0)
+    if checks == 0:
+        again = RETRY_US[0]
         at_us = min(at_us, (ctx.now_us() // again + 2) * again)  # many hints at one run become one
     await move(ctx, due._replace(process=process), at_us)
 
 
-def _looks(ctx: StoreContext, due: DueRow) -> int | None:
+def _count_checks(ctx: StoreContext, due: DueRow) -> int | None:
     """Return how often a hint was looked at; None if it was committed with what it is about."""
-    if not ctx.backend.capabilities.splits or due.process.place not in ("", LOOK):
+    if not ctx.backend.capabilities.splits or due.process.place not in ("", CHECKED):
         return None
     return due.process.pid
 
 
-def removal(ctx: StoreContext, due: DueRow) -> list[RowWrite]:
+def make_removal(ctx: StoreContext, due: DueRow) -> list[RowWrite]:
     """Return the removal of a hint for a commit that ends its run; else a later look removes it."""
     return [] if ctx.backend.capabilities.splits else [due.delete()]
 

@@ -136,7 +136,7 @@ class ChangeStream(Generic[E]):
 
     async def _event(self, change: Change) -> E | None:
         """Return the event of a change, None if it does not match the stream."""
-        raise NotImplementedError
+        raise NotImplementedError  # each stream has its own
 
     async def _next_read(self) -> E | None:
         """Return the event of the next change that was read, None if it does not match the stream.
@@ -182,7 +182,7 @@ class EventStream(ChangeStream[Event]):
         # A record that is too damaged to tell its session may be of any session.
         if self._session is not None and found.session not in (self._session, b""):
             return None
-        stored = lookup.listed_record(ctx, found)
+        stored = lookup.unpack_listed(ctx, found)
         if staging.is_staged(stored):
             return None
         if self._session is not None and found.session != self._session:

@@ -226,7 +226,7 @@ async def tombstone_commit(
     for key, row in await ctx.backend.scan(rows.HEAD, tree=tree):
         head = rows.unpack_head(key, row)
         if head.checkpoint in ending:
-            ancestor = await lookup.nearest_live(ctx, ending[head.checkpoint].parent, tree, but_not=ending)
+            ancestor = await lookup.find_nearest_live(ctx, ending[head.checkpoint].parent, tree, but_not=ending)
             if ancestor is not None:
                 ancestors[ancestor.id] = None
             moved = head._replace(checkpoint=ancestor.id if ancestor else None)

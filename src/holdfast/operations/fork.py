@@ -111,7 +111,7 @@ async def forks(
     origin: Origin | None = None,
 ) -> list[ForkReport]:
     """Make a session for each request, with its edits made. One commit: all of them, or none."""
-    source = await lookup.live_record(ctx, id_)
+    source = await lookup.load_live_record(ctx, id_)
     left = await left_behind.find_after_fork(ctx, source.tree, id_)
     contents = await _contents(ctx, source, ways)
     known = [
@@ -160,7 +160,7 @@ async def forks(
             await ctx.backend.commit(commit)
         except CommitConflict as conflict:
             if conflict.kind == "require":
-                await lookup.live_record(ctx, id_)
+                await lookup.load_live_record(ctx, id_)
             if await _has_taken(ctx, ways, names):
                 names, tips = await _names(ctx, source, ways), [_NEW] * len(ways)
                 continue
@@ -180,7 +180,7 @@ async def _names(ctx: StoreContext, source: StoredRecord, ways: Sequence[ForkReq
     taken = {name for name in names if name is not None}
     for place, way in enumerate(ways):
         if names[place] is None:
-            begin = way.name_like or f"{session_names.stem(source.session)}-fork-"
+            begin = way.name_like or f"{session_names.find_stem(source.session)}-fork-"
             name = await session_names.free_name(ctx, source.tree, begin, taken)
             names[place] = name
             taken.add(name)
@@ -317,7 +317,7 @@ async def handoff(
     its sender: then it can no longer be claimed. `project` makes the state that is handed over of
     the source's; the context stays there.
     """
-    source = await lookup.live_record(ctx, id_)
+    source = await lookup.load_live_record(ctx, id_)
     content = _Content(source.manifest()) if project is None else await _project_content(ctx, source, project)
     if target_agent_id == source.header["agent"] and "to" not in source.header:
         raise UsageError(f"{target_agent_id!r:.60} made this checkpoint itself: a handoff goes to another agent")
@@ -345,7 +345,7 @@ async def handoff(
         try:
             await ctx.backend.commit(commit)
         except CommitConflict:
-            source = await lookup.live_record(ctx, id_)
+            source = await lookup.load_live_record(ctx, id_)
         except StoreError as error:
             error.checkpoint_id = ids.to_text(stored.id)
             raise

@@ -215,7 +215,7 @@ async def _mark(
     """
     trees: dict[bytes, _Tree] = {}
     now = ctx.now_us()
-    reach = SnapshotReachability(snapshot_read.loader(ctx))
+    reach = SnapshotReachability(snapshot_read.make_loader(ctx))
 
     async def mark(found: Record, stored: StoredRecord, *, is_expired: bool) -> None:
         tree = trees.setdefault(stored.tree, _Tree())

@@ -300,7 +300,7 @@ async def _settle(
 
 async def redeliver(ctx: StoreContext, group: TopicGroup, id_: bytes) -> None:
     """Open a message for a group that was consumed or is dead, by a person's decision."""
-    stored = check_header(await lookup.live_record(ctx, id_))
+    stored = check_header(await lookup.load_live_record(ctx, id_))
     position = await _position_of(ctx, group.topic, id_)
 
     async def change(state: GroupState) -> _Change | None:
@@ -318,18 +318,18 @@ async def redeliver(ctx: StoreContext, group: TopicGroup, id_: bytes) -> None:
 async def discard(ctx: StoreContext, group: TopicGroup, id_: bytes) -> bool:
     """Forget a dead message; False if it is not dead."""
     dead = rows.dead_key(group.topic, group.name, id_)
-    was_there = False
+    existed = False
 
     async def change(state: GroupState) -> _Change | None:
-        nonlocal was_there
+        nonlocal existed
         [row] = await ctx.backend.rows([dead])
-        was_there = row is not None
+        existed = row is not None
         return (
             None if row is None else _Change(state._replace(dead=state.dead - 1), [RowWrite(dead, None, row.version)])
         )
 
     await _update(ctx, group, change)
-    return was_there
+    return existed
 
 
 async def dead_of(ctx: StoreContext, topic: str, group: str | None) -> list[tuple[str, bytes, DeadRow]]:
@@ -398,7 +398,7 @@ async def _read_value(
         return state, []
     without = state._replace(entries=tuple(group_entry for group_entry in state.entries if group_entry.id != entry.id))
     try:
-        stored = reads.records.get(entry.id) or check_header(await lookup.live_record(ctx, entry.id))
+        stored = reads.records.get(entry.id) or check_header(await lookup.load_live_record(ctx, entry.id))
         reads.values[entry.id] = stored, await reads.read(stored)
     except PassedOverError:
         reads.passed_over.add(entry.id)
@@ -445,8 +445,8 @@ def _batches_in_flight(
     for entry in state.entries:
         if (holder := entry.holder) is not None:
             is_forgotten = forgotten(holder)
-            one = holder if is_forgotten or not holder.fence else holder._replace(token=0)
-            batches.setdefault((one, is_forgotten), []).append((holder, entry))
+            owner = holder if is_forgotten or not holder.fence else holder._replace(token=0)
+            batches.setdefault((owner, is_forgotten), []).append((holder, entry))
     return [(batch, is_forgotten) for (_, is_forgotten), batch in batches.items()]
 
 

@@ -20,7 +20,7 @@ from holdfast.operations import lookup
 from holdfast.operations.context import StoreContext
 from holdfast.operations.session_cache import SessionTip
 
-LOOK_AGAIN_SECONDS = 0.25
+RETRY_SECONDS = 0.25
 MAX_ATTEMPTS = 200
 
 
@@ -89,7 +89,7 @@ async def acquire(
         if deadline is None:  # only now: before the first request, a store's own clock is not known
             deadline = ctx.now_us() + round(wait * 1e6)
         refuse_cancelled(session_id, tip.head)
-        while not allows(ctx, tip.head, None) and await look_again(ctx, deadline):
+        while not allows(ctx, tip.head, None) and await wait_to_retry(ctx, deadline):
             tip = await lookup.revalidated_tip(ctx, session)
             refuse_cancelled(session_id, tip.head)
         head = grant(ctx, session_id, tip.head, holder=holder, seconds=seconds)
@@ -99,12 +99,12 @@ async def acquire(
     raise make_overtaken_error(session_id)
 
 
-async def look_again(ctx: StoreContext, deadline_us: int) -> bool:
+async def wait_to_retry(ctx: StoreContext, deadline_us: int) -> bool:
     """Wait a moment; return False, at once, after the deadline."""
     left = (deadline_us - ctx.now_us()) / 1e6
     if left <= 0:
         return False
-    await ctx.backend.sleep(min(LOOK_AGAIN_SECONDS, left))
+    await ctx.backend.sleep(min(RETRY_SECONDS, left))
     return True
 
 
@@ -132,7 +132,7 @@ async def renew(ctx: StoreContext, lease: LeaseTerms) -> int:
     """
     session = rows.session_key(lease.session_id)
     for _ in range(MAX_ATTEMPTS):
-        tip = await held_tip(ctx, lease)
+        tip = await load_held_tip(ctx, lease)
         assert tip.head.lease is not None
         expires_at_us = ctx.now_us() + round(lease.seconds * 1e6)
         head = tip.head._replace(lease=tip.head.lease._replace(expires_at_us=expires_at_us))
@@ -146,7 +146,7 @@ async def release(ctx: StoreContext, lease: LeaseTerms) -> bool:
     session = rows.session_key(lease.session_id)
     for _ in range(MAX_ATTEMPTS):
         try:
-            tip = await held_tip(ctx, lease)
+            tip = await load_held_tip(ctx, lease)
         except LeaseLostError:
             return False
         if await move_head(ctx, session, tip, tip.head._replace(lease=None), extra_rows=lease.at_release):
@@ -154,7 +154,7 @@ async def release(ctx: StoreContext, lease: LeaseTerms) -> bool:
     raise make_overtaken_error(lease.session_id)
 
 
-async def held_tip(ctx: StoreContext, lease: LeaseTerms) -> SessionTip:
+async def load_held_tip(ctx: StoreContext, lease: LeaseTerms) -> SessionTip:
     """Return the tip of the lease's session. Raise `LeaseLostError` if the lease is over.
 
     A cached tip that says so is read again.

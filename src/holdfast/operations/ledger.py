@@ -58,7 +58,7 @@ async def put(
     write = entry.write(following)
     session = head.session_key(lease.session_id)
     for _ in range(MAX_ATTEMPTS):
-        tip = await leasing.held_tip(ctx, lease)
+        tip = await leasing.load_held_tip(ctx, lease)
         commit = Commit(
             tree=entry.tree,
             rows=[write, *extra_rows],
@@ -127,7 +127,7 @@ async def resolve(
             await _refuse_in_flight(ctx, entry)
         decided = _resolve_entry(ctx, entry, outcome, result, by, note)
         try:
-            hints = await due.hint(ctx, entry.tree, entry.session)
+            hints = await due.make_hint(ctx, entry.tree, entry.session)
             await ctx.backend.commit(Commit(tree=entry.tree, rows=[decided.write(entry), *hints]))
         except CommitConflict:
             continue

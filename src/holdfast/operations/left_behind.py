@@ -185,7 +185,7 @@ def write_rollback_marks(ctx: StoreContext, found: LeftBehind, acknowledge: Coll
     ]
 
 
-def refuse_unacknowledged(report: RollbackReport | ForkReport, acknowledge: Collection[str], what: str) -> None:
+def refuse_unacknowledged(report: RollbackReport | ForkReport, acknowledge: Collection[str], operation: str) -> None:
     """Raise an error with the report, if it has an entry that is not acknowledged."""
     open_effects = [
         effect
@@ -195,13 +195,15 @@ def refuse_unacknowledged(report: RollbackReport | ForkReport, acknowledge: Coll
     open_handoffs = [consumer for consumer in report.consumers if consumer.handoff_id not in acknowledge]
     if not open_effects and not open_handoffs:
         return
-    told = [f"effect {effect.effect_id} ({effect.tool!r:.60}) is {effect.state}" for effect in open_effects]
-    told += [
+    items = [f"effect {effect.effect_id} ({effect.tool!r:.60}) is {effect.state}" for effect in open_effects]
+    items += [
         f"agent {handoff.target_agent_id!r:.60} has gone on from handoff {handoff.handoff_id}"
         for handoff in open_handoffs
     ]
-    more = f", and {len(told) - 5} more" if len(told) > 5 else ""
-    refusal = f"{what} would leave behind what it can't take back: {'; '.join(told[:5])}{more}. Nothing was changed."
+    more = f", and {len(items) - 5} more" if len(items) > 5 else ""
+    refusal = (
+        f"{operation} would leave behind what it can't take back: {'; '.join(items[:5])}{more}. Nothing was changed."
+    )
     raise UnacknowledgedError(
         f"{refusal} Look at each, then name them in acknowledge=[...], or leave out strict=True", report, refusal
     )

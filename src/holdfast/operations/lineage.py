@@ -27,7 +27,7 @@ async def live_line(ctx: StoreContext, newest: StoredRecord) -> AsyncIterator[St
             known = await _page_before(ctx, at)
         found = known.get(at.parent)
         if found is None or await lookup.is_expired(ctx, found):
-            found = await lookup.nearest_live(ctx, at.parent, at.tree)
+            found = await lookup.find_nearest_live(ctx, at.parent, at.tree)
         at = found
 
 

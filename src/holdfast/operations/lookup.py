@@ -50,7 +50,7 @@ async def find_stored(
     return await (tombstone_reader or TombstoneReader(ctx)).find(id_, tree)
 
 
-def listed_record(ctx: StoreContext, found: Record, session: bytes | None = None) -> StoredRecord:
+def unpack_listed(ctx: StoreContext, found: Record, session: bytes | None = None) -> StoredRecord:
     """Return a record that was found by session and sequence number, checked to have these."""
     stored = record.unpack(ctx.codec, found.data, expected_id=found.id)
     if (rows.session_key(stored.session), stored.sequence) != (session or found.session, found.sequence):
@@ -61,7 +61,7 @@ def listed_record(ctx: StoreContext, found: Record, session: bytes | None = None
     return stored
 
 
-async def live_record(ctx: StoreContext, id_: bytes) -> StoredRecord:
+async def load_live_record(ctx: StoreContext, id_: bytes) -> StoredRecord:
     """Return the live record of that id. Raise the error that says why there is none."""
     return await _check_live(ctx, id_, await find_record(ctx, id_))
 
@@ -164,7 +164,7 @@ async def find_head(ctx: StoreContext, session: bytes, tree: bytes) -> tuple[row
     return (rows.unpack_head(key, row), row) if row else None
 
 
-async def nearest_live(
+async def find_nearest_live(
     ctx: StoreContext, id_: bytes | None, tree: bytes | None = None, *, but_not: Container[bytes] = frozenset()
 ) -> StoredRecord | None:
     """Return the checkpoint or its nearest ancestor that has not expired and is not `but_not`, or None."""
@@ -213,7 +213,7 @@ async def _load_tip(ctx: StoreContext, session: bytes) -> SessionTip:
                     )
                 return SessionTip(tree=tree, version=ABSENT, head=rows.Head(None, 0), head_value=None, checkpoint=None)
             head, row = found
-            checkpoint = await nearest_live(ctx, head.checkpoint, tree)
+            checkpoint = await find_nearest_live(ctx, head.checkpoint, tree)
             return SessionTip(
                 tree=tree,
                 version=row.version,

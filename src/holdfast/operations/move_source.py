@@ -66,13 +66,13 @@ def plain_context(ctx: StoreContext) -> StoreContext:
 async def load_source(ctx: StoreContext, id_: bytes, load: LoadConverter) -> MoveSource:
     """Load a checkpoint, its conversation, and what the ledger and the approvals of its tree say."""
     plain = plain_context(ctx)
-    record = await lookup.live_record(plain, id_)
+    record = await lookup.load_live_record(plain, id_)
     checkpoint = await load_checkpoint(plain, record)
-    what = f"checkpoint {checkpoint.checkpoint_id}"
+    owner = f"checkpoint {checkpoint.checkpoint_id}"
     context = checkpoint.agent_context
     own, hashes, unfinished = context, dict[str, str](), list[Any]()
     if isinstance(context, dict):
-        own, journal, hashes = run_journal.from_context(context, what)
+        own, journal, hashes = run_journal.from_context(context, owner)
         unfinished = _values_of_turn(plain, checkpoint.execution_state, journal)
     transcript = read_transcript(load(Framework.of(checkpoint.framework)), checkpoint)
     return MoveSource(
@@ -171,9 +171,9 @@ def refuse_in_doubt(record: StoredRecord, effects: Sequence[EffectRecord]) -> No
     doubted = [effect for effect in effects if effect.is_in_doubt and effect.kind is not EffectKind.READ]
     if not doubted:
         return
-    told = ", ".join(f"{item.tool!r:.60} ({item.short_id})" for item in doubted[:5])
+    named = ", ".join(f"{item.tool!r:.60} ({item.short_id})" for item in doubted[:5])
     raise EffectUnknownError(
-        f"it is unknown whether these effects of session {record.session!r:.60} were carried out: {told}. "
+        f"it is unknown whether these effects of session {record.session!r:.60} were carried out: {named}. "
         "The target could repeat them, so nothing was moved. Find out, and say so: `holdfast resolve "
         f"{doubted[0].short_id} --done` or `--not-done`; or let the source resume, if it has a probe",
         doubted[0],
@@ -191,7 +191,7 @@ def refuse_position(source: MoveSource) -> None:
             f"checkpoint {source.checkpoint.checkpoint_id} has {len(cursor.pending)} pending branches "
             f"({', '.join(cursor.pending):.120}): no other framework can continue them. Nothing was changed. {remedy}"
         )
-    if cursor.pending == ("__start__",) or _tells_what_is_next(messages):
+    if cursor.pending == ("__start__",) or _is_next_task(messages):
         return
     raise ConversionError(
         f"checkpoint {source.checkpoint.checkpoint_id} stands within a graph, before {cursor.pending[0]!r:.60}: the "
@@ -199,7 +199,7 @@ def refuse_position(source: MoveSource) -> None:
     )
 
 
-def _tells_what_is_next(messages: Sequence[TranscriptMessage]) -> bool:
+def _is_next_task(messages: Sequence[TranscriptMessage]) -> bool:
     """Return whether an answer of the model is next, or results of its calls."""
     return bool(messages) and (bool(find_open(messages)) or messages[-1].role != "assistant")
 
@@ -218,11 +218,11 @@ class CallRecords:
         # Calls whose arguments redaction has made equal: a record of one may be of any of them.
         alike = Counter(self._key(item.name, item.arguments) for item in calls if self._is_redacted(item.arguments))
         self._ambiguous = {key for key, count in alike.items() if count > 1}
-        told = Counter(self._key(item.name, item.arguments) for item in calls if item.id in answered)
+        known_results = Counter(self._key(item.name, item.arguments) for item in calls if item.id in answered)
         self._effects: defaultdict[bytes, deque[EffectRecord]] = defaultdict(deque)
         for item in sorted(source.effects, key=lambda effect: effect.ordinal):
             self._effects[self._key(item.tool, item.arguments)].append(item)
-        for key, count in told.items():  # as many of them as the conversation has results for are told already
+        for key, count in known_results.items():  # as many of them as the conversation has results for are told already
             self._effects[key] = deque(islice(self._effects[key], count, None))
         self._waiting = Counter(self._key(item.call.tool, item.call.arguments) for item in source.waiting)
         asked = [request for item in source.transcript.interrupts for request in _requests_of(item.payload)]

@@ -95,10 +95,10 @@ async def find_native(
     known = read_transcript(load(target.framework), at_rest).messages
     begun = await load_checkpoint(plain, first)
     at_first = read_transcript(load(Framework.of(begun.framework)), begun).messages
-    said = _flatten(messages)
-    if said[: len(_flatten(at_first))] != _flatten(at_first) or (is_cut_off and lost & _REGROUPED):
+    flat = _flatten(messages)
+    if flat[: len(_flatten(at_first))] != _flatten(at_first) or (is_cut_off and lost & _REGROUPED):
         return named
-    since = list(_regroup(said[len(_flatten(at_first)) :]))
+    since = list(_regroup(flat[len(_flatten(at_first)) :]))
     turns = [
         group_message.message
         for group_message in group_messages([message for message in at_first if message.role != "system"])
@@ -141,9 +141,9 @@ def _flatten(messages: Sequence[TranscriptMessage]) -> list[tuple[str, str | Non
     ]
 
 
-def _regroup(said: Sequence[tuple[str, str | None, MessagePart]]) -> Iterator[TranscriptMessage]:
+def _regroup(parts: Sequence[tuple[str, str | None, MessagePart]]) -> Iterator[TranscriptMessage]:
     for grouped in group_messages(
-        [TranscriptMessage(role=role, author=who, parts=(part,)) for role, who, part in said]
+        [TranscriptMessage(role=role, author=author, parts=(part,)) for role, author, part in parts]
     ):
         yield grouped.message
 

@@ -195,8 +195,8 @@ async def find_step(ctx: StoreContext, ref: str, kind: str) -> OperationStep:
     if len(found) > 1:
         listed = ", ".join(ids.to_text(item.id) for _, item in found)
         raise UsageError(f"{ref} is the end of more than one id: {listed}. Give more digits, or the whole id")
-    [(step, named_one)] = found
-    _refuse_done(step, named_one, kind)
+    [(step, other)] = found
+    _refuse_done(step, other, kind)
     return step
 
 

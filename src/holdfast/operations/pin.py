@@ -37,7 +37,7 @@ async def pin(ctx: StoreContext, id_: bytes, note: str | None = None, *, origin:
         return hold._replace(pinned_at_us=since, note=hold.note if packed is None else packed)
 
     while True:
-        stored = await lookup.live_record(ctx, id_)
+        stored = await lookup.load_live_record(ctx, id_)
         try:
             _, hold = await change_hold(ctx, stored, pinned, "pin", origin)
         except CommitConflict:
@@ -111,7 +111,7 @@ async def put_back(ctx: StoreContext, change: LoggedChange, origin: Origin) -> N
     while True:
         stored = await lookup.find_record(ctx, id_)
         if stored is None or stored.is_tombstone:
-            stored = await lookup.live_record(ctx, id_)  # raises an error that says why it can't be pinned
+            stored = await lookup.load_live_record(ctx, id_)  # raises an error that says why it can't be pinned
         try:
             await change_hold(ctx, stored, changed, "pin", origin)
         except CommitConflict:

@@ -98,5 +98,5 @@ def _open_ended(spans: tuple[Span, ...]) -> tuple[Span, ...]:
     return (*spans[:-1], spans[-1]._replace(end=-1))
 
 
-def _mismatch(what: str) -> CorruptError:
-    return CorruptError(f"{what} is not what was saved: its digest does not match")
+def _mismatch(subject: str) -> CorruptError:
+    return CorruptError(f"{subject} is not what was saved: its digest does not match")

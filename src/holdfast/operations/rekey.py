@@ -106,9 +106,9 @@ async def import_keys(ctx: StoreContext, content: bytes) -> KeyImport:
     for kid, value in rows.items():
         if kid != MARKER.key:
             keys.open_tree_key(kid, Row(value, 1))  # raises unless it is a key of this store
-    [there] = await inner.rows([MARKER])
-    if there is not None:
-        merged = await inner.run_in_thread(partial(_merge, Marker.unpack(there), marker, ring))
+    [stored] = await inner.rows([MARKER])
+    if stored is not None:
+        merged = await inner.run_in_thread(partial(_merge, Marker.unpack(stored), marker, ring))
         rows[MARKER.key] = merged or rows[MARKER.key]
     put_back = 0
     for kid, value in sorted(rows.items(), key=lambda row: row[0] == MARKER.key):  # the store's own key last
@@ -126,21 +126,21 @@ async def import_keys(ctx: StoreContext, content: bytes) -> KeyImport:
     return KeyImport(put_back=put_back, already_there=len(rows) - put_back)
 
 
-def _merge(there: Marker, marker: Marker, ring: KeyRing) -> bytes | None:
+def _merge(stored: Marker, marker: Marker, ring: KeyRing) -> bytes | None:
     """Return the row of the store's key with the epochs of both; None if the file's has all of them."""
-    if there.store != marker.store:
+    if stored.store != marker.store:
         raise ConflictError("the file is of another store: nothing was changed")
-    if set(there.epochs) <= set(marker.epochs):
+    if set(stored.epochs) <= set(marker.epochs):
         return None
     try:
-        secrets = store_keys.unwrap(there, ring)
+        secrets = store_keys.unwrap(stored, ring)
     except KeyMissingError as error:
         raise ConflictError(
             "the store has newer keys than the file (`holdfast rekey --data`), and the ring does not open them: add "
-            f"the key {there.wrapped[0][0]!r:.200} to the ring, or use a newer file. Nothing was changed"
+            f"the key {stored.wrapped[0][0]!r:.200} to the ring, or use a newer file. Nothing was changed"
         ) from error
     merged = secrets.merged_with(store_keys.unwrap(marker, ring))
-    return store_keys.wrap(merged, marker.store, ring, is_resealing=there.is_resealing).pack()
+    return store_keys.wrap(merged, marker.store, ring, is_resealing=stored.is_resealing).pack()
 
 
 def get_bridge(ctx: StoreContext) -> SealedBridge:

@@ -17,7 +17,7 @@ from holdfast.operations.validate import SaveRequest
 
 # Not part of the content: the commit's own fields, and the path of a directory, which may have
 # moved since.
-_BESIDE_THE_CONTENT = frozenset(("id", "seq", "at", "tree", "parent", "psum", "step", "dir"))
+_NOT_CONTENT = frozenset(("id", "seq", "at", "tree", "parent", "psum", "step", "dir"))
 
 
 async def repeat_save(
@@ -28,7 +28,7 @@ async def repeat_save(
     Raises a conflict otherwise.
     """
     # A message without a session may be repeated by another process, from its own lane.
-    ignored = _BESIDE_THE_CONTENT if request.message is None else _BESIDE_THE_CONTENT | {"session"}
+    ignored = _NOT_CONTENT if request.message is None else _NOT_CONTENT | {"session"}
     is_same = (
         not known.is_tombstone
         and all(known.header.get(name) == fields.get(name) for name in {*fields, *known.header} - ignored)
@@ -39,8 +39,8 @@ async def repeat_save(
     if is_same:
         if not ctx.backend.capabilities.seen_is_durable:
             await _make_durable(ctx, known)
-        if request.holding is not None:
-            await hold_again(ctx, request.holding, known)
+        if request.labels is not None:
+            await hold_again(ctx, request.labels, known)
         return known
     raise ConflictError(
         f"checkpoint {ids.to_text(known.id)} is there already, with other content. The stored one is untouched: "

@@ -38,12 +38,12 @@ async def _choose(ctx: StoreContext, ref: str, base: bytes, is_meant: Callable[[
     """Return the first checkpoint of a line that is meant, one after the other: a line may be long."""
     read = 0
     try:
-        stored = await lookup.nearest_live(ctx, base)
+        stored = await lookup.find_nearest_live(ctx, base)
         while stored is not None:
             if is_meant(read, record.checkpoint(ctx.codec, stored)):
                 return stored.id
             read += 1
-            stored = await lookup.nearest_live(ctx, stored.parent, stored.tree)
+            stored = await lookup.find_nearest_live(ctx, stored.parent, stored.tree)
     except CorruptError as damage:
         raise CorruptError(
             f"{ref!r:.80} can't be looked for: the line of {ids.to_text(base)} can be followed for {read} "
@@ -59,10 +59,10 @@ async def _choose(ctx: StoreContext, ref: str, base: bytes, is_meant: Callable[[
 async def load_ancestors(ctx: StoreContext, id_: bytes) -> list[Checkpoint]:
     """Return the checkpoint and its ancestors, newest first, without states and expired ones."""
     branch: list[Checkpoint] = []
-    stored = await lookup.nearest_live(ctx, id_)
+    stored = await lookup.find_nearest_live(ctx, id_)
     while stored is not None:
         branch.append(record.checkpoint(ctx.codec, stored))
-        stored = await lookup.nearest_live(ctx, stored.parent, stored.tree)
+        stored = await lookup.find_nearest_live(ctx, stored.parent, stored.tree)
     return branch
 
 

@@ -75,7 +75,7 @@ def _assemble_checkpoint(ctx: StoreContext, found: _Read, *, verify: bool) -> Ch
 
 async def get(ctx: StoreContext, id_: bytes) -> Checkpoint:
     """Return the checkpoint without its state."""
-    return record.checkpoint(ctx.codec, await lookup.live_record(ctx, id_))
+    return record.checkpoint(ctx.codec, await lookup.load_live_record(ctx, id_))
 
 
 async def latest(
@@ -94,7 +94,7 @@ async def latest(
         while stored is not None:
             if agent_id is None or agent_id in (stored.header["agent"], stored.header.get("to")):
                 return await _read(ctx, backend, stored, migrate=migrate)
-            stored = await lookup.nearest_live(other_ctx, stored.parent, stored.tree)
+            stored = await lookup.find_nearest_live(other_ctx, stored.parent, stored.tree)
         return None
 
     found = await ctx.backend.batch_reads(read)

@@ -147,9 +147,9 @@ def _make_plan(
 ) -> MovePlan:
     """Return the plan for messages whose calls have results, after an earlier state if there is one."""
     carried, context, state_losses = _divide_state(source, request.carry)
-    said = messages if native is None else native.messages
+    source_messages = messages if native is None else native.messages
     effects = {effect.tool for effect in source.effects}
-    moved, more, renamed = name_calls(said, request.tools, source.tool_hashes, effects)
+    moved, more, renamed = name_calls(source_messages, request.tools, source.tool_hashes, effects)
     plan = MovePlan(
         source=source,
         target=request.target,
@@ -333,7 +333,7 @@ async def save_move(
             await ctx.backend.commit(commit)
         except CommitConflict as conflict:
             if conflict.kind == "require":
-                await lookup.live_record(ctx, source.id)
+                await lookup.load_live_record(ctx, source.id)
             if id_ is not None and await lookup.find_record(ctx, id_) is not None:
                 return session
             if session_id is not None:
@@ -358,7 +358,7 @@ async def _free_name(ctx: StoreContext, plan: MovePlan, source_prefix: str) -> s
     """Return a free name: that of the first session, the target's, and a number."""
     session = plan.source.record.session.removeprefix(source_prefix)
     converted = _CONVERTED_NAME.fullmatch(session)
-    stem, prefix = session_names.stem(converted[1] if converted else session), plan.target.session_prefix
+    stem, prefix = session_names.find_stem(converted[1] if converted else session), plan.target.session_prefix
     if prefix:  # what follows it is a name of the framework's own
         stem = stem.replace("/", "-").replace("%", "-")
     name = await session_names.free_name(ctx, plan.source.record.tree, f"{prefix}{stem}-{plan.target.name}-")
@@ -382,13 +382,13 @@ def _context_of(plan: MovePlan, left: Sequence[str]) -> dict[str, Any]:
 
 def _describe_origin(plan: MovePlan, version: str) -> dict[str, Any]:
     """Return what the first checkpoint says about where it came from."""
-    told = json.dumps([loss.to_json() for loss in plan.losses], sort_keys=True).encode("utf-8", "surrogatepass")
+    losses = json.dumps([loss.to_json() for loss in plan.losses], sort_keys=True).encode("utf-8", "surrogatepass")
     return {
         "from": _name_of_source(plan),
         "to": plan.target.name,
         "source": plan.source.checkpoint.checkpoint_id,
         "holdfast": version,
-        "losses": hashlib.sha256(told).hexdigest(),
+        "losses": hashlib.sha256(losses).hexdigest(),
         "kinds": sorted({loss.kind for loss in plan.losses}),
         "instructions": list(plan.instructions),
         "renamed": dict(plan.renamed),

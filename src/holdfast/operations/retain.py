@@ -81,7 +81,7 @@ def content_bytes(usage: Usage) -> int:
     return usage.record_bytes + usage.segment_bytes + usage.blob_bytes + usage.row_bytes
 
 
-async def freed_by(ctx: StoreContext, checkpoints: Sequence[bytes]) -> int:
+async def estimate_freed(ctx: StoreContext, checkpoints: Sequence[bytes]) -> int:
     """Return about how many more bytes gc frees if these expire than without them."""
     found = await scan_store(ctx)
     existing = {live.id for live in found.live}
@@ -103,7 +103,7 @@ async def _list_protected(ctx: StoreContext) -> set[bytes]:
     protected |= tips.keys() - over
     for checkpoint in heads:
         if checkpoint is not None and checkpoint not in protected:  # expired: the tip of the session is an ancestor
-            tip = await lookup.nearest_live(ctx, checkpoint)
+            tip = await lookup.find_nearest_live(ctx, checkpoint)
             if tip is not None:
                 protected.add(tip.id)
     return protected

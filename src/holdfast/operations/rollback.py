@@ -103,7 +103,7 @@ async def rollback(
         raise CheckpointNotFoundError(f"there is no session {session_id!r:.200}. `sessions` lists those that are there")
     head, row = found
     leasing.refuse(ctx, session_id, head, lease)
-    target = await lookup.live_record(ctx, to)
+    target = await lookup.load_live_record(ctx, to)
     if target.tree != tree:
         raise UsageError(
             f"{ids.to_text(to)} does not belong to the tree of session {session_id!r:.60}. `tree` lists what does; "

@@ -147,7 +147,7 @@ class _Save:
             known = await lookup.find_record(ctx, request.checkpoint_id)
             if known is not None:
                 return await repeat_save(ctx, request, self._fields, known)
-        self._holds = None if request.holding is None else await SaveHolds.look(ctx, request.holding)
+        self._holds = None if request.labels is None else await SaveHolds.load(ctx, request.labels)
         asked_at = time.monotonic()
         try:
             sent = await send()
@@ -331,7 +331,7 @@ async def _load_tip_at_parent(ctx: StoreContext, request: SaveRequest, session: 
         )
     if request.parent_id is None or (tip.checkpoint is not None and request.parent_id == tip.checkpoint.id):
         return tip
-    parent = await lookup.live_record(ctx, request.parent_id)
+    parent = await lookup.load_live_record(ctx, request.parent_id)
     if tip.tree is not None and parent.tree != tip.tree:
         raise UsageError(
             f"parent {ids.to_text(parent.id)} belongs to another tree than session {request.session_id!r:.60}. "

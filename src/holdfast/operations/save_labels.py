@@ -28,7 +28,7 @@ class SaveHolds:
         self._standing = standing
 
     @classmethod
-    async def look(cls, ctx: StoreContext, wanted: LabelRequest) -> SaveHolds:
+    async def load(cls, ctx: StoreContext, wanted: LabelRequest) -> SaveHolds:
         """Read the tag; raise `ConflictError` if it is on another checkpoint, unless it may be moved."""
         if wanted.tag is None:
             return cls(wanted, None)

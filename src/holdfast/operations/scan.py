@@ -54,16 +54,16 @@ async def scan(
     for tree in sorted(trees):
         for entry in await ledger.load_entries(ctx, tree):
             parts = {"arguments": entry.arguments, "identity": entry.identified, "result": entry.result}
-            here = [
+            matches = [
                 rule_match
                 for name, data in parts.items()
                 if data is not None
                 for rule_match in _scan_encoded(codec, redaction, data, name)
             ]
             if entry.error is not None:
-                here += _scan_value(codec, redaction, entry.error, "exception")
+                matches += _scan_value(codec, redaction, entry.error, "exception")
             where = f"effect {ids.to_text(entry.id)}"
-            found += [_make_finding(entry.session, entry.anchor, rule_match, f"{where}: ") for rule_match in here]
+            found += [_make_finding(entry.session, entry.anchor, rule_match, f"{where}: ") for rule_match in matches]
     return ScanReport(checked=checked, findings=tuple(dict.fromkeys(found)))
 
 
@@ -110,13 +110,13 @@ async def _head(ctx: StoreContext, session: bytes) -> StoredRecord | None:
 
 
 async def _get_live(ctx: StoreContext, found: Record) -> StoredRecord | None:
-    stored = lookup.listed_record(ctx, found)
+    stored = lookup.unpack_listed(ctx, found)
     return None if await lookup.is_expired(ctx, stored) else stored
 
 
-async def _attempt_read(session: bytes, reading_it: Awaitable[StoredRecord | None]) -> Candidates:
+async def _attempt_read(session: bytes, load: Awaitable[StoredRecord | None]) -> Candidates:
     try:
-        stored = await reading_it
+        stored = await load
     except StoreError:
         raise
     except HoldfastError as error:

@@ -18,7 +18,7 @@ _NUMBERED = re.compile(r"(.+)-(?:fork|replay)-[0-9]+", re.DOTALL)
 _OF_A_DIRECTORY = re.compile(r"(?:workspace|restores of) /(?:.*/)?([^/]+)", re.DOTALL)
 
 
-def stem(session_id: str) -> str:
+def find_stem(session_id: str) -> str:
     """Return the beginning of the names of a session's forks: the first session's name, also for a fork."""
     numbered = _NUMBERED.fullmatch(session_id)
     name = numbered[1] if numbered is not None else session_id

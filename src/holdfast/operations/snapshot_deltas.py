@@ -30,7 +30,7 @@ MOST = 256  # blobs that a snapshot stores as deltas: with more, reading the rep
 Kept = TypeVar("Kept")
 
 
-class _Base(NamedTuple):
+class _DeltaBase(NamedTuple):
     hash: bytes
     framed: bytes
     content: bytes
@@ -52,10 +52,10 @@ class RecentContents:
 
     def __init__(self) -> None:
         self.contents: dict[bytes, bytes] = {}
-        self.bases: dict[bytes, _Base] = {}
+        self.bases: dict[bytes, _DeltaBase] = {}
         self._tools: list[_Tools] = []  # those not in use
 
-    def loader(self, ctx: StoreContext, load: Load) -> Load:
+    def make_loader(self, ctx: StoreContext, load: Load) -> Load:
         """Return a loader that reads blobs that are not in this cache.
 
         A blob that is read is often the next one to be replaced, so the bases for deltas from it
@@ -88,7 +88,9 @@ class RecentContents:
         self.replace(bases)
         return contents
 
-    async def _read(self, ctx: StoreContext, hashes: Sequence[bytes]) -> tuple[dict[bytes, _Base], dict[bytes, bytes]]:
+    async def _read(
+        self, ctx: StoreContext, hashes: Sequence[bytes]
+    ) -> tuple[dict[bytes, _DeltaBase], dict[bytes, bytes]]:
         """Return the bases for deltas from these blobs, and the contents of the blobs.
 
         The base is the blob itself if it is whole, else its own base with the delta. Damaged and
@@ -106,7 +108,7 @@ class RecentContents:
             origin |= {hash_: difference[1 : 1 + blob_delta.HASH_BYTES] for hash_, difference in differences.items()}
             below = list({origin[hash_] for hash_ in made} - stored.keys())
             stored |= dict(zip(below, await ctx.backend.blobs(below), strict=True))
-        bases: dict[bytes, _Base] = {}
+        bases: dict[bytes, _DeltaBase] = {}
         tools = self.borrow()
         for hash_, of in origin.items():
             framed = stored[of]
@@ -117,7 +119,7 @@ class RecentContents:
             except HoldfastError:
                 continue
             if hashlib.sha256(content).digest() == of:
-                bases[hash_] = _Base(of, framed, content)
+                bases[hash_] = _DeltaBase(of, framed, content)
         self.give_back(tools)
         return bases, differences
 
@@ -137,12 +139,12 @@ class RecentContents:
     def keep(self, contents: Mapping[bytes, bytes]) -> None:
         _keep(self.contents, {hash_: content for hash_, content in contents.items() if len(content) <= KEPT_BYTES})
 
-    async def bases_of(self, ctx: StoreContext, hashes: Collection[bytes]) -> dict[bytes, _Base]:
+    async def bases_of(self, ctx: StoreContext, hashes: Collection[bytes]) -> dict[bytes, _DeltaBase]:
         known = {hash_: self.bases[hash_] for hash_ in hashes if hash_ in self.bases}
         others = [hash_ for hash_ in hashes if hash_ not in known]
         return known | (await self._read(ctx, others))[0] if others else known
 
-    def replace(self, bases: Mapping[bytes, _Base]) -> None:
+    def replace(self, bases: Mapping[bytes, _DeltaBase]) -> None:
         """Replace the bases for deltas from blobs that were written now."""
         _keep(self.bases, {hash_: base for hash_, base in bases.items() if len(base.content) <= KEPT_BYTES})
 
@@ -186,12 +188,12 @@ async def pack_blobs(
 def _pack_writes(
     framed: Mapping[bytes, bytes],
     contents: Mapping[bytes, bytes],
-    bases: Mapping[bytes, _Base | None],
+    bases: Mapping[bytes, _DeltaBase | None],
     recent: RecentContents,
-) -> tuple[dict[bytes, bytes], dict[bytes, _Base]]:
+) -> tuple[dict[bytes, bytes], dict[bytes, _DeltaBase]]:
     """Return the writes, and the next bases for deltas from those blobs that `bases` names."""
     found: dict[bytes, bytes] = {}
-    next_bases: dict[bytes, _Base] = {}
+    next_bases: dict[bytes, _DeltaBase] = {}
     tools = recent.borrow()
     inflate, deflate = tools
     for hash_, data in itertools.chain(framed.items(), contents.items()):
@@ -211,7 +213,7 @@ def _pack_writes(
         else:
             assert whole is not None
             found[hash_] = whole
-            next_bases[hash_] = _Base(hash_, whole, content)
+            next_bases[hash_] = _DeltaBase(hash_, whole, content)
     recent.give_back(tools)
     return found, next_bases
 

@@ -107,13 +107,13 @@ class SnapshotReachability:
     def blobs(self, references: Iterable[str]) -> dict[bytes, int]:
         """Return every blob that these need, with the size of its content. They must have been learned."""
         found: dict[bytes, int] = {}
-        met: set[bytes] = set()
+        counted: set[bytes] = set()
         waiting = [bytes.fromhex(reference.removeprefix(SCHEME)) for reference in references]
         while waiting:
             hash_ = waiting.pop()
-            if hash_ in met:
+            if hash_ in counted:
                 continue
-            met.add(hash_)
+            counted.add(hash_)
             part = self._parts[hash_]
             _add(found, {hash_: part.size, **part.blobs})
             waiting += part.below

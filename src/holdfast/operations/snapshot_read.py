@@ -37,8 +37,8 @@ def reference_of(stored: StoredRecord) -> str | None:
 
 def home_of(stored: StoredRecord) -> Home | None:
     """Return the directory of a checkpoint's snapshot, or the one made with it; None if not recorded."""
-    said = stored.header.get("dir")
-    return None if said is None else Home(*said)
+    fields = stored.header.get("dir")
+    return None if fields is None else Home(*fields)
 
 
 async def load(ctx: StoreContext, reference: str) -> Snapshot:
@@ -51,14 +51,14 @@ async def load(ctx: StoreContext, reference: str) -> Snapshot:
 
 async def load_snapshot(ctx: StoreContext, id_: bytes) -> Snapshot | None:
     """Return the snapshot that a checkpoint was saved with; None if it has none of its own."""
-    stored = await lookup.live_record(ctx, id_)
+    stored = await lookup.load_live_record(ctx, id_)
     reference = reference_of(stored)
     return None if reference is None else replace(await load(ctx, reference), home=home_of(stored))
 
 
 async def read_file(ctx: StoreContext, id_: bytes, path: bytes, name: str) -> bytes:
     """Return the bytes of a file as of a checkpoint; errors name the checkpoint by `name`."""
-    snapshot = await find_nearest(ctx, await lookup.live_record(ctx, id_))
+    snapshot = await find_nearest(ctx, await lookup.load_live_record(ctx, id_))
     entry = None if snapshot is None else await find(ctx, snapshot, path)
     if entry is None or entry.kind != "file":
         where = "that snapshot" if snapshot is not None else f"{name!r:.60}, which has no snapshot of files"
@@ -79,7 +79,7 @@ async def find_nearest(ctx: StoreContext, stored: StoredRecord) -> Snapshot | No
         reference = reference_of(found)
         if reference is not None:
             return replace(await load(ctx, reference), home=home)
-        found = await lookup.nearest_live(ctx, found.parent, found.tree) if found.parent else None
+        found = await lookup.find_nearest_live(ctx, found.parent, found.tree) if found.parent else None
     return None
 
 
@@ -110,7 +110,7 @@ async def frames_of(ctx: StoreContext, hashes: Sequence[bytes]) -> list[bytes]:
     ]
 
 
-def loader(ctx: StoreContext) -> file_tree.Load:
+def make_loader(ctx: StoreContext) -> file_tree.Load:
     """Return the loader of stored nodes for the functions of `format/files/file_tree.py`."""
 
     async def load_nodes(hashes: Sequence[bytes]) -> list[bytes]:
@@ -121,7 +121,7 @@ def loader(ctx: StoreContext) -> file_tree.Load:
 
 async def entries(ctx: StoreContext, snapshot: Snapshot) -> AsyncIterator[FileEntry]:
     """Yield all entries of a snapshot, in the order of their paths: a directory before its contents."""
-    async for entry in file_tree.entries(tree_of(snapshot), loader(ctx)):
+    async for entry in file_tree.entries(tree_of(snapshot), make_loader(ctx)):
         yield entry
 
 
@@ -134,12 +134,12 @@ def tree_of(snapshot: Snapshot) -> bytes:
 
 
 async def find(ctx: StoreContext, snapshot: Snapshot, path: bytes) -> FileEntry | None:
-    return await file_tree.find(tree_of(snapshot), path, loader(ctx))
+    return await file_tree.find(tree_of(snapshot), path, make_loader(ctx))
 
 
 async def diff(ctx: StoreContext, before: Snapshot, after: Snapshot) -> AsyncIterator[FileChange]:
     """Yield the differences between two snapshots, in the order of paths."""
-    async for change in file_tree.diff(tree_of(before), tree_of(after), loader(ctx)):
+    async for change in file_tree.diff(tree_of(before), tree_of(after), make_loader(ctx)):
         yield change
 
 

@@ -200,7 +200,7 @@ def _state(ctx: StoreContext, stored_run: _StoredRun) -> RunState:
 def _waits_on(run: _StoredRun) -> bool:
     """Return whether what a parked run waits for is still to come."""
     waits = run.run.waits if run.run is not None else ()
-    return any(it.kind != run_rows.APPROVAL or any(id_ in run.approvals for id_ in it.targets) for it in waits)
+    return any(wait.kind != run_rows.APPROVAL or any(id_ in run.approvals for id_ in wait.targets) for wait in waits)
 
 
 def _waits(ctx: StoreContext, stored_run: _StoredRun, state: RunState) -> tuple[RunWait, ...]:
@@ -209,12 +209,14 @@ def _waits(ctx: StoreContext, stored_run: _StoredRun, state: RunState) -> tuple[
     if state is not RunState.WAITING:
         return ()
     if _is_alive(ctx, stored_run.head):
-        return tuple(RunWait(kind=it.kind, targets=it.targets, until=_moment(it.until_us)) for it in stored_run.waits)
+        return tuple(
+            RunWait(kind=wait.kind, targets=wait.targets, until=_moment(wait.until_us)) for wait in stored_run.waits
+        )
     if stored_run.approvals:
         return (RunWait(kind=run_rows.APPROVAL, targets=tuple(stored_run.approvals)),)
     assert run is not None
     if run.wait is not None and (run.state == run_rows.READY or _waits_on(stored_run)):
-        return tuple(_shown_wait(it) for it in run.waits)
+        return tuple(_shown_wait(wait) for wait in run.waits)
     is_later = run.due_us is not None and run.due_us > ctx.now_us()
     kind = "retry" if run.failure is not None else "timer"
     return (RunWait(kind=kind, until=_moment(run.due_us)) if is_later else RunWait(kind="worker"),)
@@ -241,7 +243,7 @@ async def _make_statuses(
 
 async def _show(ctx: StoreContext, stored_run: _StoredRun) -> RunStatus:
     state, run, head = _state(ctx, stored_run), stored_run.run, stored_run.head
-    tip = await lookup.nearest_live(ctx, head.checkpoint, stored_run.key.tree)
+    tip = await lookup.find_nearest_live(ctx, head.checkpoint, stored_run.key.tree)
     held = head.lease if _is_alive(ctx, head) else None
     made = head.lease.cancellation if head.lease is not None else None
     holder = rows.session_name(held.holder) if held is not None else made.by if made is not None else None

@@ -95,7 +95,7 @@ async def scan_store(
     checkpoint or snapshot that can't be read ends the survey, or is added to `damaged` if that is
     given.
     """
-    reach = SnapshotReachability(snapshot_read.loader(ctx))
+    reach = SnapshotReachability(snapshot_read.make_loader(ctx))
     usage = await ctx.backend.usage()
     found = StoreScan(usage, damaged=damaged, _reach=reach)
     keep = each or found.live.append

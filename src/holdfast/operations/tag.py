@@ -28,7 +28,7 @@ from holdfast.operations.context import StoreContext
 from holdfast.operations.damaged_row import read_or_note
 
 PAGE = 200
-UNDER_WAY_SECONDS, LOOK_AGAIN_SECONDS = 0.4, 0.02
+UNDER_WAY_SECONDS, RETRY_SECONDS = 0.4, 0.02
 
 
 class TagState(NamedTuple):
@@ -56,10 +56,10 @@ async def load_tag(ctx: StoreContext, name: str) -> TagState:
     """
     key = holds.tag_key(head.session_key(name))
     found = await _looked_up(ctx, key)
-    for _ in range(round(UNDER_WAY_SECONDS / LOOK_AGAIN_SECONDS)):
+    for _ in range(round(UNDER_WAY_SECONDS / RETRY_SECONDS)):
         if found.row is None or found.current is not None:
             break
-        await ctx.backend.sleep(LOOK_AGAIN_SECONDS)
+        await ctx.backend.sleep(RETRY_SECONDS)
         found = await _looked_up(ctx, key)
     return found
 
@@ -79,7 +79,7 @@ def stands_elsewhere(name: str, current: TagRow, moves: str, outcome: str) -> Co
 async def tag(ctx: StoreContext, name: str, id_: bytes, *, force: bool = False, origin: Origin | None = None) -> Tag:
     """Tag a live checkpoint. A tag on another checkpoint moves only with `force`."""
     while True:
-        stored = await lookup.live_record(ctx, id_)
+        stored = await lookup.load_live_record(ctx, id_)
         now = await load_tag(ctx, name)
         if now.current is not None:
             if now.current.checkpoint == id_:
@@ -124,7 +124,7 @@ async def put_back(ctx: StoreContext, change: LoggedChange, origin: Origin) -> N
             )
         try:
             if to is not None:
-                stored = await lookup.live_record(ctx, to[0])
+                stored = await lookup.load_live_record(ctx, to[0])
                 await _place(ctx, found, TagRow(*to), stored, origin)
             elif found.row is not None:
                 await _remove(ctx, raw, found.row, origin)

@@ -128,7 +128,7 @@ async def _give_up(ctx: StoreContext, due: DueRow, tip: SessionTip, run: RunRow,
     The session that delegated it gets no result.
     """
     failed = run._replace(state=rows.FAILED, token=tip.head.fence, at_us=ctx.now_us(), due_us=None)
-    writes = [failed.write(due.session, due.tree), *index.removal(ctx, due)]
+    writes = [failed.write(due.session, due.tree), *index.make_removal(ctx, due)]
     if offer is not None:
         why = "a worker" if run.failure is None else f"a worker, {run.failure.error_type}: {run.failure.message}"
         writes += await offer.cancel(ctx, why)
@@ -141,5 +141,5 @@ async def _end_answered(ctx: StoreContext, due: DueRow, tip: SessionTip, run: Ru
     ended = run._replace(state=state, token=tip.head.fence, at_us=ctx.now_us(), due_us=None, wait=None, failure=None)
     head = tip.head._replace(lease=None)
     await leasing.move_head(
-        ctx, due.session, tip, head, extra_rows=[ended.write(due.session, due.tree), *index.removal(ctx, due)]
+        ctx, due.session, tip, head, extra_rows=[ended.write(due.session, due.tree), *index.make_removal(ctx, due)]
     )

@@ -34,7 +34,7 @@ async def groups_of(ctx: StoreContext, sessions: Collection[str], waits: Iterabl
 def _topics_of(ctx: StoreContext, found: Record) -> set[str]:
     """Return the topics that a record names: of a message, or of those that a checkpoint has consumed."""
     try:
-        header = lookup.listed_record(ctx, found).header
+        header = lookup.unpack_listed(ctx, found).header
     except HoldfastError:  # `verify` reports it
         return set()
     published = {header["topic"]} if "topic" in header else set()

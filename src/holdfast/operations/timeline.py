@@ -58,7 +58,7 @@ async def timeline(
             if found.sequence != expected and not await buried.are_all(found.sequence + 1, expected):
                 break
             expected = found.sequence - 1
-            stored = lookup.listed_record(ctx, found, session)
+            stored = lookup.unpack_listed(ctx, found, session)
             if is_leaf(stored) or await lookup.is_expired(ctx, stored):
                 continue
             if agent_id is None or agent_id in (stored.header["agent"], stored.header.get("to")):
@@ -239,7 +239,7 @@ async def _sessions_of(
         try:
             tip = await records.find(head.checkpoint, key.tree)
             if tip is None or await lookup.is_expired(ctx, tip):
-                tip = await lookup.nearest_live(ctx, head.checkpoint, key.tree)
+                tip = await lookup.find_nearest_live(ctx, head.checkpoint, key.tree)
             if tip is not None:
                 if "topic" in tip.header:
                     lanes.add(rows.session_name(key.key))
@@ -283,7 +283,7 @@ async def tree(ctx: StoreContext, session_id: str, damaged: list[DamagedCheckpoi
         head: rows.Head | None = None
         try:
             head = rows.unpack_head(key, row)
-            tip = await lookup.nearest_live(ctx, head.checkpoint, tree_id)
+            tip = await lookup.find_nearest_live(ctx, head.checkpoint, tree_id)
             if tip is not None:
                 heads[name] = ids.to_text(tip.id)
         except CorruptError as error:
@@ -298,7 +298,7 @@ async def tree(ctx: StoreContext, session_id: str, damaged: list[DamagedCheckpoi
             damaged += await _find_missing(ctx, tree_id, key.key, head, records)
         for found in records:
             try:
-                stored = lookup.listed_record(ctx, found, key.key)
+                stored = lookup.unpack_listed(ctx, found, key.key)
             except CorruptError as error:
                 if damaged is None:
                     raise

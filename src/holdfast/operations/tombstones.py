@@ -41,13 +41,13 @@ class TombstoneReader:
                 found = await self._ctx.backend.scan(
                     head.GRAVES, tree=tree, prefix=prefix, after=pure.just_before(prefix, id_), limit=limit
                 )
-                if self._look_into(found, id_):
+                if self._add_pack(found, id_):
                     return self.get_cached(id_)
                 if not found or tree is not None:
                     break
         return None
 
-    def _look_into(self, found: Sequence[tuple[RowKey, Row]], id_: bytes) -> bool:
+    def _add_pack(self, found: Sequence[tuple[RowKey, Row]], id_: bytes) -> bool:
         seen: set[bytes] = set()
         for key, row in found:
             if key.tree not in seen:  # of each tree, the first one that does not end before the id

@@ -52,7 +52,7 @@ async def _count_retained(ctx: StoreContext, topic: str) -> Waiting:
         page, after = await read_topic.changes_of(ctx, topic, after, read_topic.PAGE)
         for change in page:
             try:
-                stored = lookup.listed_record(ctx, change.record)
+                stored = lookup.unpack_listed(ctx, change.record)
                 if not await lookup.is_expired(ctx, stored):
                     found.append((change.position, stored.header["at"]))
             except HoldfastError as error:

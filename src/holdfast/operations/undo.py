@@ -163,7 +163,7 @@ async def _load_begun(
             "and `holdfast undo ID` undoes another one; `holdfast expire` removes the session's checkpoints"
         )
     leasing.refuse(ctx, session, head[0], None)
-    stored = await lookup.live_record(ctx, begun.after)
+    stored = await lookup.load_live_record(ctx, begun.after)
     return (record, stored), (rows.head_key(begun.name, entry.tree), *head)
 
 

@@ -62,7 +62,7 @@ class SaveRequest:
     `created_at_us` is for importers alone: the time at which another program saved it. `extra_rows`
     is for adapters: rows of the tree that are written in the same commit, given the record;
     `depends_on`, the checkpoint whose time to live it extends. `files` are the new parts of the
-    snapshot that `workspace` names, `home` its directory. `holding` has the tag and the pin of the
+    snapshot that `workspace` names, `home` its directory. `labels` has the tag and the pin of the
     new checkpoint. `origin` is that of delegated work: session, checkpoint, contract of the answer;
     `answer` says how it ended, and by which contract. `message` has the header fields that make the
     checkpoint a message itself; `publish` the messages in the same commit, and `taken` those that
@@ -98,7 +98,7 @@ class SaveRequest:
     extra_rows: Callable[[StoredRecord], Sequence[RowWrite]] | None = None
     files: FilesWrite | None = None
     home: Home | None = None
-    holding: LabelRequest | None = None
+    labels: LabelRequest | None = None
     message: Mapping[str, Any] | None = None
     publish: Sequence[MessageWrite] = ()
     taken: Sequence[Consumption] = ()
@@ -130,13 +130,13 @@ class FilesLostError(Exception):
     """A signal that the base of a snapshot is gone and it must be taken again. Users never see it."""
 
 
-def name(what: str, value: Any) -> str:
+def name(parameter: str, value: Any) -> str:
     """Return a name from a caller: any text, and only text."""
     if not isinstance(value, str):
-        example = "" if isinstance(value, _STATES) else f", such as {what}={str(value)!r:.60}"
-        raise UsageError(f"{what} is a {type(value).__name__}: it must be a str{example}")
+        example = "" if isinstance(value, _STATES) else f", such as {parameter}={str(value)!r:.60}"
+        raise UsageError(f"{parameter} is a {type(value).__name__}: it must be a str{example}")
     if len(value) > MAX_NAME_BYTES:
-        raise UsageError(f"{what} has {len(value)} characters: at most {MAX_NAME_BYTES} are allowed")
+        raise UsageError(f"{parameter} has {len(value)} characters: at most {MAX_NAME_BYTES} are allowed")
     return value if type(value) is str else str(value)
 
 
@@ -169,10 +169,10 @@ def new_session_id() -> str:
     return str(uuid.uuid4())
 
 
-def one_of(what: str, value: Any, choices: Sequence[str]) -> str:
+def one_of(parameter: str, value: Any, choices: Sequence[str]) -> str:
     if value not in choices:
         raise UsageError(
-            f"{what} is {value!r:.60}: it must be one of {', '.join(repr(str(choice)) for choice in choices)}"
+            f"{parameter} is {value!r:.60}: it must be one of {', '.join(repr(str(choice)) for choice in choices)}"
         )
     return str(value)
 
@@ -185,24 +185,24 @@ def run_states(given: Any) -> tuple[RunState, ...]:
     return tuple(RunState(one_of("status", item, tuple(RunState))) for item in named)
 
 
-def optional_name(what: str, value: Any) -> str | None:
-    return None if value is None else name(what, value)
+def optional_name(parameter: str, value: Any) -> str | None:
+    return None if value is None else name(parameter, value)
 
 
-def holding(tag_name: Any, *, pin: Any, move_tag: Any, origin: Origin) -> LabelRequest:
+def labels(tag_name: Any, *, pin: Any, move_tag: Any, origin: Origin) -> LabelRequest:
     """Return the tag and the pin that `save` asks for."""
-    for what, value in (("pin", pin), ("move_tag", move_tag)):
+    for option, value in (("pin", pin), ("move_tag", move_tag)):
         if type(value) is not bool:
-            hint = ". `client.pin(id, note)` pins with a note" if what == "pin" else ""
-            raise UsageError(f"{what} is {value!r:.60}: it must be True or False{hint}")
+            hint = ". `client.pin(id, note)` pins with a note" if option == "pin" else ""
+            raise UsageError(f"{option} is {value!r:.60}: it must be True or False{hint}")
     if move_tag and tag_name is None:
         raise UsageError("move_tag moves the tag that `tag` names: give both")
     return LabelRequest(None if tag_name is None else tag(tag_name, "tag"), pin, move_tag, origin)
 
 
-def tag(value: Any, what: str = "name") -> str:
+def tag(value: Any, parameter: str = "name") -> str:
     """Return a tag's name: text that can't be taken for a checkpoint's id or the end of one."""
-    text = name(what, value)
+    text = name(parameter, value)
     if not text or ids.is_like_id(text):
         raise UsageError(
             f"{text!r:.60} can't be a tag: it must have at least one character, and must not read like the id of a "
@@ -267,11 +267,13 @@ def optional_id(value: Any) -> bytes | None:
     return None if value is None else ids.from_text(value)
 
 
-def ids_of(what: str, given: Any) -> frozenset[str]:
+def ids_of(parameter: str, given: Any) -> frozenset[str]:
     """Return ids in their usual form."""
     if isinstance(given, str):
-        raise UsageError(f"{what} is a str: it must be a list of ids, such as {what}=[{given!r:.60}]")
-    return frozenset(ids.to_text(ids.from_text(item, "an id", f"{what} names what a report lists")) for item in given)
+        raise UsageError(f"{parameter} is a str: it must be a list of ids, such as {parameter}=[{given!r:.60}]")
+    return frozenset(
+        ids.to_text(ids.from_text(item, "an id", f"{parameter} names what a report lists")) for item in given
+    )
 
 
 def session_under(lease: LeaseTerms | None, session_id: str | None) -> str | None:
@@ -285,9 +287,9 @@ def session_under(lease: LeaseTerms | None, session_id: str | None) -> str | Non
     return lease.session_id
 
 
-def seconds(what: str, value: Any, *, least: float) -> float:
+def seconds(parameter: str, value: Any, *, least: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < 1e9:
-        raise UsageError(f"{what} is {value!r}: it must be a number of seconds, at least {least:g}")
+        raise UsageError(f"{parameter} is {value!r}: it must be a number of seconds, at least {least:g}")
     return float(value)
 
 

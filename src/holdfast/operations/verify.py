@@ -78,7 +78,7 @@ async def _verify_contents(ctx: StoreContext, session_id: str | None = None) -> 
         for found in page:
             try:
                 numbers.add(found.session, found.sequence)
-                listed.append((found, lookup.listed_record(ctx, found)))
+                listed.append((found, lookup.unpack_listed(ctx, found)))
             except HoldfastError as error:
                 found_damage.add(error, found.id)
         ahead = await _ReadAhead.read_page(ctx, contents, [stored for _, stored in listed])
@@ -173,18 +173,18 @@ class _Numbers:
     """The sequence numbers seen, by session."""
 
     def __init__(self) -> None:
-        self._met: dict[bytes, set[int]] = {}
+        self._numbers: dict[bytes, set[int]] = {}
 
     def add(self, session: bytes, number: int) -> bool:
         """Add a number; return whether it is new."""
-        met = self._met.setdefault(session, set())
-        known = number in met
-        met.add(number)
+        numbers = self._numbers.setdefault(session, set())
+        known = number in numbers
+        numbers.add(number)
         return not known
 
     def count_missing(self, session: bytes, last: int) -> int:
         """Return how many of the numbers from 1 to `last` were not seen."""
-        return last - sum(number <= last for number in self._met.get(session, ()))
+        return last - sum(number <= last for number in self._numbers.get(session, ()))
 
 
 def _check_parent(stored: StoredRecord, parent: StoredRecord | None) -> bool:

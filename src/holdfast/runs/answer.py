@@ -18,7 +18,7 @@ async def prepare(core: RunEngine, result: Any) -> Any:
     """Return the result of a worker's run; that of delegated work as its contract encodes it."""
     life, taken = core.life, core.taken
     if life is not None and taken is not None and taken.call.is_delegated:
-        offered = await lookup.live_record(core.ctx, core.tree)
+        offered = await lookup.load_live_record(core.ctx, core.tree)
         result, label = await contract_use.encode_answer(core.ctx, result, offered.header["origin"][2], None)
         life.answer = DelegationAnswer(DONE, result, label)
     return result
@@ -34,6 +34,6 @@ async def send(core: RunEngine, row: RunRow, write: RowWrite) -> None:
         assert row.failure is not None
         made = DelegationAnswer(FAILED, error=(row.failure.error_type.rpartition(".")[2], row.failure.message))
     assert made is not None
-    offered = await lookup.live_record(core.ctx, core.tree)
+    offered = await lookup.load_live_record(core.ctx, core.tree)
     id_ = core.ctx.new_id(ids.tree_tag(core.tree))
     await delegation.answer(core.ctx, offered, core.lease, core.options.agent_id, made, id_, extra_rows=[write])

@@ -110,13 +110,13 @@ class Scope(RunScope, Generic[Result, AnyTasks, AnySubRun, Messages]):
     _list: type[AnyTasks]
 
     def _start(self, work: Coroutine[Any, Any, Any], give_back: Callable[[], None]) -> Result:
-        raise NotImplementedError
+        raise NotImplementedError  # Run and SyncRun each have their own
 
     def _as_function(self, begin: Callable[[Sequence[Any], dict[str, Any]], Coroutine[Any, Any, Any]]) -> Any:
-        raise NotImplementedError
+        raise NotImplementedError  # Run and SyncRun each have their own
 
     def _new_subagent(self) -> AnySubRun:
-        raise NotImplementedError
+        raise NotImplementedError  # Run and SyncRun each have their own
 
     def step(
         self,
@@ -347,7 +347,7 @@ class Scope(RunScope, Generic[Result, AnyTasks, AnySubRun, Messages]):
         return self._open_messages(path, topic, group, contract, from_, batch, timeout)
 
     def _open_messages(self, path: str, *options: Any) -> Messages:
-        raise NotImplementedError
+        raise NotImplementedError  # Run and SyncRun each have their own
 
     def wait_for(
         self,

@@ -104,12 +104,14 @@ def spread(fn: Callable[..., Any], named: Mapping[str, Any]) -> tuple[list[Any],
 
 
 def choose_arguments(
-    arguments: Mapping[str, Any], identity: Sequence[str] | None, volatile: Sequence[str], what: str
+    arguments: Mapping[str, Any], identity: Sequence[str] | None, volatile: Sequence[str], subject: str
 ) -> dict[str, Any]:
     """Return the identifying arguments: those named by `identity`, or all but the `volatile` ones."""
     for name in (*(identity or ()), *volatile):
         if name not in arguments:
-            raise UsageError(f"{what} has no argument {name!r:.60}: it has {', '.join(map(repr, arguments)) or 'none'}")
+            raise UsageError(
+                f"{subject} has no argument {name!r:.60}: it has {', '.join(map(repr, arguments)) or 'none'}"
+            )
     if identity is not None:
         return {name: arguments[name] for name in identity if name not in volatile}
     return {name: value for name, value in arguments.items() if name not in volatile}
@@ -140,12 +142,12 @@ def is_async(fn: Callable[..., Any]) -> UsageError:
     return UsageError(f"{fn!r:.100} is async: a run of a SyncClient calls plain functions. Use `Client`, and await")
 
 
-def classes(what: str, given: Any) -> tuple[type[Exception], ...]:
+def classes(parameter: str, given: Any) -> tuple[type[Exception], ...]:
     """Return one class of exceptions, or several, as a tuple."""
     found = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str | type) else (given,)
     for class_ in found:
         if not isinstance(class_, type) or not issubclass(class_, Exception):
-            raise UsageError(f"{what} has {class_!r:.60}: it takes classes of exceptions, such as (OSError,)")
+            raise UsageError(f"{parameter} has {class_!r:.60}: it takes classes of exceptions, such as (OSError,)")
     return found
 
 

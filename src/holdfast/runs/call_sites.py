@@ -286,8 +286,8 @@ def build_effect_call(
     It is made when `effect` is called: parallel calls are distinguished by the order in which they
     were made.
     """
-    of_kind = _one_of("kind", kind, EffectKind)
-    wanted = None if on_repeat is None else _one_of("on_repeat", on_repeat, OnRepeat)
+    of_kind = _check_choice("kind", kind, EffectKind)
+    wanted = None if on_repeat is None else _check_choice("on_repeat", on_repeat, OnRepeat)
     effect_options.refuse_wrong_values(f"effect {name!r:.60}", others)
     named = call_binding.bind_arguments(fn, args, kwargs)
     if (probe := others.get("probe")) is not None:
@@ -338,48 +338,53 @@ def _check_probe(name: str, probe: Callable[..., Any], args: Sequence[Any], kwar
         raise UsageError(f"effect {name!r:.60}: its probe is asked with the effect's arguments, and {error}") from None
 
 
-def _one_of(what: str, given: Any, choices: Any) -> Any:
+def _check_choice(parameter: str, given: Any, choices: Any) -> Any:
     names = [str(choice) for choice in choices]
     if given not in names:
-        raise UsageError(f"{what} is {given!r:.60}: it must be one of {', '.join(map(repr, names))}")
+        raise UsageError(f"{parameter} is {given!r:.60}: it must be one of {', '.join(map(repr, names))}")
     return choices(given)
 
 
 # -- places: rule 9 ---------------------------------------------------------------------------------------------------
 
 
-def may_be_same_call(one: str, other: str, *, is_alike: bool, for_any_agent: bool = False) -> bool:
+def may_be_same_call(first: str, second: str, *, is_alike: bool, for_any_agent: bool = False) -> bool:
     """Return whether calls of one tool at two places could be one call, with other arguments.
 
     `is_alike` says that they differ only in parts that are new in every call, `for_any_agent` that
     the agent may be renamed.
     """
-    if (has_key(one) and has_key(other)) or are_other_scopes(one, other):
+    if (has_key(first) and has_key(second)) or are_other_scopes(first, second):
         return False  # the program says that they are two
-    here, there = (_path(place).partition("/")[2] if for_any_agent else _path(place) for place in (one, other))
-    return is_alike or (not has_key(one) and not has_key(other) and here == there)
+    first_path, second_path = (
+        _path(place).partition("/")[2] if for_any_agent else _path(place) for place in (first, second)
+    )
+    return is_alike or (not has_key(first) and not has_key(second) and first_path == second_path)
 
 
-def are_two(one: str, other: str) -> bool:
+def are_two(first: str, second: str) -> bool:
     """Return whether calls at two places are certainly two, by rule 9."""
-    return key_of(one) != key_of(other) or are_other_scopes(one, other)
+    return key_of(first) != key_of(second) or are_other_scopes(first, second)
 
 
-def are_other_scopes(one: str, other: str) -> bool:
+def are_other_scopes(first: str, second: str) -> bool:
     """Return whether two places are in other tasks of one list, or in sub-agents with other ids."""
     before = None
-    for here, there in zip(_path(one).split("/"), _path(other).split("/"), strict=False):
-        if here != there:
+    for first_step, second_step in zip(_path(first).split("/"), _path(second).split("/"), strict=False):
+        if first_step != second_step:
             is_task = before == ""  # its place is `LIST//TASK`
-            return is_task or (key_of(here) != key_of(there) and here.partition("#")[0] == there.partition("#")[0])
-        before = here
+            return is_task or (
+                key_of(first_step) != key_of(second_step)
+                and first_step.partition("#")[0] == second_step.partition("#")[0]
+            )
+        before = first_step
     return False
 
 
-def are_for_other_messages(one: str, other: str) -> bool:
+def are_for_other_messages(first: str, second: str) -> bool:
     """Return whether two places are in turns of loops over messages, and handle different messages."""
-    here, there = _TURN.search(one), _TURN.search(other)
-    return here is not None and there is not None and here[1] != there[1]
+    first_turn, second_turn = _TURN.search(first), _TURN.search(second)
+    return first_turn is not None and second_turn is not None and first_turn[1] != second_turn[1]
 
 
 def scope(place: str) -> tuple[str, ...]:
@@ -394,13 +399,13 @@ def scope(place: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def is_same_keyed_effect(one: str, other: str) -> bool:
+def is_same_keyed_effect(first: str, second: str) -> bool:
     """Return whether two places are of one effect known by its key, whatever its identity came from."""
-    return is_same_key(one, other) and named_key(one) == named_key(other)
+    return is_same_key(first, second) and named_key(first) == named_key(second)
 
 
-def is_same_key(one: str, other: str) -> bool:
-    return has_key(one) and key_of(one) == key_of(other) and scope(one) == scope(other)
+def is_same_key(first: str, second: str) -> bool:
+    return has_key(first) and key_of(first) == key_of(second) and scope(first) == scope(second)
 
 
 def is_place_of_key(place: str, key: str) -> bool:

@@ -49,9 +49,9 @@ def build_call(
     agent = validate.name("agent", agent)
     if isinstance(items, str | bytes | dict):
         raise UsageError(f"items is a {type(items).__name__}: it must be a list, with an element for each delegation")
-    for what, item in (("contract", contract), ("returns", returns)):
+    for option, item in (("contract", contract), ("returns", returns)):
         if item is not None and not isinstance(item, Contract):
-            raise UsageError(f"{what} is a {type(item).__name__}: it must be what `holdfast.contract(...)` gave")
+            raise UsageError(f"{option} is a {type(item).__name__}: it must be what `holdfast.contract(...)` gave")
     given = list(items)
     plain = [_encode(contract, number, item) for number, item in enumerate(given)]
     name = f"delegate {agent}"

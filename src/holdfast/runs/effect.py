@@ -254,7 +254,7 @@ class EffectExecution:
     async def _build_intent(self, entry: LedgerEntry | None) -> LedgerEntry:
         core, call, codec = self.core, self.call, self.ctx.codec
         self.started_us = self.ctx.now_us()  # it may have waited for an approval, or for an undo, until now
-        tip = await leasing.held_tip(self.ctx, core.lease)
+        tip = await leasing.load_held_tip(self.ctx, core.lease)
         again = entry is not None and (
             entry.state is EffectState.COMPENSATED
             or (entry.state is EffectState.DONE and not self._is_result_retry(entry))
@@ -384,8 +384,8 @@ class EffectExecution:
         else:
             payload, message = None, None
             try:
-                what = f"what the probe of {call.name!r:.60} found"
-                payload, _ = outcome.encode_result(self.ctx.codec, found.result, what)
+                subject = f"what the probe of {call.name!r:.60} found"
+                payload, _ = outcome.encode_result(self.ctx.codec, found.result, subject)
             except UnsupportedValueError as error:  # it was done all the same
                 message = self.ctx.codec.redact_text(f"{entries.NOT_KEPT}: {error}", "exception")
             answered = entry.change(
@@ -479,11 +479,11 @@ class EffectExecution:
             )
 
     def _unknown_error(self, entry: LedgerEntry, more: str = "") -> EffectUnknownError:
-        what = "undone" if entry.state is EffectState.COMPENSATING else "carried out"
+        action = "undone" if entry.state is EffectState.COMPENSATING else "carried out"
         return EffectUnknownError(
-            f"it is unknown whether effect {self.call.name!r:.60} ({ids.to_text(entry.id)}) was {what}: it was started "
-            f"by {entry.session!r:.60}, and how it ended was never recorded{', ' + more if more else ''}. It is not "
-            f"repeated. Find out, then say so: holdfast resolve {ids.short(ids.to_text(entry.id))} --done or "
+            f"it is unknown whether effect {self.call.name!r:.60} ({ids.to_text(entry.id)}) was {action}: it was "
+            f"started by {entry.session!r:.60}, and how it ended was never recorded{', ' + more if more else ''}. It "
+            f"is not repeated. Find out, then say so: holdfast resolve {ids.short(ids.to_text(entry.id))} --done or "
             "--not-done (client.resolve_effect); with probe=... holdfast asks by itself",
             self.core.effect(entry),
         )

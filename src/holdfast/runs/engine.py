@@ -61,7 +61,7 @@ from holdfast.operations.validate import SaveRequest
 from holdfast.runs import call_sites, outcome
 from holdfast.runs.call_sites import CallSites, has_key
 from holdfast.runs.ledger_match import EffectIndex
-from holdfast.runs.message_turns import MessageTurns, rows_beside
+from holdfast.runs.message_turns import MessageTurns, collect_turn_rows
 from holdfast.runs.progress import RunProgressReport
 from holdfast.runs.suspend import WorkedLife
 
@@ -177,7 +177,7 @@ class RunEngine:
 
     async def open(self) -> None:
         """Load the session at its head, under the lease."""
-        tip = await leasing.held_tip(self.ctx, self.lease)
+        tip = await leasing.load_held_tip(self.ctx, self.lease)
         assert tip.tree is not None  # taking a lease gives a session its tree
         self.tree = tip.tree
         self.opened_at = (None if tip.checkpoint is None else tip.checkpoint.id, tip.head.sequence)
@@ -194,8 +194,8 @@ class RunEngine:
         else:
             found = await restoring.load_checkpoint(self.ctx, tip.checkpoint)
             self.state, version = found.execution_state, found.state_version or 0
-            what = f"checkpoint {found.checkpoint_id}"
-            self.context, self.journal, self.stored_tools = run_journal.from_context(found.agent_context, what)
+            owner = f"checkpoint {found.checkpoint_id}"
+            self.context, self.journal, self.stored_tools = run_journal.from_context(found.agent_context, owner)
             if isinstance(found.tasks, dict):
                 self.task_lists = dict(found.tasks)
         self._is_migrated = version != tip.checkpoint.state_version
@@ -452,7 +452,7 @@ class RunEngine:
         request = self._request()
         request.execution_state, request.step_name, request.tasks = unsaved.state, name, self.task_lists or None
         if unsaved.rows or unsaved.settled_rows:
-            request.extra_rows = rows_beside(unsaved.rows, unsaved.settled_rows)
+            request.extra_rows = collect_turn_rows(unsaved.rows, unsaved.settled_rows)
         request.publish, request.taken = unsaved.messages, unsaved.taken
         entries: list[list[Any]] | None = None
         if tip is not None and tip.checkpoint is not None and self._is_own_tip(tip):

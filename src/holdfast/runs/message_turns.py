@@ -117,7 +117,7 @@ class MessageTurns:
             await receiver.close(error)
 
 
-def rows_beside(
+def collect_turn_rows(
     finished: Sequence[tuple[LedgerEntry, LedgerEntry | None]], settled: Sequence[RowKey]
 ) -> Callable[[StoredRecord], list[RowWrite]]:
     """Return what a save writes of finished effects, given the checkpoint that has their results.

@@ -51,8 +51,8 @@ def options(
 
 def _policy(given: Any) -> Policy | None:
     """Check the policy before the run: an invalid one would stop an effect in the middle of it."""
-    is_one = not isinstance(given, type) and callable(getattr(given, "gate", None)) and hasattr(given, "approvers")
-    if given is not None and not is_one:
+    is_policy = not isinstance(given, type) and callable(getattr(given, "gate", None)) and hasattr(given, "approvers")
+    if given is not None and not is_policy:
         raise UsageError(
             f"policy is {given!r:.60}: it must be an object with `gate(call)` and `approvers`, such as StakesPolicy()"
         )

@@ -27,7 +27,7 @@ _OWN = {
 }
 
 
-def encode_result(codec: Codec, result: Any, what: str) -> tuple[bytes, Any]:
+def encode_result(codec: Codec, result: Any, subject: str) -> tuple[bytes, Any]:
     """Return the result encoded, and the value that it decodes to: the result itself, or plain data.
 
     A pydantic model of an unregistered class is stored as plain data. The life that made it gets
@@ -35,14 +35,14 @@ def encode_result(codec: Codec, result: Any, what: str) -> tuple[bytes, Any]:
     is refused.
     """
     try:
-        return codec.encode(result, what), result
+        return codec.encode(result, subject), result
     except UnsupportedValueError as error:
         for plain in _as_plain_data(result):
             try:
-                encoded = codec.encode(plain, what)
+                encoded = codec.encode(plain, subject)
             except UnsupportedValueError:
                 continue
-            _log.warning("%s was kept as plain data (`model_dump`), and is given as such: %s", what, error)
+            _log.warning("%s was kept as plain data (`model_dump`), and is given as such: %s", subject, error)
             return encoded, plain
         raise
 

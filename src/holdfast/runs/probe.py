@@ -27,7 +27,7 @@ def describe_other_answer(found: Any) -> str:
     return f"its probe returned {found!r:.60}. {RULE}; if it raises, nothing is known"
 
 
-def refuse_annotation(what: str, probe: Callable[..., Any]) -> None:
+def refuse_annotation(subject: str, probe: Callable[..., Any]) -> None:
     """Raise if the probe is annotated to return no answer.
 
     An answer that the annotation leaves open is checked when the probe is called.
@@ -35,7 +35,7 @@ def refuse_annotation(what: str, probe: Callable[..., Any]) -> None:
     members = _members(_return_annotation(probe))
     if members and all(_says_nothing(member) for member in members):
         returned = " | ".join("None" if member is type(None) else member.__qualname__ for member in members)
-        raise UsageError(f"{what}: its probe is annotated to return {returned}. {RULE}")
+        raise UsageError(f"{subject}: its probe is annotated to return {returned}. {RULE}")
 
 
 def _return_annotation(probe: Callable[..., Any]) -> Any:

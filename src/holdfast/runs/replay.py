@@ -72,14 +72,14 @@ class Replay:
     def is_served(self, codec: Codec, call: AnyCall, was: JournalRecord | None) -> bool:
         """Return whether the recorded result is served. Raise if there is none and the mode calls nothing."""
         mode = self.choices.get(call.name, self.mode)
-        is_there = was is not None and was.status in (OK, FAILED)
-        if mode == "recorded" and not is_there:
+        is_recorded = was is not None and was.status in (OK, FAILED)
+        if mode == "recorded" and not is_recorded:
             raise NotRecordedError(
                 f"nothing was recorded of {call.name!r:.60} ({call.place!r:.80}), and this replay calls nothing that "
                 f"was not: replay with mode='mixed' or 'live', or with steps={{{call.name!r:.60}: 'live'}}"
             )
         if mode == "mixed":
-            if not is_there or self.has_parted or (was is not None and not _has_same_inputs(codec, call, was)):
+            if not is_recorded or self.has_parted or (was is not None and not _has_same_inputs(codec, call, was)):
                 self.has_parted = True
             return not self.has_parted
         return mode == "recorded"
@@ -259,11 +259,11 @@ def _value(codec: Codec, record: JournalRecord | None) -> Any:
     return codec.decode(record.payload) if record is not None and record.payload else None
 
 
-def recorded_of(context: Any, what: str) -> Mapping[str, JournalRecord]:
+def recorded_of(context: Any, owner: str) -> Mapping[str, JournalRecord]:
     """Return the records of a run, by their places."""
     if not isinstance(context, dict) or run_journal.KEY not in context:
         raise UsageError(
-            f"{what} was saved by no run: only what `client.run` or a `resumable` agent has recorded, or a LangGraph "
+            f"{owner} was saved by no run: only what `client.run` or a `resumable` agent has recorded, or a LangGraph "
             "graph, can be replayed. `fork` continues from any checkpoint"
         )
-    return {record.place: record for record in run_journal.from_context(context, what)[1]}
+    return {record.place: record for record in run_journal.from_context(context, owner)[1]}

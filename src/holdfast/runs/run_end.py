@@ -99,7 +99,7 @@ async def end_rows(core: RunEngine, error: BaseException | None) -> Sequence[Row
     writes += [awaits_row.write() for awaits_row in due.awaits_of(row, session, core.tree)]
     if core.taken is not None:
         if row.state in run_rows.OVER:
-            writes += due.removal(core.ctx, core.taken.hint)
+            writes += due.make_removal(core.ctx, core.taken.hint)
         else:
             writes.append(core.taken.hint.delete())
             assert row.function is not None

@@ -153,11 +153,11 @@ def runnable(
     return declare
 
 
-def version_text(what: str, version: Any) -> str:
+def version_text(parameter: str, version: Any) -> str:
     """Return a version, given as a text or a whole number."""
     if isinstance(version, bool) or not isinstance(version, str | int):
-        raise UsageError(f"{what} is {version!r:.60}: it must be a text or a whole number")
-    return validate.name(what, str(version))
+        raise UsageError(f"{parameter} is {version!r:.60}: it must be a text or a whole number")
+    return validate.name(parameter, str(version))
 
 
 def run_options(session_id: str, given: Mapping[str, Any], agent_id: str) -> RunOptions:

@@ -125,9 +125,9 @@ class RunScope:
                 "arguments that tell its calls apart"
             )
         name = name or getattr(fn, "__name__", None) or repr(fn)
-        what = f"effect {name!r:.60}"
-        effect_options.refuse_wrong_values(what, options)
-        effect_options.refuse_contradictions(what, options["kind"], None, options)
+        subject = f"effect {name!r:.60}"
+        effect_options.refuse_wrong_values(subject, options)
+        effect_options.refuse_contradictions(subject, options["kind"], None, options)
         facts = {item: options[item] for item in ("kind", "identity", "volatile")}
         self._core.tools[name] = call_binding.schema_hash(fn, **facts)
         return name

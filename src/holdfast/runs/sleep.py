@@ -26,21 +26,21 @@ def build_call(core: RunEngine, path: str, seconds: Any, until: Any, key: str | 
     return StepCall(place, "sleep", build_call), wake_us(core.ctx.now_us(), "seconds", seconds, until)
 
 
-def wake_us(now_us: int, what: str, seconds: Any, until: Any) -> int:
+def wake_us(now_us: int, parameter: str, seconds: Any, until: Any) -> int:
     """Return the time that is so many seconds from now, or a moment."""
     if isinstance(seconds, timedelta):
         seconds = seconds.total_seconds()
     if (seconds is None) == (until is None):
-        raise UsageError(f"give either {what} or until")
+        raise UsageError(f"give either {parameter} or until")
     if seconds is not None:
-        return now_us + round(validate.seconds(what, seconds, least=0) * 1e6)
+        return now_us + round(validate.seconds(parameter, seconds, least=0) * 1e6)
     return moment_us("until", until)
 
 
-def moment_us(what: str, moment: Any) -> int:
+def moment_us(parameter: str, moment: Any) -> int:
     """Return a moment in microseconds; one without a time zone is refused."""
     if not isinstance(moment, datetime) or moment.tzinfo is None:
-        raise UsageError(f"{what} is {moment!r:.60}: it must be a datetime with a time zone")
+        raise UsageError(f"{parameter} is {moment!r:.60}: it must be a datetime with a time zone")
     return (moment - EPOCH) // MICROSECOND
 
 

@@ -55,10 +55,10 @@ def time_limit(seconds: float) -> Callable[[F], F]:
             thread.join(limit)
             if not ended:
                 raise _make_late_error(function, limit)
-            is_done, what = ended[0]
+            is_done, outcome = ended[0]
             if is_done:
-                return what
-            raise what
+                return outcome
+            raise outcome
 
         return cast("F", call)
 

@@ -225,7 +225,7 @@ class Worker:
         after, pages = self._after, 0
         while len(found) < wanted and pages < PAGES and not self._is_stopping:
             page, last = await index.page(self.ctx, after)
-            found += self._due_here(page)
+            found += self._select_due(page)
             if last is None or len(page) < index.PAGE or page[-1].at_us > self.ctx.now_us():
                 break
             if after == self._after and not any(map(self._is_known, page)):
@@ -243,7 +243,7 @@ class Worker:
         found: list[DueRow] = []
         while self._after is not None and pages != 0 and len(found) < wanted and not self._is_stopping:
             page, last = await index.page(self.ctx, self._again)
-            found += self._due_here(page)
+            found += self._select_due(page)
             is_first, self._again = self._again is None, last
             if last is None or last >= self._after:
                 self._again = None
@@ -253,7 +253,7 @@ class Worker:
             pages = None if pages is None else pages - 1
         return found
 
-    def _due_here(self, page: Sequence[DueRow]) -> list[DueRow]:
+    def _select_due(self, page: Sequence[DueRow]) -> list[DueRow]:
         now = self.ctx.now_us()
         known = filter(self._is_known, page)
         return [due_row for due_row in known if due_row.at_us <= now or self.ctx.has_ended(due_row.process)]
@@ -314,7 +314,7 @@ class Worker:
 
     async def _carry_out(self, life: _Life) -> None:
         """Carry out one life of a run. Its end is in the store: nothing of it is raised here."""
-        self._tell(life, "taken")
+        self._report_event(life, "taken")
         left = _seconds_left(self.ctx, life)
         try:
             if life.runnable.is_async:
@@ -325,10 +325,10 @@ class Worker:
             _log.warning(
                 "run given up", extra={"holdfast_session": life.taken.session_id, "holdfast_error": str(error)}
             )
-            self._tell(life, "lost" if isinstance(error, LeaseLostError) else "given up")
+            self._report_event(life, "lost" if isinstance(error, LeaseLostError) else "given up")
         except Exception:  # a defect: the lease is released or runs out, and another life begins
             _log.exception("run given up", extra={"holdfast_session": life.taken.session_id})
-            self._tell(life, "given up")
+            self._report_event(life, "given up")
 
     async def _await(self, life: _Life, left: float | None) -> None:
         taken, seconds = life.taken, self.options.lease_seconds
@@ -352,7 +352,7 @@ class Worker:
             except BaseException as raised:
                 error = raised
             await self._end(life, lease, core, error)
-        self._tell_end(life)
+        self._report_end(life)
 
     def _call(self, life: _Life) -> None:
         taken, holder, seconds = life.taken, self.options.holder, self.options.lease_seconds
@@ -375,7 +375,7 @@ class Worker:
                 error = raised
             life.opened.set()
             run_inline(self._end(life, lease, core, error))
-        self._tell_end(life)
+        self._report_end(life)
 
     async def _end(self, life: _Life, lease: LeaseTerms, core: RunEngine | None, error: BaseException | None) -> None:
         """Leave to the lease what its release writes: that the run has ended, or when it is due again."""
@@ -404,27 +404,27 @@ class Worker:
                 run_inline(run_end.close(core, _timeout(life)))
             finally:
                 core.lease.release()
-            self._tell_end(life)
+            self._report_end(life)
 
     # -- words -------------------------------------------------------------------------------------------------------
 
-    def _tell_end(self, life: _Life) -> None:
+    def _report_end(self, life: _Life) -> None:
         row = life.core.ended if life.core is not None else None
         without_row = "cancelled" if life.is_cancelled else "lost"
-        self._tell(life, without_row if row is None else _WORDS.get(row.state, row.state))
+        self._report_event(life, without_row if row is None else _WORDS.get(row.state, row.state))
 
-    def _tell(self, life: _Life, what: str) -> None:
+    def _report_event(self, life: _Life, event: str) -> None:
         taken = life.taken
-        fields = {"holdfast_session": taken.session_id, "holdfast_function": taken.run.function, "holdfast_what": what}
-        _log.info("run %s", what, extra=fields)
+        fields = {"holdfast_session": taken.session_id, "holdfast_function": taken.run.function, "holdfast_what": event}
+        _log.info("run %s", event, extra=fields)
         if self.options.notify is not None:
-            _notify(self.options.notify, taken.run.function or "", taken.session_id, what)
+            _notify(self.options.notify, taken.run.function or "", taken.session_id, event)
 
 
-def _notify(notify: Callable[..., None], *told: Any) -> None:
+def _notify(notify: Callable[..., None], *arguments: Any) -> None:
     """Call a function of the program's own; what it raises must not end a run."""
     try:
-        notify(*told)
+        notify(*arguments)
     except Exception:
         _log.exception("notify raised")
 

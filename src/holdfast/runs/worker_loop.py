@@ -68,7 +68,7 @@ def new_bridge(ctx: StoreContext) -> Bridge:
     bridge = cast("Bridge", ctx.backend)
     backend = bridge.inner.backend
     of_server = get_awaited_backend(backend)
-    return bridge.over(ThreadBridge(backend) if of_server is None else AsyncBridge(of_server))
+    return bridge.rewrap(ThreadBridge(backend) if of_server is None else AsyncBridge(of_server))
 
 
 def _for_threads(ctx: StoreContext) -> StoreContext:
@@ -76,4 +76,4 @@ def _for_threads(ctx: StoreContext) -> StoreContext:
     bridge = cast("Bridge", ctx.backend)
     backend = bridge.inner.backend
     inline = InlineBridge(blocking(backend) if backend.capabilities.awaitable else backend)
-    return replace(ctx, backend=bridge.over(inline))
+    return replace(ctx, backend=bridge.rewrap(inline))

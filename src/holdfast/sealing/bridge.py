@@ -58,7 +58,7 @@ class SealedBridge(WrappingBridge):
         self._store = store
         self._capabilities: Capabilities | None = None
 
-    def over(self, inner: Bridge) -> Bridge:
+    def rewrap(self, inner: Bridge) -> Bridge:
         return self if inner is self._inner else SealedBridge(inner, self._store)
 
     @property
@@ -82,7 +82,7 @@ class SealedBridge(WrappingBridge):
 
     async def batch_reads(self, read: Callable[[Backend], Coroutine[Any, Any, T]]) -> T:
         await self._keys()
-        return await self._inner.batch_reads(lambda inner: read(self.over(inner)))  # type: ignore[arg-type]  # a bridge
+        return await self._inner.batch_reads(lambda inner: read(self.rewrap(inner)))  # type: ignore[arg-type]  # bridge
 
     def address(self, hash_: bytes) -> bytes:
         if self._store.keys is None:
@@ -328,7 +328,7 @@ class SealedBridge(WrappingBridge):
         limit: int | None = None,
     ) -> list[tuple[RowKey, Row]]:  # fmt: skip
         names = (await self._keys()).names
-        beginning, is_exact = names.beginning(space, prefix)
+        beginning, is_exact = names.hide_prefix(space, prefix)
         cursor = None if after is None else names.cursor(space, after)
         hidden_tree = None if tree is None else names.tree(space, tree)
         found: list[tuple[RowKey, Row]] = []
@@ -386,13 +386,13 @@ class SealedBridge(WrappingBridge):
 
     def _open_record(self, found: Record) -> Record:
         """Return a record, opened; with bytes that raise when they are read, if it can't be."""
-        what = f"the record of {ids.to_text(found.id) if len(found.id) == 16 else found.id.hex()}"
+        subject = f"the record of {ids.to_text(found.id) if len(found.id) == 16 else found.id.hex()}"
         store, data = self._store, found.data
         try:
-            kid = envelope.kid_of_record(data, what)
-            cipher = store.cipher(kid, what)
+            kid = envelope.kid_of_record(data, subject)
+            cipher = store.cipher(kid, subject)
             place = envelope.record_place(found.id, found.session, found.sequence)
-            session, content = envelope.unseal_record(cipher, store.known_keys.record_scope, place, data, what)
+            session, content = envelope.unseal_record(cipher, store.known_keys.record_scope, place, data, subject)
         except HoldfastError as error:
             return found._replace(data=UnreadableBytes.because(error))
         return Record(found.id, session, found.sequence, content)
@@ -409,11 +409,11 @@ class SealedBridge(WrappingBridge):
 
     async def _open_segment(self, log: int, first: int, length: int, data: bytes) -> Segment:
         """Open a segment whose key may not be known yet, or say why it can't be."""
-        what = f"the segment {first} of log {log}"
-        kid = envelope.kid_of(data, what)
+        subject = f"the segment {first} of log {log}"
+        kid = envelope.kid_of(data, subject)
         await self._store.load(self._inner, [kid])
         scope, place = self._store.known_keys.segment_scope, envelope.segment_place(log, first, length)
-        return Segment(first, length, envelope.unseal(self._store.cipher(kid, what), scope, place, data, what)[1])
+        return Segment(first, length, envelope.unseal(self._store.cipher(kid, subject), scope, place, data, subject)[1])
 
     async def _open_rows_of(self, keys: Sequence[RowKey], found: Sequence[Row | None]) -> list[Row | None]:
         names = self._store.names
@@ -438,10 +438,10 @@ class SealedBridge(WrappingBridge):
         scope, place = store.known_keys.row_scope, envelope.row_place(*hidden)
         opened = envelope.try_open(store.ciphers, scope, place, row.value)
         if opened is None:
-            what = f"a {hidden.space} row"
+            subject = f"a {hidden.space} row"
             try:
-                cipher = store.cipher(envelope.kid_of(row.value, what), what)
-                opened = envelope.unseal(cipher, scope, place, row.value, what)
+                cipher = store.cipher(envelope.kid_of(row.value, subject), subject)
+                opened = envelope.unseal(cipher, scope, place, row.value, subject)
             except HoldfastError as error:
                 return hidden._replace(key=BlindKey.of(hidden.key)), Row(UnreadableBytes.because(error), row.version)
         name, content = opened
@@ -477,7 +477,7 @@ async def _await_outcome(
         await outcome
     except BaseException as error:
         if tree is not None:
-            bridge.store.doubt(tree)
+            bridge.store.mark_doubtful(tree)
         if isinstance(error, CommitConflict):
             raise clear_conflict(error, bridge, commit) from None
         raise

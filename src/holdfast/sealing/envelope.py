@@ -137,26 +137,27 @@ def record_kid(data: bytes) -> bytes | None:
     return data[5:13] if data[:2] == RECORD_MAGIC and data[3:5] == RECORD_VERSION + SUITE else None
 
 
-def kid_of(data: bytes, what: str) -> bytes:
+def kid_of(data: bytes, subject: str) -> bytes:
     """Return the id of the key that a segment, a blob or a row is sealed under. Check the envelope."""
-    return _check(data, _OTHER_HEAD, data[:1] == MAGIC, what)
+    return _check(data, _OTHER_HEAD, data[:1] == MAGIC, subject)
 
 
-def kid_of_record(data: bytes, what: str) -> bytes:
+def kid_of_record(data: bytes, subject: str) -> bytes:
     """Return the id of the key that a record is sealed under. Check the envelope."""
     is_sealed = data[:2] == RECORD_MAGIC and data[3:4] == RECORD_VERSION
-    return _check(data, _RECORD_HEAD, is_sealed, what)
+    return _check(data, _RECORD_HEAD, is_sealed, subject)
 
 
-def _check(data: bytes, head: int, is_sealed: bool, what: str) -> bytes:
+def _check(data: bytes, head: int, is_sealed: bool, subject: str) -> bytes:
     if not is_sealed:
         raise PlaintextError(
-            f"{what} is not sealed, and this store is: another program wrote it. It is refused. Run `holdfast verify`"
+            f"{subject} is not sealed, and this store is: another program wrote it. It is refused. Run `holdfast "
+            "verify`"
         )
     if len(data) < head + _OVERHEAD or zlib.crc32(memoryview(data)[:-4]) != int.from_bytes(data[-4:], "big"):
-        raise CorruptError(f"{what} is damaged: its CRC does not match. Run `holdfast verify`")
+        raise CorruptError(f"{subject} is damaged: its CRC does not match. Run `holdfast verify`")
     if data[head : head + 1] != SUITE:
-        raise NewerVersionError(f"{what} is sealed in a way that this holdfast does not know or does not allow")
+        raise NewerVersionError(f"{subject} is sealed in a way that this holdfast does not know or does not allow")
     return data[head + 1 : head + 1 + KID_BYTES]
 
 
@@ -214,25 +215,27 @@ def try_open_record(
     return (plain[1:start], plain[start : plain.rfind(b"\x01")]) if start <= MAX_SHORT_NAME else None
 
 
-def unseal(cipher: AESGCM, scope_and_letter: bytes, place: bytes, data: bytes, what: str) -> tuple[bytes, bytes]:
+def unseal(cipher: AESGCM, scope_and_letter: bytes, place: bytes, data: bytes, subject: str) -> tuple[bytes, bytes]:
     """Return the clear name and the content of a segment, a blob or a row whose envelope was checked."""
-    return _open(cipher, scope_and_letter + data[_OTHER_HEAD:10] + place, data, _OTHER_HEAD, what)
+    return _open(cipher, scope_and_letter + data[_OTHER_HEAD:10] + place, data, _OTHER_HEAD, subject)
 
 
-def unseal_record(cipher: AESGCM, scope_and_letter: bytes, place: bytes, data: bytes, what: str) -> tuple[bytes, bytes]:
+def unseal_record(
+    cipher: AESGCM, scope_and_letter: bytes, place: bytes, data: bytes, subject: str
+) -> tuple[bytes, bytes]:
     """Return the session and the content of a record whose envelope was checked."""
     bound_to = scope_and_letter + data[_RECORD_HEAD:13] + data[:_RECORD_HEAD] + place
-    name, content = _open(cipher, bound_to, data, _RECORD_HEAD, what)
+    name, content = _open(cipher, bound_to, data, _RECORD_HEAD, subject)
     if clear_head(content) != data[:_RECORD_HEAD]:
-        raise tampered_error(what)
+        raise tampered_error(subject)
     return name, content
 
 
-def _open(cipher: AESGCM, bound_to: bytes, data: bytes, head: int, what: str) -> tuple[bytes, bytes]:
+def _open(cipher: AESGCM, bound_to: bytes, data: bytes, head: int, subject: str) -> tuple[bytes, bytes]:
     start = head + 1 + KID_BYTES
     plain = decrypt(cipher, data[start : start + NONCE_BYTES], data[start + NONCE_BYTES : -4], bound_to)
     if plain is None:
-        raise tampered_error(what)
+        raise tampered_error(subject)
     length, at = plain[0], 1
     if length > 127:
         length, shift = length & 127, 7
@@ -245,8 +248,8 @@ def _open(cipher: AESGCM, bound_to: bytes, data: bytes, head: int, what: str) ->
     return plain[at : at + length], plain[at + length : plain.rfind(b"\x01")]
 
 
-def tampered_error(what: str) -> TamperedError:
+def tampered_error(subject: str) -> TamperedError:
     return TamperedError(
-        f"{what} was not written by a holder of the key in this place: it was forged, or moved from another place or "
-        "store. It is refused. Run `holdfast verify` to see what else is concerned"
+        f"{subject} was not written by a holder of the key in this place: it was forged, or moved from another place "
+        "or store. It is refused. Run `holdfast verify` to see what else is concerned"
     )

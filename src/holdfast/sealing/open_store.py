@@ -113,7 +113,7 @@ class OpenStore:
         """Return whether a commit may bring the key of this tree without a look into the store."""
         return tree not in self._doubtful
 
-    def doubt(self, tree: bytes) -> None:
+    def mark_doubtful(self, tree: bytes) -> None:
         if len(self._doubtful) >= MAX_KEYS:
             self._doubtful.clear()
         self._doubtful.add(tree)
@@ -181,22 +181,22 @@ class OpenStore:
                 key, tree, epoch = opened
                 self.learn(tree, key, epoch)
 
-    def cipher(self, kid: bytes, what: str) -> AESGCM:
+    def cipher(self, kid: bytes, subject: str) -> AESGCM:
         """Return the key of that id, which was loaded if it is there."""
         known = self.ciphers.get(kid)
         if known is not None:
             return known
         refused = self._refused.pop(kid, None)
-        raise store_keys.key_missing_error(kid, what) if refused is None else refused
+        raise store_keys.key_missing_error(kid, subject) if refused is None else refused
 
     async def open_blob(self, inner: Bridge, hash_: bytes, address: bytes, data: bytes) -> bytes:
-        what = f"the blob {hash_.hex()[:16]}"
-        kid = envelope.kid_of(data, what)
+        subject = f"the blob {hash_.hex()[:16]}"
+        kid = envelope.kid_of(data, subject)
         assert self.keys is not None
         cipher = self.keys.blob_cipher(kid, hash_) or (await self.reload(inner)).blob_cipher(kid, hash_)
         if cipher is None:
-            raise store_keys.key_missing_error(kid, what)
-        return envelope.unseal(cipher, self.keys.blob_scope, address, data, what)[1]
+            raise store_keys.key_missing_error(kid, subject)
+        return envelope.unseal(cipher, self.keys.blob_scope, address, data, subject)[1]
 
     # -- heads -------------------------------------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ class PlainGuard(WrappingBridge):
         super().__init__(inner)
         self.passage = passage or Passage()
 
-    def over(self, inner: Bridge) -> Bridge:
+    def rewrap(self, inner: Bridge) -> Bridge:
         if inner is self._inner:
             return self
         return inner if self.passage.is_plain else PlainGuard(inner, self.passage)
@@ -59,7 +59,7 @@ class PlainGuard(WrappingBridge):
             self.passage.check(row)
 
     async def batch_reads(self, read: Callable[[Backend], Coroutine[Any, Any, T]]) -> T:
-        return await self._inner.batch_reads(lambda inner: read(self.over(inner)))  # type: ignore[arg-type]  # a bridge
+        return await self._inner.batch_reads(lambda inner: read(self.rewrap(inner)))  # type: ignore[arg-type]  # bridge
 
     def commit(self, commit: Commit) -> Awaitable[None]:
         return self._inner.commit(commit) if self.passage.is_plain else self._commit(commit)

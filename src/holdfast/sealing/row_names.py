@@ -137,9 +137,9 @@ class RowNames:
         if isinstance(key, BlindKey):
             return key.hidden
         hidden, left = self._item(space, key) if space in _ITEMS else self._parts(space, key, is_whole=True)
-        return self.beginning(space, key)[0] if left else hidden
+        return self.hide_prefix(space, key)[0] if left else hidden
 
-    def beginning(self, space: str, key: bytes) -> tuple[bytes, bool]:
+    def hide_prefix(self, space: str, key: bytes) -> tuple[bytes, bool]:
         """Return the stored form of the beginning of a key, and whether it says all that the beginning says."""
         hidden, left = self._item(space, key) if space in _ITEMS else self._parts(space, key, is_whole=False)
         return hidden, not left

@@ -230,22 +230,22 @@ class StoreKeys:
     def open_tree_key(self, kid: bytes, row: Row) -> tuple[SealingKey, bytes, int] | None:
         """Return a key, its tree and its epoch, of its row; None if the epoch is not known here."""
         key = tree_key(kid)
-        what = f"the row of key {kid.hex()}"
+        subject = f"the row of key {kid.hex()}"
         try:
             version, tree, epoch, wrapped, *_ = ormsgpack.unpackb(head.content(key, row))
             is_sound = isinstance(tree, bytes) and isinstance(epoch, int) and isinstance(wrapped, bytes)
         except (ValueError, TypeError) as error:
-            raise CorruptError(f"{what} is damaged: put it back from `holdfast keys export`") from error
+            raise CorruptError(f"{subject} is damaged: put it back from `holdfast keys export`") from error
         if version > VERSION:
-            raise NewerVersionError(f"{what} was written by a newer holdfast: upgrade to read it")
+            raise NewerVersionError(f"{subject} was written by a newer holdfast: upgrade to read it")
         if not is_sound or len(wrapped) != NONCE_BYTES + KEY_BYTES + 16:
-            raise tampered_error(what)
+            raise tampered_error(subject)
         of_epoch = self.epochs.get(epoch)
         if of_epoch is None:
             return None
         raw = decrypt(of_epoch.wrapping, wrapped[:NONCE_BYTES], wrapped[NONCE_BYTES:], self._bind(kid, tree, epoch))
         if raw is None or kid != self.kid(tree, epoch):
-            raise tampered_error(what)
+            raise tampered_error(subject)
         return SealingKey(kid, new_cipher(raw)), tree, epoch
 
     def _bind(self, kid: bytes, tree: bytes, epoch: int) -> bytes:
@@ -271,8 +271,8 @@ def is_of_store(kid: bytes) -> bool:
     return kid[:4] == _OF_STORE
 
 
-def key_missing_error(kid: bytes, what: str) -> KeyMissingError:
+def key_missing_error(kid: bytes, subject: str) -> KeyMissingError:
     return KeyMissingError(
-        f"{what} is sealed under key {kid.hex()}, which is not among the store's key rows: they were removed, or are "
-        "older. Put them back with `holdfast keys import` of an export. Nothing was changed"
+        f"{subject} is sealed under key {kid.hex()}, which is not among the store's key rows: they were removed, or "
+        "are older. Put them back with `holdfast keys import` of an export. Nothing was changed"
     )

@@ -183,7 +183,7 @@ class ChangeContract(Harness):
 
     def follow(self, backends: Sequence[BlockingBackend]) -> None:
         """Run writers that add to their own sessions, and a reader that polls from its last position."""
-        met: list[tuple[bytes, int]] = []
+        received: list[tuple[bytes, int]] = []
         done = threading.Event()
         left = list(range(SESSIONS))
 
@@ -205,16 +205,16 @@ class ChangeContract(Harness):
             while True:
                 was_done = done.is_set()
                 page = reader.changes(after, 7)
-                met.extend((change.record.session, change.record.sequence) for change in page)
+                received.extend((change.record.session, change.record.sequence) for change in page)
                 if page:
                     after = page[-1].position
-                elif was_done or len(met) > SESSIONS * PER_SESSION:
+                elif was_done or len(received) > SESSIONS * PER_SESSION:
                     return
 
         run_in_threads(read, *(partial(write, number) for number in range(SESSIONS)))
         for number in range(SESSIONS):
             check_equal(
-                [sequence for session, sequence in met if session == b"s%d" % number],
+                [sequence for session, sequence in received if session == b"s%d" % number],
                 list(range(1, PER_SESSION + 1)),
                 "a reader that continues from the last position meets every record once, each session's in order",
             )

@@ -124,7 +124,7 @@ class FeedContract(Harness):
     def test_following_a_feed_of_many_writers(self) -> None:
         """Check that a reader of a feed meets every record once, while others are written without it."""
         self.need_feeds()
-        met: list[Change] = []
+        received: list[Change] = []
         done = threading.Event()
         left = list(range(PUBLISHERS))
         backends: list[BlockingBackend] = [self.backend]
@@ -136,10 +136,10 @@ class FeedContract(Harness):
                 backend = backends[number % len(backends)]
                 for sequence in range(1, PER_PUBLISHER + 1):
                     plain = record(1000 * number + 2 * sequence, session=b"p%d" % number)._replace(sequence=sequence)
-                    said = record(1000 * number + 2 * sequence + 1, session=b"s%d" % number)
-                    said = said._replace(sequence=sequence, feed=FEED)
+                    published = record(1000 * number + 2 * sequence + 1, session=b"s%d" % number)
+                    published = published._replace(sequence=sequence, feed=FEED)
                     blobs = {hash_bytes(b"b"): b"b"} if sequence % 5 == 0 else {}
-                    self.commit(Commit(TREE, plain, more_records=[said], blobs=blobs), backend)
+                    self.commit(Commit(TREE, plain, more_records=[published], blobs=blobs), backend)
             finally:
                 left.pop()
                 if not left:
@@ -150,14 +150,14 @@ class FeedContract(Harness):
             while True:
                 was_done = done.is_set()
                 page = reader.changes(after, 7, FEED)
-                met.extend(page)
+                received.extend(page)
                 if page:
                     after = page[-1].position
-                elif was_done or len(met) > PUBLISHERS * PER_PUBLISHER:
+                elif was_done or len(received) > PUBLISHERS * PER_PUBLISHER:
                     return
 
         run_in_threads(read, *(partial(write, number) for number in range(PUBLISHERS)))
         for number in range(PUBLISHERS):
-            sequences = [change.record.sequence for change in met if change.record.session == b"s%d" % number]
+            sequences = [change.record.sequence for change in received if change.record.session == b"s%d" % number]
             check_equal(sequences, list(range(1, PER_PUBLISHER + 1)), "a reader skips no record, and meets each once")
-        check_equal(met, self.backend.changes(0, 1000, FEED), "in the one order that all readers see")
+        check_equal(received, self.backend.changes(0, 1000, FEED), "in the one order that all readers see")

@@ -142,8 +142,8 @@ class Application:
             page = self._files.send_index()
             page.status_code = 404
             return page
-        said = "/api/v1/openapi.json lists those that are there"
-        return refuse(RefusedRequest(404, "not_found", "there is no such address", said))
+        hint = "/api/v1/openapi.json lists those that are there"
+        return refuse(RefusedRequest(404, "not_found", "there is no such address", hint))
 
     async def _stream(self, request: Request) -> Response:
         try:

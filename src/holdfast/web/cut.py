@@ -142,14 +142,14 @@ def _setter(where: Any, key: Any) -> Callable[[Any], None]:
     return put
 
 
-def refuse_cut(given: Any, what: str) -> None:
+def refuse_cut(given: Any, parameter: str) -> None:
     """Refuse parsed JSON that holds a cut value: as data, it would replace what it stands for."""
     waiting = [given]
     while waiting:
         value = waiting.pop()
         if isinstance(value, dict):
             if value.get(TYPE) == CUT and "of" in value:
-                raise UsageError(f"{what!r:.60} holds a value that was cut: give the whole value, or leave it out")
+                raise UsageError(f"{parameter!r:.60} holds a value that was cut: give the whole value, or leave it out")
             waiting.extend(value.values())
         elif isinstance(value, list):
             waiting.extend(value)

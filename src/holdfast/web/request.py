@@ -43,22 +43,22 @@ def _make_bad_request(message: str) -> RefusedRequest:
     return RefusedRequest(400, "bad_request", message, "Correct the request; /api/v1/openapi.json describes it")
 
 
-def read_text(raw: str, what: str) -> str:
+def read_text(raw: str, subject: str) -> str:
     """Return a text from a URL with its escapes."""
     try:
         text = unquote(raw, errors="strict") if "%" in raw else raw
         text.encode("latin-1" if "%" not in raw else "utf-8", "surrogatepass")
     except UnicodeError as error:
-        raise _make_bad_request(f"{what} is no UTF-8 behind its percent signs") from error
+        raise _make_bad_request(f"{subject} is no UTF-8 behind its percent signs") from error
     if text.startswith('"'):
         try:
             text = json.loads(text)
         except ValueError as error:
-            raise _make_bad_request(f'{what} begins with " and is no JSON string') from error
+            raise _make_bad_request(f'{subject} begins with " and is no JSON string') from error
         if not isinstance(text, str):  # cannot be: it begins with a quote
-            raise _make_bad_request(f"{what} is no text")
+            raise _make_bad_request(f"{subject} is no text")
     if len(text) > LONGEST_TEXT:
-        raise _make_bad_request(f"{what} has more than {LONGEST_TEXT} characters")
+        raise _make_bad_request(f"{subject} has more than {LONGEST_TEXT} characters")
     return text
 
 

@@ -48,7 +48,7 @@ def view_of(client: Client | SyncClient) -> SyncClient:
     bridge = cast("Bridge", client._ctx.backend)
     view = SyncClient(bridge.inner.backend, types=AnyTypes(), migrations=Migrations())
     if isinstance(bridge, WrappingBridge):  # with the keys of a sealed store
-        view._ctx.backend = bridge.over(cast("Bridge", view._ctx.backend).inner)
+        view._ctx.backend = bridge.rewrap(cast("Bridge", view._ctx.backend).inner)
     return view
 
 
@@ -82,7 +82,7 @@ class Site:
         with self._lock:
             found, _ = self._restored.get(id_, (None, 0))
         if found is None or found.is_expired():
-            size = self.run(lookup.live_record(self.client._ctx, ids.from_text(id_))).manifest().logical_size()
+            size = self.run(lookup.load_live_record(self.client._ctx, ids.from_text(id_))).manifest().logical_size()
             self._make_room(size)
             found = self.client.restore(id_)
             with self._lock:

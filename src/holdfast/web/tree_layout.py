@@ -301,7 +301,7 @@ class TreeLayout:
         read: list[StoredRecord | str] = []
         for found in page:
             try:
-                read.append(lookup.listed_record(ctx, found, session))
+                read.append(lookup.unpack_listed(ctx, found, session))
             except HoldfastError as error:
                 read.append(str(error))
         known = [item for item in read if not isinstance(item, str)]
@@ -374,23 +374,23 @@ class TreeLayout:
 
     def _draw(self, node: _Node) -> None:
         waiting = self._waiting
-        here = self._leading.pop(node.id, None)
+        lanes = self._leading.pop(node.id, None)
         joins: tuple[int, ...]
-        if here is None:
+        if lanes is None:
             lane, joins = next((i for i, target in enumerate(waiting) if target is None), len(waiting)), ()
             if lane == len(waiting):
                 waiting.append(None)
         else:
-            lane, joins = here[0], tuple(here[1:])
+            lane, joins = lanes[0], tuple(lanes[1:])
         through = None if joins else self._passing.get(lane)
         if through is None:
             through = tuple(
                 i for i, target in enumerate(waiting) if target is not None and i != lane and i not in joins
             )
             self._widest = max(self._widest, lane, *through, *joins)
-            if here is not None and not joins:
+            if lanes is not None and not joins:
                 self._passing[lane] = through
-        flags = node.flags | (0 if here else LEAF) | (BEGINS if joins else 0)
+        flags = node.flags | (0 if lanes else LEAF) | (BEGINS if joins else 0)
         place = len(self._old)
         self._old.add(node, lane, through, joins, flags)
         self._place[node.id] = place

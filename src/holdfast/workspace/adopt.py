@@ -49,17 +49,19 @@ async def adopt(
         raise CheckpointNotFoundError(
             f"there is no session {fork_session!r:.200}. `sessions` lists those that are there"
         )
-    stands = await lookup.live_record(ctx, ids.from_text(head.checkpoint_id))
+    stands = await lookup.load_live_record(ctx, ids.from_text(head.checkpoint_id))
     parent = session_id if session_id is not None else await adopting.parent_session(ctx, fork_session, stands)
     known = await _find_common(ctx, parent, fork_session, stands)
     last = ids.to_text((await fork_opened.taker.save(_copy_request(head, fork_session, "before it is adopted")))[0].id)
-    here = DirectoryState(opened)
+    directory = DirectoryState(opened)
     target = RestoreTarget(snapshot=await opened.snapshot_at(last), checkpoint_id=last, session_id=parent)
     options = RestoreOptions(keep="user" if keep else None, force=force, known=known, since="the fork was made")
     origin = Origin(process.default_holder(), ADOPT, id=ctx.new_id(None))
-    files = await RestoreEngine(here, origin).restore(target, options)
-    assert here.adopted is not None
-    return AdoptReport(checkpoint_id=here.adopted, session_id=parent, fork_id=last, files=replace(files, scope="files"))
+    files = await RestoreEngine(directory, origin).restore(target, options)
+    assert directory.adopted is not None
+    return AdoptReport(
+        checkpoint_id=directory.adopted, session_id=parent, fork_id=last, files=replace(files, scope="files")
+    )
 
 
 async def adopt_state(opened: WorkspaceCore, session_id: str, fork_id: str, origin: Origin) -> str:
@@ -73,8 +75,10 @@ async def adopt_state(opened: WorkspaceCore, session_id: str, fork_id: str, orig
 
 async def adopted_from(ctx: StoreContext, checkpoint_id: str) -> str | None:
     """Return the checkpoint of a fork whose state this one has taken over."""
-    said: str | None = _metadata(ctx, await lookup.live_record(ctx, ids.from_text(checkpoint_id))).get("adopted_from")
-    return said
+    adopted: str | None = _metadata(ctx, await lookup.load_live_record(ctx, ids.from_text(checkpoint_id))).get(
+        "adopted_from"
+    )
+    return adopted
 
 
 async def _find_common(ctx: StoreContext, parent: str, fork_session: str, fork_head: StoredRecord) -> tuple[str, ...]:
@@ -88,15 +92,15 @@ async def _find_common(ctx: StoreContext, parent: str, fork_session: str, fork_h
     found, is_adopted = [point], False
     record = (await lookup.load_tip(ctx, rows.session_key(parent))).checkpoint
     while record is not None:
-        said = _metadata(ctx, record)
-        if said.get("adopted_session") == fork_session and "adopted_from" in said and not is_adopted:
-            found.append(await lookup.find_record(ctx, ids.from_text(said["adopted_from"])))
+        metadata = _metadata(ctx, record)
+        if metadata.get("adopted_session") == fork_session and "adopted_from" in metadata and not is_adopted:
+            found.append(await lookup.find_record(ctx, ids.from_text(metadata["adopted_from"])))
             is_adopted = True
         if record.header["at"] <= first.header["at"]:
             # If the fork's first checkpoint has expired, that moment is unknown.
             found += [record] if first.sequence == 1 else []
             break
-        record = await lookup.nearest_live(ctx, record.parent, record.tree)
+        record = await lookup.find_nearest_live(ctx, record.parent, record.tree)
     known = []
     for stored in found:
         snapshot = None if stored is None or stored.is_tombstone else await snapshot_read.find_nearest(ctx, stored)
@@ -106,8 +110,8 @@ async def _find_common(ctx: StoreContext, parent: str, fork_session: str, fork_h
 
 
 def _metadata(ctx: StoreContext, stored: StoredRecord) -> dict[str, Any]:
-    said = stored.header.get("meta")
-    return {} if said is None else ctx.codec.decode(said)
+    packed = stored.header.get("meta")
+    return {} if packed is None else ctx.codec.decode(packed)
 
 
 def _write_adopted(ctx: StoreContext, origin: Origin) -> Callable[[StoredRecord], list[RowWrite]]:

@@ -208,7 +208,7 @@ def get_workspace(ctx: StoreContext, known: dict[str, WorkspaceCore], workspace:
 
 async def _check_snapshot(ctx: StoreContext, reference: str) -> tuple[int, list[str]]:
     """Return the number of intact objects of a snapshot, and the errors of the others."""
-    reach = SnapshotReachability(snapshot_read.loader(ctx))
+    reach = SnapshotReachability(snapshot_read.make_loader(ctx))
     try:
         await reach.learn(reference)
     except CorruptError as error:

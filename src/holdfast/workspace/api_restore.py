@@ -252,7 +252,7 @@ class WorkspaceRestore:
             return ()
         named = [self._opened.relative(path) for path in paths]
         for path in named:
-            if await snapshot_read.find(self._opened.ctx, target, path) is None and not self._opened.is_there(path):
+            if await snapshot_read.find(self._opened.ctx, target, path) is None and not self._opened.exists(path):
                 raise CheckpointNotFoundError(
                     f"nothing was restored: {os.fsdecode(path)!r:.120} is neither among the files of that checkpoint "
                     f"nor in {str(self._opened.path)!r:.120}"
@@ -286,7 +286,7 @@ class WorkspaceRestore:
             raise UsageError("a snapshot has no state: name the checkpoint that it belongs to")
         if session_id is not None:
             return validate.name("session_id", session_id)
-        return (await lookup.live_record(self._opened.ctx, ids.from_text(target))).session
+        return (await lookup.load_live_record(self._opened.ctx, ids.from_text(target))).session
 
     async def _state(self, target: At, session: str | None, *, dry_run: bool) -> RestoreReport:
         assert isinstance(target, str)

@@ -125,7 +125,7 @@ async def _list_untouched(opened: WorkspaceCore, journal: RestoreJournal) -> lis
     after = await snapshot_read.load(opened.ctx, journal.target)
     if before.tree is None or after.tree is None:
         return []
-    differing = file_tree.diff(before.tree, after.tree, snapshot_read.loader(opened.ctx))
+    differing = file_tree.diff(before.tree, after.tree, snapshot_read.make_loader(opened.ctx))
     return [change.path async for change in differing if change.path not in frozenset(journal.only)]
 
 
@@ -155,7 +155,7 @@ def _metadata(opened: WorkspaceCore, stored: StoredRecord) -> dict[str, Any]:
 
 
 def _load(opened: WorkspaceCore, nodes: Mapping[bytes, bytes]) -> file_tree.Load:
-    stored = snapshot_read.loader(opened.ctx)
+    stored = snapshot_read.make_loader(opened.ctx)
 
     async def load(hashes: Any) -> list[bytes]:
         found = iter(await stored([hash_ for hash_ in hashes if hash_ not in nodes]))

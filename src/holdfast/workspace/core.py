@@ -72,7 +72,7 @@ class WorkspaceCore:
         """Return the snapshot of a checkpoint, or of the nearest one before it that has one."""
         if isinstance(at, Snapshot):
             return at
-        stored = await lookup.live_record(self.ctx, await id_of(self.ctx, at))
+        stored = await lookup.load_live_record(self.ctx, await id_of(self.ctx, at))
         found = await snapshot_read.find_nearest(self.ctx, stored)
         if found is not None:
             return found
@@ -97,7 +97,7 @@ class WorkspaceCore:
     def is_root(self, path: str | bytes | os.PathLike[str]) -> bool:
         return self._resolve_whole(path) == self.path
 
-    def is_there(self, path: bytes) -> bool:
+    def exists(self, path: bytes) -> bool:
         """Return whether something is at a path that `relative` gave."""
         return os.path.lexists(os.path.join(os.fsencode(self.path), path))  # noqa: PTH118 - pathlib knows no bytes
 

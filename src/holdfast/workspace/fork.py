@@ -116,7 +116,7 @@ async def fork_directories(
 
     It is all or nothing: if one of them can't be made, neither directories nor forks remain.
     """
-    snapshot = await snapshot_read.find_nearest(ctx, await lookup.live_record(ctx, id_))
+    snapshot = await snapshot_read.find_nearest(ctx, await lookup.load_live_record(ctx, id_))
     if snapshot is None:
         raise CheckpointNotFoundError(
             f"checkpoint {ids.to_text(id_)} has no snapshot of files, and none before it has one: a fork of it has no "
@@ -143,7 +143,7 @@ async def temporary_checkout(ctx: StoreContext, id_: bytes) -> AsyncIterator[Pat
 
     Yield None if there are none. The directory and everything in it is removed at the end.
     """
-    snapshot = await snapshot_read.find_nearest(ctx, await lookup.live_record(ctx, id_))
+    snapshot = await snapshot_read.find_nearest(ctx, await lookup.load_live_record(ctx, id_))
     if snapshot is None:
         yield None
         return
@@ -205,7 +205,7 @@ async def make(
     Files that are in the `opened` directory are copied from there, and its limits hold; without
     one, the default limits hold for an imported snapshot.
     """
-    load = snapshot_read.loader(ctx)
+    load = snapshot_read.make_loader(ctx)
     rules = await rules_for(ctx, snapshot, admission, load)
     found = [FileChange(entry.path, None, entry) async for entry in snapshot_read.entries(ctx, snapshot)]
     file_tree.refuse_homeless((change.path, change.after.kind) for change in found if change.after is not None)
@@ -247,12 +247,12 @@ async def make(
     except BaseException as error:
         is_left = not _remove_directory(unfinished)
         if isinstance(error, OSError):
-            what = (
+            remains = (
                 f"what there is of it is left at {str(unfinished)!r:.120}: remove it"
                 if is_left
                 else "nothing of it is left"
             )
-            raise StoreError(f"the fork could not be made at {str(place)!r:.120} ({error}): {what}") from error
+            raise StoreError(f"the fork could not be made at {str(place)!r:.120} ({error}): {remains}") from error
         raise
     return FilledDirectory(
         len(actions), copies.copied if copies is not None else 0, tuple(sorted(left, key=lambda path: path.path))

@@ -74,7 +74,7 @@ def relative_path(store: Path | None, root: Path) -> bytes:
     return b"" if store is None else os.fsencode(os.path.relpath(root, store.parent.resolve()))
 
 
-def relation(home: Home | None, here: Home) -> Relation:
+def relation(home: Home | None, current: Home) -> Relation:
     """Return whether a snapshot is of the directory `here`.
 
     A moved directory still has its inode; one that was copied together with the store has the same
@@ -82,26 +82,26 @@ def relation(home: Home | None, here: Home) -> Relation:
     """
     if home is None:
         return "unknown"
-    is_same = home.path == here.path or (home.device, home.inode) == (here.device, here.inode)
-    if is_same or (home.from_store and home.from_store == here.from_store):
+    is_same = home.path == current.path or (home.device, home.inode) == (current.device, current.inode)
+    if is_same or (home.from_store and home.from_store == current.from_store):
         return "same"
     return "other" if Path(home.text).is_dir() else "unknown"
 
 
 async def relation_of(opened: WorkspaceCore, checkpoint_id: str) -> Relation:
     """Return the same of the files of a checkpoint."""
-    stored = await lookup.live_record(opened.ctx, ids.from_text(checkpoint_id))
+    stored = await lookup.load_live_record(opened.ctx, ids.from_text(checkpoint_id))
     snapshot = await snapshot_read.find_nearest(opened.ctx, stored)
     return relation(snapshot.home if snapshot is not None else None, home_of(opened.path, opened.store))
 
 
 async def refuse_another(opened: WorkspaceCore, snapshot: Snapshot, checkpoint_id: str | None) -> None:
     """Raise if the snapshot is of another directory, whose files are unrelated to those here."""
-    here = home_of(opened.path, opened.store)
-    if relation(snapshot.home, here) != "other" or _is_empty(opened.path):
+    current = home_of(opened.path, opened.store)
+    if relation(snapshot.home, current) != "other" or _is_empty(opened.path):
         return
     assert snapshot.home is not None
-    if checkpoint_id is not None and await _are_relatives(opened.ctx, checkpoint_id, snapshot.home, here):
+    if checkpoint_id is not None and await _are_relatives(opened.ctx, checkpoint_id, snapshot.home, current):
         return
     raise UsageError(
         f"nothing was restored: these are the files of {snapshot.home.text!r:.120}, not of {str(opened.path)!r:.120}, "
@@ -115,22 +115,22 @@ def _is_empty(root: Path) -> bool:
     return all(name == STORE_DIRECTORY for name in os.listdir(root))  # noqa: PTH208 - only the names are needed
 
 
-async def _are_relatives(ctx: StoreContext, checkpoint_id: str, one: Home, other: Home) -> bool:
+async def _are_relatives(ctx: StoreContext, checkpoint_id: str, own: Home, other: Home) -> bool:
     """Return whether one of two directories was forked from the other, or both from a third.
 
     The first checkpoints of the sessions of their tree name the directory that was made.
     """
-    tree = (await lookup.live_record(ctx, ids.from_text(checkpoint_id))).tree
+    tree = (await lookup.load_live_record(ctx, ids.from_text(checkpoint_id))).tree
     forked: list[tuple[Home, Home]] = []
     for key, _ in await ctx.backend.scan(head.HEAD, tree=tree):
         for first in (await ctx.backend.session_records(key.key))[-1:]:
-            stored = lookup.listed_record(ctx, first, key.key)
+            stored = lookup.unpack_listed(ctx, first, key.key)
             made = snapshot_read.home_of(stored)
-            source = await lookup.nearest_live(ctx, stored.parent, tree)
+            source = await lookup.find_nearest_live(ctx, stored.parent, tree)
             snapshot = None if source is None or made is None else await snapshot_read.find_nearest(ctx, source)
             if made is not None and snapshot is not None and snapshot.home is not None:
                 forked.append((made, snapshot.home))
-    family = [one]
+    family = [own]
     for member in family:  # it grows meanwhile
         for pair in forked:
             if any(relation(home, member) == "same" for home in pair):

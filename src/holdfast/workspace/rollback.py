@@ -35,16 +35,16 @@ class FileRollback:
 
     async def refuse(self) -> None:
         """Raise the refusals of `rollback` that are known by now."""
-        here = DirectoryState(self._opened)
-        plan = await RestoreEngine(here).plan(await self._target(), self._wishes)
+        directory = DirectoryState(self._opened)
+        plan = await RestoreEngine(directory).plan(await self._target(), self._wishes)
         refuse_plan(plan, self._wishes)
 
     async def rollback(self, terms: Mapping[str, Any], origin: Origin, *, dry_run: bool) -> RollbackReport:
         """Roll back both, or neither. `terms` are those of `operations.rollback`."""
-        here = DirectoryState(self._opened, terms, self._to)
+        directory = DirectoryState(self._opened, terms, self._to)
         # Objections are raised first; if the session is there already, this is the report.
-        planned = await here.move_head(self._session, self._to, dry_run=True)
-        restoring, target = RestoreEngine(here, origin._replace(kind="rollback")), await self._target()
+        planned = await directory.move_head(self._session, self._to, dry_run=True)
+        restoring, target = RestoreEngine(directory, origin._replace(kind="rollback")), await self._target()
         files = await (restoring.plan(target, self._wishes) if dry_run else restoring.restore(target, self._wishes))
         return replace(files.state or planned, files=replace(files, state=None))
 

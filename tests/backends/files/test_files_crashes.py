@@ -444,7 +444,7 @@ def test_a_twin_is_staged_after_what_it_is_a_twin_of(where: Path):
     changes = Changes(Disk(str(where), durable=True), int)
     changes.remove("sessions/s/1")
     changes.put("records/aa/aa", b"x")
-    changes.twin("sessions/s/1", "records/aa/aa")
+    changes.link("sessions/s/1", "records/aa/aa")
     assert list(changes.by_path) == ["records/aa/aa", "sessions/s/1"]
     assert changes.read("sessions/s/1") == b"x"
 

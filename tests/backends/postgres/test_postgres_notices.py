@@ -34,7 +34,7 @@ CANCELLED = {
 )
 def test_the_warning_of_a_cancelled_wait(changed: dict[str, Any], is_unconfirmed: bool):
     notices = Notices()
-    notices.note(SimpleNamespace(**{**CANCELLED, **changed}))  # type: ignore[arg-type]
+    notices.note(SimpleNamespace(**{**CANCELLED, **changed}))
     assert notices.are_unconfirmed is is_unconfirmed
     notices.clear()
     assert not notices.are_unconfirmed

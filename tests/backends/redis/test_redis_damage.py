@@ -228,7 +228,7 @@ def test_a_key_in_the_way_of_a_new_session_is_named(empty: Valkey):
 
 def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
     with suppress(ImportError):
-        monkeypatch.setattr("holdfast.backends.redis.server_state.LOOK_EVERY_SECONDS", 0.05)
+        monkeypatch.setattr("holdfast.backends.redis.server_state.CHECK_SECONDS", 0.05)
 
 
 def test_eviction_under_an_open_client_is_noticed(empty: Valkey, monkeypatch):

@@ -42,8 +42,8 @@ def turns_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def always_looking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gc_trigger, "FIRST_LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(gc_trigger, "LOOK_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(gc_trigger, "FIRST_CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(gc_trigger, "CHECK_SECONDS", 0.0)
 
 
 def state(name: str, count: int = 40) -> dict[str, Any]:

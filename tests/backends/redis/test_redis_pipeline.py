@@ -39,9 +39,9 @@ def connections(valkey: Valkey, *, limit: int = 1, timeout: float = 30.0) -> tup
 def test_many_requests_share_a_connection_and_each_gets_its_reply(valkey):
     async def use() -> None:
         opened, node = connections(valkey)
-        replies = await asyncio.gather(*(opened.talk(node, [("ECHO", number), ("PING",)]) for number in range(300)))
+        replies = await asyncio.gather(*(opened.exchange(node, [("ECHO", number), ("PING",)]) for number in range(300)))
         assert replies == [[b"%d" % number, b"PONG"] for number in range(300)]
-        [said] = await opened.talk(node, [("CLIENT", "LIST")])
+        [said] = await opened.exchange(node, [("CLIENT", "LIST")])
         assert said.count(b"\n") == 1
         await opened.close()
 
@@ -51,11 +51,11 @@ def test_many_requests_share_a_connection_and_each_gets_its_reply(valkey):
 def test_a_reply_that_nobody_waits_for_any_longer_is_not_somebody_else_s(valkey):
     async def use() -> None:
         opened, node = connections(valkey)
-        await opened.talk(node, [("PING",)])
-        slow = asyncio.create_task(opened.talk(node, [("BLPOP", "nothing", "0.2"), ("ECHO", "late")]))
+        await opened.exchange(node, [("PING",)])
+        slow = asyncio.create_task(opened.exchange(node, [("BLPOP", "nothing", "0.2"), ("ECHO", "late")]))
         await asyncio.sleep(0)  # it is sent
         slow.cancel()
-        assert await opened.talk(node, [("ECHO", "mine")]) == [b"mine"]
+        assert await opened.exchange(node, [("ECHO", "mine")]) == [b"mine"]
         with pytest.raises(asyncio.CancelledError):
             await slow
         await opened.close()
@@ -66,7 +66,7 @@ def test_a_reply_that_nobody_waits_for_any_longer_is_not_somebody_else_s(valkey)
 def test_what_the_server_refuses_is_a_reply_among_others(valkey):
     async def use() -> None:
         opened, node = connections(valkey)
-        first, refused, last = await opened.talk(node, [("ECHO", "a"), ("NOSUCH",), ("ECHO", "b")])
+        first, refused, last = await opened.exchange(node, [("ECHO", "a"), ("NOSUCH",), ("ECHO", "b")])
         assert (first, last) == (b"a", b"b")
         assert isinstance(refused, ResponseError)
         await opened.close()
@@ -78,7 +78,7 @@ def test_large_requests_and_replies_pass(valkey):
     async def use() -> None:
         opened, node = connections(valkey)
         data = os.urandom(8_000_000)
-        assert await opened.talk(node, [("SET", "k", data), ("GET", "k")]) == [b"OK", data]
+        assert await opened.exchange(node, [("SET", "k", data), ("GET", "k")]) == [b"OK", data]
         await opened.close()
 
     asyncio.run(use())
@@ -88,10 +88,10 @@ def test_large_requests_and_replies_pass(valkey):
 def test_a_server_that_says_nothing_any_more_is_noticed(valkey):
     async def use() -> None:
         opened, node = connections(valkey, limit=2, timeout=4)
-        await opened.talk(node, [("PING",)])
+        await opened.exchange(node, [("PING",)])
         os.kill(valkey.server.pid, signal.SIGSTOP)
         try:
-            [lost] = await opened.talk(node, [("PING",)])
+            [lost] = await opened.exchange(node, [("PING",)])
             assert isinstance(lost, LostError)
             assert "within 4 s" in str(lost)
         finally:
@@ -121,16 +121,16 @@ def test_every_call_to_a_stopped_server_ends_by_its_timeout(valkey):
 def test_what_was_under_way_when_the_server_died_is_lost_and_what_comes_later_is_told(valkey):
     async def use() -> None:
         opened, node = connections(valkey)
-        await opened.talk(node, [("PING",)])
-        under_way = asyncio.create_task(opened.talk(node, [("ECHO", "done"), ("BLPOP", "nothing", "0")]))
+        await opened.exchange(node, [("PING",)])
+        under_way = asyncio.create_task(opened.exchange(node, [("ECHO", "done"), ("BLPOP", "nothing", "0")]))
         await asyncio.sleep(0)
         os.kill(valkey.server.pid, signal.SIGKILL)
         *_, lost = await under_way
         assert isinstance(lost, LostError)
         with pytest.raises(StoreError, match="can't be reached"):
-            await opened.talk(node, [("PING",)])
+            await opened.exchange(node, [("PING",)])
         await opened.close()
         with pytest.raises(StoreError, match="closed"):
-            await opened.talk(node, [("PING",)])
+            await opened.exchange(node, [("PING",)])
 
     asyncio.run(use())

@@ -47,7 +47,7 @@ class Asked:
         self._node = ("127.0.0.1", valkey.port)
 
     def __call__(self, *commands: Command):
-        return run_inline(self.pool.talk(self._node, commands))
+        return run_inline(self.pool.exchange(self._node, commands))
 
     @property
     def connections(self) -> int:

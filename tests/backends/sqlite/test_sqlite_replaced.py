@@ -110,7 +110,7 @@ def test_a_link_to_the_store_that_leads_elsewhere_now(path: Path):
 
 
 def test_who_only_reads_notices_soon(path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(file_identity, "READERS_LOOK_AFTER", 0.05)
+    monkeypatch.setattr(file_identity, "READERS_CHECK_SECONDS", 0.05)
     with SyncClient.sqlite(path) as writer, SyncClient.sqlite(path) as reader:
         saved = writer.save("a", session_id="s", execution_state={"n": 1})
         assert reader.restore(saved).execution_state == {"n": 1}
@@ -123,7 +123,7 @@ def test_who_only_reads_notices_soon(path: Path, monkeypatch: pytest.MonkeyPatch
 def test_files_that_come_and_go_as_sqlite_has_it_are_no_alarm(path: Path, monkeypatch: pytest.MonkeyPatch):
     """Closing the last connection removes the WAL; checkpoints, VACUUM, a fork and a rename back
     leave the file what it is."""
-    monkeypatch.setattr(file_identity, "READERS_LOOK_AFTER", 0.0)
+    monkeypatch.setattr(file_identity, "READERS_CHECK_SECONDS", 0.0)
     with SyncClient.sqlite(path) as client:
         client.save("a", session_id="s", execution_state={"n": 1})
         with closing(sqlite3.connect(path)) as other:

@@ -12,7 +12,7 @@ class FakeModel(Model):
         return ModelResponse(output=[answer], usage=Usage(), response_id=None)
 
     def stream_response(self, *_, **__):
-        raise NotImplementedError
+        raise NotImplementedError  # the page streams nothing
 
 
 set_tracing_disabled(True)

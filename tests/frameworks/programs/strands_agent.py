@@ -140,7 +140,7 @@ def make_report(directory: Path) -> Graph:
     plan: Plan = [[("spell", {"text": "{}"})], ["an edited text about"]]
     builder.add_node(make_agent(directory, "editor", plan, [spell]), "editor")
     builder.add_node(Stamp(directory), "stamp")
-    both = lambda state: {"writer", "checker"} <= {node.node_id for node in state.completed_nodes}  # noqa: E731
+    both = lambda state: {"writer", "checker"} <= {node.node_id for node in state.completed_nodes}  # noqa: E731 - short
     builder.add_edge("writer", "editor", condition=both)
     builder.add_edge("checker", "editor", condition=both)
     builder.add_edge("editor", "stamp")

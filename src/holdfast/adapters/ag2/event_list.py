@@ -43,9 +43,9 @@ def dump_events(events: Sequence[BaseEvent], first: int = 0) -> list[dict[str, A
         if isinstance(event, UsageEvent) and _is_usage_of(event, following):
             usage = event
             continue
-        told = _shorten_known_event(event, calls, results) if dumped else None
-        if told is not None:
-            dumped[-1].setdefault(_AFTER, []).append(told)
+        shortened = _shorten_known_event(event, calls, results) if dumped else None
+        if shortened is not None:
+            dumped[-1].setdefault(_AFTER, []).append(shortened)
             continue
         plain = dump_event(event)
         dumped.append(plain)
@@ -86,11 +86,11 @@ def _shorten_known_event(event: BaseEvent, calls: Mapping[int, int], results: Ma
 def _iterate_following(recorded: Mapping[str, Any], response: Any, events: Sequence[Any]) -> Iterator[Any]:
     known = list(events)
     try:
-        for told in recorded[_AFTER]:
-            if isinstance(told, list):
-                yield ToolResultsEvent([known[place] for place in told[1:]], created_at=told[0])
+        for shortened in recorded[_AFTER]:
+            if isinstance(shortened, list):
+                yield ToolResultsEvent([known[place] for place in shortened[1:]], created_at=shortened[0])
             else:
-                yield response.tool_calls if told == _BATCH else response.tool_calls.calls[told]
+                yield response.tool_calls if shortened == _BATCH else response.tool_calls.calls[shortened]
     except (AttributeError, IndexError, TypeError) as error:
         raise UsageError(
             f"a stored event can't be loaded: {recorded.get(TYPE)!r:.80} refers to events which the conversation lacks"

@@ -102,7 +102,7 @@ class TurnJournal:
 
         with raise_interrupts():
             recorded = await self.turn.call_model(agent, {"messages": self.log.digest(events)}, ask)
-        with raise_interrupts(), self.turn.reading_record():
+        with raise_interrupts(), self.turn.guard_record():
             response = load_response(recorded["response"])
             events = [load_event(event) for event in recorded.get("events", ())] if is_replayed else []
         if is_replayed:
@@ -165,7 +165,7 @@ class TurnJournal:
         finally:
             _body.reset(token)
             self._leave(body)
-        with raise_interrupts(), self.turn.reading_record():
+        with raise_interrupts(), self.turn.guard_record():
             return _load_result(recorded, event, context.variables if is_replayed else {})
 
     def _changes(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

@@ -86,7 +86,7 @@ class ResumableAG2Agent:
 
     def load_log(self, turn: FrameworkTurn | None) -> EventLog:
         """Return the conversation as the last finished turn left it."""
-        with self.session.reading_state():
+        with self.session.guard_state():
             if turn is None:
                 return EventLog(self.session.state)
             return EventLog(turn.state, turn.load_list("messages", self._events))
@@ -150,7 +150,7 @@ class ResumableRun:
             log = owner.load_log(turn)
             await _fill(self.stream, log, is_own=self.stream is owner.stream)
             if turn is None:
-                with owner.session.reading_state():
+                with owner.session.guard_state():
                     self._reply = self._load(log, self._opened.recorded)
             else:
                 self._log, self._before = log, copy_variables(self._variables())
@@ -233,6 +233,7 @@ class ResumableReply(AgentReply[Any, Any]):
         async with self.run(*msg, turn=turn, **options) as run:
             return await run.result()
 
+    # AG2's own method has no `turn`.
     def run(self, *msg: Any, turn: str | None = None, **options: Any) -> ResumableRun:  # type: ignore[override]
         """`ask` as a turn that can be watched."""
         context = self.context

@@ -32,7 +32,7 @@ from holdfast.model.transcript_repair import as_text
 _TYPE = "$type"
 _CONVERTED = "$converted"
 _SECRETS = ("signature", "thought_signature", "encrypted_content", "redacted", "data")  # of reasoning
-_BESIDE = (MESSAGES, "window", "since")  # the last two say which events of the list the model gets
+_NOT_STATE = (MESSAGES, "window", "since")  # the last two say which events of the list the model gets
 _LINK_TYPES = {"document": "application/octet-stream", "audio": "audio/*", "video": "video/*"}
 """The media type of a link whose type is not known, by AG2's word for what it leads to."""
 
@@ -42,7 +42,7 @@ def to_transcript(checkpoint: Checkpoint) -> Transcript:
         checkpoint,
         messages_of_state,
         messages_of_answer,
-        state_of=lambda state: {name: value for name, value in state.items() if name not in _BESIDE},
+        state_of=lambda state: {name: value for name, value in state.items() if name not in _NOT_STATE},
     )
 
 
@@ -78,9 +78,9 @@ def _native_event(message: TranscriptMessage) -> dict[str, Any]:
 
 def _native_response(message: TranscriptMessage) -> dict[str, Any]:
     made: dict[str, Any] = {_TYPE: "ModelResponse"}
-    said = [part.content for part in message.parts if isinstance(part, TextPart)]
-    if said:
-        made["message"] = {_TYPE: "ModelMessage", "content": "\n\n".join(said)}
+    texts = [part.content for part in message.parts if isinstance(part, TextPart)]
+    if texts:
+        made["message"] = {_TYPE: "ModelMessage", "content": "\n\n".join(texts)}
     if message.tool_calls:
         made["tool_calls"] = {
             _TYPE: "ToolCallsEvent",
@@ -127,9 +127,9 @@ def _messages(events: Any) -> Iterator[TranscriptMessage]:
     """Yield the events that are messages. A result that is in a batch, too, is yielded once."""
     listed = _list(events)
     batches = [_list(item.get("results")) for item in listed if item.get(_TYPE) == "ToolResultsEvent"]
-    told = {result.get("parent_id") for batch in batches for result in batch}
+    batched = {result.get("parent_id") for batch in batches for result in batch}
     for event in listed:
-        found = _role_and_parts(event, told)
+        found = _role_and_parts(event, batched)
         if found is not None:
             known: dict[str, Any] = {name: event.get(name) for name in ("finish_reason", "model", "provider")}
             yield TranscriptMessage(
@@ -137,7 +137,7 @@ def _messages(events: Any) -> Iterator[TranscriptMessage]:
             )
 
 
-def _role_and_parts(event: Mapping[str, Any], told: set[Any]) -> tuple[str, list[MessagePart]] | None:
+def _role_and_parts(event: Mapping[str, Any], batched: set[Any]) -> tuple[str, list[MessagePart]] | None:
     kind = str(event.get(_TYPE)).rpartition(".")[2]
     match kind:
         case "ModelRequest" | "DrainedModelRequest":
@@ -152,7 +152,7 @@ def _role_and_parts(event: Mapping[str, Any], told: set[Any]) -> tuple[str, list
             return None
     if kind.endswith("ToolCallEvent") and "arguments" in event:  # a tool that the model's provider has carried out
         return "assistant", [_call(event, hosted=True)]
-    if kind.endswith(("ToolResultEvent", "ToolErrorEvent")) and event.get("parent_id") not in told:
+    if kind.endswith(("ToolResultEvent", "ToolErrorEvent")) and event.get("parent_id") not in batched:
         return "tool", [_result(event)]
     if kind.endswith("ReasoningEvent"):
         secrets = {name: value for name, value in event.items() if value and name in _SECRETS}

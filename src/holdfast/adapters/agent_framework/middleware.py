@@ -48,7 +48,7 @@ class TurnRecording:
     ) -> None:
         self.turn = turn
         self.digests = MessageDigests(_dump_message, keys_of)
-        self.digests.know(before)
+        self.digests.set_history(before)
         self.place = place
         self.changed_arguments: dict[str, Mapping[str, Any]] = {}  # by call: those that a person has approved instead
 

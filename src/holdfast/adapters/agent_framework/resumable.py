@@ -112,7 +112,7 @@ class ResumableChatAgent:
         async def body(turn_: FrameworkTurn) -> TurnEnd:
             nonlocal is_streamed
             is_streamed = emit is not None
-            with self._session.reading_state():
+            with self._session.guard_state():
                 stored = StoredSession(
                     turn_.state,
                     self._session.session_id,

@@ -131,9 +131,9 @@ def _read_workflow(checkpoint: Any) -> Sequence[Any]:
     executors = state.get("_executor_state") if isinstance(state, Mapping) else None
     found: Sequence[Any] = ()
     for executor in executors.values() if isinstance(executors, Mapping) else ():
-        said = executor.get("full_conversation") if isinstance(executor, Mapping) else None
-        if isinstance(said, list) and len(said) > len(found):
-            found = [message.get("value") if isinstance(message, Mapping) else None for message in said]
+        conversation = executor.get("full_conversation") if isinstance(executor, Mapping) else None
+        if isinstance(conversation, list) and len(conversation) > len(found):
+            found = [message.get("value") if isinstance(message, Mapping) else None for message in conversation]
     return found
 
 

@@ -57,19 +57,19 @@ def load_value(value: Any) -> Any:
         return value
     name = value.get(_TYPE)
     if name is None:
-        return {item: load_value(of_one) for item, of_one in value.items()}
+        return {item: load_value(member) for item, member in value.items()}
     if name == _DICT:
-        return {item: load_value(of_one) for item, of_one in value["value"].items()}
+        return {item: load_value(member) for item, member in value["value"].items()}
     if name == _REQUEST:
         return _load_request(value["value"])
     found = _class_of(name)
     if found is WorkflowMessage:
-        fields = {item: load_value(of_one) for item, of_one in value["value"].items()}
+        fields = {item: load_value(member) for item, member in value["value"].items()}
         return WorkflowMessage.from_dict(fields)
     if found is None:
         raise UsageError(f"a checkpoint has an object of {name!r:.60}, which the installed agent-framework lacks")
     if "fields" in value:
-        return found(**{item: load_value(of_one) for item, of_one in value["fields"].items()})
+        return found(**{item: load_value(member) for item, member in value["fields"].items()})
     return found.from_dict(value["value"])
 
 

@@ -56,7 +56,7 @@ class TeamJournal:
         self.is_shared = False  # whether the conversation tells what these are
         self.teams: list[BaseGroupChat] = []
         self.members: list[Any] = []  # all agents and teams of the target
-        self.beside: dict[str, Any] = {}  # by name: what has a state that the target's own state lacks
+        self.extra_states: dict[str, Any] = {}  # by name: what has a state that the target's own state lacks
         self.tools = KnownTools()  # of all agents
         self._replaced: list[tuple[Any, str, Any]] = []
         self._seen: set[int] = set()
@@ -87,7 +87,7 @@ class TeamJournal:
 
     def find_agents(self) -> None:
         """Find all agents and teams of the target. During a turn, replace what they reach the world with."""
-        self.teams, self.members, self.beside, self._seen = [], [], {}, set()
+        self.teams, self.members, self.extra_states, self._seen = [], [], {}, set()
         self.tools = KnownTools()
         self._visit(self.target, str(self.target.name))
 
@@ -113,7 +113,7 @@ class TeamJournal:
             self._replace(agent, "_approval_func", record_approval(self, agent))
             self._replace(agent, "_approval_func_is_async", True)
         elif isinstance(agent, SocietyOfMindAgent):  # its own state lacks its conversation
-            self.beside[path] = agent._model_context  # private, as there is no other way to it
+            self.extra_states[path] = agent._model_context  # private, as there is no other way to it
         for name, value in list(vars(agent).items()):
             found = self._replacement(value, agent, path)
             if found is not value:
@@ -146,7 +146,7 @@ class TeamJournal:
         self.tools.add(workbench._override_name_to_original)
         for tool in workbench._tools:
             if isinstance(tool, TaskRunnerTool):
-                self.beside[f"{path}/{tool.name}"] = tool._task_runner
+                self.extra_states[f"{path}/{tool.name}"] = tool._task_runner
                 self._visit(tool._task_runner, f"{path}/{tool.name}")
 
     def _renew(self, team: BaseGroupChat) -> None:

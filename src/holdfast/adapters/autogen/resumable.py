@@ -129,7 +129,7 @@ class ResumableTarget:
             nonlocal is_streamed
             is_streamed = True
             with self._journal.recording(turn_):
-                with self._session.reading_state():
+                with self._session.guard_state():
                     await self._load(turn_)
                 result = await self._follow(messages, cancellation_token, emit)
                 added = [dump_message(message) for message in result.messages]
@@ -154,7 +154,7 @@ class ResumableTarget:
         if first is None:
             now = {"messages": [], **await save_state(self._journal, [], [])}
             for name, saved in now.get("beside", {}).items():
-                now["beside"][name] = _first.take(self._journal.beside[name], partial(dict, saved))
+                now["beside"][name] = _first.take(self._journal.extra_states[name], partial(dict, saved))
             first = _first.take(self.target, partial(dict, now))
         state = turn.state if "native" in turn.state else first
         if isinstance(self.target, BaseGroupChat):

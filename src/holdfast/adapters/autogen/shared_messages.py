@@ -17,8 +17,8 @@ _CONTEXT = "llm_context"
 def drop_shared(native: Mapping[str, Any], messages: Messages, name: str) -> dict[str, Any]:
     """Return AutoGen's state of the agent or team `name`, without what `messages` has."""
 
-    def drop(found: Any, told: list[Any]) -> Any:
-        return len(found) if found and _is_same(found, told[: len(found)]) else found
+    def drop(found: Any, shared: list[Any]) -> Any:
+        return len(found) if found and _is_same(found, shared[: len(found)]) else found
 
     return _change_agent_messages(native, messages, name, drop)
 
@@ -26,8 +26,8 @@ def drop_shared(native: Mapping[str, Any], messages: Messages, name: str) -> dic
 def restore_shared(native: Mapping[str, Any], messages: Messages, name: str) -> dict[str, Any]:
     """Return AutoGen's state as `drop_shared` was given it."""
 
-    def restore(found: Any, told: list[Any]) -> Any:
-        return told[:found] if isinstance(found, int) else found
+    def restore(found: Any, shared: list[Any]) -> Any:
+        return shared[:found] if isinstance(found, int) else found
 
     return _change_agent_messages(native, messages, name, restore)
 
@@ -52,7 +52,7 @@ def _with_context(native: Any, context: Any) -> Any:
     return {**native, "agent_state": {**inner, _CONTEXT: context}}
 
 
-def is_told(context: Messages, messages: Messages, name: str) -> bool:
+def is_shared(context: Messages, messages: Messages, name: str) -> bool:
     """Return whether messages of an agent's context are what these messages of the conversation tell."""
     return _is_same(context, list(_context_of(messages, name)))
 
@@ -65,15 +65,13 @@ def _change_agent_messages(
         state[_THREAD] = change(state[_THREAD], list(messages))
     context = state.get(_CONTEXT)
     if isinstance(context, Mapping) and "messages" in context:
-        told = list(_context_of(messages, name))
-        state[_CONTEXT] = {**context, "messages": change(context["messages"], told)}
+        shared = list(_context_of(messages, name))
+        state[_CONTEXT] = {**context, "messages": change(context["messages"], shared)}
     if isinstance(state.get("agent_state"), Mapping):  # of an agent in a team
         state["agent_state"] = _change_agent_messages(state["agent_state"], messages, name, change)
     if isinstance(state.get("agent_states"), Mapping):
         agents = state["agent_states"].items()
-        state["agent_states"] = {
-            item: _change_agent_messages(of_one, messages, item, change) for item, of_one in agents
-        }
+        state["agent_states"] = {item: _change_agent_messages(agent, messages, item, change) for item, agent in agents}
     return state
 
 
@@ -95,11 +93,11 @@ def _context_of(messages: Messages, name: str) -> Iterator[dict[str, Any]]:
             yield {"content": content, "type": "FunctionExecutionResultMessage"}
 
 
-def _is_same(found: Sequence[Any], told: Sequence[Any]) -> bool:
-    return len(found) == len(told) and all(map(_is_same_message, found, told))
+def _is_same(found: Sequence[Any], shared: Sequence[Any]) -> bool:
+    return len(found) == len(shared) and all(map(_is_same_message, found, shared))
 
 
-def _is_same_message(found: Any, told: Any) -> bool:
+def _is_same_message(found: Any, shared: Any) -> bool:
     if "id" in found:  # a message of a thread
-        return bool(found["id"] == told.get("id"))
-    return bool({name: value for name, value in found.items() if value is not None} == told)
+        return bool(found["id"] == shared.get("id"))
+    return bool({name: value for name, value in found.items() if value is not None} == shared)

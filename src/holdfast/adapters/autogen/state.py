@@ -14,7 +14,7 @@ from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.messages import MessageFactory, StructuredMessage
 from autogen_core.model_context import UnboundedChatCompletionContext
 
-from holdfast.adapters.autogen.shared_messages import drop_shared, is_told, restore_shared
+from holdfast.adapters.autogen.shared_messages import drop_shared, is_shared, restore_shared
 
 if TYPE_CHECKING:
     from holdfast.adapters.autogen.journal import TeamJournal
@@ -44,8 +44,8 @@ async def save_state(journal: TeamJournal, before: list[dict[str, Any]], added: 
     if native is None:
         native = drop_shared(await journal.target.save_state(), [*before, *added], journal.target.name)
     state = {"native": native}
-    if journal.beside:
-        state["beside"] = {name: dict(await value.save_state()) for name, value in journal.beside.items()}
+    if journal.extra_states:
+        state["beside"] = {name: dict(await value.save_state()) for name, value in journal.extra_states.items()}
     return state
 
 
@@ -59,10 +59,10 @@ async def load_state(journal: TeamJournal, state: Mapping[str, Any]) -> None:
         journal.loaded = list(context._messages)
         kept = state["native"].get("llm_context", {}).get("messages")
         journal.is_shared = isinstance(kept, int) or not kept
-        journal.digests.know(journal.loaded)
+        journal.digests.set_history(journal.loaded)
     for name, saved in state.get("beside", {}).items():
-        if name in journal.beside:
-            await journal.beside[name].load_state(saved)
+        if name in journal.extra_states:
+            await journal.extra_states[name].load_state(saved)
 
 
 async def _save_context(journal: TeamJournal, added: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -76,7 +76,7 @@ async def _save_context(journal: TeamJournal, added: list[dict[str, Any]]) -> di
     messages, count = context._messages, len(journal.loaded)
     if len(messages) < count or not all(map(operator.is_, messages, journal.loaded)):
         return None
-    if not is_told([message.model_dump() for message in messages[count:]], added, journal.target.name):
+    if not is_shared([message.model_dump() for message in messages[count:]], added, journal.target.name):
         return None
     context._messages = []
     try:

@@ -56,13 +56,13 @@ def from_transcript(transcript: Transcript, options: ConversionOptions) -> Conve
     itself has said and heard it.
     """
     before = native_messages(options)
-    told = [
+    converted = [
         {**item, "id": f"{options.seed}-{number}", "created_at": _time(options.created_at)}
         for number, item in enumerate(
             (event for message in transcript for event in _events(message, options)), len(before)
         )
     ]
-    state = place_messages([*before, *told], options, {})
+    state = place_messages([*before, *converted], options, {})
     context = [item for message in transcript for item in _context_of(message, options)]
     native = (options.native or {}).get("native")
     known: Any = None

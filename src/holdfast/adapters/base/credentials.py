@@ -40,13 +40,13 @@ def strip_credentials(value: Any, *, types: tuple[type[Any], ...] = (), kept: tu
     return value
 
 
-def strip_state(state: Mapping[str, Any], what: str, *, kept: tuple[str, ...] = ()) -> dict[str, Any]:
+def strip_state(state: Mapping[str, Any], subject: str, *, kept: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return a program's own state without credentials; warn, as its next turn lacks them."""
     left = ", ".join(sorted(_names_of_credentials(state, kept)))
     if not left:
         return dict(state)
     warnings.warn(
-        f"the {what} has values named as credentials ({left:.200}), which are not stored: the next turn begins "
+        f"the {subject} has values named as credentials ({left:.200}), which are not stored: the next turn begins "
         "without them. Read them where they are used, such as from the environment",
         HoldfastWarning,
         stacklevel=2,

@@ -37,7 +37,7 @@ class MessageDigests:
         self._digests: dict[int, tuple[Any, bytes]] = {}  # with the message, so that its id stays its own
         self._before: Sequence[Any] = ()  # likewise
 
-    def know(self, messages: Sequence[Any]) -> None:
+    def set_history(self, messages: Sequence[Any]) -> None:
         """Let places stand for messages: those before the turn."""
         self._before = list(messages)
         self._keys = self._keys_of(self._before)

@@ -123,7 +123,7 @@ class ResumableSession:
         """
         async with self.open_turn(entry, given, turn) as opened:
             if opened.turn is None:
-                with self.reading_state():
+                with self.guard_state():
                     return load(opened.recorded)
             end: TurnEnd = await body(opened.turn)
             opened.end = end
@@ -239,7 +239,7 @@ class ResumableSession:
             run._core.extend_lists(added)
             await _copy_saved(run.save(step_name(name)))
 
-    def reading_state(self) -> AbstractContextManager[None]:
+    def guard_state(self) -> AbstractContextManager[None]:
         """Raise `CorruptError` for what a framework raises about the stored state, or a recorded result."""
         return refuse_unreadable(f"the state of session {self.session_id!r:.60}")
 

@@ -20,14 +20,14 @@ _held_lock = threading.Lock()
 
 
 @contextmanager
-def hold(targets: Iterable[Any], what: str, error: type[Exception] = UsageError) -> Iterator[None]:
+def hold(targets: Iterable[Any], kind: str, error: type[Exception] = UsageError) -> Iterator[None]:
     """Hold objects for one turn; raise if another turn has one of them."""
     ids = {id(target) for target in targets}
     with _held_lock:
         if ids & _held:
             raise error(
-                f"the {what} is in the middle of another turn, and it has one memory only. Let that turn end, close "
-                f"its stream, or make the {what} again for each session. Nothing was asked"
+                f"the {kind} is in the middle of another turn, and it has one memory only. Let that turn end, close "
+                f"its stream, or make the {kind} again for each session. Nothing was asked"
             )
         _held.update(ids)
     try:

@@ -223,11 +223,11 @@ class FrameworkTurn:
             yield ModelCall(None if found is None else self._load_answer(found, load), record)
 
     def _load_answer(self, found: Done, load: Callable[[Any], Any]) -> Any:
-        with self.reading_record():
+        with self.guard_record():
             return load(found.result["model"])
 
     @contextmanager
-    def reading_record(self) -> Iterator[None]:
+    def guard_record(self) -> Iterator[None]:
         """End the turn if a recorded answer or result can't be read: a framework may swallow an error."""
         try:
             with refuse_unreadable(f"a record of the turn under way in session {self.session_id!r:.60}"):
@@ -281,7 +281,7 @@ class FrameworkTurn:
             result = answer(OUTCOME_UNKNOWN)
         except HoldfastError as error:
             raise self._end(error) from error
-        with self.reading_record():
+        with self.guard_record():
             return load(result)
 
     async def _call_step(
@@ -308,7 +308,7 @@ class FrameworkTurn:
             if declared is None:
                 await self._record(step_name(f"{tool} paused"), attempt, self._life)
             raise
-        with self.reading_record():
+        with self.guard_record():
             return recorded["result"]
 
     async def _call_effect(
@@ -413,7 +413,7 @@ class FrameworkTurn:
         """Return the recorded answer, or record the decision of an approval that was asked for."""
         found = self._run.find_call("approval", key=key, is_optional=True)
         if found is not None:
-            with self.reading_record():
+            with self.guard_record():
                 return ApprovalAnswer(**found.result)
         if asked.is_pending:
             asked = await result_of(self.client.wait_for_approval(asked.approval_id, seconds=0))
@@ -450,7 +450,7 @@ class FrameworkTurn:
             raise
         except HoldfastError as error:
             raise self._end(error) from error
-        with self.reading_record():
+        with self.guard_record():
             return load(result)
 
     async def call_part(
@@ -468,7 +468,7 @@ class FrameworkTurn:
         place = self._call_key("part", name, key)
         found = self._find_call(name, place)
         if found is not None:
-            with self.reading_record():
+            with self.guard_record():
                 return load(found.result)
         with self._release_on_failure(place):
             result = await result_of(call())

@@ -25,7 +25,7 @@ def check_texts(value: Any) -> None:
 
 
 @contextmanager
-def refuse_unreadable(what: str) -> Iterator[None]:
+def refuse_unreadable(subject: str) -> Iterator[None]:
     """Raise `CorruptError` for any error of a framework that makes its objects of what is stored."""
     try:
         yield
@@ -34,6 +34,6 @@ def refuse_unreadable(what: str) -> Iterator[None]:
     except Exception as error:  # of any kind: frameworks check what they are given, or use it unchecked
         cause = f"{type(error).__name__}: {error}"[:LONGEST_CAUSE]
         raise CorruptError(
-            f"{what} can't be read ({cause}). Another version of the framework has saved it, or something else has "
+            f"{subject} can't be read ({cause}). Another version of the framework has saved it, or something else has "
             "changed the store. Nothing was called. Use the version that saved it, or roll the session back"
         ) from error

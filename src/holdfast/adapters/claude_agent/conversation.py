@@ -93,7 +93,7 @@ class ClaudeConversation:
         if find_answer(entries) is not None and not (self._options.hooks or {}).get("Stop"):
             self.result = make_result(entries, find_session_id(entries) or "")  # it was the result that was lost
             return
-        deferred, told = find_deferred(entries), []
+        deferred, rejections = find_deferred(entries), []
         if deferred is not None:
             position, call = deferred
             name, id_ = str(call.get("name")), str(call.get("id"))
@@ -103,7 +103,7 @@ class ClaudeConversation:
                 raise turn.ended_by or error from None
             is_rejected = answer is not None and not answer.is_approved
             if is_rejected:
-                told = [f"{name}: {describe_rejection(answer)}"]
+                rejections = [f"{name}: {describe_rejection(answer)}"]
             # The CLI would make the call again, even if it has made it, and a kill has lost the result.
             self.is_deferred = not is_rejected and (self.gate.is_own(name) or await turn.start_call(name, id_))
             if not self.is_deferred:
@@ -111,8 +111,8 @@ class ClaudeConversation:
         if not self.is_deferred:
             names = [str(call.get("name")) for call in find_open_calls(entries)]
             effects = [name for name in names if self.gate.is_effect(name)]
-            repeated = [REPEAT.format(calls=", ".join(effects))] if effects and not told else []
-            text = " ".join([CONTINUE, *told, *repeated])
+            repeated = [REPEAT.format(calls=", ".join(effects))] if effects and not rejections else []
+            text = " ".join([CONTINUE, *rejections, *repeated])
             self._prompts = [_message(text, str(uuid.uuid4()))]
 
     async def send(self, *, until_end: bool = False) -> AsyncIterator[dict[str, Any]]:
@@ -180,7 +180,7 @@ class ClaudeConversation:
 
     def load_turn(self, recorded: Mapping[str, Any]) -> list[Message]:
         """Return the messages of a finished turn."""
-        with self._session.reading_state():
+        with self._session.guard_state():
             entries: Sequence[Any] = self._session.state.get(MESSAGES, [])[recorded["first"] : recorded["end"]]
             return [*load_messages(entries), load_result(recorded["result"], entries)]
 

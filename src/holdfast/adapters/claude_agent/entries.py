@@ -66,7 +66,7 @@ def find_deferred(entries: Entries) -> tuple[int, Mapping[str, Any]] | None:
     return None
 
 
-def count_calls_beside(entries: Entries, call_id: str | None) -> int:
+def count_parallel_calls(entries: Entries, call_id: str | None) -> int:
     """Return how many calls the entry of a call has; 0 if no entry has it."""
     for entry in reversed(entries):
         ids = [call.get("id") for call in find_calls([entry])]

@@ -10,8 +10,8 @@ from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]  # comes with the SDK, as mcp does, which mypy does not see
 from claude_agent_sdk import ClaudeAgentOptions, create_sdk_mcp_server
-from mcp.server import Server  # type: ignore[import-not-found]
-from mcp.types import CallToolResult  # type: ignore[import-not-found]
+from mcp.server import Server  # type: ignore[import-not-found]  # as above
+from mcp.types import CallToolResult  # type: ignore[import-not-found]  # as above
 
 from holdfast.adapters.base.digest import digest
 from holdfast.adapters.base.known_tools import KnownTools, check_declared
@@ -127,7 +127,7 @@ class ToolGate:
             return _decide("deny", "Not carried out: it needs a person's approval. The main agent must make this call.")
         if self.is_waiting:
             return _decide("deny", "Not carried out: another call waits for a person. Make this call again after it.")
-        if self._mirror.count_calls_beside(call_id) != 1:  # the CLI would make it, although it was deferred
+        if self._mirror.count_parallel_calls(call_id) != 1:  # the CLI would make it, although it was deferred
             return _decide("deny", "Not carried out: this call needs a person's approval. Make it again, alone.")
         try:
             answer = await self.ask(turn, name, dict(given.get("tool_input") or {}), call_id)
@@ -284,8 +284,8 @@ class ToolGate:
 
 
 def describe_rejection(answer: ApprovalAnswer | None) -> str:
-    who, note = ("", "") if answer is None else (answer.by, f": {answer.note}" if answer.note else "")
-    return f"This call was not carried out: {who} has rejected it{note}"
+    approver, note = ("", "") if answer is None else (answer.by, f": {answer.note}" if answer.note else "")
+    return f"This call was not carried out: {approver} has rejected it{note}"
 
 
 def _check_effect(name: str, effect: Effect) -> None:

@@ -15,7 +15,7 @@ from claude_agent_sdk import SessionKey, SessionStore, SessionStoreEntry
 from holdfast.adapters.base.message_log import MESSAGES
 from holdfast.adapters.base.session import ResumableSession, TurnEnd
 from holdfast.adapters.base.turn import FrameworkTurn, TurnEndedError
-from holdfast.adapters.claude_agent.entries import count_calls_beside, find_calls, name_step
+from holdfast.adapters.claude_agent.entries import count_parallel_calls, find_calls, name_step
 from holdfast.adapters.claude_agent.session_store import ids_of, select_new
 from holdfast.errors import StoreError
 
@@ -68,8 +68,8 @@ class TranscriptMirror(SessionStore):
         """Let the CLI resume without the last entries of the main transcript."""
         self._end = end
 
-    def count_calls_beside(self, call_id: str | None) -> int:
-        return max(count_calls_beside(entries, call_id) for entries in [[], *self._lists.values()])
+    def count_parallel_calls(self, call_id: str | None) -> int:
+        return max(count_parallel_calls(entries, call_id) for entries in [[], *self._lists.values()])
 
     async def set_turn(self, turn: FrameworkTurn | None) -> None:
         """Let entries belong to a turn, or to none, once those that are being written are written."""

@@ -199,7 +199,7 @@ def _whole_state(flow: Any) -> dict[str, Any]:
     """Return a copy of the flow's state as a dict, credentials included: it stays in memory."""
     state = flow.state
     fields = state.model_dump() if isinstance(state, BaseModel) else dict(state)
-    return _copy_containers(fields)  # type: ignore[no-any-return]
+    return _copy_containers(fields)  # type: ignore[no-any-return]  # of a dict it is a dict
 
 
 def _copy_containers(value: Any) -> Any:

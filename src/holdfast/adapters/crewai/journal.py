@@ -218,10 +218,10 @@ class AgentTalk:
             place = next((number for number, item in enumerate(self._messages) if item is former), None)
             if place is not None:
                 self._messages[place] = new.pop(0)
-        said = {"role": "assistant", "content": answer.get("text"), "tool_calls": answer.get("calls")}
-        [told] = dump_messages([said], agent)
-        self._messages += [*new, told]
-        self._asked[agent] = (len(messages), dict(messages[-1]), told)
+        reply = {"role": "assistant", "content": answer.get("text"), "tool_calls": answer.get("calls")}
+        [dumped_reply] = dump_messages([reply], agent)
+        self._messages += [*new, dumped_reply]
+        self._asked[agent] = (len(messages), dict(messages[-1]), dumped_reply)
 
     def take(self) -> list[dict[str, Any]]:
         """Return the messages since the last call of this method."""
@@ -379,11 +379,11 @@ _classes = _SwappedClasses()
 
 def _journaled_model(kind: type) -> type:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        journal, ask = _find_journal(), kind.call.__get__(self)  # type: ignore[attr-defined]
+        journal, ask = _find_journal(), kind.call.__get__(self)  # type: ignore[attr-defined]  # CrewAI's
         return ask(*args, **kwargs) if journal is None else journal.call_model(self, ask, args, kwargs)
 
     async def acall(self: Any, *args: Any, **kwargs: Any) -> Any:
-        journal, ask = _find_journal(), kind.acall.__get__(self)  # type: ignore[attr-defined]
+        journal, ask = _find_journal(), kind.acall.__get__(self)  # type: ignore[attr-defined]  # CrewAI's
         if journal is None:
             return await ask(*args, **kwargs)
         return await journal.call_model_async(self, ask, args, kwargs)
@@ -395,7 +395,7 @@ def _journaled_model(kind: type) -> type:
 
 def _journaled_tool(kind: type) -> type:
     def _run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        journal, run = _find_journal(), kind._run.__get__(self)  # type: ignore[attr-defined]
+        journal, run = _find_journal(), kind._run.__get__(self)  # type: ignore[attr-defined]  # CrewAI's
         return run(*args, **kwargs) if journal is None else journal.call_tool(self, run, args, kwargs)
 
     return _subclass(kind, _run=_run)

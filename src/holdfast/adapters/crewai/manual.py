@@ -54,8 +54,8 @@ def _extract_state(native: Any) -> dict[str, Any]:
     if isinstance(native, Flow):
         return {"flow": dump_state(native), "messages": []}
     if isinstance(native, LiteAgentOutput):
-        said = [message for message in native.messages if message["role"] != "system"]
-        return {"messages": dump_conversation(said, native.agent_role, native.raw)}
+        conversation = [message for message in native.messages if message["role"] != "system"]
+        return {"messages": dump_conversation(conversation, native.agent_role, native.raw)}
     if isinstance(native, Crew):
         outputs = [task.output for task in native.tasks]
         done = [task for task in outputs if task is not None]

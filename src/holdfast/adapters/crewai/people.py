@@ -93,9 +93,9 @@ class FlowPeople:
                 return None
 
         if self._own is not None:
-            said = run_inline(self._journal.turn.call_part(f"{context.method_name} feedback", ask_own))
-            if said is not None:
-                return str(said)
+            feedback = run_inline(self._journal.turn.call_part(f"{context.method_name} feedback", ask_own))
+            if feedback is not None:
+                return str(feedback)
         output = context.method_output if is_plain(context.method_output) else str(context.method_output)
         about = {"message": context.message, "output": output, "choices": list(context.emit or ())}
         return ask_person(self._journal, f"{context.method_name} feedback", about)

@@ -36,8 +36,8 @@ def dump_conversation(messages: Sequence[Mapping[str, Any]], agent: str, answer:
 
 
 def _missing_answer(messages: Sequence[Mapping[str, Any]], answer: str) -> list[dict[str, str]]:
-    is_said = bool(messages) and messages[-1].get("role") == "assistant"
-    return [] if is_said or not answer else [{"role": "assistant", "content": answer}]
+    is_answered = bool(messages) and messages[-1].get("role") == "assistant"
+    return [] if is_answered or not answer else [{"role": "assistant", "content": answer}]
 
 
 def load_messages(stored: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -97,12 +97,12 @@ def load_crew_output(recorded: Mapping[str, Any], messages: Sequence[Any], tasks
 
 
 def dump_task_output(task: TaskOutput) -> dict[str, Any]:
-    said = [*task.messages, *_missing_answer(task.messages, task.raw)]
-    left_out = {"messages", "pydantic", "summary", *(["raw"] if _says(said, task.raw) else [])}
+    messages = [*task.messages, *_missing_answer(task.messages, task.raw)]
+    left_out = {"messages", "pydantic", "summary", *(["raw"] if _says(messages, task.raw) else [])}
     plain = task.model_dump(mode="json", exclude=left_out, exclude_none=True)
     if task.pydantic is not None:
         plain["pydantic"] = task.pydantic.model_dump(mode="json")
-    return {**plain, "messages": len(task.messages), "stored": len(said)}
+    return {**plain, "messages": len(task.messages), "stored": len(messages)}
 
 
 def _says(messages: Sequence[Mapping[str, Any]], text: str) -> bool:

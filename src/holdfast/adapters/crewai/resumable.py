@@ -164,8 +164,8 @@ class ResumableCrewAgent:
             journal = self._open_journal(turn_)
             with journal.recording():
                 # A task of its own: CrewAI leaves events open in its context if it is interrupted.
-                said = [*journal.history, *given]
-                output = await asyncio.create_task(self.agent.kickoff_async(said, **options))
+                conversation = [*journal.history, *given]
+                output = await asyncio.create_task(self.agent.kickoff_async(conversation, **options))
             return self._end(turn_, output, given)
 
         load = partial(self._load, options.get("response_format"))

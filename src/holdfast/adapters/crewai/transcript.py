@@ -79,5 +79,5 @@ def _pending_of(turn: Mapping[str, Any]) -> Sequence[str]:
 def _message(stored: Mapping[str, Any]) -> TranscriptMessage:
     plain = {name: value for name, value in stored.items() if name != AUTHOR}
     message = message_of_chat(plain)
-    is_said_by_agent = message.role == "assistant" and AUTHOR in stored
-    return replace(message, author=str(stored[AUTHOR])) if is_said_by_agent else message
+    is_by_agent = message.role == "assistant" and AUTHOR in stored
+    return replace(message, author=str(stored[AUTHOR])) if is_by_agent else message

@@ -116,7 +116,7 @@ class AdkJournal(BasePlugin):
         async def check_require_confirmation(*_: Any, **__: Any) -> bool:
             return False  # asked for in `_call_tool`
 
-        copied.run_async = run_async  # type: ignore[method-assign]
+        copied.run_async = run_async  # type: ignore[method-assign]  # of this copy only
         copied.check_require_confirmation = check_require_confirmation
         copied._holdfast_journal = self
         return copied

@@ -84,12 +84,12 @@ class ResumableApp:
         self._session.check_tools(lambda: find_tools(self.app.root_agent))
         async with self._session.open_turn(ENTRY, dump_message(message), turn) as opened:
             if opened.turn is None:
-                with self._session.reading_state():
+                with self._session.guard_state():
                     known = list(self._load(opened.recorded, user_id))
                 for event in known:
                     yield event
                 return
-            with self._session.reading_state():
+            with self._session.guard_state():
                 session = self._load_session(opened.turn, user_id)
             before = len(session.events)
             runner = self._make_runner(opened.turn, session)

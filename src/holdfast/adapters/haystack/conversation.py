@@ -36,15 +36,15 @@ class HaystackConversation:
     def select(self, spans: Spans) -> list[ChatMessage]:
         return [message for first, end in spans for message in self._messages[first:end]]
 
-    def extend(self, said: Sequence[ChatMessage]) -> Spans:
+    def extend(self, messages: Sequence[ChatMessage]) -> Spans:
         """Add the messages of a run that are new, and return the spans of all of them."""
         known = {id(item): number for number, item in enumerate(self._messages)}
-        new = [item for item in said if id(item) not in known]
+        new = [item for item in messages if id(item) not in known]
         known |= {id(item): len(self._messages) + number for number, item in enumerate(new)}
         self._messages += new
         self.added += dump_messages(new)
         spans: Spans = []
-        for place in (known[id(item)] for item in said):
+        for place in (known[id(item)] for item in messages):
             if spans and spans[-1][1] == place:
                 spans[-1][1] += 1
             else:

@@ -51,7 +51,7 @@ from holdfast.errors import CorruptError, HoldfastError, UsageError
 from holdfast.model.effect import EffectKind
 from holdfast.model.tool_effect import AGENT
 
-_FAILED, _TOLD, _CHANGES = "holdfast_failed", "holdfast_told", "holdfast_changes"
+_FAILED, _ANSWERED, _CHANGES = "holdfast_failed", "holdfast_told", "holdfast_changes"
 _UNCHANGED = object()  # of a hook: no store keeps it, so it is not recorded
 
 
@@ -80,7 +80,7 @@ class HaystackJournal:
         self.turn = turn
         self._order = CallOrder(turn, ORDER) if order is None and loop is not None else order
         self.place = place
-        self.said: list[ChatMessage] = []  # by the models and agents of a pipeline
+        self.new_messages: list[ChatMessage] = []  # by the models and agents of a pipeline
         self.history = history
         self._loop = loop
         self._visits: Counter[str] = Counter()
@@ -172,7 +172,7 @@ class HaystackJournal:
         if made:
             return made[-1]
         outputs = self._load_outputs(answer)
-        with self.turn.reading_record():
+        with self.turn.guard_record():
             check_messages(outputs["replies"])
         return outputs
 
@@ -212,7 +212,7 @@ class HaystackJournal:
             changes = compare_states(before, state)
             return {_CHANGES: changes, "result": recorded} if changes else recorded
 
-        def tell_failure(error: Exception) -> dict[str, str]:
+        def describe_failure(error: Exception) -> dict[str, str]:
             return {_FAILED: _failure(tool, arguments, error)}
 
         is_plain = not self.place and identity == arguments
@@ -223,8 +223,8 @@ class HaystackJournal:
                 lambda **approved: self._settle_call(call(**approved)),
                 call_id=None if is_plain else digest([self.place, identity]),
                 function=function,
-                answer=lambda text: {_TOLD: text},
-                failed=None if is_raised else tell_failure,
+                answer=lambda text: {_ANSWERED: text},
+                failed=None if is_raised else describe_failure,
                 raises=(ToolInvocationError,),
             )
         except ToolInvocationError:
@@ -234,13 +234,13 @@ class HaystackJournal:
         if made:
             return made[-1]
         marked = recorded if isinstance(recorded, Mapping) else {}
-        if _FAILED in marked or (_TOLD in marked and not is_raised):
-            raise ToolInvocationError(str(marked.get(_FAILED, marked.get(_TOLD))), tool_name=tool.name)
-        with self.turn.reading_record():
+        if _FAILED in marked or (_ANSWERED in marked and not is_raised):
+            raise ToolInvocationError(str(marked.get(_FAILED, marked.get(_ANSWERED))), tool_name=tool.name)
+        with self.turn.guard_record():
             if _CHANGES in marked and state is not None:
                 apply_changes(marked[_CHANGES], state)
                 recorded = marked["result"]
-            return load_value(marked.get(_TOLD, recorded))
+            return load_value(marked.get(_ANSWERED, recorded))
 
     async def call_component(self, component: Any, name: str, inputs: Mapping[str, Any]) -> Any:
         """Run a component of a pipeline, or return its recorded outputs.
@@ -256,7 +256,7 @@ class HaystackJournal:
         identity = _identify_inputs(inputs)
         if is_model(component):
             outputs = await self.call_model(component, name, (), inputs)
-            self._add_said([*_messages_in(inputs.get("messages")), *_messages_in(outputs.get("replies"))])
+            self._add_messages([*_messages_in(inputs.get("messages")), *_messages_in(outputs.get("replies"))])
             return outputs
         visit = self._visit(name, identity)
         callee = visit.journal_within(component, name)
@@ -290,7 +290,7 @@ class HaystackJournal:
             recorded = await self.turn.call_part(name, lambda: self._settle_call(run()), key=key)
         outputs = made[-1] if made else self._load_outputs(recorded)
         if isinstance(component, Agent):
-            self._add_said(_messages_in(outputs.get("messages")))
+            self._add_messages(_messages_in(outputs.get("messages")))
         return outputs
 
     async def call_hook(self, hook: Any, name: str, state: State) -> None:
@@ -391,15 +391,15 @@ class HaystackJournal:
 
     def _load_outputs(self, recorded: Any) -> Any:
         """Return the recorded outputs of a component: a dict of named values."""
-        with self.turn.reading_record():
+        with self.turn.guard_record():
             loaded = load_value(recorded)
             if not isinstance(loaded, dict):
                 raise CorruptError(f"recorded outputs are a {type(loaded).__name__}")
             return loaded
 
-    def _add_said(self, messages: Sequence[ChatMessage]) -> None:
+    def _add_messages(self, messages: Sequence[ChatMessage]) -> None:
         with self._lock:
-            self.said += [message for message in messages if message not in self.said]
+            self.new_messages += [message for message in messages if message not in self.new_messages]
 
 
 def is_model(component: Any) -> bool:

@@ -93,7 +93,7 @@ class HaystackTurns:
         session = self.open_session(is_async=is_async, tools=tools)
         async with session.open_turn(ENTRY, given, turn) as opened:
             if opened.turn is None:
-                with session.reading_state():
+                with session.guard_state():
                     return load(session.state, opened.recorded)
             loop = asyncio.get_running_loop() if is_async else None
             opened.end = await call(HaystackJournal(opened.turn, loop=loop))
@@ -177,19 +177,23 @@ class ResumableAgent:
 
         def load(state: Mapping[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
             conversation = HaystackConversation.load(state)
-            said = [*load_value(recorded["system"]), *conversation.select(recorded["spans"])]
-            return {"messages": said, **load_value(recorded["outputs"]), **({"last_message": said[-1]} if said else {})}
+            conversation_messages = [*load_value(recorded["system"]), *conversation.select(recorded["spans"])]
+            return {
+                "messages": conversation_messages,
+                **load_value(recorded["outputs"]),
+                **({"last_message": conversation_messages[-1]} if conversation_messages else {}),
+            }
 
         given = _identify_run(messages, options)
         return await self._turns.take(is_async, given, turn, call, load, options.get("tools"))
 
     def _end(self, conversation: HaystackConversation, outputs: dict[str, Any]) -> TurnEnd:
         """Return the end of a turn: the agent's own system prompt is not part of the conversation."""
-        said = outputs.get("messages", [])
-        has_system = self.agent.system_prompt is not None and said and said[0].is_from("system")
-        spans = conversation.extend(said[int(has_system) :])
+        messages = outputs.get("messages", [])
+        has_system = self.agent.system_prompt is not None and messages and messages[0].is_from("system")
+        spans = conversation.extend(messages[int(has_system) :])
         rest = {name: value for name, value in outputs.items() if name not in ("messages", "last_message")}
-        recorded = {"system": dump_value(said[: int(has_system)]), "spans": spans, "outputs": dump_value(rest)}
+        recorded = {"system": dump_value(messages[: int(has_system)]), "spans": spans, "outputs": dump_value(rest)}
         return TurnEnd(outputs, recorded, {"context": conversation.spans}, {"messages": conversation.added})
 
 
@@ -250,7 +254,7 @@ class ResumablePipeline:
         session = self._turns.open_session(is_async=True)
         async with session.open_turn(ENTRY, _identify_data(data, include_outputs_from), turn) as opened:
             if opened.turn is None:
-                with session.reading_state():
+                with session.guard_state():
                     outputs = _load(session.state, opened.recorded)
                 yield outputs
                 return
@@ -318,7 +322,7 @@ def _with_objects(effect: Effect) -> Effect:
 
 
 def _end(journal: HaystackJournal, outputs: dict[str, Any]) -> TurnEnd:
-    return TurnEnd(outputs, dump_value(outputs), {}, {"messages": dump_messages(journal.said)})
+    return TurnEnd(outputs, dump_value(outputs), {}, {"messages": dump_messages(journal.new_messages)})
 
 
 def _load(_: Mapping[str, Any], recorded: Any) -> dict[str, Any]:
@@ -331,16 +335,16 @@ def _identify_run(messages: Sequence[ChatMessage] | None, options: Mapping[str, 
     kept = {name: value for name, value in options.items() if name not in ("hook_context", "tools")}
     if options.get("tools") is not None:
         kept["tools"] = [tool if isinstance(tool, str) else tool.name for tool in options["tools"]]
-    said = list(messages or ())
+    given = list(messages or ())
     if (
-        len(said) == 1
+        len(given) == 1
         and not kept
-        and said[0].is_from("user")
-        and said[0].text
-        and len(said[0].to_dict()["content"]) == 1
+        and given[0].is_from("user")
+        and given[0].text
+        and len(given[0].to_dict()["content"]) == 1
     ):
-        return said[0].text
-    return {"messages": [identify_message(item) for item in said], **identify_value(kept)}
+        return given[0].text
+    return {"messages": [identify_message(item) for item in given], **identify_value(kept)}
 
 
 def _identify_data(data: Mapping[str, Any], include_outputs_from: set[str] | None) -> Any:

@@ -55,8 +55,8 @@ def messages_of_answer(answer: Any) -> Sequence[TranscriptMessage]:
 def parts_of_result(result: Any) -> Sequence[MessagePart]:
     """Return the parts of a recorded result, as the model reads it."""
     match result:
-        case {"holdfast_failed": said} | {"holdfast_told": said} | {"holdfast_changes": _, "result": said}:
-            return parts_of_text(said)
+        case {"holdfast_failed": text} | {"holdfast_told": text} | {"holdfast_changes": _, "result": text}:
+            return parts_of_text(text)
         case _:
             return parts_of_text(result)
 

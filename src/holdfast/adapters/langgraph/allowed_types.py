@@ -131,7 +131,7 @@ class SaverTypes(TypeRegistry):
                     self._allow(nested)
 
     def named(self, name: str) -> RegisteredType:
-        known = self.by_name.get(name) or default_types.by_name.get(name) or standard_types.entry_named(name)
+        known = self.by_name.get(name) or default_types.by_name.get(name) or standard_types.find_entry(name)
         if known is not None:
             return known
         module, _, qualname = name.partition(":")

@@ -67,7 +67,7 @@ async def dev_checkpointer() -> AsyncIterator[HoldfastSaver]:
     # The server refuses calls that block its event loop, and opening a file is one.
     saver = await asyncio.to_thread(_open, DevSaver, NUMBERS)
     async with saver:
-        end = await _recording.begin(saver._there.ctx)
+        end = await _recording.begin(saver._awaited_threads.ctx)
         try:
             yield saver
         finally:

@@ -227,9 +227,9 @@ def _both_ways(bridge: Bridge) -> tuple[Bridge, Bridge]:
     if isinstance(inner, InlineBridge):
         over_network = get_awaited_backend(inner.backend)
         looped = AsyncBridge(over_network) if over_network is not None else ThreadBridge(inner.backend)
-        return bridge, bridge.over(looped)
+        return bridge, bridge.rewrap(looped)
     backend = blocking(inner.backend) if inner.capabilities.awaitable else inner.backend
-    return bridge.over(InlineBridge(backend)), bridge
+    return bridge.rewrap(InlineBridge(backend)), bridge
 
 
 def _is_on_a_loop() -> bool:

@@ -75,7 +75,7 @@ def _carried_out(
     progress: Progress | None,
 ) -> ImportedReport:
     saver = HoldfastSaver(client, allow=allow)
-    return saver._run(_Import(saver._here, source, dry_run=dry_run).carry_out(name, progress))
+    return saver._run(_Import(saver._threads, source, dry_run=dry_run).carry_out(name, progress))
 
 
 class _Import:
@@ -180,10 +180,10 @@ class _Import:
         self._skipped.append(ImportRemark(where=where, checkpoint_id=found.id, message=reason))
 
 
-def _moment(said: Any) -> int | None:
+def _moment(text: Any) -> int | None:
     """Return the creation time of the checkpoint; None, which means now, if it has none."""
     try:
-        moment = datetime.fromisoformat(said)
+        moment = datetime.fromisoformat(text)
     except (TypeError, ValueError):
         return None
     return microseconds(moment) if moment.tzinfo is not None else None

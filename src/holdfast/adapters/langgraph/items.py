@@ -156,12 +156,12 @@ class Items:
         async for key, row in self._scan(item_rows.VECTORS, row_keys.namespace_prefix(prefix)):
             stored[key.key] = item_rows.unpack_vectors(key, row)
         asked = await embedder.query(query)
-        of_whom = [
+        ranked = [
             (number, item) for number, (found, _) in enumerate(candidates) for item in stored.get(found.key.key, ())
         ]
-        alike = await embedder.compare(asked, [vector for _, vector in of_whom])
+        alike = await embedder.compare(asked, [vector for _, vector in ranked])
         best: dict[int, float] = {}
-        for (number, _), score in zip(of_whom, alike, strict=True):
+        for (number, _), score in zip(ranked, alike, strict=True):
             best[number] = max(score, best.get(number, score))
         order = sorted(best, key=lambda number: best[number], reverse=True)
         order += [number for number in range(len(candidates)) if number not in best]

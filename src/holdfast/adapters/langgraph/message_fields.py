@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from holdfast.codec.pydantic_kind import PydanticKind
 
-_BESIDE = ""  # as in pydantic_models: no field has this name
+_NOT_FIELDS = ""  # as in pydantic_models: no field has this name
 _UNSET: Any = object()
 _MOST_NAMES = 4096  # characters of the names of all fields that were set
 _MESSAGES = (
@@ -46,7 +46,7 @@ class MessageKind:
             self._usual[field] = default if is_plain else _UNSET
         self._cls = cls
         self._required = frozenset(field for field, usual in self._usual.items() if usual is _UNSET)
-        self._known = frozenset((*self._usual, _BESIDE))
+        self._known = frozenset((*self._usual, _NOT_FIELDS))
         self._empty = [(field, type(usual)) for field, usual in self._usual.items() if type(usual) in (list, dict)]
         self._has_extra = cls.model_config.get("extra") == "allow"
         self._has_private = bool(cls.__private_attributes__)
@@ -64,11 +64,11 @@ class MessageKind:
                 parts[field] = value
         extra, private = message.__pydantic_extra__, message.__pydantic_private__
         were_set = sorted(message.__pydantic_fields_set__)
-        parts[_BESIDE] = [were_set, extra, private] if extra or private is not None else ",".join(were_set)
+        parts[_NOT_FIELDS] = [were_set, extra, private] if extra or private is not None else ",".join(were_set)
         return parts
 
     def decode(self, parts: dict[str, Any]) -> Any:
-        stored = parts[_BESIDE]
+        stored = parts[_NOT_FIELDS]
         if type(stored) is str and len(stored) > _MOST_NAMES:
             raise ValueError("it names more fields than a message has")
         if type(stored) is not str or self._has_private or not self._required <= parts.keys() <= self._known:
@@ -77,7 +77,7 @@ class MessageKind:
         for field, make_empty in self._empty:
             held[field] = make_empty()  # of the message's own
         held.update(parts)
-        del held[_BESIDE]
+        del held[_NOT_FIELDS]
         return make_message(self._cls, held, set(_names(stored)), {} if self._has_extra else None)
 
     def _rebuild(self, parts: dict[str, Any], stored: Any) -> Any:
@@ -86,7 +86,7 @@ class MessageKind:
             stored = [[*_names(stored)], None, None]
         whole = {field: usual for field, usual in self._usual.items() if usual is not _UNSET}
         whole.update((field, make_empty()) for field, make_empty in self._empty)
-        return self._kind.rebuild({**whole, **parts, _BESIDE: stored})
+        return self._kind.rebuild({**whole, **parts, _NOT_FIELDS: stored})
 
 
 @lru_cache(maxsize=1024)

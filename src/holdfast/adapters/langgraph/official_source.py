@@ -46,7 +46,7 @@ _SQLITE_COLUMNS = {
     "checkpoints": "thread_id checkpoint_ns checkpoint_id parent_checkpoint_id type checkpoint metadata",
     "writes": "thread_id checkpoint_ns checkpoint_id task_id idx channel type value",
 }
-_ONE = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
+_IS_CHECKPOINT = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 _PLACES = (
     "SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id FROM checkpoints "
     "ORDER BY thread_id, checkpoint_ns, checkpoint_id"
@@ -83,7 +83,7 @@ class SqliteSource:
     def _rows(self, wanted: str, table: str, found: FoundCheckpoint) -> list[tuple[Any, ...]]:
         try:
             return self._connection.execute(
-                f"SELECT {wanted} FROM {table} WHERE {_ONE}", (*found.place, found.id)
+                f"SELECT {wanted} FROM {table} WHERE {_IS_CHECKPOINT}", (*found.place, found.id)
             ).fetchall()
         except (sqlite3.Error, ValueError, OverflowError) as error:
             if is_endless(error):
@@ -161,7 +161,7 @@ class PostgresSource:
 
     def _rows(self, wanted: str, table: str, found: FoundCheckpoint) -> list[tuple[Any, ...]]:
         rows: list[tuple[Any, ...]] = self._connection.execute(
-            f"SELECT {wanted} FROM {table} WHERE {_ONE.replace('?', '%s')}", (*found.place, found.id)
+            f"SELECT {wanted} FROM {table} WHERE {_IS_CHECKPOINT.replace('?', '%s')}", (*found.place, found.id)
         ).fetchall()
         return rows
 

@@ -17,7 +17,7 @@ from holdfast.codec.registry import PlainType
 from holdfast.codec.unsupported import Refusal, refusal
 from holdfast.errors import UsageError
 
-_BESIDE = ""  # as in pydantic_models: no field has this name
+_NOT_FIELDS = ""  # as in pydantic_models: no field has this name
 
 # By base class what its own methods say of a value. Those of the subclass are not asked: they may
 # say anything.
@@ -63,5 +63,5 @@ def local_entry(cls: type[Any]) -> PlainType:
 
 def _fields(kind: Kind, value: Any) -> dict[str, Any]:
     fields: dict[str, Any] = dict(kind.take_apart(value))
-    stored = fields.pop(_BESIDE, None)
+    stored = fields.pop(_NOT_FIELDS, None)
     return {**fields, **(stored[1] or {})} if stored else fields

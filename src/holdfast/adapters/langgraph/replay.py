@@ -66,12 +66,12 @@ class GraphReplay:
     async def run(self) -> Exception | None:
         """Run supersteps until the graph ends; return the exception that stopped it, if any."""
         for number in range(MAX_SUPERSTEPS):
-            here = await self.threads.get(self.target, None)
-            assert here is not None  # the fork
-            nodes = await self._nodes(number, here.checkpoint)
+            fork = await self.threads.get(self.target, None)
+            assert fork is not None  # the fork
+            nodes = await self._nodes(number, fork.checkpoint)
             if not nodes:
                 return None
-            at = here.checkpoint["id"]
+            at = fork.checkpoint["id"]
             error: Exception | None = None
             try:
                 for node in nodes:
@@ -84,7 +84,7 @@ class GraphReplay:
                 raise
             except Exception as raised:
                 error = raised
-            await self._tell(nodes, at, error)
+            await self._add_steps(nodes, at, error)
             if error is not None:
                 return error
             after = await self.threads.newest(self.target, None)
@@ -104,7 +104,7 @@ class GraphReplay:
             if (now is not None and now.id != at) or any(task.interrupts for task in state.tasks):
                 return
 
-    async def _nodes(self, number: int, here: Mapping[str, Any]) -> list[_Node]:
+    async def _nodes(self, number: int, stored: Mapping[str, Any]) -> list[_Node]:
         """Return the tasks of the next superstep; note whether the state is still that of the original."""
         state = await self._ask("get_state", self._config())
         recorded: dict[tuple[str, str], Written] = {}
@@ -119,7 +119,7 @@ class GraphReplay:
                 # The values as well: a delta channel has none of its own in a checkpoint.
                 encode = self.threads.ctx.codec.encode
                 stood = encode([original.checkpoint["channel_values"], then.values])
-                is_same = encode([here["channel_values"], state.values]) == stood
+                is_same = encode([stored["channel_values"], state.values]) == stood
         self.has_parted = self.has_parted or not is_same
         if not state.next:
             return []
@@ -139,7 +139,7 @@ class GraphReplay:
             )
         return mode == "recorded"
 
-    async def _tell(self, nodes: Sequence[_Node], at: str, error: Exception | None) -> None:
+    async def _add_steps(self, nodes: Sequence[_Node], at: str, error: Exception | None) -> None:
         written = _by_task(await pending_writes.pending(self.threads.ctx, self.target, at))
         for node in nodes:
             if node.name == START:
@@ -169,10 +169,10 @@ class GraphReplay:
                 )
             )
 
-    async def _ask(self, what: str, *args: Any, **options: Any) -> Any:
+    async def _ask(self, method: str, *args: Any, **options: Any) -> Any:
         if self.plainly:
-            return getattr(self.graph, what)(*args, **options)
-        return await getattr(self.graph, f"a{what}")(*args, **options)
+            return getattr(self.graph, method)(*args, **options)
+        return await getattr(self.graph, f"a{method}")(*args, **options)
 
     def _config(self) -> Any:
         return {"configurable": {"thread_id": self.target.thread}}
@@ -249,7 +249,7 @@ async def _fork_thread(
         return await threads.newest(ThreadNamespace(name, ""), None) is not None
 
     while True:
-        like = f"{session_names.stem(place.thread)}-replay-"
+        like = f"{session_names.find_stem(place.thread)}-replay-"
         target = ThreadNamespace(request.name or await session_names.free_number(like, is_used), "")
         try:
             await _fork(threads, place, start, target, request)

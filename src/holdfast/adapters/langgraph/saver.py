@@ -107,13 +107,13 @@ class HoldfastSaver(StoreHandle, BaseCheckpointSaver[str]):
             if ttl_seconds is not None:
                 raise UsageError("ttl and ttl_seconds say the same, in minutes and in seconds: give one of them")
             ttl_seconds = ttl_seconds_of(ttl)
-        self._here = Threads(
+        self._threads = Threads(
             ctx,
             agent,
             validate.ttl(ttl_seconds),
             shortening=None if last is None else HistoryTrimmer(last),
         )
-        self._there = replace(self._here, ctx=replace(ctx, backend=self._awaited_services.backend))
+        self._awaited_threads = replace(self._threads, ctx=replace(ctx, backend=self._awaited_services.backend))
 
     @classmethod
     def _check_options(cls, options: dict[str, Any]) -> None:
@@ -123,10 +123,10 @@ class HoldfastSaver(StoreHandle, BaseCheckpointSaver[str]):
         """Return a saver on the same store that also takes these classes. They must be imported already."""
         clone = copy.copy(self)
         clone._allowed = (*self._allowed, *extra_allowlist)
-        known = self._here.ctx.codec
+        known = self._threads.ctx.codec
         codec = known.derive(types=SaverTypes(clone._allowed))
-        clone._here = replace(self._here, ctx=replace(self._here.ctx, codec=codec))
-        clone._there = replace(self._there, ctx=replace(self._there.ctx, codec=codec))
+        clone._threads = replace(self._threads, ctx=replace(self._threads.ctx, codec=codec))
+        clone._awaited_threads = replace(self._awaited_threads, ctx=replace(self._awaited_threads.ctx, codec=codec))
         return clone
 
     @property
@@ -142,10 +142,10 @@ class HoldfastSaver(StoreHandle, BaseCheckpointSaver[str]):
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return self._run(self._here.get(*_place_and_id(config)))
+        return self._run(self._threads.get(*_place_and_id(config)))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return await self._there.get(*_place_and_id(config))
+        return await self._awaited_threads.get(*_place_and_id(config))
 
     def list(
         self,
@@ -155,7 +155,7 @@ class HoldfastSaver(StoreHandle, BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        found = _iterate_listed(self._here, config, filter, before, limit)
+        found = _iterate_listed(self._threads, config, filter, before, limit)
         while (tuple_ := self._run(_get_next(found))) is not None:
             yield tuple_
 
@@ -167,18 +167,18 @@ class HoldfastSaver(StoreHandle, BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        async for found in _iterate_listed(self._there, config, filter, before, limit):
+        async for found in _iterate_listed(self._awaited_threads, config, filter, before, limit):
             yield found
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        return self._run(listing.delta_history(self._here, *_place_and_id(config), channels))
+        return self._run(listing.delta_history(self._threads, *_place_and_id(config), channels))
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        return await listing.delta_history(self._there, *_place_and_id(config), channels)
+        return await listing.delta_history(self._awaited_threads, *_place_and_id(config), channels)
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -191,7 +191,7 @@ class HoldfastSaver(StoreHandle, BaseCheckpointSaver[str]):
     ) -> RunnableConfig:
         place, parent = _place_and_id(config)
         whole = cast("Any", get_checkpoint_metadata(config, metadata))
-        self._run(self._here.put(place, cast("Any", checkpoint), whole, parent))
+        self._run(self._threads.put(place, cast("Any", checkpoint), whole, parent))
         return cast("RunnableConfig", config_of(place, checkpoint["id"]))
 
     async def aput(
@@ -203,18 +203,18 @@ class HoldfastSaver(StoreHandle, BaseCheckpointSaver[str]):
     ) -> RunnableConfig:
         place, parent = _place_and_id(config)
         whole = cast("Any", get_checkpoint_metadata(config, metadata))
-        await self._there.put(place, cast("Any", checkpoint), whole, parent)
+        await self._awaited_threads.put(place, cast("Any", checkpoint), whole, parent)
         return cast("RunnableConfig", config_of(place, checkpoint["id"]))
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        self._run(self._here.put_writes(*_place_of_writes(config), writes, task_id, task_path))
+        self._run(self._threads.put_writes(*_place_of_writes(config), writes, task_id, task_path))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        await self._there.put_writes(*_place_of_writes(config), writes, task_id, task_path)
+        await self._awaited_threads.put_writes(*_place_of_writes(config), writes, task_id, task_path)
 
     def get_next_version(self, current: Any, channel: None) -> str:  # noqa: ARG002 - LangGraph's name
         """Return the next number with a random one: two branches never give a channel the same version.
@@ -228,38 +228,38 @@ class HoldfastSaver(StoreHandle, BaseCheckpointSaver[str]):
 
     def delete_thread(self, thread_id: str) -> None:
         """Expires the thread's checkpoints in all namespaces. `gc` removes their bytes."""
-        self._run(self._here.delete_thread(str(thread_id)))
+        self._run(self._threads.delete_thread(str(thread_id)))
 
     async def adelete_thread(self, thread_id: str) -> None:
-        await self._there.delete_thread(str(thread_id))
+        await self._awaited_threads.delete_thread(str(thread_id))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        self._run(self._here.delete_for_runs(run_ids))
+        self._run(self._threads.delete_for_runs(run_ids))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        await self._there.delete_for_runs(run_ids)
+        await self._awaited_threads.delete_for_runs(run_ids)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        self._run(self._here.copy_thread(str(source_thread_id), str(target_thread_id)))
+        self._run(self._threads.copy_thread(str(source_thread_id), str(target_thread_id)))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        await self._there.copy_thread(str(source_thread_id), str(target_thread_id))
+        await self._awaited_threads.copy_thread(str(source_thread_id), str(target_thread_id))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Prune threads to the newest checkpoint of each namespace (`keep_latest`), or remove them (`delete`).
 
         `delete_all` is the same as `delete`.
         """
-        self._run(_prune(self._here, thread_ids, strategy))
+        self._run(_prune(self._threads, thread_ids, strategy))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        await _prune(self._there, thread_ids, strategy)
+        await _prune(self._awaited_threads, thread_ids, strategy)
 
     async def replay_graph(self, graph: Any, start: Any, branch: Any, request: Any, *, plainly: bool) -> Any:
         """Replay a graph that was compiled with this saver, for `client.replay`."""
         from holdfast.adapters.langgraph import replay
 
-        threads = self._here if plainly else self._there
+        threads = self._threads if plainly else self._awaited_threads
         return await replay.replay_graph(threads, graph, start, branch, request, plainly=plainly)
 
 

@@ -96,10 +96,10 @@ class ServerRecords:
             for key, entry in sorted(kept[name].items(), key=lambda item: item[1].get("created_at") or _FIRST):
                 known = existing.get(key)
                 if known is None:
-                    self._lists[name].append({**_as_it_begins(name, entry, begun), **dict.fromkeys(LISTS[name][1])})
+                    self._lists[name].append({**_format_beginning(name, entry, begun), **dict.fromkeys(LISTS[name][1])})
                     counts[name] = counts.get(name, 0) + 1
                 elif _is_outdated(name, known, entry):
-                    known.update(_as_it_begins(name, entry, begun))
+                    known.update(_format_beginning(name, entry, begun))
         counts["threads"] = counts.get("threads", 0) + await self._restore_from_checkpoints()
         waiting = {run["thread_id"] for run in self._lists["runs"] if run.get("status") == "pending"}
         for thread in self._lists["threads"]:
@@ -274,7 +274,7 @@ def _without_internals(kwargs: Entry) -> Entry:
     return {**kwargs, "config": {**config, "configurable": configurable}}
 
 
-def _as_it_begins(name: str, entry: Entry, begun: set[str]) -> Entry:
+def _format_beginning(name: str, entry: Entry, begun: set[str]) -> Entry:
     """Return an entry as the server's next start finds it: nothing runs yet.
 
     A run that was cut off is not repeated: its thread knows what its nodes did.

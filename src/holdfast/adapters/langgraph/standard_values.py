@@ -28,9 +28,9 @@ MAX_UNFINISHED = 256  # characters of JSON that LangChain may complete
 MAX_EXPONENT = 10_000  # of a Decimal that an unknown constructor is given
 
 ADDRESSES = tuple(
-    getattr(ipaddress, f"{version}{what}")
+    getattr(ipaddress, f"{version}{kind}")
     for version in ("IPv4", "IPv6")
-    for what in ("Address", "Interface", "Network")
+    for kind in ("Address", "Interface", "Network")
 )
 _NETWORKS = (ipaddress.IPv4Network, ipaddress.IPv6Network)
 _CONTAINERS = (list, tuple, set, frozenset, collections.deque)

@@ -60,18 +60,18 @@ class HoldfastStore(StoreHandle, BaseStore):
         self.embeddings = vector_index.embeddings if vector_index else None
         codec = self._blocking_services.codec.derive(types=SaverTypes(allow), on_unknown_type="raise", warns=True)
         ctx = replace(self._blocking_services, codec=codec)
-        self._here = Items(ctx, vector_index, vector_index.blocking() if vector_index else None)
-        self._there = replace(
-            self._here,
+        self._items = Items(ctx, vector_index, vector_index.blocking() if vector_index else None)
+        self._awaited_items = replace(
+            self._items,
             ctx=replace(ctx, backend=self._awaited_services.backend),
             embedder=vector_index.awaited() if vector_index else None,
         )
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        return self._run(self._here.carry_out(ops))
+        return self._run(self._items.carry_out(ops))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        return await self._there.carry_out(ops)
+        return await self._awaited_items.carry_out(ops)
 
     # -- time to live ------------------------------------------------------------------------------------------------
 
@@ -80,10 +80,10 @@ class HoldfastStore(StoreHandle, BaseStore):
 
         `gc` does so, too. They are not found either way.
         """
-        return self._run(gc_adapter_rows.gc_timed(self._here.ctx, registration.ITEMS))
+        return self._run(gc_adapter_rows.gc_timed(self._items.ctx, registration.ITEMS))
 
     async def asweep_ttl(self) -> int:
-        return await gc_adapter_rows.gc_timed(self._there.ctx, registration.ITEMS)
+        return await gc_adapter_rows.gc_timed(self._awaited_items.ctx, registration.ITEMS)
 
     def start_ttl_sweeper(
         self,

@@ -219,8 +219,8 @@ class Threads:
             if await lookup.is_expired(self.ctx, stored):
                 continue
             about = self.ctx.codec.decode(stored.header["meta"], path="metadata") if "meta" in stored.header else {}
-            said = about.get("thread_id"), about.get("checkpoint_ns"), about.get("langgraph_id")
-            if said != (*entry.place, entry.id):
+            address = about.get("thread_id"), about.get("checkpoint_ns"), about.get("langgraph_id")
+            if address != (*entry.place, entry.id):
                 raise CorruptError(
                     f"the LangGraph index leads from {entry.id!r:.60} of thread {entry.place.thread!r:.60} to the "
                     "checkpoint of another: the store was changed by another program. Run `verify`"

@@ -46,8 +46,8 @@ async def apply_writes(ctx: StoreContext, checkpoint: Checkpoint) -> Checkpoint:
             elif channel == _INTERRUPT:
                 asked += decoded if isinstance(decoded, list | tuple) else [decoded]
     writes = [write for task in sorted(finished) for write in finished[task]]
-    said = [item for channel, value in writes if channel == CHANNEL for item in _make_list(value)]
-    made = {**channels, CHANNEL: [*(channels.get(CHANNEL) or ()), *said]} if said else dict(channels)
+    written = [item for channel, value in writes if channel == CHANNEL for item in _make_list(value)]
+    made = {**channels, CHANNEL: [*(channels.get(CHANNEL) or ()), *written]} if written else dict(channels)
     if finished and len(finished) == len(pending_nodes(state)):
         made = without_positions(made) | {name: None for name, _ in writes if name.startswith(BRANCH)}
     return replace(checkpoint, execution_state={**state, "channel_values": made, INTERRUPTS: asked})

@@ -102,8 +102,8 @@ def similarities(query: Vector, stored: Sequence[bytes]) -> list[float]:
     return found
 
 
-def _product_of(one: Iterable[float], other: Iterable[float]) -> float:
-    product: float = sum(map(operator.mul, one, other))
+def _product_of(first: Iterable[float], second: Iterable[float]) -> float:
+    product: float = sum(map(operator.mul, first, second))
     return product
 
 

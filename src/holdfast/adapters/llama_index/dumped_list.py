@@ -51,9 +51,9 @@ def _dump_chunk(chunk: list[Any], known: list[Any], dump: Callable[[Any], Any]) 
     return [old if _is_same(old, tree) else tree for old, tree in zip(known, trees, strict=True)]
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def _is_same(first: Any, second: Any) -> bool:
     """Return whether two dumps are the same plain data, of the same types."""
     try:
-        return marshal.dumps(one, 2) == marshal.dumps(other, 2)  # a version without references between objects
+        return marshal.dumps(first, 2) == marshal.dumps(second, 2)  # a version without references between objects
     except ValueError:
         return False

@@ -89,8 +89,8 @@ def _find_awaited(asked: Mapping[str, Any], broker: BrokerState) -> tuple[type[E
     """Return the class of the event that a question waits for, and what is required of it."""
     for step, worker in broker.workers.items():
         for waiter in worker.collected_waiters:
-            is_its_own = str(step) == asked["step"] and waiter.work_item_id == asked["work_item"]
-            if is_its_own and waiter.resolved_event is None:
+            is_own = str(step) == asked["step"] and waiter.work_item_id == asked["work_item"]
+            if is_own and waiter.resolved_event is None:
                 return waiter.waiting_for_event, dict(waiter.requirements)
     accepted = {event for worker in broker.workers.values() for event in worker.config.accepted_events}
     found = [class_ for class_ in accepted if isinstance(class_, type) and issubclass(class_, HumanResponseEvent)]

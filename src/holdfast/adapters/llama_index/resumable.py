@@ -102,9 +102,9 @@ class ResumableLlamaWorkflow:
         given = dump_fields(event)
         async with self._session.open_turn(ENTRY, given, turn, saves_start=False) as opened:
             if opened.turn is None:
-                with self._session.reading_state():
+                with self._session.guard_state():
                     return load_stop(opened.recorded["stop"], self._serializer, opened.texts)
-            with self._session.reading_state():
+            with self._session.guard_state():
                 _refuse_extracted(opened.turn.state, self._session.session_id)
                 messages = opened.turn.load_list(MESSAGES, self._messages) if _has_values(opened.turn.state) else ()
                 recorder = RunRecorder(opened.turn, self.workflow, self._serializer, self._tools, messages)

@@ -122,7 +122,7 @@ class ResumableOpenAIAgent:
         history = turn.state.get("messages", [])
         config = keep_files(config, self._session.session_id, turn.client, turn.key, turn.state.get("files"))
         journal = AgentJournal(turn, history)
-        with self._session.reading_state():
+        with self._session.guard_state():
             agent = self._find_agent(turn.state.get("agent") or self.agent.name)
         try:
             yield _AgentRun(

@@ -148,4 +148,4 @@ def _events_of(new_items: Sequence[RunItem], responses: Sequence[ModelResponse])
                         yield RawResponsesStreamEvent(data=event)
             left -= 1
         if item.type in _NAMES:
-            yield RunItemStreamEvent(name=_NAMES[item.type], item=item)  # type: ignore[arg-type]
+            yield RunItemStreamEvent(name=_NAMES[item.type], item=item)  # type: ignore[arg-type]  # Literal

@@ -117,7 +117,7 @@ def _copy_function_tool(journal: AgentJournal, tool: FunctionTool) -> FunctionTo
 
     prepare = getattr(tool.on_invoke_tool, "prepare_arguments", None)
     if prepare is not None:  # with which the SDK decides whether a call needs approval
-        invoke.__agents_prepare_arguments__ = prepare  # type: ignore[attr-defined]
+        invoke.__agents_prepare_arguments__ = prepare  # type: ignore[attr-defined]  # functions take any attribute
     copied = _with_invoker(tool, invoke)
     copied.timeout_seconds = None  # `called` has it: a timeout is recorded as a result
     return copied

@@ -87,7 +87,7 @@ class HoldfastDurability(AbstractCapability[Any]):
         copied._to_approve = set()
         return copied
 
-    def know(self, history: Iterable[Any]) -> None:
+    def set_history(self, history: Iterable[Any]) -> None:
         """Let a number stand for the messages before the turn in requests to the model."""
         self._before = frozenset(map(id, history))
 

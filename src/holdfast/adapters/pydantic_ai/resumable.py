@@ -131,14 +131,14 @@ class ResumablePydanticAgent:
         async with session.open_turn(ENTRY, given, turn) as opened:
             if opened.turn is None:
                 kind = options.get("output_type") or self.agent.output_type
-                with session.reading_state():
+                with session.guard_state():
                     result = load_result(opened.recorded, load_messages(session.state.get("messages", [])), kind)
                 chosen = _with_capability(options, durability.with_result(result))
                 yield _TurnCall({**chosen, "message_history": result.all_messages()}, result)
                 return
             _refuse_conversation(opened.turn.state, session.session_id)
             history = opened.turn.load_list("messages", self._messages)
-            durability.know(history)
+            durability.set_history(history)
             about = {
                 "message_history": history,
                 "conversation_id": session.session_id,

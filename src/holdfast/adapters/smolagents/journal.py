@@ -166,7 +166,7 @@ class SmolJournal:
             )
         )
         if type(recorded) is dict and recorded.keys() == {FAILED}:
-            with self.turn.reading_record():
+            with self.turn.guard_record():
                 failure = failures[-1] if failures else load_failure(recorded[FAILED])
             raise failure
         if type(recorded) is dict and recorded.keys() == {ANSWERED}:
@@ -186,11 +186,11 @@ class SmolJournal:
                 f"The call of {tool.name} was finished before a restart, but its result could not be stored. If you "
                 "call it again, that is a new call, and it is carried out."
             )
-        with self.turn.reading_record():
+        with self.turn.guard_record():
             return load_value(recorded)
 
     def load_answer(self, recorded: Any) -> ChatMessage:
-        with self.turn.reading_record():
+        with self.turn.guard_record():
             return load_answer(recorded)
 
 

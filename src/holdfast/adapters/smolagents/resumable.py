@@ -111,7 +111,7 @@ class ResumableSmolAgent:
         """Yield the events of a turn; return its answer, and how long it took. The memory has its steps."""
         with hold_team(self.agent), self._session.open_turn_sync(ENTRY, _identify(task, options), turn) as opened:
             if opened.turn is None:
-                with self._session.reading_state():
+                with self._session.guard_state():
                     steps = self._load_steps(opened.recorded)
                     own = opened.recorded["own"] - opened.recorded["first"]
                     output = handle_agent_output_types(load_value(opened.recorded["output"]))
@@ -135,7 +135,7 @@ class ResumableSmolAgent:
         """Run the agent, and record its calls; yield its events, return its answer."""
         drop_requests(self.agent.memory.steps)
         if self._head is None or self._head != turn.begun_after or not self._known.match(self.agent.memory.steps):
-            with self._session.reading_state():
+            with self._session.guard_state():
                 self._start.restore(self.agent, turn.state)
             self._known.note(self.agent.memory.steps if "messages" in turn.state else [])
         self._head = None  # the agent is in the middle of a turn

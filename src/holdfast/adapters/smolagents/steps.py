@@ -26,7 +26,7 @@ from holdfast.errors import UsageError
 
 _CODE = "python_interpreter"  # the name that smolagents gives to the code of a step
 _REQUEST = "model_input_messages"
-_SAID = ("content", "calls", "usage")
+_ANSWER_FIELDS = ("content", "calls", "usage")
 _silent = AgentLogger(level=LogLevel.OFF)  # an error of smolagents logs itself when it is made
 
 
@@ -38,8 +38,8 @@ def dump_step(step: Any, observed: Mapping[str, str] | None = None) -> dict[str,
     if type(step) is TaskStep:
         dumped = {"step": "task", "task": step.task, "images": _dump_images(step.task_images)}
     elif type(step) is PlanningStep:
-        said = step.model_output_message
-        dumped = {"step": "plan", "plan": step.plan, "said": said.content, **_dump_numbers(step)}
+        message = step.model_output_message
+        dumped = {"step": "plan", "plan": step.plan, "said": message.content, **_dump_numbers(step)}
     elif type(step) is ActionStep:
         dumped = _dump_action(step, observed or {})
     else:
@@ -57,9 +57,9 @@ def load_step(dumped: Mapping[str, Any]) -> TaskStep | PlanningStep | ActionStep
     timing = Timing(start_time=dumped["timing"][0], end_time=dumped["timing"][1])
     usage = load_usage(dumped.get("usage"))
     if dumped["step"] == "plan":
-        said = load_answer({"content": dumped.get("said")})
+        message = load_answer({"content": dumped.get("said")})
         return PlanningStep(
-            model_input_messages=[], model_output_message=said, plan=dumped["plan"], timing=timing, token_usage=usage
+            model_input_messages=[], model_output_message=message, plan=dumped["plan"], timing=timing, token_usage=usage
         )
     calls = dumped.get("calls")
     code = dumped.get("code")
@@ -158,8 +158,8 @@ def _dump_action(step: ActionStep, observed: Mapping[str, str]) -> dict[str, Any
         dumped["code"] = True
     if step.model_output_message is not None:
         own = {"content": dumped["output"], "calls": dumped["calls"], "usage": dumped["usage"]}
-        said = dump_answer(step.model_output_message)
-        dumped["said"] = {name: said[name] for name in _SAID if said[name] != own[name]}
+        answer = dump_answer(step.model_output_message)
+        dumped["said"] = {name: answer[name] for name in _ANSWER_FIELDS if answer[name] != own[name]}
     return dumped
 
 
@@ -177,8 +177,8 @@ def _dump_images(images: Sequence[Any] | None) -> list[bytes] | None:
 
 def _load_error(error: Mapping[str, str]) -> utils.AgentError:
     kind: Any = getattr(utils, error["type"], None)
-    is_one = isinstance(kind, type) and issubclass(kind, utils.AgentError)
-    return (kind if is_one else utils.AgentError)(error["message"], _silent)
+    is_agent_error = isinstance(kind, type) and issubclass(kind, utils.AgentError)
+    return (kind if is_agent_error else utils.AgentError)(error["message"], _silent)
 
 
 def _join(observations: Any) -> Any:

@@ -127,8 +127,8 @@ def _messages_of_step(step: Mapping[str, Any]) -> Iterator[TranscriptMessage]:
     if step.get("step") == "plan":
         yield TranscriptMessage(role="assistant", parts=tuple(_texts(step.get("plan"))))
         return
-    said = step.get("said")
-    calls = step.get("calls") or (said.get("calls") if isinstance(said, Mapping) else None)
+    answer = step.get("said")
+    calls = step.get("calls") or (answer.get("calls") if isinstance(answer, Mapping) else None)
     message = _answer(step.get("output"), calls)
     if message.parts:
         yield message

@@ -73,10 +73,10 @@ def is_lost(dumped: Any) -> bool:
     return type(dumped) in (list, tuple) and any(map(is_lost, dumped))
 
 
-def warn_of_lost(what: str, value: Any, then: str) -> None:
+def warn_of_lost(statement: str, value: Any, then: str) -> None:
     """Warn of a value that can't be stored, when it is made: not only after a crash."""
     warnings.warn(
-        f"{what} a {type(value).__qualname__}, which can't be stored: {then}. Plain data can be stored",
+        f"{statement} a {type(value).__qualname__}, which can't be stored: {then}. Plain data can be stored",
         HoldfastWarning,
         stacklevel=4,
     )

@@ -151,7 +151,7 @@ async def record_model(context: Any, next_fn: Any) -> AsyncIterator[Any]:
     name, request = recording.name_of(context.agent), recording.request_of(context)
     async with recording.turn.open_model_call(name, request) as call:
         if call.answer is not None:
-            with recording.turn.reading_record():
+            with recording.turn.guard_record():
                 check_messages([call.answer["message"]])
                 _check_counts(call.answer)
                 recording.note_calls(call.answer["message"])
@@ -266,7 +266,7 @@ class _ToolCall:
         )
         is_result = isinstance(recorded, Mapping) and ("content" in recorded or "interrupt" in recorded)
         result = recorded if is_result else _success(recorded)  # of a text, or of what a probe has found
-        with recording.turn.reading_record():
+        with recording.turn.guard_record():
             interrupt = Interrupt(**result["interrupt"]) if "interrupt" in result else None
             if self._made is None:
                 for name, value in result.get("state", {}).items():

@@ -83,7 +83,7 @@ class _Resumable:
         self._session.check_tools(self._team.find_tools)
         async with self._session.open_turn(ENTRY, given, turn) as opened:
             if opened.turn is None:
-                with self._session.reading_state():
+                with self._session.guard_state():
                     result = load_result(opened.recorded, self._target, self._output_model(options))
                 if emit is not None:
                     emit({"data": str(result)})

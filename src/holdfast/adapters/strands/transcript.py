@@ -151,8 +151,8 @@ def _native_block(part: MessagePart, name: str, kinds: Sequence[str] = tuple(_ME
             if kind in kinds and source is not None:
                 named = {"name": name} if kind == "document" else {}
                 return {kind: {"format": format_, **named, "source": source}}
-            what = part.mime_type or "data" if isinstance(part, BlobPart) else f"link: {part.uri:.200}"
-            return {"text": f"[not carried over: {what}]"}
+            description = part.mime_type or "data" if isinstance(part, BlobPart) else f"link: {part.uri:.200}"
+            return {"text": f"[not carried over: {description}]"}
         case _:
             return {"text": f"[{part.kind}]"}
 

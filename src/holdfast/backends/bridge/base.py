@@ -58,7 +58,7 @@ class Bridge:
         """Return the bridge that reaches the backend: this one, unless it wraps another."""
         return self
 
-    def over(self, inner: Bridge) -> Bridge:
+    def rewrap(self, inner: Bridge) -> Bridge:
         """Return what this bridge makes of its backend, over another bridge to the same one."""
         return inner
 
@@ -67,16 +67,16 @@ class Bridge:
         return hash_
 
     async def _call(self, method: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        raise NotImplementedError
+        raise NotImplementedError  # each bridge has its own
 
     def commit(self, commit: Commit) -> Awaitable[None]:
-        raise NotImplementedError
+        raise NotImplementedError  # each bridge has its own
 
     def lock(self, key: bytes) -> AbstractAsyncContextManager[object]:
-        raise NotImplementedError
+        raise NotImplementedError  # each bridge has its own
 
     def fair_lock(self, key: bytes, seconds: float) -> AbstractAsyncContextManager[bool]:
-        raise NotImplementedError
+        raise NotImplementedError  # each bridge has its own
 
     def process_lock(self, seconds: float, waited: float) -> ProcessLock:
         return ProcessLock(self.capabilities.directory, seconds, waited, self.sleep)
@@ -91,10 +91,10 @@ class Bridge:
         return await read(self)
 
     async def sleep(self, seconds: float) -> None:
-        raise NotImplementedError
+        raise NotImplementedError  # each bridge has its own
 
     def wait_for_commit(self, seen: int, seconds: float) -> Awaitable[bool]:
-        raise NotImplementedError
+        raise NotImplementedError  # each bridge has its own
 
     async def records(self, ids: Sequence[bytes]) -> list[Record | None]:
         return await self._call(self.backend.records, ids)
@@ -154,16 +154,16 @@ class Bridge:
         return await self._call(self.backend.usage)
 
     async def find_damage(self) -> list[str]:
-        return await self._call_if_there("find_damage") or []
+        return await self._call_optional_verb("find_damage") or []
 
     async def examine(self) -> list[Finding]:
-        return await self._call_if_there("examine") or []
+        return await self._call_optional_verb("examine") or []
 
     async def why_undecided(self) -> str | None:
-        why: str | None = await self._call_if_there("why_undecided")
+        why: str | None = await self._call_optional_verb("why_undecided")
         return why
 
-    async def _call_if_there(self, verb: str) -> Any:
+    async def _call_optional_verb(self, verb: str) -> Any:
         """Call an optional verb of the backend; return None if the backend lacks it."""
         method = getattr(self.backend, verb, None)
         return None if method is None else await self._call(method)
@@ -195,4 +195,4 @@ class Bridge:
 
     def _notify_waiters(self) -> None:
         """Wake the callers that wait for a commit."""
-        raise NotImplementedError
+        raise NotImplementedError  # each bridge has its own

@@ -59,8 +59,8 @@ class _BlockingBackend:
             self._capabilities = found, blocking
         return blocking
 
-    def listen(self, tell: Callable[[], None]) -> Callable[[], object]:
-        """Call `tell` once other processes may have committed; return a function that cancels this."""
+    def listen(self, wake: Callable[[], None]) -> Callable[[], object]:
+        """Call `wake` once other processes may have committed; return a function that cancels this."""
         wait_for_notify = getattr(self._backend, "wait_for_notify", None)
         if wait_for_notify is None:
             return lambda: None
@@ -68,7 +68,7 @@ class _BlockingBackend:
         async def listen() -> None:
             with suppress(StoreError):  # then polling finds it
                 await wait_for_notify()
-                tell()
+                wake()
 
         return self._loop.begin(listen()).cancel
 
@@ -166,12 +166,12 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
-        loop.run_until_complete(_finish_what_was_asked())
+        loop.run_until_complete(_finish_pending())
     finally:
         loop.close()
 
 
-async def _finish_what_was_asked() -> None:
+async def _finish_pending() -> None:
     """Finish pending calls: threads that wait while another closes the store get an answer or an error."""
     pending = asyncio.all_tasks() - {asyncio.current_task()}
     if pending:

@@ -93,25 +93,25 @@ class InlineBridge(Bridge):
         time.sleep(seconds)  # noqa: ASYNC251 - there is no event loop
 
     async def wait_for_commit(self, seen: int, seconds: float) -> bool:
-        news = threading.Event()
-        self._listeners.add(news)
+        event = threading.Event()
+        self._listeners.add(event)
         listen = getattr(self.backend, "listen", None) if seconds > 0 else None
         stop = listen(self._hear) if listen is not None else None
         try:
             # Checked after the listener is registered, as committers count before they look for listeners: one
             # of the two sees the other.
             if self.committed == seen and not self._is_closed:
-                news.wait(seconds)
+                event.wait(seconds)
         finally:
-            self._listeners.discard(news)
+            self._listeners.discard(event)
             if stop is not None:
                 stop()
         return not self._is_closed
 
     @contextmanager
-    def relayed_to(self, hear: Callable[[], None]) -> Iterator[None]:
+    def relayed_to(self, listener: Callable[[], None]) -> Iterator[None]:
         """Call a function, of any thread, after each commit that is made through this bridge."""
-        relay = _Relay(hear)
+        relay = _Relay(listener)
         self._listeners.add(relay)
         try:
             yield
@@ -123,8 +123,8 @@ class InlineBridge(Bridge):
         self._notify_waiters()
 
     def _notify_waiters(self) -> None:
-        for news in tuple(self._listeners):
-            news.set()
+        for event in tuple(self._listeners):
+            event.set()
 
     async def _outcome(self, commit: Commit, mine: list[BaseException | None]) -> None:
         while not mine:
@@ -157,8 +157,8 @@ class InlineBridge(Bridge):
 class _Relay:
     """A listener that passes the news on."""
 
-    def __init__(self, hear: Callable[[], None]) -> None:
-        self.set = hear
+    def __init__(self, listener: Callable[[], None]) -> None:
+        self.set = listener
 
 
 def drain(queue: SimpleQueue[Any]) -> list[Any]:

@@ -111,7 +111,7 @@ class FilesBackend:
 
     def _prepare(self) -> None:
         """Put the store into the state that writers need, and carry out a pending journal."""
-        is_prepared = self._prepared is not None and self._check_is_there() == self._prepared
+        is_prepared = self._prepared is not None and self._check_directory() == self._prepared
         self._disk.make_folder(layout.STAGED)
         self._journal.replay()
         if is_prepared:
@@ -125,9 +125,9 @@ class FilesBackend:
             self._disk.sync_folder("")
         if self._disk.info(layout.ORDER) is None:
             change_log.build(self._disk)
-        self._prepared = self._check_is_there()
+        self._prepared = self._check_directory()
 
-    def _check_is_there(self) -> tuple[int, int]:
+    def _check_directory(self) -> tuple[int, int]:
         """Return the identity of the store at the path; raise `StoreError` if its files are gone.
 
         A client could go on in an emptied directory, but the next one would refuse to open that.
@@ -180,7 +180,7 @@ class FilesBackend:
         self._journal.commit(together)
         # After the commit: a later change of the files happens to a save that was there.
         try:
-            self._check_is_there()
+            self._check_directory()
         except StoreError as error:
             return [StoreError(str(error)) if outcome is None else outcome for outcome in outcomes]
         return outcomes

@@ -109,9 +109,9 @@ def _write_record(view: Changes, write: RecordWrite) -> None:
             raise CommitConflict("record", write.id)
     position = view.add_record(write.id) if write.replaces is None else None
     view.put(path, envelope.record_file(write, known, position))
-    view.twin(in_session, path)
+    view.link(in_session, path)
     if position is not None and write.feed is not None:
-        view.twin(layout.feed_path(write.feed, position, write.id), path)
+        view.link(layout.feed_path(write.feed, position, write.id), path)
 
 
 def _delete_record(view: Changes, id_: bytes, data: bytes) -> None:

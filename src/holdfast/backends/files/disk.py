@@ -195,7 +195,7 @@ class Disk:
         self.move(path + COPY_END, path)
         self.sync_folder(os.path.dirname(path))
 
-    def twin(self, path: str, other: str) -> None:
+    def link(self, path: str, other: str) -> None:
         """Give a file a second name, or a copy where the file system has no hard links."""
         try:
             with self.tree.parent(path) as (directory, name), self.tree.parent(other) as (target_directory, second):

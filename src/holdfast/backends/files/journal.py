@@ -35,11 +35,11 @@ from holdfast.backends.files.pending_view import PendingView
 from holdfast.backends.files.write_set import (
     Change,
     Changes,
+    HardLink,
     Remove,
     StagedPut,
     StoreView,
     Touch,
-    Twin,
 )
 from holdfast.errors import CorruptError
 
@@ -138,8 +138,8 @@ class CommitJournal:
                 case StagedPut(data=data, time_us=time_us):
                     self._disk.create(staged[path], data, time_us)
                     moves.append((staged[path], path))
-                case Twin(of=of):
-                    self._disk.twin(staged[of], staged[path])
+                case HardLink(of=of):
+                    self._disk.link(staged[of], staged[path])
                     moves.append((staged[path], path))
                 case Touch(time_us=time_us):
                     touches.append((path, time_us))

@@ -34,9 +34,9 @@ class JournalPlan(NamedTuple):
 
 def read_plan(raw: bytes) -> JournalPlan:
     """Return the plan of a journal; raise `CorruptError` for anything that no commit can have written."""
-    said, _ = envelope.unwrap("journal", raw, layout.JOURNAL)
+    fields, _ = envelope.unwrap("journal", raw, layout.JOURNAL)
     try:
-        plan = _parse(said)
+        plan = _parse(fields)
     except (KeyError, TypeError, ValueError):
         plan = None
     if plan is None or not _is_ours(plan):
@@ -51,18 +51,18 @@ def make_foreign_error(why: str) -> CorruptError:
     )
 
 
-def _parse(said: dict[str, Any]) -> JournalPlan | None:
-    if not _KEYS <= said.keys() <= _KEYS | {"order"} or any(type(said[key]) is not list for key in _KEYS):
+def _parse(fields: dict[str, Any]) -> JournalPlan | None:
+    if not _KEYS <= fields.keys() <= _KEYS | {"order"} or any(type(fields[key]) is not list for key in _KEYS):
         return None
-    moves = [(source, path) for source, path in said["moves"]]
-    touches = [(path, time_us) for path, time_us in said["touches"]]
-    removals = list(said["removals"])
+    moves = [(source, path) for source, path in fields["moves"]]
+    touches = [(path, time_us) for path, time_us in fields["touches"]]
+    removals = list(fields["removals"])
     texts = [*(part for move in moves for part in move), *(path for path, _ in touches), *removals]
     if any(type(text) is not str for text in texts) or any(type(time_us) is not int for _, time_us in touches):
         return None
-    if said.get("order") is None:
+    if fields.get("order") is None:
         return JournalPlan(moves, touches, removals)
-    first, ids = said["order"]
+    first, ids = fields["order"]
     if (
         type(first) is not int
         or first < 1

@@ -19,7 +19,7 @@ class StagedPut(NamedTuple):
     time_us: int | None = None
 
 
-class Twin(NamedTuple):
+class HardLink(NamedTuple):
     """A second name for a file that the same commit puts at `of`."""
 
     of: str
@@ -33,7 +33,7 @@ class Remove(NamedTuple):
     pass
 
 
-Change = StagedPut | Twin | Touch | Remove
+Change = StagedPut | HardLink | Touch | Remove
 
 
 class View(Protocol):
@@ -74,7 +74,7 @@ class Changes:
         match self.by_path.get(path):
             case StagedPut(data=data):
                 return data
-            case Twin(of=of):
+            case HardLink(of=of):
                 return self.read(of)
             case Remove():
                 return None
@@ -92,7 +92,7 @@ class Changes:
         match self.by_path.get(path):
             case StagedPut(data=data, time_us=time_us):
                 return FileInfo(len(data), time_us or 0)
-            case Twin(of=of):
+            case HardLink(of=of):
                 return self.info(of)
             case Touch(time_us=time_us):
                 below = self._below.info(path)
@@ -110,8 +110,8 @@ class Changes:
     def put(self, path: str, data: bytes, time_us: int | None = None) -> None:
         self._change(path, StagedPut(data, time_us))
 
-    def twin(self, path: str, of: str) -> None:
-        self._change(path, Twin(of))
+    def link(self, path: str, of: str) -> None:
+        self._change(path, HardLink(of))
 
     def touch(self, path: str, time_us: int) -> None:
         known = self.by_path.get(path)

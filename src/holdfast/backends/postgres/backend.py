@@ -149,7 +149,7 @@ class PostgresBackend:
         for batch, locks in batches(commits, self._schema):
             outcomes += await self._carry_out(batch, locks)
         if any(map(_is_news, commits)):
-            self._hints.tell()
+            self._hints.announce()
         return outcomes
 
     async def wait_for_notify(self) -> None:

@@ -94,7 +94,7 @@ class GeneralCommit:
 
     def arguments(self, locks: Sequence[int], *, fast: bool) -> list[bytes | None]:
         ints, bytes_, words = ints_array(self.ints), bytes_array(self.bytes), text_array(self.words)
-        return [ints_array(locks), ints, bytes_, words, boolean(fast)]
+        return [ints_array(locks), ints, bytes_, words, encode_bool(fast)]
 
     def outcomes(self, answer: bytes) -> list[BaseException | None]:
         return [CommitConflict(*self._conditions[place]) if place else None for place in integers(answer)]
@@ -195,7 +195,7 @@ class GeneralCommit:
         return 0 if data is None else self._byte(data)
 
 
-def boolean(is_so: bool) -> bytes:
+def encode_bool(is_so: bool) -> bytes:
     return b"\1" if is_so else b"\0"
 
 

@@ -56,7 +56,7 @@ AT_CONNECTING = (
     ("the database system is", "it is starting or stopping: try again in a moment"),
     ("session is read-only", ADVICE[READ_ONLY]),
 )  # fmt: skip
-_NOT_THERE = re.compile(r'(database|role) "[^"]*" does not exist')
+_NO_SUCH = re.compile(r'(database|role) "[^"]*" does not exist')
 _MISSING = {
     "database": ADVICE["3D000"],
     "role": "create the role first: `createuser NAME`, or name another one in the DSN",
@@ -79,7 +79,7 @@ def translate(
 
 
 def _advice_at_connecting(text: str) -> str | None:
-    missing = _NOT_THERE.search(text)
+    missing = _NO_SUCH.search(text)
     if missing:
         return _MISSING[missing.group(1)]
     return next((advice for words, advice in AT_CONNECTING if words in text), None)

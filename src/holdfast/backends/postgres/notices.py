@@ -18,14 +18,14 @@ class Notices:
     def clear(self) -> None:
         self.are_unconfirmed = False
 
-    def note(self, said: Diagnostic) -> None:
+    def note(self, diagnostic: Diagnostic) -> None:
         """Note a warning of the server code that waits for standbys.
 
         The location in the server's source identifies it, in any language. Where a pooler leaves
         that out, every warning counts.
         """
-        if (said.severity_nonlocalized or said.severity) != "WARNING":
+        if (diagnostic.severity_nonlocalized or diagnostic.severity) != "WARNING":
             return
-        source = said.source_file or ""
-        if source.endswith("syncrep.c") or (not source and said.sqlstate in _CODES):
+        source = diagnostic.source_file or ""
+        if source.endswith("syncrep.c") or (not source and diagnostic.sqlstate in _CODES):
             self.are_unconfirmed = True

@@ -35,7 +35,7 @@ HINT = (
     b"SELECT CASE WHEN pg_try_advisory_lock($1::bigint) THEN pg_advisory_unlock($1::bigint) IS NULL "
     b"ELSE pg_notify($2::text, '') IS NOT NULL END"
 )
-WHO = b"SELECT pg_backend_pid()"
+BACKEND_PID = b"SELECT pg_backend_pid()"
 LISTEN = b"SELECT pg_try_advisory_lock_shared($1::bigint)"
 
 
@@ -57,7 +57,7 @@ class _Channel:
 
 
 class NotifyListener(_Channel):
-    """The hints of callers with an event loop: sent by `tell`, awaited by `wait_for_notify`."""
+    """The hints of callers with an event loop: sent by `announce`, awaited by `wait_for_notify`."""
 
     def __init__(self, connections: PostgresPool, schema: str) -> None:
         super().__init__(connections, schema)
@@ -67,7 +67,7 @@ class NotifyListener(_Channel):
         self._quiet_until = 0.0
         self._are_heard = True  # until a pooler is found in between
 
-    def tell(self) -> None:
+    def announce(self) -> None:
         """Announce a commit. Returns at once."""
         self._is_news = True
         if time.monotonic() < self._quiet_until:
@@ -106,7 +106,7 @@ class NotifyListener(_Channel):
         """
         connection = await self._connections.connect()
         try:
-            [[process]] = await connection.fetch(WHO)
+            [[process]] = await connection.fetch(BACKEND_PID)
             if process != connection.pgconn.backend_pid:
                 connection.finish()
                 return
@@ -138,7 +138,7 @@ class ThreadNotifications(_Channel):
         self._is_news = False
         self._is_sending = False
 
-    def tell(self) -> None:
+    def announce(self) -> None:
         """Announce a commit."""
         if time.monotonic() < self._quiet_until:
             return
@@ -161,14 +161,14 @@ class ThreadNotifications(_Channel):
                 threading.Thread(target=self._send, name="holdfast-hints", daemon=True).start()
 
     def _send(self) -> None:
-        while self._is_told():
+        while self._wait_for_commit():
             if not run_inline(self._is_heard()):
                 self._be_quiet()
                 with self._changing:
                     self._is_sending = False
                 return
 
-    def _is_told(self) -> bool:
+    def _wait_for_commit(self) -> bool:
         """Wait for a commit to announce, for a while. After that the committer itself sends the next hint."""
         with self._changing:
             self._changing.wait_for(lambda: self._is_news, ASK_AGAIN_SECONDS)

@@ -52,7 +52,7 @@ class PostgresPool:
         if not pool.places.take_at_once():
             await self._wait_for(pool)
         try:
-            return pool, pool.idle_one() or await self.connect()
+            return pool, pool.take_idle() or await self.connect()
         except BaseException:
             pool.places.give_back()
             raise
@@ -196,10 +196,10 @@ class NotifyConnection:
         assert self.connection is not None
         loop, pgconn = asyncio.get_running_loop(), self.connection.pgconn
         while True:
-            said: asyncio.Future[None] = loop.create_future()
-            loop.add_reader(pgconn.socket, _resolve, said)
+            notified: asyncio.Future[None] = loop.create_future()
+            loop.add_reader(pgconn.socket, _resolve, notified)
             try:
-                await said
+                await notified
             finally:
                 loop.remove_reader(pgconn.socket)
             pgconn.consume_input()
@@ -233,7 +233,7 @@ class _Pool:
         self._idle: list[Connection] = []
         self._finalizer = weakref.finalize(self, _finish, self._idle)
 
-    def idle_one(self) -> Connection | None:
+    def take_idle(self) -> Connection | None:
         """Return the connection that was used last, if any is alive."""
         while self._idle:
             connection = self._idle.pop()

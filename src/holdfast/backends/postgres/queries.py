@@ -127,8 +127,8 @@ def scan(
         if rest:
             conditions.append(f"substr(rest, 1, {len(rest)}) = {value(rest)}")
     if after is not None:
-        start, rest_of_it = value(after[:INDEXED]), value(after[INDEXED:])
-        conditions += [f"key >= {start}", f"(key, rest) > ({start}, {rest_of_it})"]
+        start, beyond = value(after[:INDEXED]), value(after[INDEXED:])
+        conditions += [f"key >= {start}", f"(key, rest) > ({start}, {beyond})"]
     query = (
         f"SELECT key || rest, tree, value, version FROM {{s}}.rows WHERE {' AND '.join(conditions)} "
         f"ORDER BY key, rest, tree LIMIT {value(limit)}"

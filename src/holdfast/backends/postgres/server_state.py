@@ -93,7 +93,7 @@ async def why_undecided(connection: PostgresConnection, quoted_schema: str) -> s
         return None
     saved = "1 checkpoint is" if count == 1 else f"{count} checkpoints are" if count < 1000 else "checkpoints are"
     if process is None:
-        who = "a transaction that is prepared (`SELECT * FROM pg_prepared_xacts`) or just ending"
+        blocker = "a transaction that is prepared (`SELECT * FROM pg_prepared_xacts`) or just ending"
     else:
         details = [
             *([f"of {program!r}"] if program else []),
@@ -101,8 +101,10 @@ async def why_undecided(connection: PostgresConnection, quoted_schema: str) -> s
             *([f"in the database {database}"] if database else []),
             *([f"for {seconds} s"] if seconds is not None else []),
         ]
-        who = f"a transaction that has written something and is open ({', '.join([f'process {process}', *details])})"
+        blocker = (
+            f"a transaction that has written something and is open ({', '.join([f'process {process}', *details])})"
+        )
     return (
-        f"{saved} saved and not shown yet, because {who} could still come before. Events go on when it ends; "
+        f"{saved} saved and not shown yet, because {blocker} could still come before. Events go on when it ends; "
         "`SELECT pg_terminate_backend(PROCESS)` ends it"
     )

@@ -41,7 +41,7 @@ from holdfast.backends.postgres.commit import (
     CommitPlan,
     Function,
     GeneralCommit,
-    boolean,
+    encode_bool,
     integers,
     key_columns,
     list_columns,
@@ -56,13 +56,13 @@ FALLBACK_ERRORS = ("HF003", "23505", "21000")
 _ROW = (TEXT, BYTEA, BYTEA, BYTEA, BIGINT, BYTEA, BYTEA)
 _RECORD = (BYTEA, BYTEA, BIGINT, BYTEA, BIGINT, BIGINT, BIGINT, *(BYTEA,) * 5)
 _RUN = (BIGINT, BIGINT, BIGINT, BYTEA)
-_BESIDE = (TEXT, *(BYTEA,) * 5)
+_EXTRA_ROW = (TEXT, *(BYTEA,) * 5)
 _ARRAYS = {TEXT: TEXTS, BYTEA: BYTEAS, BIGINT: BIGINTS}
 _bigint = Struct(">q").pack
 _DONE = bytes(4)
 
 _NO_RUN = (None,) * 4
-_NO_BESIDE = (None,) * 6
+_NO_EXTRA_ROW = (None,) * 6
 _NO_LABELS: tuple[bytes | None, ...] = (None,) * 5
 _NO_SEGMENT_IN_BATCH = (NOTHING, 0, 0)
 
@@ -108,7 +108,7 @@ def _row_changes(commits: Sequence[Commit]) -> list[RowChange] | None:
 class SingleSave:
     """A single commit, with the lock of its tree and no other."""
 
-    function = Function("save_one", (BIGINT, BOOL, *_ROW, *_RECORD, *_RUN * RUNS, *_BESIDE))
+    function = Function("save_one", (BIGINT, BOOL, *_ROW, *_RECORD, *_RUN * RUNS, *_EXTRA_ROW))
     is_hopeful = True
 
     def __init__(self, commit: Commit) -> None:
@@ -122,7 +122,7 @@ class SingleSave:
         expires = record.expires_at_us
         return [
             _bigint(lock),
-            boolean(fast),
+            encode_bool(fast),
             *_key_columns(key),
             _bigint(row.expect),
             row.was,
@@ -137,7 +137,7 @@ class SingleSave:
             *(_NO_LABELS if labels is None else list_columns(labels)),
             *(_run(segments[0]) if segments else _NO_RUN),
             *(_run(segments[1]) if len(segments) > 1 else _NO_RUN),
-            *(_list_row_columns(commit.rows[1]) if len(commit.rows) > 1 else _NO_BESIDE),
+            *(_list_row_columns(commit.rows[1]) if len(commit.rows) > 1 else _NO_EXTRA_ROW),
         ]
 
     def outcomes(self, answer: bytes) -> list[BaseException | None]:
@@ -148,7 +148,7 @@ class BatchSave:
     """Commits that change one row each, no two the same."""
 
     function = Function(
-        "save_many", (BIGINTS, BOOL, *(_ARRAYS[number] for number in (*_ROW, *_RECORD, *_RUN, *_BESIDE)))
+        "save_many", (BIGINTS, BOOL, *(_ARRAYS[number] for number in (*_ROW, *_RECORD, *_RUN, *_EXTRA_ROW)))
     )
     is_hopeful = True
 
@@ -161,10 +161,10 @@ class BatchSave:
         besides = [_list_row_columns(commit.rows[1]) for commit in commits if len(commit.rows) > 1]
         return [
             ints_array(locks),
-            boolean(fast),
+            encode_bool(fast),
             *_columns((*_ROW, *_RECORD), [_row_and_record(commit) for commit in commits]),
             *(_columns(_RUN, segments) if segments else _NO_RUNS),
-            *(_columns(_BESIDE, besides) if besides else _NO_BESIDES),
+            *(_columns(_EXTRA_ROW, besides) if besides else _NO_EXTRA_ROWS),
         ]
 
     def outcomes(self, answer: bytes) -> list[BaseException | None]:
@@ -210,7 +210,7 @@ class MessageSave:
         for row in besides:
             data += _list_row_columns(row)[1:]
         words = [change.first.key.space for change in self._changes] + [row.key.space for row in besides]
-        return [ints_array(locks), ints_array(ints), bytes_array(data), text_array(words), boolean(fast)]
+        return [ints_array(locks), ints_array(ints), bytes_array(data), text_array(words), encode_bool(fast)]
 
     def outcomes(self, answer: bytes) -> list[BaseException | None]:
         if answer != _DONE:  # there is one, or all would have been rolled back
@@ -234,7 +234,7 @@ class SimpleBatch:
 
     def arguments(self, locks: Sequence[int], *, fast: bool) -> list[bytes | None]:
         ints, bytes_, words = ints_array(self._ints), bytes_array(self._bytes), text_array(self._words)
-        return [ints_array(locks), ints, bytes_, words, boolean(fast)]
+        return [ints_array(locks), ints, bytes_, words, encode_bool(fast)]
 
     def outcomes(self, answer: bytes) -> list[BaseException | None]:
         answers = integers(answer)
@@ -318,4 +318,4 @@ def _columns(types: Sequence[int], rows: Sequence[tuple[Any, ...]]) -> list[byte
 
 
 _NO_RUNS = [array(type_, ()) for type_ in _RUN]
-_NO_BESIDES = [array(type_, ()) for type_ in _BESIDE]
+_NO_EXTRA_ROWS = [array(type_, ()) for type_ in _EXTRA_ROW]

@@ -125,7 +125,7 @@ class BlockingConnections:
                 "in use. Raise `max_connections` or `timeout`"
             )
         try:
-            return self._idle_one() or run_inline(self.connect())
+            return self._take_idle() or run_inline(self.connect())
         except BaseException:
             self._places.give_back()
             raise
@@ -157,7 +157,7 @@ class BlockingConnections:
         self._begin()
         weakref.finalize(self, _finish, self._idle)
 
-    def _idle_one(self) -> BlockingConnection | None:
+    def _take_idle(self) -> BlockingConnection | None:
         """Return the connection that was used last, if any is alive."""
         while True:
             try:

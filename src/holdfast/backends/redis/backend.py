@@ -209,7 +209,7 @@ class RedisBackend:
             asked_us = since_start_us()
             self._clock.set(int(await self._calls.read("now", [])), asked_us)
         if self._overdue is not None:
-            self._overdue.look_if_due()
+            self._overdue.check_if_due()
         return self._reading
 
     async def _find_store(self) -> StoreQueries:

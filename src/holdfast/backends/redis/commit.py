@@ -33,9 +33,9 @@ async def carry_out(calls: Calls, parts: Sequence[ShardCommit], shards: int, dur
     for at, part in enumerate(parts):
         of_shard.setdefault(part.shard, []).append(at)
     groups = [
-        (shard, of_one[start : start + MOST_TOGETHER])
-        for shard, of_one in of_shard.items()
-        for start in range(0, len(of_one), MOST_TOGETHER)
+        (shard, shard_parts[start : start + MOST_TOGETHER])
+        for shard, shard_parts in of_shard.items()
+        for start in range(0, len(shard_parts), MOST_TOGETHER)
     ]
     script_calls = [
         ScriptCall(shard, script("commit"), [[_arguments(parts[at]) for at in group], shard, shards])

@@ -92,7 +92,7 @@ class RedisConnection(asyncio.Protocol):
         if not self._requests:
             self._heard_at = self._loop.time()
             if self._timer is None:
-                self._timer = self._loop.call_later(self._timeout, self._look_at_the_clock)
+                self._timer = self._loop.call_later(self._timeout, self._read_clock)
         self._requests.append(_Request(len(commands), future))
         self._transport.write(pack_commands(commands))
         return future
@@ -149,7 +149,7 @@ class RedisConnection(asyncio.Protocol):
         self.close(str(exc) if exc else "the server closed it")
         self._gone.set()
 
-    def _look_at_the_clock(self) -> None:
+    def _read_clock(self) -> None:
         self._timer = None
         if not self._requests:
             return
@@ -157,7 +157,7 @@ class RedisConnection(asyncio.Protocol):
         if left <= 0:
             self.close(f"no answer within {self._timeout:g} s")
         else:
-            self._timer = self._loop.call_later(left, self._look_at_the_clock)
+            self._timer = self._loop.call_later(left, self._read_clock)
 
 
 class DriverClient:

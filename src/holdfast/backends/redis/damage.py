@@ -34,8 +34,8 @@ async def _records(calls: Calls, shard: int) -> list[str]:
         *counts, last = await calls.read("audit_records", [after, RECORDS_AT_ONCE], shard)
         sums = [total + count for total, count in zip(sums, counts, strict=True)]
         after = None if last is None else b"(" + last
-    what = ("are named and missing", "have no place in a session", "name a log that is not listed")
-    return [f"{count} records {says}" for count, says in zip(sums, what, strict=True) if count]
+    faults = ("are named and missing", "have no place in a session", "name a log that is not listed")
+    return [f"{count} records {says}" for count, says in zip(sums, faults, strict=True) if count]
 
 
 async def _sessions(calls: Calls, shard: int) -> list[str]:

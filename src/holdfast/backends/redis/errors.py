@@ -104,9 +104,9 @@ def make_write_error(error: RedisError, where: str, *, before: bool = False) -> 
     return StoreError(f"{where} refused the commit: {describe(error)}. {left if before else NOTHING}")
 
 
-def _describe_ours(said: str) -> str:
-    what, _, detail = said.partition(" ")
-    match what:
+def _describe_ours(reply: str) -> str:
+    code, _, detail = reply.partition(" ")
+    match code:
         case "RIGHT":
             command, _, key = detail.partition(" ")
             return f"this user has no permission for `{command}` on {key}: {_describe_missing(command)}"

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from holdfast.backends.redis.queries import StoreQueries
 from holdfast.backends.redis.script_calls import Calls
 
-LOOK_EVERY_SECONDS = 60.0
-FIRST_LOOK_SECONDS = 10.0  # after the first call: a client that is gone by then is not bothered
+CHECK_SECONDS = 60.0
+FIRST_CHECK_SECONDS = 10.0  # after the first call: a client that is gone by then is not bothered
 PART_OF_ALL = 4  # collected once a quarter of all records has expired
 TURN_SECONDS = 600.0  # at most one collection in this time, by any client; one that died is forgotten after it
 
@@ -27,21 +27,21 @@ class Overdue:
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
         self._asked: weakref.WeakMethod[Callable[[], None]] | None = None
-        self._next_look: float | None = None
+        self._next_check: float | None = None
 
     def ask_to_collect(self, collect: Callable[[], None]) -> None:
         """Call `collect`, a method, when it is time to check. This does not keep it alive."""
         self._asked = weakref.WeakMethod(collect)
 
-    def look_if_due(self) -> None:
+    def check_if_due(self) -> None:
         if self._asked is None:
             return
         now = time.monotonic()
-        if self._next_look is None:
-            self._next_look = now + FIRST_LOOK_SECONDS
-        if now < self._next_look:
+        if self._next_check is None:
+            self._next_check = now + FIRST_CHECK_SECONDS
+        if now < self._next_check:
             return
-        self._next_look = now + LOOK_EVERY_SECONDS
+        self._next_check = now + CHECK_SECONDS
         collect = self._asked()
         if collect is not None:
             collect()

@@ -224,7 +224,7 @@ class RedisPool:
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    async def talk(self, node: Node, commands: Sequence[Command]) -> list[Any]:
+    async def exchange(self, node: Node, commands: Sequence[Command]) -> list[Any]:
         """Send commands together, over one connection, and return a reply each.
 
         A refused command is a `ResponseError`, an unanswered one a `LostError`.
@@ -259,16 +259,16 @@ class RedisPool:
             self._is_closed = True
             loops = list(self._loops.items())
             self._loops.clear()
-        here = asyncio._get_running_loop()  # none, if a client without a loop closes both
+        running = asyncio._get_running_loop()  # none, if a client without a loop closes both
         for loop, of_loop in loops:
             if of_loop.guard is None or loop.is_closed():
                 continue
-            if loop is here:
+            if loop is running:
                 await of_loop.guard.aclose()
             elif loop.is_running():
                 with suppress(RuntimeError):  # it ended just now, and disconnected
                     closing = asyncio.run_coroutine_threadsafe(of_loop.guard.aclose(), loop)
-                    if here is not None:
+                    if running is not None:
                         await asyncio.wrap_future(closing)
                     else:
                         with suppress(TimeoutError):

@@ -35,16 +35,16 @@ class ChannelListener(RedisConnection):
         if self._letting_go is not None:
             self._letting_go.cancel()
             self._letting_go = None
-        said: asyncio.Future[None] = self._loop.create_future()
-        self._waiting.add(said)
+        notified: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.add(notified)
         try:
             if not self._is_news and self.is_usable:
-                await said
+                await notified
             if not self._is_news and not self.is_usable:
                 raise LostError("it was closed")
             self._is_news = False
         finally:
-            self._waiting.discard(said)
+            self._waiting.discard(notified)
             if not self._waiting and self.is_usable:
                 self._letting_go = self._loop.call_later(LINGER_SECONDS, self.close)
 
@@ -59,19 +59,19 @@ class ChannelListener(RedisConnection):
         self._reader.feed(data)
         while True:
             try:
-                said = self._reader.gets()
+                reply = self._reader.gets()
             except InvalidResponse as error:
                 self.close(f"what came is not Redis's protocol: {error}")
                 return
-            if said is NOT_YET:
+            if reply is NOT_YET:
                 return
-            if isinstance(said, list) and said[:1] in ([b"ssubscribe"], [b"smessage"]):
+            if isinstance(reply, list) and reply[:1] in ([b"ssubscribe"], [b"smessage"]):
                 self._is_news = True
                 self._wake()
                 continue
             # An error, or the end of it: the channel's slot has moved to another node.
-            self.refusal = said if isinstance(said, Exception) else None
-            self.close(str(said))
+            self.refusal = reply if isinstance(reply, Exception) else None
+            self.close(str(reply))
             return
 
     def _wake(self) -> None:

@@ -118,11 +118,11 @@ class StoreQueries:
     # -- segments and blobs
     # ------------------------------------------------------------------------------------------
 
-    def remember(self, thing: int | bytes, shard: int) -> None:
+    def remember(self, key: int | bytes, shard: int) -> None:
         """Remember the shard of a log or a blob. It is a guess: on a miss, all shards are searched."""
         if len(self._shard_of) >= REMEMBERED:
             self._shard_of.clear()
-        self._shard_of[thing] = shard
+        self._shard_of[key] = shard
 
     async def segments(self, spans: Sequence[Span]) -> list[list[Segment]]:
         found: dict[Span, list[Segment]] = {}
@@ -164,12 +164,12 @@ class StoreQueries:
                     found[hash_] = data
         return found
 
-    def _guesses(self, things: Sequence[Any], known_by: Sequence[int | bytes]) -> dict[int, list[Any]]:
+    def _guesses(self, keys: Sequence[Any], known_by: Sequence[int | bytes]) -> dict[int, list[Any]]:
         guesses: dict[int, dict[Any, None]] = {}
-        for thing, by in zip(things, known_by, strict=True):
+        for key, by in zip(keys, known_by, strict=True):
             shard = layout.FIRST_SHARD if self.shards == 1 else self._shard_of.get(by)
             if shard is not None:
-                guesses.setdefault(shard, {})[thing] = None
+                guesses.setdefault(shard, {})[key] = None
         return {shard: list(guessed) for shard, guessed in guesses.items()}
 
     async def page_segments(self, after: tuple[int, int] | None, limit: int) -> list[SegmentInfo]:

@@ -66,10 +66,10 @@ def read_all() -> dict[str, Script]:
 MOST_AT_ONCE = 256
 MOVING_SECONDS = 30.0  # to wait for a slot that is being moved
 LONGEST_PAUSE = 0.1
-NOT_HERE_NOW = (MovedError, AskError, TryAgainError)  # a slot has moved, or is being moved: nothing was carried out
+MOVED_SLOT = (MovedError, AskError, TryAgainError)  # a slot has moved, or is being moved: nothing was carried out
 
 
-LOOK_AGAIN = (LostError, StoreError, ClusterDownError)  # another node may have taken over
+LOST_NODE = (LostError, StoreError, ClusterDownError)  # another node may have taken over
 
 
 class ScriptCall(NamedTuple):
@@ -99,7 +99,7 @@ class Calls:
         self._may_listen = True  # until the server has refused it
         self.mark = b""  # of the store that was opened: scripts that write compare it (scripts/guard.lua)
         self._slots: dict[int, Node] = {}  # the node of each slot, as far as known
-        self._met: dict[Node, None] = {}  # all known nodes of the cluster
+        self._known_nodes: dict[Node, None] = {}  # all known nodes of the cluster
 
     def without_loop(self) -> Calls | None:
         """Return calls from threads without an event loop; None on a cluster: its nodes work at once."""
@@ -175,14 +175,14 @@ class Calls:
                         replies = [error] * len(part)
                     for at, reply in zip(part, replies, strict=True):
                         answers[at] = reply
-                        if isinstance(reply, NOT_HERE_NOW):
+                        if isinstance(reply, MOVED_SLOT):
                             again.append(at)
 
             if len(by_node) > 1:
                 await asyncio.gather(*(on_node(node, these) for node, these in by_node.items()))
             for node, these in by_node.items() if len(by_node) == 1 else ():  # without a task in between
                 await on_node(node, these)
-            if again or any(isinstance(answer, LOOK_AGAIN) for answer in answers):
+            if again or any(isinstance(answer, LOST_NODE) for answer in answers):
                 self._slots.clear()
             if not again:
                 break
@@ -209,7 +209,7 @@ class Calls:
             try:
                 await ear.wait_for_notify()
             except LostError as error:
-                if ear.refusal is None or isinstance(ear.refusal, NOT_HERE_NOW):
+                if ear.refusal is None or isinstance(ear.refusal, MOVED_SLOT):
                     self._slots.clear()
                     raise StoreError(f"the store {self._where} can't be listened to: {error}") from error
                 self._may_listen = False
@@ -234,11 +234,11 @@ class Calls:
 
     async def _talk(self, node: Node, commands: list[Command], durability: Durability | None) -> list[Any]:
         if durability is None or not durability.replicas:
-            return await self.connections.talk(node, commands)
+            return await self.connections.exchange(node, commands)
         # WAIT covers the writes of its own connection, so it uses the same one; inside a script it would
         # not wait.
         wait: Command = ("WAIT", durability.replicas, durability.wait_ms)
-        *replies, confirmed = await self.connections.talk(node, [*commands, wait])
+        *replies, confirmed = await self.connections.exchange(node, [*commands, wait])
         if isinstance(confirmed, int) and confirmed >= durability.replicas:
             return replies
         by = confirmed if isinstance(confirmed, int) else 0
@@ -274,9 +274,9 @@ class Calls:
         A node that is cut off from the others still believes that it is the master.
         """
         failures: list[Exception] = []
-        for node in [*self._seeds, *self._met]:
+        for node in [*self._seeds, *self._known_nodes]:
             try:
-                info, slots = await self.connections.talk(node, [("CLUSTER", "INFO"), ("CLUSTER", "SLOTS")])
+                info, slots = await self.connections.exchange(node, [("CLUSTER", "INFO"), ("CLUSTER", "SLOTS")])
             except StoreError as error:
                 if self.connections.is_closed:
                     raise
@@ -292,7 +292,7 @@ class Calls:
             for first, last, *nodes in slots:
                 places = [(host.decode() if host else node[0], port) for host, port, *_ in nodes]
                 found |= dict.fromkeys(range(first, last + 1), places[0])
-                self._met |= dict.fromkeys(places)
+                self._known_nodes |= dict.fromkeys(places)
             return found
         raise StoreError(f"the store {self._where} can't be reached: {failures[0]}") from failures[0]
 

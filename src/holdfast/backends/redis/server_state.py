@@ -11,7 +11,7 @@ from holdfast.backends.redis.queries import StoreQueries
 from holdfast.backends.redis.script_calls import Calls
 from holdfast.errors import StoreError
 
-LOOK_EVERY_SECONDS = 15.0
+CHECK_SECONDS = 15.0
 # Commands that the scripts use, with arguments for a rights check; {} is the name of the shard.
 _WRITES = (
     ("ZADD", "{}:ids", "0", "x"), ("ZREM", "{}:ids", "x"), ("ZREMRANGEBYSCORE", "{}:ids", "0", "0"),
@@ -61,20 +61,20 @@ class EvictionWatch:
 
     def __init__(self, location: str) -> None:
         self._location = location
-        self._next_look = 0.0
-        self._is_told = False
+        self._next_check = 0.0
+        self._has_warned = False
 
     async def check(self, reading: StoreQueries) -> None:
         """Raise `StoreError` if a server evicts keys when its memory is full.
 
         Where that can't be asked, a warning is logged once.
         """
-        if time.monotonic() < self._next_look:
+        if time.monotonic() < self._next_check:
             return
         states = await ask_servers(reading)
         dropping = next((state for state in states if state.drops_keys), None)
         if dropping is not None:
-            self._next_look = 0.0  # until it is corrected, every commit checks
+            self._next_check = 0.0  # until it is corrected, every commit checks
             lost = f"; it has evicted {dropping.evicted} keys since its start" if dropping.evicted else ""
             raise StoreError(
                 f"the server {self._location} drops keys when its memory is full (maxmemory-policy "
@@ -82,10 +82,10 @@ class EvictionWatch:
                 "lose checkpoints without a word. Set maxmemory-policy to noeviction, then run `holdfast verify`. "
                 "Nothing was changed"
             )
-        if not self._is_told and any(state.policy is None for state in states):
-            self._is_told = True
+        if not self._has_warned and any(state.policy is None for state in states):
+            self._has_warned = True
             _log.warning("%s: %s", self._location, CANT_CHECK)
-        self._next_look = time.monotonic() + LOOK_EVERY_SECONDS
+        self._next_check = time.monotonic() + CHECK_SECONDS
 
 
 CANT_CHECK = (

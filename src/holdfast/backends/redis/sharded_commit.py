@@ -130,8 +130,8 @@ class ShardedCommits:
         answers = await self._reading.call_everywhere("where", [[b"%d" % delete.log for delete in deletes]])
         found: dict[int, list[SegmentDelete]] = {}
         for shard, answer in enumerate(answers):
-            for delete, is_here in zip(deletes, answer, strict=True):
-                if is_here:
+            for delete, is_deleted in zip(deletes, answer, strict=True):
+                if is_deleted:
                     found.setdefault(shard, []).append(delete)
         return found
 
@@ -215,10 +215,10 @@ class ShardedCommits:
         """Return the claim to write a record of that id in a shard; raise `CommitConflict` if it is taken."""
         instead: bytes | bool = False
         for attempt in range(ATTEMPTS):
-            said, *more = await self._note("claim", [id_, b"%d" % shard, instead], own)
-            if said == b"taken":
+            reply, *more = await self._note("claim", [id_, b"%d" % shard, instead], own)
+            if reply == b"taken":
                 raise CommitConflict("record", id_)
-            if said == b"here":
+            if reply == b"here":
                 return int(more[0])
             noted, claim = more
             if attempt < ATTEMPTS // 2:  # its author is probably about to write it

@@ -137,7 +137,7 @@ class BlockingPool:
     def is_closed(self) -> bool:
         return self._is_closed
 
-    async def talk(self, node: Node, commands: Sequence[Command]) -> list[Any]:
+    async def exchange(self, node: Node, commands: Sequence[Command]) -> list[Any]:
         """Send commands together, over one connection, and return a reply each.
 
         A refused command is a `ResponseError`, an unanswered one a `LostError`.

@@ -19,10 +19,10 @@ from pathlib import Path
 from holdfast.backends.local_path import make_directory
 from holdfast.errors import CorruptError, StoreError
 
-BESIDE = ("-wal", "-shm", "-journal")
+COMPANIONS = ("-wal", "-shm", "-journal")
 JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 SMALLEST_FILE = 512  # the smallest page
-READERS_LOOK_AFTER = 1.0  # seconds: reading acknowledges nothing, so it need not check each time
+READERS_CHECK_SECONDS = 1.0  # seconds: reading acknowledges nothing, so it need not check each time
 
 Identity = tuple[int, int]
 
@@ -76,7 +76,7 @@ class StoreFiles:
             ) from error
 
     def _begin(self) -> Identity:
-        for suffix in BESIDE:
+        for suffix in COMPANIONS:
             self._refuse_link(f"{self._real}{suffix}")
         self._refuse_super_journal(f"{self._real}-journal")
         found = _identity(self._name)
@@ -106,7 +106,7 @@ class StoreFiles:
         """Remember the WAL files of a connection: they stay until the last connection is closed."""
         wal, shm = _identity(self._wal_name), _identity(f"{self._real}-shm")
         if self._wal not in (None, wal):
-            raise self._make_moved_beside_error("-wal")
+            raise self._make_moved_companion_error("-wal")
         self._wal, self._shm = wal, shm
 
     def forget_wal(self) -> None:
@@ -151,46 +151,46 @@ class StoreFiles:
         """Raise `StoreError` unless the database and its WAL are at their path, and so the commits too."""
         # Runs in every commit: no calls of our own, and strings, which take half the time of a Path.
         try:
-            database = os.stat(self._name)  # noqa: PTH116
+            database = os.stat(self._name)  # noqa: PTH116 - a text
             if (database.st_dev, database.st_ino) == self._identity:
                 if self._wal is None:
                     return
-                wal = os.stat(self._wal_name)  # noqa: PTH116
+                wal = os.stat(self._wal_name)  # noqa: PTH116 - a text
                 if (wal.st_dev, wal.st_ino) == self._wal:
                     return
         except OSError:
             pass
         found = _identity(self._name)
-        raise self._make_moved_error(found) if found != self._identity else self._make_moved_beside_error("-wal")
+        raise self._make_moved_error(found) if found != self._identity else self._make_moved_companion_error("-wal")
 
     def check_sometimes(self) -> None:
         """Check all files for a reader, but only if that was not done for a while."""
         if self._gone is not None:
             raise StoreError(self._gone)
         now = time.monotonic()
-        if now - self._looked_at < READERS_LOOK_AFTER:
+        if now - self._looked_at < READERS_CHECK_SECONDS:
             return
         self._looked_at = now
         self.check()
         if self._shm is not None and _identity(f"{self._real}-shm") != self._shm:
-            raise self._make_moved_beside_error("-shm")
+            raise self._make_moved_companion_error("-shm")
 
     def _make_moved_error(self, found: Identity | None) -> StoreError:
         if found is None:
-            what = "is gone: it was deleted, renamed or moved while this client had it open"
+            event = "is gone: it was deleted, renamed or moved while this client had it open"
             then = (
                 "Put the file back, with those beside it, and open a new client; "
                 "without it, a new client makes an empty store"
             )
         else:
-            what = "was replaced by another file while this client had it open"
+            event = "was replaced by another file while this client had it open"
             then = "Open a new client, which uses the file that is there now"
         self._gone = (
-            f"the store {self.path} {what}. What is saved now would not be found there. {then}; then save again"
+            f"the store {self.path} {event}. What is saved now would not be found there. {then}; then save again"
         )
         return StoreError(self._gone)
 
-    def _make_moved_beside_error(self, suffix: str) -> StoreError:
+    def _make_moved_companion_error(self, suffix: str) -> StoreError:
         self._gone = (
             f"the file {self._real}{suffix} was deleted or replaced while this client had the store {self.path} open: "
             "what is saved "

@@ -85,27 +85,33 @@ def check_objects(found: list[SchemaObject], version: int, path: Path) -> None:
         if expected is None:
             _check_foreign(object_, by_name, ours.keys(), path)
         elif expected != object_:
-            what = f"is a {object_.type}" if object_.type != expected.type else "is defined differently"
+            difference = f"is a {object_.type}" if object_.type != expected.type else "is defined differently"
             raise CorruptError(
-                f"{_describe_refusal(path)}: {object_.name!r} {what}, where schema {version} has {expected}. {RESTORE}"
+                f"{_describe_refusal(path)}: {object_.name!r} {difference}, where schema {version} has {expected}. "
+                f"{RESTORE}"
             )
     if missing:
         names = ", ".join(str(object_) for object_ in missing)
         raise CorruptError(f"{_describe_refusal(path)}: these are missing: {names}. {RESTORE}")
 
 
-def _check_foreign(one: SchemaObject, by_name: dict[str, SchemaObject], ours: Iterable[str], path: Path) -> None:
+def _check_foreign(object_: SchemaObject, by_name: dict[str, SchemaObject], ours: Iterable[str], path: Path) -> None:
     """Raise `CorruptError` if a foreign object could run something, or change holdfast's data."""
-    if one.type == "table" and one.sql is not None and one.sql.upper().startswith("CREATE TABLE "):
+    if object_.type == "table" and object_.sql is not None and object_.sql.upper().startswith("CREATE TABLE "):
         return
-    if one.type == "index" and one.table not in ours and one.table in by_name and _PLAIN_INDEX.fullmatch(one.sql or ""):
+    if (
+        object_.type == "index"
+        and object_.table not in ours
+        and object_.table in by_name
+        and _PLAIN_INDEX.fullmatch(object_.sql or "")
+    ):
         return
-    kind = "virtual table" if one.type == "table" else one.type
-    on = "" if one.table == one.name else f" on {one.table!r:.80}"
+    kind = "virtual table" if object_.type == "table" else object_.type
+    on = "" if object_.table == object_.name else f" on {object_.table!r:.80}"
     raise CorruptError(
-        f"{_describe_refusal(path)}: it has the {kind} {one.name!r:.80}{on}, which holdfast did not make, and which "
-        "SQLite would run. If you "
-        f'made it, remove it: sqlite3 FILE "DROP {one.type.upper()} ..."; else don\'t use the file. Nothing was changed'
+        f"{_describe_refusal(path)}: it has the {kind} {object_.name!r:.80}{on}, which holdfast did not make, and "
+        "which SQLite would run. If you made it, remove it: "
+        f'sqlite3 FILE "DROP {object_.type.upper()} ..."; else don\'t use the file. Nothing was changed'
     )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.options import common_options, confirm, overwrite_options, session_not_found, yes_option
+from holdfast.cli.options import common_options, confirm, make_not_found_error, overwrite_options, yes_option
 from holdfast.cli.options_workspace import directory_option, open_workspace
 from holdfast.cli.output.json import print_json
 from holdfast.cli.output.operation import print_how_to_undo
@@ -58,7 +58,7 @@ def adopt(
 def _head(client: SyncClient, session: str) -> str:
     found = client.session(session)
     if found is None:
-        raise session_not_found(session)
+        raise make_not_found_error(session)
     return found.head.checkpoint_id
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from holdfast.cli.json_input import parse_json_option
-from holdfast.cli.options import common_options, confirm, find_by_id, session_not_found, yes_option
+from holdfast.cli.options import common_options, confirm, find_by_id, make_not_found_error, yes_option
 from holdfast.cli.output.listing import Column, print_listing, print_result
 from holdfast.cli.store_location import open_store
 from holdfast.cli.terminal.sanitize import escape, format_identifier, format_name, format_utc
@@ -155,6 +155,6 @@ def approvals(session: str | None, everything: bool, store: str | None, as_json:
         # A session without saves may have requests already.
         is_known = found or session is None or client.session(session) or client.approvals(session, pending=False)
         if session is not None and not is_known:
-            raise session_not_found(session)
+            raise make_not_found_error(session)
     nothing = "nothing was ever asked for" if everything else "nothing waits for approval"
     print_listing("approvals", found, approval_fields, COLUMNS, nothing=nothing, as_json=as_json)

@@ -17,7 +17,7 @@ from holdfast.json_form.checkpoint import checkpoint_fields
 from holdfast.json_form.values import to_json
 from holdfast.model.checkpoint import Checkpoint
 
-CAN_NOT_TELL = 125  # as in `git bisect run`
+UNKNOWN_EXIT = 125  # as in `git bisect run`
 
 
 @click.command(short_help="Find the first bad checkpoint of a session.")
@@ -40,7 +40,7 @@ def bisect(session: str, command: tuple[str, ...], store: str | None, as_json: b
                 "first_bad": checkpoint_fields(found.first_bad) if found.first_bad else None,
                 "last_good": checkpoint_fields(found.last_good) if found.last_good else None,
                 "looks": [
-                    {"checkpoint_id": look.checkpoint.checkpoint_id, "is_good": look.is_good} for look in found.looks
+                    {"checkpoint_id": step.checkpoint.checkpoint_id, "is_good": step.is_good} for step in found.looks
                 ],
                 "of_all": found.of_all,
             }
@@ -70,7 +70,7 @@ def _is_good(checkpoint: Checkpoint, files: Path | None, command: tuple[str, ...
             )
         except OSError as error:
             raise UsageError(f"{command[0]!r:.80} can't be run ({error.strerror}): check its name and path") from error
-    if done.returncode < 0 or done.returncode >= CAN_NOT_TELL:
+    if done.returncode < 0 or done.returncode >= UNKNOWN_EXIT:
         raise UsageError(
             f"the command could not tell whether {checkpoint.short_id} (step {checkpoint.step_index}) "
             f"is good: it ended with {done.returncode}. It must exit with 0 for good and 1 to 124 for bad"

@@ -163,7 +163,7 @@ def diff(
         raise click.UsageError("--stat and --name-only are two different things: give one")
     if only_state and a is None:
         raise click.UsageError("--state needs a checkpoint: `holdfast diff A --state` shows what A changed")
-    said: dict[str, Any] = {}
+    output: dict[str, Any] = {}
     with open_store(store) as client, page_output():
         ids = [client.resolve(ref) for ref in (a, b) if ref is not None]
         asks_for_files = only_files or stat or name_only or directory is not None
@@ -172,21 +172,21 @@ def diff(
             click.echo(f"{a} has no snapshot of files: this is what it changed of its parent's state", err=True)
         if only_state or (len(ids) == BOTH and not (only_files or stat or name_only)):
             states = client.diff(*ids) if len(ids) == BOTH else _diff_with_parent(client, ids[0])
-            said["edits"] = [edit_fields(edit) for edit in states.edits]
+            output["edits"] = [edit_fields(edit) for edit in states.edits]
             if states.recorded:
-                said["recorded"] = recorded_fields(states)
+                output["recorded"] = recorded_fields(states)
             if not as_json:
                 print_diff(states, files=False, raw=raw)
         if only_state or (len(ids) == BOTH and not only_files and not _have_files(client, ids)):
             if as_json:
-                print_json(said)
+                print_json(output)
             return
         workspace = open_workspace(client, directory)
         snapshots = [workspace.snapshot_at(id_) for id_ in ids]
         after = snapshots[1] if len(ids) == BOTH else None
         changes = workspace.diff(snapshots[0] if ids else forked_from(workspace), after)
         if as_json:
-            print_json({**said, "changes": [change_fields(change) for change in changes]})
+            print_json({**output, "changes": [change_fields(change) for change in changes]})
         elif name_only:
             for change in changes:
                 click.echo(format_path(change.path))
@@ -211,7 +211,7 @@ def _has_snapshot(client: SyncClient, id_: str) -> bool:
     from holdfast.operations import snapshot_read as snapshots
 
     ctx = client._ctx
-    stored = run_inline(lookup.live_record(ctx, ids.from_text(id_)))
+    stored = run_inline(lookup.load_live_record(ctx, ids.from_text(id_)))
     return run_inline(snapshots.find_nearest(ctx, stored)) is not None
 
 
@@ -272,8 +272,8 @@ def _title(change: FileChange) -> str:
 
 def _sizes(change: FileChange) -> str:
     file_entry, two = (entry for entry in (change.before, change.after))
-    said = [f"{entry.kind}, {format_bytes(entry.size)}" if entry else "nothing" for entry in (file_entry, two)]
-    return " → ".join(said)
+    sizes = [f"{entry.kind}, {format_bytes(entry.size)}" if entry else "nothing" for entry in (file_entry, two)]
+    return " → ".join(sizes)
 
 
 def _count_lines(lines: list[str] | None) -> str:

@@ -45,12 +45,12 @@ def run_checks(named: str | None) -> tuple[list[HealthCheck], int]:
     try:
         location = locate(named)
     except UntrustedError as error:
-        is_said = any(check.advice == str(error) for check in checks)
-        advice = "" if is_said else str(error)
+        is_repeated = any(check.advice == str(error) for check in checks)
+        advice = "" if is_repeated else str(error)
         return [*checks, HealthCheck("store", FAIL, "not opened: it needs trust", advice)], error.exit_code
     except StoreNotFoundError as error:
-        what, _, next_steps = str(error).partition("\n\n")
-        return [*checks, HealthCheck("store", FAIL, what, next_steps)], error.exit_code
+        problem, _, next_steps = str(error).partition("\n\n")
+        return [*checks, HealthCheck("store", FAIL, problem, next_steps)], error.exit_code
     checks += _files(location)
     try:
         checks += _contents(location)

@@ -28,8 +28,8 @@ def find_effect(client: SyncClient, ref: str) -> EffectRecord:
 
 
 def format_call(effect: EffectRecord) -> str:
-    told = ", ".join(f"{name}={json.dumps(to_json(value))}" for name, value in effect.arguments.items())
-    return f"{effect.tool}({told})"
+    arguments = ", ".join(f"{name}={json.dumps(to_json(value))}" for name, value in effect.arguments.items())
+    return f"{effect.tool}({arguments})"
 
 
 COLUMNS: tuple[Column[EffectRecord], ...] = (
@@ -68,10 +68,10 @@ def resolve(
     history with your name. After --done, the next run gets the result; after --not-done, it carries out the effect.
     ID is an id from `holdfast effects`, or its last 8 or more digits.
     """
-    said = [name for name, is_so in (("done", done), ("not_done", not_done), ("acknowledge", acknowledge)) if is_so]
-    if len(said) != 1:  # of two that contradict each other, none is taken: an effect may depend on it
+    chosen = [name for name, is_so in (("done", done), ("not_done", not_done), ("acknowledge", acknowledge)) if is_so]
+    if len(chosen) != 1:  # of two that contradict each other, none is taken: an effect may depend on it
         raise click.UsageError("say which, and one only: --done, --not-done or --acknowledge")
-    [outcome] = said
+    [outcome] = chosen
     if result is not None and outcome != "done":
         raise click.UsageError("--result goes with --done")
     value = None if result is None else parse_json_option(result, "--result")

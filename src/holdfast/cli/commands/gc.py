@@ -49,8 +49,8 @@ def _print(report: CollectionReport, before: int, after: int | None) -> None:
         f"and {'trim' if report.dry_run else 'trimmed'} {report.segments_trimmed} segments"
     )
     if report.expired_by_ttl:
-        said = "have outlived" if report.dry_run else "had outlived"
-        click.echo(f"{report.expired_by_ttl} checkpoints {said} their time to live")
+        verb = "have outlived" if report.dry_run else "had outlived"
+        click.echo(f"{report.expired_by_ttl} checkpoints {verb} their time to live")
     if after is None:
         click.echo(f"about {format_bytes(report.bytes_freed)} of {format_bytes(before)} would be freed")
         click.echo("nothing was removed: leave out --dry-run to do it", err=True)

@@ -61,16 +61,16 @@ def _print_remarks(report: ImportedReport) -> None:
         click.echo(f"skipped  {escape(remark.where)}{id_}: {escape(remark.message)}")
     if len(report.skipped) > SKIPPED_SHOWN:
         click.echo(f"skipped  and {len(report.skipped) - SKIPPED_SHOWN} more: --json lists them all")
-    said = "would import" if report.dry_run else "imported"
+    verb = "would import" if report.dry_run else "imported"
     counts = {
-        f"{said} {report.imported} checkpoints of {len(report.sessions)} sessions": True,
+        f"{verb} {report.imported} checkpoints of {len(report.sessions)} sessions": True,
         f"{report.recovered} of them could no longer be restored there": report.recovered,
         f"{report.already} were here already": report.already,
         f"{report.expired} have expired": report.expired,
         f"{len(report.warnings)} warnings": report.warnings,
         f"{len(report.skipped)} skipped": report.skipped,
     }
-    click.echo(", ".join(text for text, is_said in counts.items() if is_said))
+    click.echo(", ".join(text for text, is_shown in counts.items() if is_shown))
 
 
 EXIT_CONFLICT = 4
@@ -119,8 +119,8 @@ def _print_import(report: ImportReport, *, check: bool) -> None:
             f"{format_bytes(report.size)}, sha256 {report.digest}"
         )
         return
-    said = "would import" if report.dry_run else "imported"
-    text = f"{said} {report.imported} checkpoints of {report.imported_sessions} sessions"
+    verb = "would import" if report.dry_run else "imported"
+    text = f"{verb} {report.imported} checkpoints of {report.imported_sessions} sessions"
     if report.already_there:
         text += f", {report.already_there} were here already"
     if report.skipped:

@@ -22,7 +22,7 @@ def init(url: str | None, store: str | None, as_json: bool) -> None:
     existing store does not change.
     """
     location, made = make_store(url if url is not None else store)
-    snippet = _snippet(location, found_from_here=url is None and store is None)
+    snippet = _snippet(location, is_found_here=url is None and store is None)
     if as_json:
         print_json({"store": str(location), "kind": location.kind, "made": made, "snippet": snippet})
         return
@@ -33,10 +33,10 @@ def init(url: str | None, store: str | None, as_json: bool) -> None:
     click.echo(snippet)
 
 
-def _snippet(location: StoreLocation, *, found_from_here: bool) -> str:
+def _snippet(location: StoreLocation, *, is_found_here: bool) -> str:
     """Three lines to paste."""
     opened = {
-        "sqlite": "SyncClient.sqlite()" if found_from_here else f"SyncClient.sqlite({str(location.path)!r})",
+        "sqlite": "SyncClient.sqlite()" if is_found_here else f"SyncClient.sqlite({str(location.path)!r})",
         "files": f"SyncClient.files({str(location.path)!r})",
         "url": "SyncClient.from_env()",  # HOLDFAST_URL: a URL may hold a password, which belongs into no program
     }[location.kind]

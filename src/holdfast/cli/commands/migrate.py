@@ -80,13 +80,13 @@ def migrate(
         ctx.exit(EXIT_WOULD_NOT_RESUME)
 
 
-def _print(report: MigrationReport, what: str) -> None:
+def _print(report: MigrationReport, unit: str) -> None:
     for problem in report.problems:
         id_ = short(problem.checkpoint_id) if problem.checkpoint_id else "?"
         click.echo(f"{format_identifier(problem.session_id)}  {id_}  {problem.reason}: {escape(problem.message)}")
     failed = len(report.problems)
     after = f" ({report.migrating} of them migrated)" if report.migrating else ""
-    click.echo(f"checked {report.checked} {what}: {report.checked - failed} would resume{after}, {failed} would not")
+    click.echo(f"checked {report.checked} {unit}: {report.checked - failed} would resume{after}, {failed} would not")
 
 
 def _print_json(report: MigrationReport) -> None:

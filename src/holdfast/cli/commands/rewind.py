@@ -157,8 +157,8 @@ def _line(checkpoint: Checkpoint, *, changed: bool) -> str:
     if _is_prompt(checkpoint):
         return f"{checkpoint.short_id}  {when} {mark} > {escape(_first_line(checkpoint.metadata['prompt']), 90)}"
     failed = " (failed)" if checkpoint.metadata.get("failed") else ""
-    said = f"{checkpoint.step_name or ''} {_format_arguments(checkpoint.metadata.get('arguments'))}".strip()
-    return f"{checkpoint.short_id}  {when} {mark}   {escape(said, 86)}{failed}"
+    title = f"{checkpoint.step_name or ''} {_format_arguments(checkpoint.metadata.get('arguments'))}".strip()
+    return f"{checkpoint.short_id}  {when} {mark}   {escape(title, 86)}{failed}"
 
 
 def _format_arguments(arguments: Any) -> str:

@@ -70,10 +70,10 @@ def rollback(
 
 def _summary(report: RollbackReport) -> str:
     if report.from_id == report.to_id:
-        said = f"session {format_identifier(report.session_id)} is at {report.to_id[-8:]} already"
+        text = f"session {format_identifier(report.session_id)} is at {report.to_id[-8:]} already"
     else:
         before = "nothing" if report.from_id is None else report.from_id[-8:]
-        said = f"session {format_identifier(report.session_id)}: {before} → {report.to_id[-8:]}"
+        text = f"session {format_identifier(report.session_id)}: {before} → {report.to_id[-8:]}"
     if report.files is not None and report.files.actions:
-        said += f"; files: {format_summary(report.files)}"
-    return said
+        text += f"; files: {format_summary(report.files)}"
+    return text

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from holdfast.cli.options import common_options, session_not_found
+from holdfast.cli.options import common_options, make_not_found_error
 from holdfast.cli.output.listing import Column, print_listing, print_result
 from holdfast.cli.output.run_status import format_progress, format_status
 from holdfast.cli.store_location import open_store
@@ -62,7 +62,7 @@ async def _await_run(store: str | None, session: str, function: Any) -> dict[str
 
 def _check_found(session: str, found: Any) -> Any:
     if found is None:
-        raise session_not_found(session)
+        raise make_not_found_error(session)
     return found
 
 

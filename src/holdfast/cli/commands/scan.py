@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from holdfast.cli.options import common_options, session_not_found
+from holdfast.cli.options import common_options, make_not_found_error
 from holdfast.cli.output.json import print_json
 from holdfast.cli.store_location import open_store
 from holdfast.cli.terminal.progress import progress_bar
@@ -50,7 +50,7 @@ def scan(
     with open_store(store) as client, progress_bar("searching") as progress:
         report = client.scan(rules or None, session, every=every, progress=progress)
     if session is not None and not report.checked:
-        raise session_not_found(session)
+        raise make_not_found_error(session)
     if as_json:
         print_json(
             {

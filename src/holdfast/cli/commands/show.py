@@ -36,7 +36,7 @@ from holdfast.json_form.state_search import cut_around, search
 from holdfast.json_form.unregistered import UnregisteredObject
 from holdfast.json_form.values import to_json
 from holdfast.model.checkpoint import Checkpoint
-from holdfast.model.diff import BESIDE
+from holdfast.model.diff import NOT_FIELDS
 from holdfast.model.run_policy import JOURNAL_KEY, SubagentTrace
 from holdfast.model.run_status import RunStatus
 from holdfast.model.safe_repr import safe_repr
@@ -173,8 +173,8 @@ def _print_found(checkpoint: Checkpoint, wanted: str, *, as_json: bool) -> None:
         return
     for part, search_match in found:
         where = f"{'' if part == 'execution_state' else '--context '}{escape(search_match.path) or '.'}"
-        said = "(the key)" if search_match.is_key else escape(cut_around(search_match.text, wanted))
-        click.echo(f"{where}: {said}")
+        excerpt = "(the key)" if search_match.is_key else escape(cut_around(search_match.text, wanted))
+        click.echo(f"{where}: {excerpt}")
 
 
 def _print_messages(checkpoint: Checkpoint, whole: Any, path: str | None, *, as_json: bool) -> None:
@@ -263,18 +263,18 @@ def _outline(parts: Any) -> str:
     """Return the fields of an object that are short; "" if it has none."""
     if type(parts) is not dict:
         return ""
-    said = []
+    fields = []
     for field, value in parts.items():
         if (
-            field != BESIDE
+            field != NOT_FIELDS
             and isinstance(value, str | int | float | None)
             and not (isinstance(value, int) and abs(value) > LARGE)
         ):
             short = value[:VALUE_LIMIT] if isinstance(value, str) else value
-            said.append(f"{field}={short!r}")
-        if sum(map(len, said)) > VALUE_LIMIT:
+            fields.append(f"{field}={short!r}")
+        if sum(map(len, fields)) > VALUE_LIMIT:
             break
-    return f": {escape(', '.join(said), VALUE_LIMIT)}" if said else ""
+    return f": {escape(', '.join(fields), VALUE_LIMIT)}" if fields else ""
 
 
 def _print_keys(value: Any, indent: str = "  ", *, with_last: bool = False) -> None:
@@ -286,14 +286,14 @@ def _print_keys(value: Any, indent: str = "  ", *, with_last: bool = False) -> N
         value = value.parts
     if not isinstance(value, dict):
         return
-    value = {key: item for key, item in value.items() if key != BESIDE}
+    value = {key: item for key, item in value.items() if key != NOT_FIELDS}
     for shown_keys, (key, item) in enumerate(value.items()):
         if shown_keys == KEYS_SHOWN:
             click.echo(f"{indent}… and {len(value) - KEYS_SHOWN} more")
             break
-        said = format_name(key) if isinstance(key, str) else _summary(key)
+        label = format_name(key) if isinstance(key, str) else _summary(key)
         last = f", the last: {_summary(item[-1])}" if with_last and isinstance(item, list) and item else ""
-        click.echo(f"{indent}{said:<20} {_summary(item)}{last}")
+        click.echo(f"{indent}{label:<20} {_summary(item)}{last}")
         if isinstance(item, UnregisteredObject) and len(indent) < DEEPEST:
             _print_keys(item, indent + "  ")
 

@@ -29,7 +29,7 @@ from holdfast.model.listing import DamagedCheckpoint, Session, Tree
 if TYPE_CHECKING:
     from holdfast.client.sync import SyncClient
 
-LOOKS_EVERY = 0.25  # seconds
+POLL_SECONDS = 0.25  # seconds
 FROM_THE_TOP = "\x1b[H\x1b[2J"  # clears the terminal and moves the cursor to the top
 ROOM_FOR_WORDS = 2  # lines
 
@@ -46,7 +46,7 @@ def follow(client: SyncClient, session_id: str, agent: str | None, limit: int | 
     shown = "" if as_json else _print_progress(client, session_id, "")
     if not as_json:
         click.echo(f"watching {format_identifier(session_id)}; Ctrl-C ends it", err=True)
-    for event in client.events(session_id=session_id, agent_id=agent, after=cursor, poll_seconds=LOOKS_EVERY):
+    for event in client.events(session_id=session_id, agent_id=agent, after=cursor, poll_seconds=POLL_SECONDS):
         if event.checkpoint.checkpoint_id not in known:
             _print_entry(event.checkpoint, before, as_json=as_json)
             before = event.checkpoint
@@ -99,7 +99,7 @@ def follow_graph(client: SyncClient, chosen: Session, limit: int | None) -> None
 
     draw()
     click.echo(f"watching the tree of {format_identifier(chosen.session_id)}; Ctrl-C ends it", err=True)
-    for event in client.events(after=cursor, poll_seconds=LOOKS_EVERY):
+    for event in client.events(after=cursor, poll_seconds=POLL_SECONDS):
         if event.checkpoint.tree_id == chosen.tree_id:
             draw()
 

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from holdfast.cli.options import common_options, session_not_found
+from holdfast.cli.options import common_options, make_not_found_error
 from holdfast.cli.output.damaged import EXIT_CORRUPT
 from holdfast.cli.output.json import print_json
 from holdfast.cli.store_location import open_store
@@ -27,7 +27,7 @@ def verify(ctx: click.Context, session: str | None, store: str | None, as_json: 
             click.echo("reading everything…", err=True)
         report = client.verify(session)
     if session is not None and not (report.checked or report.expired or report.problems):
-        raise session_not_found(session)
+        raise make_not_found_error(session)
     if as_json:
         print_json(
             {
@@ -50,12 +50,12 @@ def verify(ctx: click.Context, session: str | None, store: str | None, as_json: 
             click.echo(f"damaged: {escape(problem.message)}")
             for id_ in problem.affected:
                 click.echo(f"  {id_}  can't be restored exactly")
-        said = f"checked {report.checked} checkpoints, {len(report.problems)} problems"
+        summary = f"checked {report.checked} checkpoints, {len(report.problems)} problems"
         if report.expired:
-            said += f", {report.expired} expired"
+            summary += f", {report.expired} expired"
         if report.ended_chains:
-            said += f", {report.ended_chains} whose parent has expired{'' if report.ok else ' or is damaged'}"
-        click.echo(said)
+            summary += f", {report.ended_chains} whose parent has expired{'' if report.ok else ' or is damaged'}"
+        click.echo(summary)
     if not report.ok:
         click.echo(
             "holdfast: not everything is what was saved. Keep a copy of the store; `holdfast timeline` lists the "

@@ -21,7 +21,7 @@ from holdfast.model.snapshot import SnapshotReport
 if TYPE_CHECKING:
     from holdfast.workspace.api import SyncWorkspace
 
-LOOKS_EVERY = 0.25  # seconds
+POLL_SECONDS = 0.25  # seconds
 
 
 @click.command(short_help="Take snapshots of a directory whenever files change.")
@@ -95,7 +95,7 @@ def _steps(workspace: SyncWorkspace, quiet: float, longest: float) -> Iterator[t
     yield report, saved
     began = changed = time.monotonic()
     while True:
-        time.sleep(LOOKS_EVERY)
+        time.sleep(POLL_SECONDS)
         now = _reference(workspace)
         at = time.monotonic()
         if now != last:

@@ -45,7 +45,7 @@ def work(modules: tuple[str, ...], concurrency: int, drain: bool, store: str | N
         handler.setFormatter(_WithFields())
         logging.basicConfig(level=logging.WARNING, handlers=[handler])  # unless a module has set up logging
         try:
-            count = asyncio.run(_work(store, concurrency, drain=drain, is_told=not as_json))
+            count = asyncio.run(_work(store, concurrency, drain=drain, is_shown=not as_json))
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
     if as_json:
@@ -54,11 +54,11 @@ def work(modules: tuple[str, ...], concurrency: int, drain: bool, store: str | N
         click.echo(f"carried out {count} lives of runs", err=True)
 
 
-async def _work(store: str | None, concurrency: int, *, drain: bool, is_told: bool) -> int:
-    def tell(function: str, session: str, what: str) -> None:
-        click.echo(f"{format_identifier(session)}  {escape(function, 60)}  {escape(what, 100)}", err=True)
+async def _work(store: str | None, concurrency: int, *, drain: bool, is_shown: bool) -> int:
+    def print_event(function: str, session: str, event: str) -> None:
+        click.echo(f"{format_identifier(session)}  {escape(function, 60)}  {escape(event, 100)}", err=True)
 
-    def tell_progress(session: str, done: float, total: float | None, note: str | None) -> None:
+    def print_progress(session: str, done: float, total: float | None, note: str | None) -> None:
         progress = RunProgress(done=done, total=total, note=note, at=datetime.now(UTC))
         click.echo(f"{format_identifier(session)}  {format_progress(progress)}", err=True)
 
@@ -68,8 +68,8 @@ async def _work(store: str | None, concurrency: int, *, drain: bool, is_told: bo
             concurrency=concurrency,
             drain=drain,
             stop=stop,
-            notify=tell if is_told else None,
-            notify_progress=tell_progress if is_told else None,
+            notify=print_event if is_shown else None,
+            notify_progress=print_progress if is_shown else None,
         )
 
 

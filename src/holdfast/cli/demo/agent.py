@@ -58,8 +58,8 @@ def _quote(supplier: str) -> Callable[[State, str], str]:
     def ask(state: State, _policy: str) -> str:
         offer = OFFERS[supplier]
         state["quotes"][supplier] = dict(offer)
-        said = f"{supplier} asks {offer['price']} for a piece, and delivers in {offer['days']} days."
-        return f"{said}\n{_catalogue(len(supplier))}"
+        terms = f"{supplier} asks {offer['price']} for a piece, and delivers in {offer['days']} days."
+        return f"{terms}\n{_catalogue(len(supplier))}"
 
     return ask
 
@@ -122,8 +122,8 @@ NAMES = tuple(STEPS)
 
 
 def take_step(state: State, name: str, policy: str) -> None:
-    said = STEPS[name](state, policy)
-    state["messages"] += [{"role": "assistant", "content": f"Next: {name}."}, {"role": "tool", "content": said}]
+    result = STEPS[name](state, policy)
+    state["messages"] += [{"role": "assistant", "content": f"Next: {name}."}, {"role": "tool", "content": result}]
     state["steps_done"] += 1
 
 

@@ -56,9 +56,9 @@ class Narrator:
         life = crash.life
         self._title(f"SIGKILL while it {_describe_action(life.killed_when or '')}")
         self._print(f"  {_start(life)}")
-        said = f"ended with exit code {life.exit_code}" if not life.was_killed else "was killed"
+        ending = f"ended with exit code {life.exit_code}" if not life.was_killed else "was killed"
         self._print(
-            f"  process {life.process_id} {said} after {life.seconds:.1f} s, {len(life.saved)} saves acknowledged"
+            f"  process {life.process_id} {ending} after {life.seconds:.1f} s, {len(life.saved)} saves acknowledged"
         )
         self._judge(
             f"every acknowledged save is there; the last is {crash.acknowledged}"
@@ -69,8 +69,8 @@ class Narrator:
         interrupted = (life.killed_when or "").split()[1:2]
         if crash.life.killed_when and crash.life.killed_when.startswith("saving"):
             whole = [crash.found] == interrupted
-            what = "there, and whole: it had been committed" if whole else "absent, not torn: its step is repeated"
-            self._print(f"       the save that was interrupted is {what}")
+            outcome = "there, and whole: it had been committed" if whole else "absent, not torn: its step is repeated"
+            self._print(f"       the save that was interrupted is {outcome}")
 
     def print_ending(self, life: AgentProcess, ending: story.FinalState) -> None:
         self._title("A new process resumes, and finishes")
@@ -126,8 +126,8 @@ class Narrator:
         self._print(f"{'All held' if holds else 'NOT everything held'}, in {seconds:.1f} s.")
 
 
-def _describe_action(said: str) -> str:
-    word, _, name = said.partition(" ")
+def _describe_action(action: str) -> str:
+    word, _, name = action.partition(" ")
     return f"saves {name}" if word == "saving" else f"works on {name}"
 
 

@@ -62,11 +62,11 @@ def run_agent(store: Path, session: str, policy: str, *, kill_when: str | None =
         alarm.start()
         assert process.stdout is not None
         for line in process.stdout:
-            said = line.strip()
-            if kill_when is not None and said.startswith(kill_when) and life.killed_when is None:
+            report = line.strip()
+            if kill_when is not None and report.startswith(kill_when) and life.killed_when is None:
                 process.kill()
-                life.killed_when = said
-            _note(life, said)
+                life.killed_when = report
+            _note(life, report)
         complaint = process.stderr.read() if process.stderr else ""
         life.exit_code = process.wait()
     finally:
@@ -106,8 +106,8 @@ class _HeldBack:
             signal.raise_signal(signal.SIGINT)
 
 
-def _note(life: AgentProcess, said: str) -> None:
-    word, _, rest = said.partition(" ")
+def _note(life: AgentProcess, report: str) -> None:
+    word, _, rest = report.partition(" ")
     if word == "resumes":
         life.resumed_at = int(rest)
     elif word == "begins":

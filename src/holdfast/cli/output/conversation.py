@@ -111,9 +111,9 @@ def format_messages(messages: Sequence[Any]) -> Iterator[tuple[str, str]]:
         role = escape(str(body.get("role") or body.get("type") or "?"), 20)
         if isinstance(name := body.get("name") or body.get("tool_call_id"), str):
             role = f"{role} {escape(name, 40)}"
-        said = [*_content(body.get("content")), *_calls(body.get("tool_calls"))]
+        texts = [*_content(body.get("content")), *_calls(body.get("tool_calls"))]
         yield role, f"{number} {role}"
-        yield from (("", f"{INDENT}{escape(line)}") for text in said for line in text.split("\n"))
+        yield from (("", f"{INDENT}{escape(line)}") for text in texts for line in text.split("\n"))
 
 
 def _content(content: Any) -> Iterator[str]:

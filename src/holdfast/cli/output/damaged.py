@@ -14,12 +14,12 @@ EXIT_CORRUPT = 5
 
 def print_damaged(damaged: Sequence[DamagedCheckpoint]) -> None:
     for checkpoint in damaged:
-        what = f"checkpoint {checkpoint.checkpoint_id}" if checkpoint.checkpoint_id else "a checkpoint"
+        subject = f"checkpoint {checkpoint.checkpoint_id}" if checkpoint.checkpoint_id else "a checkpoint"
         if checkpoint.sequence:
-            what += f", number {checkpoint.sequence} of session {format_identifier(checkpoint.session_id)}"
+            subject += f", number {checkpoint.sequence} of session {format_identifier(checkpoint.session_id)}"
         else:
-            what = f"session {format_identifier(checkpoint.session_id)}"
-        click.echo(f"holdfast: {what}: {escape(checkpoint.message)}", err=True)
+            subject = f"session {format_identifier(checkpoint.session_id)}"
+        click.echo(f"holdfast: {subject}: {escape(checkpoint.message)}", err=True)
     click.echo(
         "holdfast: the others are intact as far as they are listed, and can be restored by their ids. "
         "Keep a copy of the store; "

@@ -27,9 +27,9 @@ def remember_json(ctx: click.Context, _parameter: click.Parameter, wanted: bool)
 
 def wants_json(ctx: click.Context | None, arguments: list[str]) -> bool:
     """Return whether `--json` was given; if the command line is not parsed, whether it occurs there."""
-    said = None if ctx is None else ctx.meta.get(AS_JSON)
-    if said is not None:
-        return bool(said)
+    flag = None if ctx is None else ctx.meta.get(AS_JSON)
+    if flag is not None:
+        return bool(flag)
     ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
     return JSON in ours
 

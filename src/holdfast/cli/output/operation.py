@@ -21,12 +21,12 @@ SHOWN = 3
 
 def describe_undo(client: SyncClient, report: UndoReport) -> str:
     """Return a line that says what was undone or redone, and in which direction."""
-    told = [_describe_change(client, change, report) for change in report.changes[:SHOWN]]
+    changes = [_describe_change(client, change, report) for change in report.changes[:SHOWN]]
     more = len(report.changes) - SHOWN
     if report.operation is None and report.files is not None:
-        told = [f"files: {format_summary(report.files)}"]
+        changes = [f"files: {format_summary(report.files)}"]
     kind = "restore" if report.operation is None else report.operation.kind
-    return escape(f"{kind}: {'; '.join(told)}{f'; and {more} more' if more > 0 else ''}", 300)
+    return escape(f"{kind}: {'; '.join(changes)}{f'; and {more} more' if more > 0 else ''}", 300)
 
 
 def _describe_change(client: SyncClient, change: OperationChange, report: UndoReport) -> str:

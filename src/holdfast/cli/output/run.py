@@ -35,6 +35,6 @@ def print_run(context: dict[str, Any], traces: Sequence[SubagentTrace], width: i
         words = [
             "completed" if trace.success else f"failed: {escape(trace.error or '', width)}",
             f"{calls} call{'' if calls == 1 else 's'}",
-            *(f"{count} {escape(what, 20)}" for what, count in trace.usage.items()),
+            *(f"{count} {escape(unit, 20)}" for unit, count in trace.usage.items()),
         ]
         click.echo(f"  {format_name(trace.subagent_type):<20} {', '.join(words)}")

@@ -26,7 +26,7 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int], None] | None]:
 
 
 @contextlib.contextmanager
-def counter(what: str) -> Iterator[Callable[[int, int], None] | None]:
+def counter(unit: str) -> Iterator[Callable[[int, int], None] | None]:
     """Yield a callback for an unknown total: it takes the count so far, and the bytes."""
     if not sys.stderr.isatty():
         yield None
@@ -37,5 +37,5 @@ def counter(what: str) -> Iterator[Callable[[int, int], None] | None]:
     from holdfast.cli.terminal.sanitize import format_bytes
 
     console = Console(file=sys.stderr, no_color=no_color())
-    with console.status(f"0 {what}") as shown:
-        yield lambda count, size: shown.update(f"{count} {what}, {format_bytes(size)}")
+    with console.status(f"0 {unit}") as shown:
+        yield lambda count, size: shown.update(f"{count} {unit}, {format_bytes(size)}")

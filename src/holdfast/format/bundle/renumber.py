@@ -38,7 +38,7 @@ def move_manifest(manifest: Manifest, span: Callable[[Span], list[Span]], tail: 
     )
 
 
-def tails(manifest: Manifest) -> list[Tail]:
+def list_tails(manifest: Manifest) -> list[Tail]:
     own = [manifest.skeleton.tail] if manifest.skeleton.tail else []
     return own + [entry.tail for entry in manifest.lists]
 
@@ -111,7 +111,7 @@ class Numbering:
     def note(self, manifest: Manifest) -> None:
         for span in manifest.spans():
             self._logs.setdefault(span.log, ElementRanges()).add(span.first, span.end)
-        for tail in tails(manifest):
+        for tail in list_tails(manifest):
             self._logs.setdefault(tail.log, ElementRanges())  # it may have no element that is referred to
 
     def settle(self) -> None:

@@ -52,9 +52,9 @@ def _measure_common_ends(content: bytes, base: bytes) -> tuple[int, int]:
     """Return how many bytes of the base both begin with, and how many more of it both end with."""
     most = min(len(content), len(base))
     start = _count_equal(most, lambda first, end: content[first:end] == base[first:end])
-    here, there = len(content), len(base)
+    size, base_size = len(content), len(base)
     end = _count_equal(
-        most - start, lambda first, end: content[here - end : here - first] == base[there - end : there - first]
+        most - start, lambda first, end: content[size - end : size - first] == base[base_size - end : base_size - first]
     )
     return start, end
 

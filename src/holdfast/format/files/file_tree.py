@@ -318,14 +318,14 @@ class _Old:
         way: NodePath = []
         expected: tuple[int, bytes] | None = None  # the level and the first path of the node that comes next
         while True:
-            here, items = await self._node(hash_)
-            if expected is not None and (not items or (here, items[0].path) != expected):
+            own_level, items = await self._node(hash_)
+            if expected is not None and (not items or (own_level, items[0].path) != expected):
                 raise make_misplaced_error(f"the node at {expected[1]!r:.80} does not belong there")
             at = choose(items) if items else 0
             way.append((items, at))
-            if here <= level:
+            if own_level <= level:
                 return way
-            expected = here - 1, items[at].path
+            expected = own_level - 1, items[at].path
             hash_ = hash_of(items[at])
 
     async def _node(self, hash_: bytes) -> tuple[int, list[Item]]:
@@ -380,8 +380,8 @@ async def _leaves(level: int, items: Sequence[Item], end: bytes | None, load: Lo
         nodes = await load([hash_of(item) for item in some])
         below: list[tuple[int, Sequence[Item], bytes | None]] = []
         for at, (item, node) in enumerate(zip(some, nodes, strict=True)):
-            its_end = end_of(items, at, end)
-            below.append((*unpack_child(level, item, its_end, node), its_end))
+            child_end = end_of(items, at, end)
+            below.append((*unpack_child(level, item, child_end, node), child_end))
         waiting += reversed(below)
 
 

@@ -124,15 +124,15 @@ def unpack_child(level: int, child: Item, end: bytes | None, node: bytes) -> tup
 
     Its items begin with the child's path, and end before `end`.
     """
-    its_level, items = unpack(node)
+    found_level, items = unpack(node)
     if (
-        its_level != level - 1
+        found_level != level - 1
         or not items
         or items[0].path != child.path
         or (end is not None and items[-1].path >= end)
     ):
         raise make_misplaced_error(f"the node at {child.path!r:.80} does not belong there")
-    return its_level, items
+    return found_level, items
 
 
 def end_of(items: Sequence[Item], at: int, end: bytes | None) -> bytes | None:

@@ -172,7 +172,7 @@ def moment(us: int) -> datetime:
 
 
 def write_request(
-    codec: Codec, tree: bytes, id_: bytes, terms: ApprovalRequest, here: bytes | None, digest: bytes, now_us: int
+    codec: Codec, tree: bytes, id_: bytes, terms: ApprovalRequest, checkpoint: bytes | None, digest: bytes, now_us: int
 ) -> RowWrite:
     """Return a new request of a session whose head is `here`.
 
@@ -193,7 +193,7 @@ def write_request(
         "digest": digest,
         "requested": now_us,
         "expires": now_us + round(terms.seconds * 1e6),
-        "checkpoint": None if here is None else ids.to_text(here),
+        "checkpoint": None if checkpoint is None else ids.to_text(checkpoint),
         "approvers": terms.approvers,
         "summary": terms.summary,
         "decision": None,

@@ -86,9 +86,9 @@ class LedgerEntry:
     def key(self) -> RowKey:
         return key(self.id, self.tree)
 
-    def change(self, what: str, at_us: int, by: str, note: str | None = None, **changes: Any) -> LedgerEntry:
+    def change(self, event: str, at_us: int, by: str, note: str | None = None, **changes: Any) -> LedgerEntry:
         """Return the entry with these changes, and one more line in its history."""
-        return replace(self, history=(*self.history, (what, at_us, by, note)), **changes)
+        return replace(self, history=(*self.history, (event, at_us, by, note)), **changes)
 
     def write(self, following: LedgerEntry | None) -> RowWrite:
         """Return the write that replaces the entry `following`; None: there must be no row."""
@@ -129,8 +129,8 @@ class LedgerEntry:
             "declared": self.declared,
             "function": None if self.function is None else head.session_key(self.function),
             "history": [
-                [what, at, head.session_key(by), None if note is None else head.session_key(note)]
-                for what, at, by, note in self.history
+                [event, at, head.session_key(by), None if note is None else head.session_key(note)]
+                for event, at, by, note in self.history
             ],
         }
         return head.protect(self.key, ormsgpack.packb(fields))
@@ -160,8 +160,8 @@ class LedgerEntry:
             acknowledged=self.acknowledged,
             target_id=ids.to_text(self.target) if self.target else None,
             history=tuple(
-                EffectEvent(what=what, at=_EPOCH + timedelta(microseconds=at), by=by, note=note)
-                for what, at, by, note in self.history
+                EffectEvent(what=event, at=_EPOCH + timedelta(microseconds=at), by=by, note=note)
+                for event, at, by, note in self.history
             ),
         )
 
@@ -195,8 +195,8 @@ def unpack(key: RowKey, row: Row) -> LedgerEntry:
             "place": None if fields.get("place") is None else head.session_name(fields["place"]),
             "function": None if fields.get("function") is None else head.session_name(fields["function"]),
             "history": tuple(
-                (what, at, head.session_name(by), None if note is None else head.session_name(note))
-                for what, at, by, note in fields["history"]
+                (event, at, head.session_name(by), None if note is None else head.session_name(note))
+                for event, at, by, note in fields["history"]
             ),
         },
     )

@@ -181,8 +181,8 @@ class DeliveryDecision(NamedTuple):
 
 
 def unpack_decision(key: RowKey, row: Row) -> DeliveryDecision:
-    what, session, fence = unpack_fields(key, row, (str, bytes, int))
-    return DeliveryDecision(what, unpack_name(key, session), fence)
+    verdict, session, fence = unpack_fields(key, row, (str, bytes, int))
+    return DeliveryDecision(verdict, unpack_name(key, session), fence)
 
 
 def topic_name(key: RowKey) -> str:

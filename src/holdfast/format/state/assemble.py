@@ -180,18 +180,18 @@ def _blob(hash_: bytes, size: int, found: bytes | None, *, verify: bool) -> byte
     return content
 
 
-def _check(what: str, content: bytes, size: int, digest: bytes, *, verify: bool, part: object = None) -> None:
+def _check(subject: str, content: bytes, size: int, digest: bytes, *, verify: bool, part: object = None) -> None:
     if len(content) != size or (verify and hashlib.sha256(content).digest() != digest):
-        _mismatch(what, part)
+        _mismatch(subject, part)
 
 
 def list_mismatch(entry: ListEntry, part: object = None) -> NoReturn:
     _mismatch(f"the list {split.path_text(entry.path)}", part)
 
 
-def _mismatch(what: str, part: object = None) -> NoReturn:
+def _mismatch(subject: str, part: object = None) -> NoReturn:
     error = CorruptError(
-        f"{what} is not what was saved: its digest does not match. The store was damaged or changed by another "
+        f"{subject} is not what was saved: its digest does not match. The store was damaged or changed by another "
         "program; run `verify` to see what else is concerned, and restore an older checkpoint"
     )
     error.part = part

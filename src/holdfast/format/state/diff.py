@@ -21,11 +21,11 @@ from holdfast.codec.standard_types import is_standard
 from holdfast.codec.stored_objects import NO_TYPE, put_together, stored_codec
 from holdfast.format.state.list_alignment import Range, find_changed
 from holdfast.format.state.manifest import ListEntry
-from holdfast.model.diff import BESIDE, At, Drop, Edit, Field, Path, Put, Reorder, Splice, path_text
+from holdfast.model.diff import NOT_FIELDS, At, Drop, Edit, Field, Path, Put, Reorder, Splice, path_text
 
 _BY_EQUALITY = frozenset((str, bytes, int, bool, type(None)))  # values of these types can be matched by equality
 _STUB = NO_TYPE  # the name of these TypedObject, which are compared and never stored
-_BESIDE_LENGTH = 3  # a pydantic model's parts other than fields: names, extra and private attributes
+_REST_LENGTH = 3  # a pydantic model's parts other than fields: names, extra and private attributes
 
 Part = tuple[bytes, int]  # a digest, and the length of a list or, for a blob, the negated kind
 
@@ -120,7 +120,7 @@ class Differ:
             below = (*path, Field(name))
             if name not in old:
                 yield Put(below, item)
-            elif name == BESIDE and type(item) is list and len(item) == _BESIDE_LENGTH and _is_like(old[name], item):
+            elif name == NOT_FIELDS and type(item) is list and len(item) == _REST_LENGTH and _is_like(old[name], item):
                 for place, (was, becomes) in enumerate(zip(old[name], item, strict=True)):
                     yield from self.edits(was, becomes, (*below, At(place)))
             else:
@@ -149,7 +149,7 @@ class Differ:
             before = [old[place] for place in range(stretch.old_first, stretch.old_end)]
             after = [new[place] for place in range(stretch.new_first, stretch.new_end)]
             paired = 0
-            while paired < min(len(before), len(after)) and self._is_same_thing(before[paired], after[paired]):
+            while paired < min(len(before), len(after)) and self._is_same_object(before[paired], after[paired]):
                 paired += 1
             at = first + stretch.old_first
             if len(before) > paired or len(after) > paired:
@@ -157,7 +157,7 @@ class Differ:
             for place in reversed(range(paired)):
                 yield from self.edits(before[place], after[place], (*path, At(at + place)))
 
-    def _is_same_thing(self, old: Any, new: Any) -> bool:
+    def _is_same_object(self, old: Any, new: Any) -> bool:
         """Return whether an element was edited rather than replaced.
 
         True for dicts, or objects of one type, with the same id or, without ids, with at least half
@@ -172,8 +172,8 @@ class Differ:
             ids = [element.get("id") for element in (old, new)]
             if ids != [None, None]:  # None: messages that have no id yet
                 return "id" in old and "id" in new and self._is_same(*ids)
-        equal = sum(key in new and self._is_same(item, new[key]) for key, item in old.items() if key != BESIDE)
-        return equal > 0 and 2 * equal >= max(len(old.keys() - {BESIDE}), len(new.keys() - {BESIDE}))
+        equal = sum(key in new and self._is_same(item, new[key]) for key, item in old.items() if key != NOT_FIELDS)
+        return equal > 0 and 2 * equal >= max(len(old.keys() - {NOT_FIELDS}), len(new.keys() - {NOT_FIELDS}))
 
     def _stubs(self, old: Any, new: Any, path: Path) -> Iterator[Edit]:
         if is_stub(old) and is_stub(new):

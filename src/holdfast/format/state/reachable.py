@@ -37,7 +37,7 @@ class MarkSet:
     def live_parts(self, segment: SegmentInfo) -> list[tuple[int, int]]:
         """Return the ranges `[first, end)` of the segment's elements that are referred to."""
         end_of_run = segment.first + segment.length
-        stretches = self.stretches(segment.log)
+        stretches = self.merged_spans(segment.log)
         at = max(bisect_right(stretches, (segment.first, 1 << 62)) - 1, 0)
         parts = []
         for first, end in stretches[at:]:
@@ -47,7 +47,7 @@ class MarkSet:
                 parts.append((max(first, segment.first), min(end, end_of_run)))
         return parts
 
-    def stretches(self, log: int) -> list[tuple[int, int]]:
+    def merged_spans(self, log: int) -> list[tuple[int, int]]:
         """Return the marked spans of a log, merged and in order."""
         merged = self._merged.get(log)
         if merged is None:

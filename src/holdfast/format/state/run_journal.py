@@ -93,21 +93,21 @@ def into_context(
     return {**context, KEY: own if journal is None else {**own, STEPS: journal}}
 
 
-def from_context(context: Any, what: str) -> tuple[dict[str, Any], RunJournal, dict[str, str]]:
+def from_context(context: Any, owner: str) -> tuple[dict[str, Any], RunJournal, dict[str, str]]:
     """Return the developer's context, the journal and the tools' hashes of a checkpoint."""
     if not isinstance(context, dict):
         raise UsageError(
-            f"the agent_context of {what} is a {type(context).__name__}: a run keeps its journal in it, so it must be "
+            f"the agent_context of {owner} is a {type(context).__name__}: a run keeps its journal in it, so it must be "
             "a dict. Save it once as a dict, then go on"
         )
     own = dict(context)
     kept = own.pop(KEY, None)
     if kept is None:
         return own, RunJournal(), {}
-    check(kept, what)
+    check(kept, owner)
     steps, tools = kept.get(STEPS), kept.get("tools")
     if type(steps) is not list or type(tools) is not dict or not all(map(_is_record, steps)):
-        raise CorruptError(f"the journal in {what} is damaged, or something else was saved under {KEY!r}")
+        raise CorruptError(f"the journal in {owner} is damaged, or something else was saved under {KEY!r}")
     return own, RunJournal(steps, kept["v"]), dict(tools)
 
 
@@ -115,21 +115,21 @@ def _is_record(entry: Any) -> bool:
     return type(entry) is list and tuple(map(type, entry)) == _TYPES
 
 
-def check(kept: Any, what: str) -> None:
+def check(kept: Any, owner: str) -> None:
     """Raise if the run's part of a context is damaged, or of a newer version."""
     if not isinstance(kept, dict) or not isinstance(kept.get("v"), int):
-        raise CorruptError(f"the journal in {what} is none: something else was saved under {KEY!r}")
+        raise CorruptError(f"the journal in {owner} is none: something else was saved under {KEY!r}")
     if kept["v"] > VERSION:
         raise NewerVersionError(
-            f"the journal in {what} has version {kept['v']}, and this holdfast knows version {VERSION}: a newer "
+            f"the journal in {owner} has version {kept['v']}, and this holdfast knows version {VERSION}: a newer "
             "holdfast has saved it. Upgrade to go on; nothing was changed"
         )
 
 
-def check_context(context: Any, what: str) -> None:
+def check_context(context: Any, owner: str) -> None:
     """Raise if a context has a run's part that is damaged, or of a newer version."""
     if isinstance(context, dict) and KEY in context:
-        check(context[KEY], what)
+        check(context[KEY], owner)
 
 
 def part(name: str) -> str:

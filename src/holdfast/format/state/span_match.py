@@ -34,7 +34,7 @@ class _Match(NamedTuple):
     length: int
 
 
-def gaps(old: Sequence[Span], new: Sequence[Span]) -> list[Gap]:
+def find_gaps(old: Sequence[Span], new: Sequence[Span]) -> list[Gap]:
     """Return the gaps between the elements that two lists share, in order.
 
     Both lists are given by their spans.

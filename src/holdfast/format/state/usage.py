@@ -58,7 +58,7 @@ class Shares:
                 owners.setdefault(log, []).append(owner)
         for log, of_log in _group_by_log(segments):
             sizes = LogBytes(of_log)
-            self._add_log(sizes, {owner: marks[owner].stretches(log) for owner in owners.get(log, ())})
+            self._add_log(sizes, {owner: marks[owner].merged_spans(log) for owner in owners.get(log, ())})
 
     def _add_log(self, sizes: LogBytes, stretches: dict[int, list[tuple[int, int]]]) -> None:
         turns: list[tuple[int, int, int]] = []  # (position, +1 begins or -1 ends, owner)

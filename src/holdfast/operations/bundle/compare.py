@@ -96,16 +96,16 @@ async def compare(ctx: StoreContext, source: BundleReader, index: TreeIndex) -> 
 
 async def _load_stored(ctx: StoreContext, tree: bytes, wanted: Sequence[bytes]) -> dict[bytes, StoredRecord]:
     """Return the stored ones of these, records first: the others may be packed tombstones."""
-    here: dict[bytes, StoredRecord] = {}
+    existing: dict[bytes, StoredRecord] = {}
     for found in await ctx.backend.records(wanted):
         if found is not None:
-            here[found.id] = record.unpack(ctx.codec, found.data, expected_id=found.id)
+            existing[found.id] = record.unpack(ctx.codec, found.data, expected_id=found.id)
     tombstone_reader = TombstoneReader(ctx)
-    for id_ in [id_ for id_ in wanted if id_ not in here]:
+    for id_ in [id_ for id_ in wanted if id_ not in existing]:
         tombstone = tombstone_reader.get_cached(id_) or await tombstone_reader.find(id_, tree)
         if tombstone is not None:
-            here[id_] = tombstone
-    return here
+            existing[id_] = tombstone
+    return existing
 
 
 class _Family:
@@ -115,7 +115,7 @@ class _Family:
         self._parents = {stored.id: stored.parent for stored in theirs}
         self._expired = {stored.id for stored in (*theirs, *ours.values()) if stored.is_tombstone}
 
-    def nearest_live(self, id_: bytes | None) -> bytes | None:
+    def find_nearest_live(self, id_: bytes | None) -> bytes | None:
         """Return the checkpoint itself, or the nearest ancestor that has not expired."""
         if id_ is None:
             return None
@@ -135,17 +135,17 @@ async def _head_writes(
     """Return the writes that move the session to its head in the bundle; none if it is there or ahead."""
     name = rows.session_name(theirs.session)
     head_key, session_key = rows.head_key(theirs.session, tree), RowKey(rows.SESSION, theirs.session)
-    here = await lookup.find_tree(ctx, theirs.session)
-    if here is None:
+    own_tree = await lookup.find_tree(ctx, theirs.session)
+    if own_tree is None:
         value = rows.Head(theirs.checkpoint, theirs.sequence).pack(head_key)
         return [
             RowWrite(head_key, value, ABSENT),
             RowWrite(session_key, rows.protect(session_key, tree), ABSENT),
         ]
-    found = await lookup.find_head(ctx, theirs.session, tree) if here == tree else None
+    found = await lookup.find_head(ctx, theirs.session, tree) if own_tree == tree else None
     if found is None:
         raise ConflictError(
-            f"session {name!r:.60} is there already, in another tree ({ids.to_text(here)}): nothing of the tree "
+            f"session {name!r:.60} is there already, in another tree ({ids.to_text(own_tree)}): nothing of the tree "
             f"{ids.to_text(tree)} was imported"
         )
     ours, row = found
@@ -154,9 +154,9 @@ async def _head_writes(
             f"session {name!r:.60} has gone another way here since its number {first_new - 1}: nothing of its tree was "
             "imported"
         )
-    standing = family.nearest_live(ours.checkpoint)
+    standing = family.find_nearest_live(ours.checkpoint)
     if theirs.sequence <= ours.sequence:
-        if theirs.sequence == ours.sequence and standing != family.nearest_live(theirs.checkpoint):
+        if theirs.sequence == ours.sequence and standing != family.find_nearest_live(theirs.checkpoint):
             raise ConflictError(
                 f"session {name!r:.60} stands elsewhere here ({_id(ours.checkpoint)}) than in the file "
                 f"({_id(theirs.checkpoint)}): nothing of its tree was imported. Every checkpoint of it is there: "

@@ -279,7 +279,7 @@ class Export:
             end = min(start + PAGE, last)
             page = await self._ctx.backend.session_records(session, before=end + 1, limit=end - start)
             found += [
-                (item.data, lookup.listed_record(self._ctx, item, session))
+                (item.data, lookup.unpack_listed(self._ctx, item, session))
                 for item in reversed(page)
                 if item.sequence > start
             ]
@@ -298,11 +298,11 @@ class Export:
         """Add the checkpoints of a session. Whether a tombstone is packed makes no difference."""
         ended = {stored.id: packing.of(stored) for _, stored in records if stored.is_tombstone}
         live = [(data, stored) for data, stored in records if not stored.is_tombstone]
-        met = {stored.id for _, stored in live}
+        live_ids = {stored.id for _, stored in live}
         ended |= {
             tombstone.id: tombstone
             for tombstone in buried
-            if tombstone.session == session and tombstone.sequence <= last and tombstone.id not in met
+            if tombstone.session == session and tombstone.sequence <= last and tombstone.id not in live_ids
         }
         numbers = [stored.sequence for _, stored in live] + [tombstone.sequence for tombstone in ended.values()]
         if sorted(numbers) != list(range(1, last + 1)):
@@ -370,7 +370,7 @@ class Export:
 
     async def _files(self, records: Sequence[StoredRecord]) -> dict[bytes, int]:
         """Return the blobs of the records' snapshots, with their sizes."""
-        reach = SnapshotReachability(snapshot_read.loader(self._ctx))
+        reach = SnapshotReachability(snapshot_read.make_loader(self._ctx))
         for stored in records:
             reference = snapshot_read.reference_of(stored)
             if reference is not None:

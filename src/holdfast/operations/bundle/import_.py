@@ -15,7 +15,7 @@ from dataclasses import replace
 from holdfast.backends.port import Commit, CommitConflict, RecordWrite, RowWrite, SegmentWrite, Span
 from holdfast.errors import ConflictError, HoldfastError
 from holdfast.format.bundle import sections
-from holdfast.format.bundle.renumber import ElementRange, ElementRanges, Placement, tails
+from holdfast.format.bundle.renumber import ElementRange, ElementRanges, Placement, list_tails
 from holdfast.format.rows import head as rows
 from holdfast.format.rows import packed_tombstones as packing
 from holdfast.format.rows import staging
@@ -57,8 +57,8 @@ async def import_bundle(
     is_foreign: IsForeign | None = None,
 ) -> ImportReport:
     """Check the file and add its trees. All its snapshots, or those of `is_foreign`, become imported."""
-    said = progress or (lambda _done, _all: None)
-    summary = await check(source, ctx.codec, portable_rows(ctx), lambda done, size: said(done, 2 * size))
+    report_progress = progress or (lambda _done, _all: None)
+    summary = await check(source, ctx.codec, portable_rows(ctx), lambda done, size: report_progress(done, 2 * size))
     report = ImportReport(dry_run=dry_run, digest=summary.digest.hex(), size=source.size, **summary.counts._asdict())
     skipped: list[SkippedTree] = []
     if dry_run or (not skip_conflicts and len(summary.trees) > 1):
@@ -84,8 +84,8 @@ async def import_bundle(
                     f"{error}. Of the trees in the file, {report.imported_trees} were imported"
                 ) from error
             skipped.append(_make_skipped(index, error))
-        said(source.size + index.end, 2 * source.size)
-    said(2 * source.size, 2 * source.size)
+        report_progress(source.size + index.end, 2 * source.size)
+    report_progress(2 * source.size, 2 * source.size)
     return replace(report, skipped=tuple(skipped))
 
 
@@ -232,7 +232,7 @@ class _Transfer:
                 async for elements in _regroup(reader.elements(Span(log, first, end))):
                     await self._add_run(to, at, elements)
                     at += len(elements)
-        for tail in (tail for manifest in manifests for tail in tails(manifest)):
+        for tail in (tail for manifest in manifests for tail in list_tails(manifest)):
             if not self._placement.has_tail(tail):
                 self._placement.open(tail.log, await self._new_log())
 
@@ -252,8 +252,8 @@ class _Transfer:
         """Return whether the log ends there. The commit requires that it still does."""
         [found] = await self._ctx.backend.segments([Span(log, end - 1, end + 1)])
         beyond = await self._ctx.backend.page_segments((log, end - 1), 1)
-        ends_there = bool(found) and found[-1].first + found[-1].length == end
-        return ends_there and not (beyond and beyond[0].log == log)
+        is_last_segment = bool(found) and found[-1].first + found[-1].length == end
+        return is_last_segment and not (beyond and beyond[0].log == log)
 
     async def _new_log(self) -> int:
         [number] = await self._ctx.logs.take(self._ctx.backend, 1)

@@ -55,7 +55,7 @@ def show_checkpoint(site: Site, ask: Ask) -> dict[str, Any]:
     client = site.client
     checkpoint = client.get(client.resolve(ask.path["ref"]))
     id_ = checkpoint.checkpoint_id
-    stored = site.run(lookup.live_record(client._ctx, ids.from_text(id_)))
+    stored = site.run(lookup.load_live_record(client._ctx, ids.from_text(id_)))
     damage: list[str] = []  # of what is shown beside it
     recorded = effects_of_tree(site, checkpoint.tree_id, damage)
     found = [record for record in recorded if id_ in (record.checkpoint_id, record.anchor_id)]
@@ -132,13 +132,13 @@ def _files(site: Site, checkpoint: Checkpoint, damage: list[str]) -> dict[str, A
 def files_from(site: Site, id_: str) -> str | None:
     """Return the nearest checkpoint, at or before this one, that has a snapshot."""
     ctx = site.client._ctx
-    stored = site.run(lookup.live_record(ctx, ids.from_text(id_)))
+    stored = site.run(lookup.load_live_record(ctx, ids.from_text(id_)))
     for _ in range(SCANNED):
         if snapshot_read.reference_of(stored) is not None:
             return ids.to_text(stored.id)
         if stored.parent is None:
             return None
-        stored = site.run(lookup.nearest_live(ctx, stored.parent, stored.tree))
+        stored = site.run(lookup.find_nearest_live(ctx, stored.parent, stored.tree))
         if stored is None:
             return None
     return None

@@ -120,7 +120,7 @@ def _forked_from(site: Site, name: str, damage: list[str]) -> dict[str, Any] | N
     found = None
     try:
         for first in site.run(ctx.backend.session_records(key, before=2, limit=1)):
-            stored = lookup.listed_record(ctx, first, key)
+            stored = lookup.unpack_listed(ctx, first, key)
             if stored.parent is not None:
                 found = {"checkpoint_id": ids.to_text(stored.parent), "session_id": None}
                 origin = site.run(lookup.find_record(ctx, stored.parent, stored.tree))
@@ -150,7 +150,7 @@ def show_timeline(site: Site, ask: Ask) -> dict[str, Any]:
     damaged: list[DamagedCheckpoint] = []
     for item in page:
         try:
-            stored = lookup.listed_record(ctx, item, key)
+            stored = lookup.unpack_listed(ctx, item, key)
             if site.run(lookup.is_expired(ctx, stored)):
                 continue
             checkpoint = record.checkpoint(ctx.codec, stored)
@@ -177,7 +177,7 @@ def show_timeline(site: Site, ask: Ask) -> dict[str, Any]:
     }
 
 
-class _Marks:
+class _ListMarks:
     """What is known of a tree's checkpoints beside their records: heads, tags, pins, effects."""
 
     def __init__(self, site: Site, tree_id: str) -> None:
@@ -204,7 +204,7 @@ class _Marks:
 def show_graph(site: Site, ask: Ask) -> dict[str, Any]:
     tree_id, limit, offset = ask.path["tree"], ask.query["limit"], ask.query["offset"]
     index = site.tree(tree_id)
-    marks = site.fresh(f"marks {tree_id} {index.version}", lambda: _Marks(site, tree_id))
+    marks = site.fresh(f"marks {tree_id} {index.version}", lambda: _ListMarks(site, tree_id))
     chosen = _choose_rows(site, ask, index, marks)
     more: dict[str, Any] = {}
     if ask.query["at"] is not None:
@@ -242,7 +242,7 @@ def show_graph(site: Site, ask: Ask) -> dict[str, Any]:
     }
 
 
-def _choose_rows(site: Site, ask: Ask, index: TreeLayout, marks: _Marks) -> list[int] | None:
+def _choose_rows(site: Site, ask: Ask, index: TreeLayout, marks: _ListMarks) -> list[int] | None:
     """Return the numbers of the rows that the filters leave; None without a filter."""
     line, only = ask.query["line"], ask.query["only"]
     if line is None and only is None:
@@ -263,7 +263,7 @@ def _choose_rows(site: Site, ask: Ask, index: TreeLayout, marks: _Marks) -> list
     return sorted(rows or ())
 
 
-def _rows(site: Site, index: TreeLayout, rows: Sequence[TreeRow], marks: _Marks) -> list[dict[str, Any]]:
+def _rows(site: Site, index: TreeLayout, rows: Sequence[TreeRow], marks: _ListMarks) -> list[dict[str, Any]]:
     ctx = site.client._ctx
     parents = index.rows([row.parent_row for row in rows if row.parent_row is not None])
     parent_ids = {row.row: ids.to_text(row.id) for row in parents}

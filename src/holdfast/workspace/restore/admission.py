@@ -95,11 +95,11 @@ def refuse_too_much(plan: RestorePlan, limits: WorkspaceLimits) -> None:
         raise _too_much(f"there are {plan.written_bytes:,} bytes", limits.max_bytes, plan, higher.format("max_bytes"))
     for entry in made:
         if entry.kind == "file" and entry.size > limits.max_file_bytes:
-            what = f"{entry.text!r:.80} has {entry.size:,} bytes"
-            raise _too_much(what, limits.max_file_bytes, plan, higher.format("max_file_bytes"))
+            subject = f"{entry.text!r:.80} has {entry.size:,} bytes"
+            raise _too_much(subject, limits.max_file_bytes, plan, higher.format("max_file_bytes"))
         if (depth := entry.path.count(b"/")) > MAX_DEPTH:
-            what = f"{entry.text!r:.80} is in {depth:,} directories within each other"
-            raise _too_much(what, MAX_DEPTH, plan, "No snapshot that holdfast takes has such a path")
+            subject = f"{entry.text!r:.80} is in {depth:,} directories within each other"
+            raise _too_much(subject, MAX_DEPTH, plan, "No snapshot that holdfast takes has such a path")
 
 
 def _too_much(why: str, most: int, plan: RestorePlan, next_step: str) -> UsageError:

@@ -192,7 +192,7 @@ class Applier:
     def abandon(self, unfinished: UnfinishedFile) -> None:
         os.close(unfinished.descriptor)
         with self._parent(unfinished.action.path) as (directory, _):
-            _unlink_if_there(directory, unfinished.name)
+            _unlink_existing(directory, unfinished.name)
 
     def put_file(self, action: FileAction, data: bytes) -> None:
         """Write a file whose content is in memory."""
@@ -218,7 +218,7 @@ class Applier:
                 self._put_in_place(directory, written, name, action)
                 self._note(action.path, opened)
             except BaseException:
-                _unlink_if_there(directory, written)
+                _unlink_existing(directory, written)
                 raise
             finally:
                 os.close(opened)
@@ -409,7 +409,7 @@ class Applier:
                 self._expect(directory, name, action)
                 os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
         except BaseException:
-            _unlink_if_there(directory, temporary)
+            _unlink_existing(directory, temporary)
             raise
 
     def _expect(self, directory: int, name: bytes, action: FileAction) -> None:
@@ -491,7 +491,7 @@ def _remove(directory: int, name: bytes) -> int:
         opened = os.open(name, os.O_RDONLY | dirfd.DIRECTORY & ~dirfd.PATH_ONLY, dir_fd=directory)
     except OSError as error:
         if error.errno in (errno.ENOTDIR, errno.ELOOP):
-            return int(_unlink_if_there(directory, name))
+            return int(_unlink_existing(directory, name))
         if error.errno == errno.ENOENT:
             return 0
         raise
@@ -519,7 +519,7 @@ def _make_file(directory: int, name: bytes, mode: int, data: bytes) -> Written:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _unlink_if_there(directory: int, name: bytes) -> bool:
+def _unlink_existing(directory: int, name: bytes) -> bool:
     try:
         os.unlink(name, dir_fd=directory)
     except FileNotFoundError:

@@ -125,7 +125,7 @@ class DirectoryState:
     async def last_known(self, target_id: str | None) -> list[str]:
         sessions = [self._opened.session_id]
         if target_id is not None:
-            sessions.append((await lookup.live_record(self.ctx, ids.from_text(target_id))).session)
+            sessions.append((await lookup.load_live_record(self.ctx, ids.from_text(target_id))).session)
         last = self._opened.taker.load_cache().checkpoint
         if last is not None:
             seen = await lookup.find_record(self.ctx, last)

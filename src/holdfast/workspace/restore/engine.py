@@ -178,7 +178,7 @@ class RestoreEngine:
 
     async def _refuse_without_safety(self, journal: RestoreJournal) -> None:
         try:
-            await lookup.live_record(self._ctx, ids.from_text(journal.safety_id))
+            await lookup.load_live_record(self._ctx, ids.from_text(journal.safety_id))
         except (CheckpointNotFoundError, CheckpointExpiredError) as error:
             raise CheckpointExpiredError(
                 f"this can't be undone any more: its safety snapshot {journal.safety_id} is gone. Those of the last "
@@ -266,7 +266,7 @@ class RestoreEngine:
     ) -> tuple[RestorePlan, set[bytes]]:
         """Return the plan, and all paths that differ."""
         wanted = snapshot_read.tree_of(target.snapshot)
-        load = _overlay_nodes(now.nodes, snapshot_read.loader(self._ctx))
+        load = _overlay_nodes(now.nodes, snapshot_read.make_loader(self._ctx))
         changes = [change async for change in _diff(now.snapshot.tree, wanted, load)]
         differing = {change.path for change in changes}
         protected = (
@@ -406,7 +406,7 @@ class RestoreEngine:
         now = await self._directory.take_safety("before finishing a restore that was cut off")
         assert now.checkpoint_id is not None
         goal = await snapshot_read.load(self._ctx, journal.target if forward else journal.safety)
-        load = snapshot_read.loader(self._ctx)
+        load = snapshot_read.make_loader(self._ctx)
         changes: list[FileChange] = []
         others: list[FileChange] = []
         cut = (await self._modes_of(journal)).cut
@@ -459,7 +459,7 @@ class RestoreEngine:
         cut = (await self._modes_of(journal)).cut
         return {
             change.path: (change.before, cut(change.after))
-            async for change in _diff(before.tree, after.tree, snapshot_read.loader(self._ctx))
+            async for change in _diff(before.tree, after.tree, snapshot_read.make_loader(self._ctx))
             if (change.path not in untouched if only is None else change.path in only)
         }
 
@@ -467,7 +467,7 @@ class RestoreEngine:
         """Return how the modes of the target are set. Which paths are left out, the journal says itself."""
         target = await snapshot_read.load(self._ctx, journal.target)
         admission = SnapshotAdmission(include_git=True, include_set_id=journal.include_set_id)
-        return await rules_for(self._ctx, target, admission, snapshot_read.loader(self._ctx))
+        return await rules_for(self._ctx, target, admission, snapshot_read.make_loader(self._ctx))
 
     # -- the journal ---------------------------------------------------------------------------------------------------
 

@@ -151,7 +151,7 @@ class _Judge:
         """Return whether nothing says anything of files there: so it is in nearly all directories."""
         if self._options.secrets != "keep" or directory == b".git" or directory.startswith(b".git/"):
             return False
-        return not self._directory(directory) and not self._rules_in(directory).say_anything_of_files
+        return not self._directory(directory) and not self._rules_in(directory).has_rules_for_files
 
     def _leaves_out(self, entry: FileEntry) -> bool:
         """Return whether the path, or one above it, is left out."""
@@ -179,6 +179,6 @@ class _Judge:
         """Return the rules that hold in a directory: those of the directory above it, and its own files'."""
         if directory not in self._rules:
             above = self._rules_in(directory.rpartition(b"/")[0]) if directory else self._outermost
-            said = self._deciding(directory)
-            self._rules[directory] = above.enter(directory, *map(said.get, ignore.FILES))
+            files = self._deciding(directory)
+            self._rules[directory] = above.enter(directory, *map(files.get, ignore.FILES))
         return self._rules[directory]

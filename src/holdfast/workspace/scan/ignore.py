@@ -18,7 +18,7 @@ GITIGNORE = b".gitignore"
 HOLDFASTIGNORE = b".holdfastignore"
 FILES = (GITIGNORE, HOLDFASTIGNORE)
 MARKED_INSIDE = {b"pyvenv.cfg": "a virtual environment", b"CACHEDIR.TAG": "a cache"}
-MARKED_BESIDE = {b"node_modules": b"package.json", b"target": b"Cargo.toml"}
+MARKED_BY_SIBLING = {b"node_modules": b"package.json", b"target": b"Cargo.toml"}
 COMPILED = b"__pycache__"  # left out by default, wherever it is
 MAX_RULES_BYTES = 1024 * 1024
 
@@ -77,7 +77,7 @@ class IgnoreRules:
         return deeper
 
     @property
-    def say_anything_of_files(self) -> bool:
+    def has_rules_for_files(self) -> bool:
         """Return whether there are ignore files: default rules leave out only directories."""
         return bool(self._own or self._git)
 
@@ -98,7 +98,7 @@ class IgnoreRules:
                 return found
         if is_directory and self._use_defaults:
             name = path.rpartition(b"/")[2]
-            marker = MARKED_BESIDE.get(name)
+            marker = MARKED_BY_SIBLING.get(name)
             if name == COMPILED:
                 return Verdict(True, "by default: compiled Python")
             if marker is not None and marker in siblings:

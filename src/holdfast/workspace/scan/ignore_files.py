@@ -16,7 +16,7 @@ STORE_NAME = os.fsencode(STORE_DIRECTORY)
 _BY_DEFAULT = "by default: "  # how a reason begins that no ignore file gives
 _SQLITE = b"SQLite format 3\0"  # the header of every such file
 # A change of one of these names may change what is left out of directories that have not changed.
-DECIDING = frozenset((*ignore.FILES, *ignore.MARKED_INSIDE, *ignore.MARKED_BESIDE.values()))
+DECIDING = frozenset((*ignore.FILES, *ignore.MARKED_INSIDE, *ignore.MARKED_BY_SIBLING.values()))
 
 
 def rules_in(descriptor: int, path: bytes, rules: ignore.IgnoreRules, names: Collection[bytes]) -> ignore.IgnoreRules:
@@ -41,9 +41,9 @@ def deciding_at(root: bytes, path: bytes) -> dict[bytes, bytes]:
             below = os.open(part, DIRECTORY_FLAGS | NO_FOLLOW, dir_fd=descriptor)
             os.close(descriptor)
             descriptor = below
-        existing = {name: b"" for name in DECIDING.difference(ignore.FILES) if _is_there(name, descriptor)}
-        said = {name: _content_of(name, descriptor) for name in ignore.FILES}
-        return existing | {name: content for name, content in said.items() if content is not None}
+        existing = {name: b"" for name in DECIDING.difference(ignore.FILES) if _exists(name, descriptor)}
+        contents = {name: _content_of(name, descriptor) for name in ignore.FILES}
+        return existing | {name: content for name, content in contents.items() if content is not None}
     except OSError:  # no such directory: nothing decides in it
         return {}
     finally:
@@ -56,7 +56,7 @@ def has_lost_marker(descriptor: int, old: CachedDirectory) -> bool:
         if rule == ANOTHER_STORE and not is_store_at(name, descriptor):
             return True
         marker = _marker_inside(rule)
-        if marker is not None and not _is_there(name + b"/" + marker, descriptor):
+        if marker is not None and not _exists(name + b"/" + marker, descriptor):
             return True
     return False
 
@@ -81,7 +81,7 @@ def holds_store(descriptor: int) -> bool:
         names = [os.fsencode(entry.name) for entry in listed]
     about = b"/" + layout.ABOUT.encode()
     return any(
-        _is_there(name + about, descriptor) or _content_of(name, descriptor, len(_SQLITE)) == _SQLITE for name in names
+        _exists(name + about, descriptor) or _content_of(name, descriptor, len(_SQLITE)) == _SQLITE for name in names
     )
 
 
@@ -90,7 +90,7 @@ def hidden_in(path: bytes, directory: CachedDirectory) -> list[RuleFile]:
     base = path + b"/" if path else b""
     found = [RuleFile(base + name, content) for name, content in directory.hidden]
     markers = (
-        name for name in ignore.MARKED_BESIDE.values() if name in directory.excluded or name in directory.skipped
+        name for name in ignore.MARKED_BY_SIBLING.values() if name in directory.excluded or name in directory.skipped
     )
     found += [RuleFile(base + name) for name in markers]
     for name, rule in directory.excluded.items():
@@ -107,7 +107,7 @@ def _marker_inside(rule: str) -> bytes | None:
     return marker if marker in ignore.MARKED_INSIDE else None
 
 
-def _is_there(path: bytes, directory: int) -> bool:
+def _exists(path: bytes, directory: int) -> bool:
     try:
         os.stat(path, dir_fd=directory, follow_symlinks=False)
     except OSError:

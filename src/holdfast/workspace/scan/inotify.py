@@ -49,10 +49,10 @@ def _file_system(root: Path) -> str:
         fields = mount.split(" ")
         if fields[2] == wanted:
             return fields[fields.index("-") + 1]
-    return "btrfs" if _looks_like_btrfs(mounts, root) else ""
+    return "btrfs" if _is_btrfs(mounts, root) else ""
 
 
-def _looks_like_btrfs(mounts: list[str], root: Path) -> bool:
+def _is_btrfs(mounts: list[str], root: Path) -> bool:
     """Return a subvolume has a device number of its own that no mount shows: the mount point tells."""
     best, kind = "", ""
     for mount in mounts:

@@ -307,9 +307,11 @@ class CacheFile:
                     del seen[name]
                 kept = (known.directories, known.excluded, known.skipped)
                 others = tuple(was if now is None else now for was, now in zip(kept, others, strict=True))
-            said = tuple((name, content) for name, content in hidden)
+            rule_files = tuple((name, content) for name, content in hidden)
             directories, excluded, skipped = map(dict, others)
-            cache.put(path, CachedDirectory(ctime, inode, mode, rules, seen, directories, excluded, skipped, said))
+            cache.put(
+                path, CachedDirectory(ctime, inode, mode, rules, seen, directories, excluded, skipped, rule_files)
+            )
         cache.chunks.update(part["chunks"])
         cache.totals = Totals(*part["totals"])
         cache.reference, cache.checkpoint = part["reference"], part["checkpoint"]

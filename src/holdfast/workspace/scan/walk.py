@@ -513,7 +513,7 @@ class ChangeWatch:
     linked: Mapping[bytes, int] = MappingProxyType({})
 
     def add(self, descriptor: int, path: bytes) -> None:
-        raise NotImplementedError
+        raise NotImplementedError  # each watch has its own
 
 
 def _find_store_above(path: bytes, scope: WorkspaceScope) -> bytes | None:

@@ -287,7 +287,7 @@ class SnapshotTaker:
         replaced: dict[bytes, bytes] = {}
         if base is not None and self.load_cache().reference is not None:
             assert base.snapshot.tree is not None
-            load = self._recent.loader(self.ctx, snapshot_read.loader(self.ctx))
+            load = self._recent.make_loader(self.ctx, snapshot_read.make_loader(self.ctx))
             root, nodes = await file_tree.update(base.snapshot.tree, changes, load, replaced)
         else:
             root, made = await self.ctx.backend.run_in_thread(
@@ -451,7 +451,7 @@ class SnapshotTaker:
             return None
         try:
             snapshot = await snapshot_read.load(self.ctx, reference)
-            reach = SnapshotReachability(snapshot_read.loader(self.ctx))
+            reach = SnapshotReachability(snapshot_read.make_loader(self.ctx))
             await reach.learn(reference)
         except HoldfastError:  # damaged: it is no base
             return None
@@ -486,7 +486,7 @@ class SnapshotTaker:
             return True
         try:
             references = [
-                snapshot_read.reference_of(lookup.listed_record(self.ctx, record, session)) for record in newer
+                snapshot_read.reference_of(lookup.unpack_listed(self.ctx, record, session)) for record in newer
             ]
         except HoldfastError:  # damaged, or of a newer holdfast: it may have had one
             return True
@@ -558,7 +558,7 @@ async def changes_between(
     ctx: StoreContext, before: bytes, after: bytes, nodes: Mapping[bytes, bytes] | None = None
 ) -> list[FileChange]:
     """Return the differences between two trees, some of whose nodes may not be stored."""
-    stored = snapshot_read.loader(ctx)
+    stored = snapshot_read.make_loader(ctx)
 
     async def load(hashes: Sequence[bytes]) -> list[bytes]:
         missing = [hash_ for hash_ in hashes if nodes is None or hash_ not in nodes]
