@@ -40,18 +40,13 @@ class ContractProblem(NamedTuple):
         return f"{self.path}: {self.expected}, got {self.got}"
 
 
-def is_sendable(schema: Schema, value: Any) -> bool:
-    """Return whether a sender may send a value: it has every required field, and no unknown one."""
-    return sender_check(schema)(value)
-
-
 def is_readable(schema: Schema, value: Any) -> bool:
     """Return whether a reader accepts a value: unknown fields are ignored, defaults are filled in."""
     return reader_check(schema)(value)
 
 
 def sender_check(schema: Schema) -> Callable[[Any], bool]:
-    """Return the check whether a sender may send a value."""
+    """Return the check whether a sender may send a value: all required fields, no unknown one."""
     validator = _validator(canonical_text(schema), is_strict=True)
     return lambda value: bool(validator.is_valid(view_of(value)))
 

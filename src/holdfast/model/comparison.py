@@ -96,7 +96,7 @@ class Comparison:
             for number, (item, other) in enumerate(itertools.zip_longest(*named, fillvalue=""), 1)
         ]
 
-    def name_rows(self, most: int = NAMES_SHOWN) -> list[tuple[str, str, str]]:
+    def name_rows(self) -> list[tuple[str, str, str]]:
         """Return how often each side has a step of each name, the most frequent first.
 
         The list is empty if every step has a different name.
@@ -105,7 +105,8 @@ class Comparison:
         both = of_a + of_b
         if max(both.values(), default=0) <= len((self.a, self.b)):
             return []
-        return [(f"  {name}", str(of_a[name] or ""), str(of_b[name] or "")) for name, _ in both.most_common(most)]
+        shown = both.most_common(NAMES_SHOWN)
+        return [(f"  {name}", str(of_a[name] or ""), str(of_b[name] or "")) for name, _ in shown]
 
     def stat(self, *, raw: bool = False) -> list[PathStat]:
         """Return the differences by path: on each side since they diverged, and between the heads.

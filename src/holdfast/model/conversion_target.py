@@ -44,10 +44,6 @@ class ConversionTarget:
     opaque: str | None = None
 
     @property
-    def all_losses(self) -> frozenset[str]:
-        return self.loses | ALWAYS_LOST
-
-    @property
     def module(self) -> str:
         """The name of the adapter."""
         return str(self.framework)

@@ -85,7 +85,6 @@ class Agenda:
     """The states of tasks, and which one is next. The cost per task is independent of their number."""
 
     def __init__(self, needed: Mapping[str, Sequence[str]], status: Mapping[str, TaskStatus]) -> None:
-        self._needed = needed
         self._ids = list(needed)
         self._place = {id_: place for place, id_ in enumerate(self._ids)}
         self._dependents = _dependents(needed)

@@ -382,7 +382,7 @@ def test_a_disk_that_fails_at_any_call_leaves_all_or_nothing(where: Path, number
         with monkeypatch.context() as patch:
             for name in (
                 "create",
-                "twin",
+                "link",
                 "move",
                 "touch",
                 "remove",

@@ -170,13 +170,13 @@ def sent(monkeypatch) -> list[int]:
     counts: list[int] = []
 
     def count(pool: type[RedisPool | BlockingPool]) -> None:
-        talk = pool.talk
+        exchange = pool.exchange
 
         async def counted(self, node, commands):
             counts.append(len(commands))
-            return await talk(self, node, commands)
+            return await exchange(self, node, commands)
 
-        monkeypatch.setattr(pool, "talk", counted)
+        monkeypatch.setattr(pool, "exchange", counted)
 
     count(RedisPool)
     count(BlockingPool)

@@ -58,7 +58,6 @@ def build_transcript(
     checkpoint: Checkpoint,
     messages_of_state: Convert,
     messages_of_answer: Convert,
-    tools: Sequence[str] = (),
     *,
     parts_of_result: ConvertResult = parts_of_text,
     state_of: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None,
@@ -69,8 +68,8 @@ def build_transcript(
     `messages_of_state` converts the adapter's state, `messages_of_answer` an answer of the model as
     the adapter has recorded it, `parts_of_result` a result of a tool. None stands for a call that
     has no result yet. `state_of` returns the values of the state that are not the
-    conversation; by default all but `messages`. `pending_of` tells of a turn that was cut off which
-    parts of a graph or crew wait.
+    conversation; by default all but `messages`. `pending_of` returns the waiting parts of a
+    graph or crew whose turn was cut off.
     """
     state = checkpoint.execution_state if isinstance(checkpoint.execution_state, Mapping) else {}
     turn = state.get(TURN)
@@ -84,7 +83,7 @@ def build_transcript(
         framework=str(checkpoint.framework), position=position, is_finished=turn is None, pending=pending
     )
     others = state_of(kept) if state_of is not None else {n: v for n, v in kept.items() if n != MESSAGES}
-    return Transcript(messages=tuple(messages), tools=tuple(tools), cursor=cursor, state=others)
+    return Transcript(messages=tuple(messages), cursor=cursor, state=others)
 
 
 def _messages_of_turn(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import click
 
 from holdfast.cli.terminal.sanitize import escape, format_bytes
@@ -30,9 +27,9 @@ def format_count(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
-def print_changes(changes: list[FileChange], write: Callable[[str], Any] = click.echo) -> None:
+def print_changes(changes: list[FileChange]) -> None:
     for change in changes:
-        write(f"{change.status} {format_path(change.path)}{'/' if _is_directory(change) else ''}")
+        click.echo(f"{change.status} {format_path(change.path)}{'/' if _is_directory(change) else ''}")
 
 
 def _is_directory(change: FileChange) -> bool:
