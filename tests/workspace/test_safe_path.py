@@ -1,5 +1,4 @@
-"""Paths that may never be written are told, and names that are a nuisance somewhere: of many
-together as of each by itself."""
+"""Unsafe paths, and names that some systems can't hold: many paths are judged like each of them."""
 
 from hypothesis import example, given
 from hypothesis import strategies as st

@@ -22,7 +22,6 @@ from holdfast.backends.port import (
     Commit,
     CommitConflict,
     Record,
-    RecordWrite,
     Row,
     RowKey,
     Segment,
@@ -38,10 +37,6 @@ def open_url(url: str, timeout: float = 30.0) -> MemoryBackend:
     if url not in ("memory:", "memory://"):
         raise UsageError(f"{url!r} is not a memory store: the URL is 'memory://', and each opening is a new store")
     return MemoryBackend(timeout=timeout)
-
-
-def _record_writes(commit: Commit) -> list[RecordWrite]:
-    return [*commit.more_records] if commit.record is None else [commit.record, *commit.more_records]
 
 
 class MemoryBackend:
@@ -121,7 +116,7 @@ class MemoryBackend:
             record = self._records.get(id_)
             if record is None or not record.data.startswith(prefix):
                 raise CommitConflict("require", id_)
-        for write_record in _record_writes(commit):
+        for write_record in commit.list_records():
             known = self._records.get(write_record.id)
             if write_record.replaces is not None:
                 if known is None or known.data != write_record.replaces:
@@ -142,7 +137,7 @@ class MemoryBackend:
             self._blobs[hash_] = (data, max(now, before + 1))
         for write in commit.rows:
             self._put_row(write.key, write.value)
-        for record in _record_writes(commit):
+        for record in commit.list_records():
             if record.replaces is None:
                 self._order.append(record.id)
                 self._positions[record.id] = len(self._order)

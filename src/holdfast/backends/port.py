@@ -229,6 +229,10 @@ class Commit:
     # address of a blob → deleted if last written before this (µs)
     delete_blobs: Mapping[bytes, int] = field(default_factory=dict)
 
+    def list_records(self) -> Sequence[RecordWrite]:
+        """Return every record that the commit writes."""
+        return self.more_records if self.record is None else (self.record, *self.more_records)
+
 
 class CommitConflict(Exception):  # noqa: N818 - a signal between layers, not an error people see
     """A condition of the commit did not hold; nothing was changed.

@@ -8,6 +8,8 @@ import types
 from enum import Enum
 from typing import Any
 
+from holdfast.codec.redacted import full_name
+
 
 class Refusal(Exception):  # noqa: N818 - a signal inside the codec, always turned into an UnsupportedValueError
     """A value can't be stored exactly. The caller that knows its path adds it."""
@@ -41,7 +43,7 @@ _LIVE = "It lives only in this process: leave it out of the state and create it 
 def refusal(value: object) -> Refusal:
     """Return the refusal of `value`, whose type is neither supported nor registered."""
     cls = type(value)
-    name = _full_name(cls)
+    name = full_name(cls)
     problem = f"{_article(name)} can't be stored exactly"
     register = f"Register it: holdfast.register({cls.__name__})"
     if name in _REMEDY_BY_NAME:
@@ -96,10 +98,6 @@ def has_fields(cls: type[Any]) -> bool:
         or hasattr(cls, "__pydantic_core_schema__")
         or (issubclass(cls, tuple) and hasattr(cls, "_fields"))
     )
-
-
-def _full_name(cls: type[Any]) -> str:
-    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
 
 
 def _article(name: str) -> str:

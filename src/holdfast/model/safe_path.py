@@ -18,8 +18,6 @@ FlagKind = Literal["escapes", "case", "unicode", "reserved", "long"]
 RESERVED = re.compile(
     rb"(?:con|prn|aux|nul|com[1-9]|lpt[1-9]) *(?:\.|$)|.*(?:[ .]$|[<>:\"|?*\\\x00-\x1f])", re.IGNORECASE | re.DOTALL
 )
-DEVICES = re.compile(rb"/(?:con|prn|aux|nul|com[1-9]|lpt[1-9]) *[./]")
-NOT_ON_WINDOWS = b'<>:"|?*\\' + bytes(range(32))
 NO_NAMES = (b"", b".", b"..")
 LONGEST_ON_WINDOWS = 259  # a longer path needs another form there
 TOGETHER = 1024  # the number of paths that are checked at once
@@ -54,7 +52,7 @@ def explain_unsafe(path: bytes) -> str:
 
 
 def find_unsafe(paths: Sequence[bytes]) -> bytes | None:
-    """Return the first of many paths that must never be written, by the rules of `unsafe_reason`.
+    """Return the first of many paths that must never be written, by the rules of `explain_unsafe`.
 
     They are searched together: between slashes, each kind of unsafe name shows as a few bytes.
     """
@@ -75,21 +73,9 @@ def flags_of(entries: Iterable[FileEntry], staying: Iterable[bytes] = ()) -> tup
         for path, kind, _, _, content in entries
         if kind == "symlink" and is_outside(path, content)
     ]
-    for start in range(0, len(paths), TOGETHER):
-        some = paths[start : start + TOGETHER]
-        names = [path.rpartition(b"/")[2] for path in some]
-        if _may_have_reserved(names):
-            flags += [Flag("reserved", path) for path, name in zip(some, names, strict=True) if is_reserved(name)]
+    flags += [Flag("reserved", path) for path in paths if is_reserved(path.rpartition(b"/")[2])]
     flags += [Flag("long", path) for path in paths if len(path) > LONGEST_ON_WINDOWS]
     return (*flags, *_collisions(paths, list(staying)))
-
-
-def _may_have_reserved(names: Sequence[bytes]) -> bool:
-    """Return whether `is_reserved` may be true of one of these: a quick check, nearly always False."""
-    text = b"/" + b"/".join(names).lower() + b"/"
-    if len(text.translate(None, NOT_ON_WINDOWS)) != len(text) or b" /" in text or b"./" in text:
-        return True
-    return DEVICES.search(text) is not None
 
 
 def _collisions(paths: Sequence[bytes], staying: Sequence[bytes]) -> list[Flag]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
-from holdfast.backends.port import Record
 from holdfast.errors import (
     CorruptError,
     HoldfastError,
@@ -156,18 +155,13 @@ async def _checkpoints(ctx: StoreContext, only: bytes | None) -> Candidates:
     if only is None:
         async for page in record_pages(ctx):
             for found in page:
-                yield found.session, found.id, await _attempt_read(_get_live(ctx, found))
+                yield found.session, found.id, await _attempt_read(lookup.unpack_live(ctx, found))
         return
     before: int | None = None
     while page := await ctx.backend.session_records(only, before=before, limit=PAGE):
         for found in page:
-            yield only, found.id, await _attempt_read(_get_live(ctx, found))
+            yield only, found.id, await _attempt_read(lookup.unpack_live(ctx, found))
         before = page[-1].sequence
-
-
-async def _get_live(ctx: StoreContext, found: Record) -> StoredRecord | None:
-    stored = lookup.unpack_listed(ctx, found)
-    return None if await lookup.is_expired(ctx, stored) else stored
 
 
 async def _attempt_read(load: Coroutine[Any, Any, StoredRecord | None]) -> StoredRecord | HoldfastError | None:

@@ -61,6 +61,12 @@ def unpack_listed(ctx: StoreContext, found: Record, session: bytes | None = None
     return stored
 
 
+async def unpack_live(ctx: StoreContext, found: Record) -> StoredRecord | None:
+    """Return a record that was found by session and sequence number; None if it has expired."""
+    stored = unpack_listed(ctx, found)
+    return None if await is_expired(ctx, stored) else stored
+
+
 async def load_live_record(ctx: StoreContext, id_: bytes) -> StoredRecord:
     """Return the live record of that id. Raise the error that says why there is none."""
     return await _check_live(ctx, id_, await find_record(ctx, id_))

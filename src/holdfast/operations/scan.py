@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
-from holdfast.backends.port import Record
 from holdfast.codec.codec import Codec
 from holdfast.codec.redact import Redactor, RuleMatch
 from holdfast.codec.secret_types import Redaction
@@ -101,17 +100,12 @@ async def _checkpoints(ctx: StoreContext, only: bytes | None) -> Candidates:
     async for page in record_pages(ctx):
         for found in page:
             if only in (None, found.session):
-                async for item in _attempt_read(found.session, _get_live(ctx, found)):
+                async for item in _attempt_read(found.session, lookup.unpack_live(ctx, found)):
                     yield item
 
 
 async def _head(ctx: StoreContext, session: bytes) -> StoredRecord | None:
     return (await lookup.load_tip(ctx, session)).checkpoint
-
-
-async def _get_live(ctx: StoreContext, found: Record) -> StoredRecord | None:
-    stored = lookup.unpack_listed(ctx, found)
-    return None if await lookup.is_expired(ctx, stored) else stored
 
 
 async def _attempt_read(session: bytes, load: Awaitable[StoredRecord | None]) -> Candidates:

@@ -323,9 +323,7 @@ class MessageLoop:
         self._current = None
         claimed = [(message.stored.id, message.token) for message in self._claimed]
         self._claimed.clear()
-        settled = [
-            (consumption.id, consumption.token) for consumption in self._settled if core.turns.has_saved(consumption)
-        ]
+        settled = [(consumption.id, consumption.token) for consumption in self._list_settled()]
         await groups.release(core.ctx, self._group, claimed, settled)
 
     def _leave(self) -> None:

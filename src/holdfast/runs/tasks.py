@@ -162,10 +162,8 @@ class TaskList:
         """
         summary = self._agenda.summary()
         is_done = "//" in self._label and not summary.keys() & {TaskStatus.PENDING, TaskStatus.IN_PROGRESS}
-        others = (
-            {name: value for name, value in self._core.task_lists.items() if name != self._label} if is_done else None
-        )
-        self._core.task_lists = others if others is not None else self._core.task_lists | {self._label: summary}
+        others = {name: value for name, value in self._core.task_lists.items() if name != self._label}
+        self._core.task_lists = others if is_done else self._core.task_lists | {self._label: summary}
 
     def _place_of(self, id_: str) -> str:
         return f"{self._place}//{run_journal.part(id_)}"

@@ -177,7 +177,7 @@ class SealedBridge(WrappingBridge):
             opened = await self._open_rows_of([write.key for _, write in asked], found)
             for (at, write), row, clear in zip(asked, found, opened, strict=True):
                 was[at] = row.value if row is not None and clear is not None and clear.value == write.was else NEVER
-        writes = [write for write in _record_writes(commit) if write.replaces is not None]
+        writes = [write for write in commit.list_records() if write.replaces is not None]
         ids = [write.id for write in writes]
         ids += [id_ for id_, prefix in commit.require if not _is_clear(prefix)]
         ids += [id_ for id_, _ in commit.delete_records]
@@ -510,10 +510,6 @@ def _is_checked_at_once(commit: Commit) -> bool:
 def _is_clear(prefix: bytes) -> bool:
     """Return whether a prefix of a record is one of its envelope, too."""
     return not prefix or envelope.is_clear_head(prefix)
-
-
-def _record_writes(commit: Commit) -> list[RecordWrite]:
-    return [*(() if commit.record is None else (commit.record,)), *commit.more_records]
 
 
 def _seal_segment(

@@ -166,7 +166,7 @@ class ChangeContract(Harness):
         check_equal(self.sequences(before[-1].position), [4], "and that of a record deleted before is not given again")
 
     def test_two_handles_see_the_same_changes(self) -> None:
-        second = self._another_handle()
+        second = self.second_handle()
         for number in range(1, 13):
             self.save(number, (self.backend, second)[number % 2])
             if number == 7:
@@ -179,7 +179,7 @@ class ChangeContract(Harness):
         self.follow([self.backend])
 
     def test_following_writers_through_several_handles(self) -> None:
-        self.follow([self.backend, self._another_handle(), self._another_handle()])
+        self.follow([self.backend, self.second_handle(), self.second_handle()])
 
     def follow(self, backends: Sequence[BlockingBackend]) -> None:
         """Run writers that add to their own sessions, and a reader that polls from its last position."""
@@ -218,8 +218,3 @@ class ChangeContract(Harness):
                 list(range(1, PER_SESSION + 1)),
                 "a reader that continues from the last position meets every record once, each session's in order",
             )
-
-    def _another_handle(self) -> BlockingBackend:
-        if not self.backend.capabilities.shared:
-            skip("capabilities.shared is False")
-        return self.open_again()

@@ -174,11 +174,6 @@ class SharingContract(Harness):
             at += segment.length
         check(at >= number, f"{rule} its run: {segments!r:.300}")
 
-    def second_handle(self) -> BlockingBackend:
-        if not self.backend.capabilities.shared:
-            skip("capabilities.shared is False")
-        return self.open_again()
-
     def test_two_handles_on_one_store(self) -> None:
         second = self.second_handle()
         for number in range(1, 11):

@@ -117,6 +117,12 @@ class Harness:
             backend.close()
         self._folder.cleanup()
 
+    def second_handle(self) -> BlockingBackend:
+        """Open another handle; skip the test if only one may be open."""
+        if not self.backend.capabilities.shared:
+            skip("capabilities.shared is False")
+        return self.open_again()
+
     def open_again(self) -> BlockingBackend:
         """Open one more handle on this test's store."""
         opened = self.open_backend(self.where)

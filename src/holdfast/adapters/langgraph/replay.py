@@ -67,7 +67,7 @@ class GraphReplay:
         """Run supersteps until the graph ends; return the exception that stopped it, if any."""
         for number in range(MAX_SUPERSTEPS):
             fork = await self.threads.get(self.target, None)
-            assert fork is not None  # the fork
+            assert fork is not None
             nodes = await self._nodes(number, fork.checkpoint)
             if not nodes:
                 return None

@@ -49,9 +49,7 @@ def decide(view: Changes, commit: Commit) -> None:
         _write_row(view, row)
     for segment in commit.segments:
         _write_run(view, segment)
-    if commit.record is not None:
-        _write_record(view, commit.record)
-    for write in commit.more_records:
+    for write in commit.list_records():
         _write_record(view, write)
     now = time.time_ns() // 1000
     for hash_, data in commit.blobs.items():

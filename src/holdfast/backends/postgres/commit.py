@@ -110,7 +110,7 @@ class GeneralCommit:
         # Sorted by hash: two commits that write the same blobs don't deadlock.
         for hash_ in sorted(commit.blobs):
             ints += (BLOB, self._byte(hash_), self._byte(commit.blobs[hash_]))
-        for record in list_records(commit):
+        for record in commit.list_records():
             self._add_record(record)
         for row in commit.rows:
             self._add_row(row)
@@ -132,7 +132,7 @@ class GeneralCommit:
             self._condition("require", id_, BEGINS_WITH, self._byte(id_), self._byte(prefix))
         for key, version in commit.require_rows:
             self._condition("row", key, VERSION, *self._row_key(key), version)
-        for record in list_records(commit):
+        for record in commit.list_records():
             if record.replaces is None:
                 arguments = self._byte(record.id), self._byte(record.session), record.sequence
                 self._condition("record", record.id, FREE, *arguments)
@@ -269,7 +269,7 @@ def _locks(commit: Commit, schema: str) -> list[int]:
 def _weight(commit: Commit) -> int:
     """Return the bytes of a commit, as far as they may be many."""
     size = 0
-    for record in list_records(commit):
+    for record in commit.list_records():
         size += len(record.data)
         if record.replaces is not None:
             size += len(record.replaces)
@@ -280,12 +280,6 @@ def _weight(commit: Commit) -> int:
     if commit.delete_records:
         size += sum(len(data) for _, data in commit.delete_records)
     return size
-
-
-def list_records(commit: Commit) -> Sequence[RecordWrite]:
-    if commit.record is None:
-        return commit.more_records
-    return (commit.record, *commit.more_records) if commit.more_records else (commit.record,)
 
 
 def _tail(segment: SegmentWrite) -> tuple[int, int, int]:

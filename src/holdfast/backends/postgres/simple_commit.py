@@ -45,7 +45,6 @@ from holdfast.backends.postgres.commit import (
     integers,
     key_columns,
     list_columns,
-    list_records,
 )
 from holdfast.backends.simple_commit import RUNS
 
@@ -192,7 +191,7 @@ class MessageSave:
 
     def arguments(self, locks: Sequence[int], *, fast: bool) -> list[bytes | None]:
         commits = self._commits
-        records = [record for commit in commits for record in list_records(commit)]
+        records = [record for commit in commits for record in commit.list_records()]
         segments = [_segment_numbers(segment) for commit in commits for segment in commit.segments]
         besides = [commit.rows[1] for commit in commits if len(commit.rows) > 1]
         ints = [len(self._changes), len(records), len(segments), len(besides)]

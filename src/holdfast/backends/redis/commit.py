@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import ResponseError
 
-from holdfast.backends.port import Commit, CommitConflict, RecordWrite, RowWrite, SegmentDelete, SegmentWrite
+from holdfast.backends.port import Commit, CommitConflict, RowWrite, SegmentDelete, SegmentWrite
 from holdfast.backends.redis import errors, keys
 from holdfast.backends.redis.pool import LostError
 from holdfast.backends.redis.script_calls import Calls, Durability, NotReplicatedError, ScriptCall, script
@@ -58,10 +58,6 @@ def _split(answer: Any, count: int) -> list[Any]:
     return [answer] * count if isinstance(answer, Exception) else answer
 
 
-def record_writes(commit: Commit) -> list[RecordWrite]:
-    return [*commit.more_records] if commit.record is None else [commit.record, *commit.more_records]
-
-
 def _arguments(part: ShardCommit) -> list[Any]:
     """Return the arguments of `commit.lua` for a commit."""
     commit = part.commit
@@ -77,7 +73,7 @@ def _arguments(part: ShardCommit) -> list[Any]:
                 False if write.expires_at_us is None else b"%d" % write.expires_at_us,
                 _replace_none(write.feed),
             )
-            for write in record_writes(commit)
+            for write in commit.list_records()
         ],
         _segments(commit.segments),
         list(commit.blobs.items()),
@@ -125,7 +121,7 @@ def outcome(commit: Commit, answer: Any, location: str, *, before: bool = False)
         case "require":
             return CommitConflict("require", commit.require[at][0])
         case "record" | "replace":
-            return CommitConflict(kind, record_writes(commit)[at].id)
+            return CommitConflict(kind, commit.list_records()[at].id)
         case _:  # late, elsewhere: `sharded_commit.py` retries
             return StoreError(f"{location} had no room for the commit among others: nothing was changed. Try again")
 

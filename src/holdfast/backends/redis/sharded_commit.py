@@ -58,7 +58,7 @@ class _Work:
 
     @property
     def new(self) -> list[bytes]:
-        return [write.id for write in commits.record_writes(self.main) if write.replaces is None]
+        return [write.id for write in self.main.list_records() if write.replaces is None]
 
 
 class ShardedCommits:

@@ -88,7 +88,7 @@ def apply(connection: sqlite3.Connection, commit: Commit, last: int) -> int:
     for key, expected in commit.require_rows:
         if row_now(connection, key)[0] != expected:
             raise CommitConflict("row", key)
-    records = commit.more_records if commit.record is None else [commit.record, *commit.more_records]
+    records = commit.list_records()
     sessions = [_check_record(connection, record) for record in records]
     versions = []
     for write in commit.rows:
