@@ -88,6 +88,12 @@ class Row(NamedTuple):
     version: int  # 1 for the first value, incremented by every write
 
 
+def end_of_prefix(prefix: bytes) -> bytes | None:
+    """Return the first key greater than all that begin with a prefix; None if there is none."""
+    rest = prefix.rstrip(b"\xff")
+    return rest[:-1] + bytes((rest[-1] + 1,)) if rest else None
+
+
 def check_readable(page: list[tuple[RowKey, Row]]) -> list[tuple[RowKey, Row]]:
     """Return scanned rows, for callers that go by their keys.
 

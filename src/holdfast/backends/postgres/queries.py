@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.backends.port import end_of_prefix
 from holdfast.backends.postgres.commit import INDEXED
 
 _COLUMNS = "record.id, session.id, sequence, data"
@@ -121,7 +122,7 @@ def scan(
     if prefix:
         indexed, rest = prefix[:INDEXED], prefix[INDEXED:]
         conditions += [f"key >= {value(indexed)}", f"substr(key, 1, {len(indexed)}) = {value(indexed)}"]
-        end = _end_of_prefix(indexed)
+        end = end_of_prefix(indexed)
         if end is not None:
             conditions.append(f"key < {value(end)}")
         if rest:
@@ -134,9 +135,3 @@ def scan(
         f"ORDER BY key, rest, tree LIMIT {value(limit)}"
     )
     return query, values
-
-
-def _end_of_prefix(prefix: bytes) -> bytes | None:
-    """Return the least bytes greater than all that begin with the prefix; None if there are none."""
-    shortened = prefix.rstrip(b"\xff")
-    return shortened[:-1] + bytes((shortened[-1] + 1,)) if shortened else None

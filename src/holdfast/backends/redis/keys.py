@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 
-from holdfast.backends.port import Record, Row, RowKey, Span
+from holdfast.backends.port import Record, Row, RowKey, Span, end_of_prefix
 from holdfast.errors import CorruptError
 from holdfast.model import ids
 
@@ -55,7 +55,7 @@ def bounds(tree: bytes | None, prefix: bytes, after: bytes | None) -> tuple[byte
     """
     head = b"" if tree is None else _prefix_tree(tree)
     low = head + _escape_key(prefix)
-    high = _find_next(low)
+    high = end_of_prefix(low)
     if after is not None:
         low = max(low, head + _escape_key(after) + _AFTER_END)
     return b"[" + low, b"+" if high is None else b"(" + high
@@ -74,12 +74,6 @@ def _escape_key(key: bytes) -> bytes:
 
 def _prefix_tree(tree: bytes) -> bytes:
     return bytes((len(tree),)) + tree
-
-
-def _find_next(prefix: bytes) -> bytes | None:
-    """Return the lowest bytes above all that begin with `prefix`; None if there are none."""
-    kept = prefix.rstrip(b"\xff")
-    return kept[:-1] + bytes((kept[-1] + 1,)) if kept else None
 
 
 # -- records ---------------------------------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ from holdfast.backends.port import (
     SegmentInfo,
     Span,
     Usage,
+    end_of_prefix,
 )
 from holdfast.backends.sqlite import commit as sqlite_commit
 from holdfast.backends.sqlite import record_queries, schema
@@ -44,7 +45,7 @@ from holdfast.backends.sqlite.call_limits import CallLimit
 from holdfast.backends.sqlite.errors import FAILURES, translate
 from holdfast.backends.sqlite.file_identity import StoreFiles
 from holdfast.backends.sqlite.hot_journal import HotJournalError, refuse_hot_journal, rolled_back_copy
-from holdfast.backends.sqlite.row_checks import FIRST, MALFORMED, check_order, check_types, end_of
+from holdfast.backends.sqlite.row_checks import FIRST, MALFORMED, check_order, check_types
 from holdfast.errors import StoreError, UsageError
 
 T = TypeVar("T")
@@ -246,7 +247,7 @@ class SqliteBackend:
             bounds, values = "key >= ?", [space, prefix]
             if after is not None and after >= prefix:
                 bounds, values = "key > ?", [space, after]
-            if (end := end_of(prefix)) is not None:
+            if (end := end_of_prefix(prefix)) is not None:
                 bounds, values = f"{bounds} AND key < ?", [*values, end]
             if tree is not None:
                 bounds, values = f"{bounds} AND tree = ?", [*values, tree]

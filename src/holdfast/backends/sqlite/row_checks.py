@@ -14,12 +14,6 @@ MALFORMED = "malformed row: a value is not of the type that was stored"
 FIRST = itemgetter(0)
 
 
-def end_of(prefix: bytes) -> bytes | None:
-    """Return the first key that is greater than all that begin with the prefix, None if there is none."""
-    rest = prefix.rstrip(b"\xff")
-    return rest[:-1] + bytes((rest[-1] + 1,)) if rest else None
-
-
 def check_types(row: tuple[Any, ...], types: tuple[type, ...]) -> tuple[Any, ...]:
     """Return the row if its values are of the types that were stored."""
     if tuple(map(type, row)) != types:
