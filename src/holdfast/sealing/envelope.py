@@ -94,7 +94,10 @@ def seal(
 
 
 def clear_head(content: bytes) -> bytes:
-    """Return the first bytes of the envelope of a record. Its kind stays clear: commits have conditions on it."""
+    """Return the first bytes of the envelope of a record.
+
+    Its kind stays clear: commits have conditions on it.
+    """
     kind = content[2:3] if content[:2] == RECORD_MAGIC and len(content) > 2 else NO_KIND
     return RECORD_MAGIC + kind + RECORD_VERSION
 
