@@ -163,7 +163,7 @@ def test_a_consumer_with_a_wrong_clock_causes_no_second_effect(shared_store, hou
     right_now = wrong._ctx.now_us
     wrong._ctx.now_us = lambda: right_now() + hours * 3_600_000_000
     client.publish(TOPIC, 1)
-    with children(shared_store, ("slow", "right")) as [right]:
+    with children(shared_store, ("slow", "right", "60")) as [right]:  # seconds that no busy machine reaches
         assert right.hear() == {"has": 1}
         consume(wrong, "wrong", timeout=0.3)
         right.go_on()

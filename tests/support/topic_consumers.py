@@ -1,11 +1,11 @@
 """Publishers and consumers of a topic, for crash tests.
 
     python topic_consumers.py URL publish SESSION COUNT | consume SESSION PAUSE
-    python topic_consumers.py URL burst NAME COUNT [one-lane] | slow SESSION | slow-subscriber NAME
+    python topic_consumers.py URL burst NAME COUNT [one-lane] | slow SESSION [SECONDS] | slow-subscriber NAME
 
 A consumer adds each number to its state, and publishes a result, in one commit. It ends when nothing has come for
 three seconds; what it says is for the test that has started it. A slow one says that it has a message, and handles it
-once it hears a line.
+once it hears a line; its lease lasts SECONDS.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from holdfast.backends.url import open_backend
 from holdfast.operations import publish as publishing
 
 TOPIC, RESULTS, GROUP = "numbers", "results", "adders"
-LEASE_SECONDS = 0.5
+LEASE_SECONDS = 2.0
 
 
 def publish(client: SyncClient, session: str, count: int, *, key: bool = False) -> None:
@@ -59,9 +59,9 @@ def burst(client: SyncClient, refusals: Refusals, name: str, count: int) -> None
     say(refused=refusals.count, seconds=seconds)
 
 
-def consume_slowly(client: SyncClient, session: str) -> None:
+def consume_slowly(client: SyncClient, session: str, seconds: float) -> None:
     try:
-        with client.run(session, "consumer", seconds=LEASE_SECONDS) as run:
+        with client.run(session, "consumer", seconds=seconds) as run:
             run.state.setdefault("seen", [])
             for message in run.receive(TOPIC, GROUP, timeout=0):
                 say(has=message.value)
@@ -123,7 +123,7 @@ def main() -> None:
         case "burst":
             burst(client, refusals, session, int(rest[0]))
         case "slow":
-            consume_slowly(client, session)
+            consume_slowly(client, session, float(rest[0]) if rest else LEASE_SECONDS)
         case "slow-subscriber":
             subscribe_slowly(client)
         case _:

@@ -1,4 +1,4 @@
-"""Commits as a program for `carry_out`, the function in the database (migrations/007_feed_as_column.sql).
+"""Commits as a program for `carry_out`, a function in the database (007_feed_as_column.sql).
 
 The program is a list of whole numbers: an operation, then its arguments. Bytes and names of spaces
 are in separate lists; the program refers to them by their number there, from 1 on; 0 is none. All
