@@ -8,7 +8,7 @@ from ag2 import Agent, AgentReply, MemoryStream
 from ag2.context import Stream
 
 from holdfast.adapters.ag2.conversation import EventLog
-from holdfast.adapters.base.manual import build_checkpoint, reading_state
+from holdfast.adapters.base.manual import build_checkpoint, open_state
 from holdfast.errors import UsageError
 from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.framework import Framework
@@ -33,7 +33,7 @@ async def reconstruct(checkpoint: Checkpoint, target: Agent[Any]) -> MemoryStrea
     if not isinstance(target, Agent):
         raise UsageError(f"reconstruct() takes an Agent of AG2, not a {type(target).__name__}")
     stream = MemoryStream()
-    with reading_state(checkpoint, Framework.AG2, "messages") as state:
+    with open_state(checkpoint, Framework.AG2, "messages") as state:
         log = EventLog(state)
     await stream.history.replace(log.history)
     return stream

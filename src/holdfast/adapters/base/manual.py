@@ -42,7 +42,7 @@ def build_checkpoint(
 
 
 @contextmanager
-def reading_state(checkpoint: Checkpoint, framework: Framework, *keys: str) -> Iterator[dict[str, Any]]:
+def open_state(checkpoint: Checkpoint, framework: Framework, *keys: str) -> Iterator[dict[str, Any]]:
     """Give the state that `read_state` returns; raise `CorruptError` for what a framework can't read of it."""
     state = read_state(checkpoint, framework, *keys)
     with refuse_unreadable(f"checkpoint {checkpoint.checkpoint_id}"):

@@ -9,7 +9,7 @@ from haystack import Pipeline
 from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage, PipelineSnapshot
 
-from holdfast.adapters.base.manual import build_checkpoint, reading_state
+from holdfast.adapters.base.manual import build_checkpoint, open_state
 from holdfast.adapters.haystack.conversation import HaystackConversation
 from holdfast.adapters.haystack.values import dump_messages
 from holdfast.errors import UsageError
@@ -44,13 +44,13 @@ def reconstruct(checkpoint: Checkpoint, target: Any) -> Any:
         raise UsageError(f"reconstruct() takes an Agent or a Pipeline of Haystack, not a {type(target).__name__}")
     if isinstance(target, Pipeline):
         return load_snapshot(checkpoint)
-    with reading_state(checkpoint, Framework.HAYSTACK, "messages") as state:
+    with open_state(checkpoint, Framework.HAYSTACK, "messages") as state:
         return HaystackConversation.load(state).history
 
 
 def load_snapshot(checkpoint: Checkpoint) -> PipelineSnapshot:
     """Return the snapshot that `extract` has saved."""
-    with reading_state(checkpoint, Framework.HAYSTACK, "snapshot") as state:
+    with open_state(checkpoint, Framework.HAYSTACK, "snapshot") as state:
         return PipelineSnapshot.from_dict(state["snapshot"])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from workflows import Context, Workflow
 from workflows.context.context_types import SerializedContext
 
-from holdfast.adapters.base.manual import build_checkpoint, reading_state
+from holdfast.adapters.base.manual import build_checkpoint, open_state
 from holdfast.adapters.llama_index.values import (
     DeclaredTypes,
     load_broker,
@@ -45,7 +45,7 @@ def reconstruct(checkpoint: Checkpoint, target: Workflow) -> Context[Any]:
     if not isinstance(target, Workflow):
         raise UsageError(f"reconstruct() takes the Workflow that continues, not a {type(target).__name__}")
     data: Mapping[str, Any] = SerializedContext().model_dump(mode="python")
-    with reading_state(checkpoint, Framework.LLAMA_INDEX, "state") as saved:
+    with open_state(checkpoint, Framework.LLAMA_INDEX, "state") as saved:
         if "context" in saved:
             data = load_broker(saved["context"], target)
         data = {**data, "state": load_state(saved) or {}}

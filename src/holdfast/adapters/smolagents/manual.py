@@ -6,7 +6,7 @@ from typing import Any
 
 from smolagents.agents import MultiStepAgent
 
-from holdfast.adapters.base.manual import build_checkpoint, reading_state
+from holdfast.adapters.base.manual import build_checkpoint, open_state
 from holdfast.adapters.smolagents.steps import AgentStartState, dump_step, dump_variables
 from holdfast.errors import UsageError
 from holdfast.model.checkpoint import Checkpoint
@@ -26,7 +26,7 @@ def reconstruct(checkpoint: Checkpoint, target: MultiStepAgent) -> MultiStepAgen
     `target.run(task, reset=False)` continues with them.
     """
     _check(target, "reconstruct")
-    with reading_state(checkpoint, Framework.SMOLAGENTS, "messages") as state:
+    with open_state(checkpoint, Framework.SMOLAGENTS, "messages") as state:
         AgentStartState(target).restore(target, state)
     return target
 

@@ -8,7 +8,7 @@ from strands import Agent, Snapshot
 from strands.multiagent import Swarm
 from strands.multiagent.graph import Graph
 
-from holdfast.adapters.base.manual import build_checkpoint, reading_state
+from holdfast.adapters.base.manual import build_checkpoint, open_state
 from holdfast.adapters.strands.team import AGENTS, MESSAGES, StrandsTeam, check_messages, key_of
 from holdfast.errors import UsageError
 from holdfast.model.checkpoint import Checkpoint
@@ -51,7 +51,7 @@ def reconstruct(checkpoint: Checkpoint, target: Any) -> Any:
     """
     if not isinstance(target, Agent | Graph | Swarm):
         raise UsageError(f"reconstruct() takes an Agent, a Graph or a Swarm of Strands, not a {type(target).__name__}")
-    with reading_state(checkpoint, Framework.STRANDS, AGENTS) as state:
+    with open_state(checkpoint, Framework.STRANDS, AGENTS) as state:
         team = StrandsTeam(target)
         for path in team.agents:
             check_messages(state.get(key_of(path), []))
