@@ -43,7 +43,7 @@ def build_checkpoint(
 
 @contextmanager
 def open_state(checkpoint: Checkpoint, framework: Framework, *keys: str) -> Iterator[dict[str, Any]]:
-    """Give the state that `read_state` returns; raise `CorruptError` for what a framework can't read of it."""
+    """Open a checkpoint's state for a framework; raise `CorruptError` where it can't read it."""
     state = read_state(checkpoint, framework, *keys)
     with refuse_unreadable(f"checkpoint {checkpoint.checkpoint_id}"):
         yield state

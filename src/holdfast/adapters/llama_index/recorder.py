@@ -290,7 +290,7 @@ class RunRecorder:
 
 
 def _count_work(broker: BrokerState) -> int:
-    """Return how much a run has to do: events to deliver, steps under way or queued, and what steps wait for."""
+    """Return how many events, steps and waits a run has left."""
     work = [broker.deliveries, broker.streams]
     for worker in broker.workers.values():
         work += [worker.queue, worker.in_progress, worker.collected_waiters]
