@@ -1,4 +1,4 @@
-"""Texts of a turn's result that the turn has recorded before, as answers: only their places are stored again.
+"""Texts of a result that the turn has recorded as answers: only their places are stored.
 
 Records stay in the journal. So a text is found there, whatever later turns do to the conversation.
 """
