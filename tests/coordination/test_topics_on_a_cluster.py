@@ -91,12 +91,12 @@ def test_each_message_takes_effect_once_though_the_node_of_the_group_fails(faili
     prefix = prefix_name(tmp_path)
     url = f"{failing_cluster.url}?prefix={prefix}&shards=16&durability=replicated&wait_ms=1000&timeout=10"
     errors: list[HoldfastError] = []
-    has_published = threading.Event()
-    with SyncClient.open(url) as first:
-        publish(first, "publisher", 4)
+    is_killed, has_published = threading.Event(), threading.Event()
 
     def produce() -> None:
         with SyncClient.open(url) as own:
+            publish(own, "publisher", MESSAGES // 2)
+            assert is_killed.wait(300)
             publish(own, "publisher", MESSAGES)
         has_published.set()
 
@@ -115,10 +115,13 @@ def test_each_message_takes_effect_once_though_the_node_of_the_group_fails(faili
         for session in SESSIONS
     ]
     master, replica = pair_of(failing_cluster, prefix, rows.group_tree(TOPIC, "adders"))
-    for one in threads:
-        one.start()
-    time.sleep(1.0)
+    with SyncClient.open(url) as client:
+        client.save("person", session_id="person")  # the store is there before the threads open it
+        for one in threads:
+            one.start()
+        until(lambda: len(results(client)) > 0, "a message that has taken effect")
     master.server.kill()
+    is_killed.set()
     until(lambda: replica.ask("INFO", "replication")["role"] == "master")
     master.restart()  # as the replica of the other: only now commits are confirmed again
     for one in threads:
